@@ -63,8 +63,7 @@ def evaluate(
     differs; they are in controls.json. --budget holds for each of these runs by itself, not for all
     of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
     """
-    from heavydistill.report.comparison import print_comparison
-    from heavydistill.report.controls import print_controlled
+    from heavydistill.report.comparison import print_comparison, print_controlled
     from heavydistill.report.summary import print_summary
     from heavydistill.run import evaluation
     from heavydistill.run.controls import names_of
@@ -118,7 +117,7 @@ def cross(
     all of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes
     on.
     """
-    from heavydistill.report.controls import print_crossing
+    from heavydistill.report.comparison import print_crossing
     from heavydistill.run import crossing
 
     console = Console()

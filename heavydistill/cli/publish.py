@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from heavydistill.hub.parcel import Parcel
-    from heavydistill.hub.publish import PublishResult
+    from heavydistill.hub.publish import Parcel, PublishResult
 
 _TERMS = "Terms"
 
@@ -76,7 +75,7 @@ def publish(
     with it.
     """
     from heavydistill.hub.options import PublishOptions
-    from heavydistill.hub.parcel import copy, pack
+    from heavydistill.hub.publish import copy, pack
     from heavydistill.hub.publish import publish as send
 
     options = PublishOptions(

@@ -48,7 +48,17 @@ def render(template_name: str, folder: Path, **values: Any) -> str:
         ConfigError: The card in the folder is no text.
     """
     card = _environment().get_template(template_name).render(**values)
-    return card.rstrip("\n") + "\n" + _NOTES + _ABOUT_NOTES + _kept_notes(folder)
+    file, notes = folder / CARD, ""
+    try:
+        if file.is_file():
+            notes = file.read_text(encoding="utf-8").partition(_NOTES)[2]
+    except ValueError as error:
+        raise ConfigError(
+            f"{file} is no text in UTF-8, and what stands under Notes in it goes with the card",
+            "Save it as UTF-8, or remove it.",
+        ) from error
+    kept = re.sub(r"\A\s*<!--.*?-->\n?", "", notes, flags=re.DOTALL)
+    return card.rstrip("\n") + "\n" + _NOTES + _ABOUT_NOTES + kept
 
 
 def languages(manifests: Iterable[Manifest]) -> list[str]:
@@ -111,18 +121,3 @@ def _authors_table(authors: Sequence[Author]) -> str:
     ]
     head = ("Model", "Role", "Licence of its weights", "Distillation", "Because", "Source")
     return table(head, rows)
-
-
-def _kept_notes(folder: Path) -> str:
-    """What the user wrote at the end of the card that is in the folder."""
-    file = folder / CARD
-    if not file.is_file():
-        return ""
-    try:
-        notes = file.read_text(encoding="utf-8").partition(_NOTES)[2]
-    except ValueError as error:
-        raise ConfigError(
-            f"{file} is no text in UTF-8, and what stands under Notes in it goes with the card",
-            "Save it as UTF-8, or remove it.",
-        ) from error
-    return re.sub(r"\A\s*<!--.*?-->\n?", "", notes, flags=re.DOTALL)

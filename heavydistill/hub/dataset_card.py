@@ -69,11 +69,18 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
     Raises:
         ConfigError: A profile of the options is none, or the card in the folder is no text.
     """
+    from pyarrow.parquet import read_metadata
+
     authors = authors_of(manifest, options.profiles)
     licence = licence_of(manifest, authors)
     if options.licence:
         licence = Licence(options.licence, "whoever published the sets chose it")
-    title, counts = _title(manifest, authors), _row_counts(folder)
+    title = _title(manifest, authors)
+    counts = {
+        name: {split: read_metadata(file_of(folder, name, split)).num_rows for split in splits}
+        for name in SETS
+        if (splits := splits_of(folder, name))
+    }
     few = any(0 < (run.summary.get("problems") or 0) < FEW_PROBLEMS for run in manifest.runs)
     judged = [(run.name, run.summary.get("judging") or {}) for run in manifest.runs]
     seed = manifest.build.get("seed")
@@ -118,6 +125,14 @@ def _metadata(
     rows = sum(sum(splits.values()) for splits in counts.values())
     named: dict[str, Any] = {"license_name": "see-card"} if licence.name == "other" else {}
     sources = [s.removeprefix("hub:") for s in problem_sources(manifest) if s.startswith("hub:")]
+    default = next((name for name in (_DEFAULT, *TRAINED) if name in counts), None)
+    configs: list[dict[str, Any]] = []  # the sets that have rows, with the file of each split
+    for name, splits in counts.items():
+        paths = {s: file_of(folder, name, s).relative_to(folder).as_posix() for s in splits}
+        files = [{"split": split, "path": path} for split, path in paths.items()]
+        configs.append({"config_name": name, "data_files": files})
+        if name == default:
+            configs[-1]["default"] = True
     data = DatasetCardData(
         license=licence.name,
         language=languages([manifest]) or None,
@@ -127,28 +142,9 @@ def _metadata(
         pretty_name=title,
         source_datasets=sources or None,
         **named,
-        configs=_configs(folder, counts),
+        configs=configs,
     )
     return data.to_yaml()
-
-
-def _configs(folder: Path, counts: RowCounts) -> list[dict[str, Any]]:
-    """The sets that have rows, with the file of each split; one of them is the default."""
-    default = next((name for name in (_DEFAULT, *TRAINED) if name in counts), None)
-    return [
-        {
-            "config_name": name,
-            "data_files": [
-                {
-                    "split": split,
-                    "path": file_of(folder, name, split).relative_to(folder).as_posix(),
-                }
-                for split in splits
-            ],
-            **({"default": True} if name == default else {}),
-        }
-        for name, splits in counts.items()
-    ]
 
 
 def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
@@ -160,16 +156,6 @@ def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
     if not of("deliberator"):
         return f"Attempts by {of('thinker')}"
     return f"Deliberations by {of('deliberator')} on attempts by {of('thinker')}"
-
-
-def _row_counts(folder: Path) -> RowCounts:
-    import pyarrow.parquet as pq
-
-    return {
-        name: {split: pq.read_metadata(file_of(folder, name, split)).num_rows for split in splits}
-        for name in SETS
-        if (splits := splits_of(folder, name))
-    }
 
 
 def _samples(manifest: Manifest) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
@@ -199,7 +185,12 @@ def _costs(manifest: Manifest) -> dict[str, Any]:
             elif not used["requests"]:
                 continue
             costs.append(used.get("cost_usd"))
-            tokens = [_reported(used, kind) for kind in ("prompt", "completion")]
+            tokens = []
+            for kind in ("prompt", "completion"):
+                missing = used.get(f"unknown_{kind}", 0)
+                is_known = used and missing != used["requests"]
+                known = f"{'at least ' * bool(missing)}{count(used[kind])}" if is_known else UNKNOWN
+                tokens.append(known)
             numbers = [count(used.get("requests")), *tokens, usd(costs[-1])]
             rows.append((f"{code(run.name)} {text(stage)}", *numbers))
     for asked in manifest.asked:
@@ -209,16 +200,8 @@ def _costs(manifest: Manifest) -> dict[str, Any]:
     if manifest.refiltered:
         costs.append(None)
         rows.append(("refilter", count(manifest.refiltered.deliberations), *[UNKNOWN] * 3))
-    known = usd(sum(cost for cost in costs if cost is not None))
-    return {"rows": rows, "total": f"At least {known}" if None in costs else known}
-
-
-def _reported(used: dict[str, Any], kind: str) -> str:
-    """Tokens, as far as the requests reported them."""
-    missing = used.get(f"unknown_{kind}", 0)
-    if not used or missing == used["requests"]:
-        return UNKNOWN
-    return f"{'at least ' * bool(missing)}{count(used[kind])}"
+    total = usd(sum(cost for cost in costs if cost is not None))
+    return {"rows": rows, "total": f"At least {total}" if None in costs else total}
 
 
 def _sampling(manifest: Manifest) -> Iterator[tuple[str, list[Any]]]:

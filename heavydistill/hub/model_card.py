@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.hub.cards import CARD, languages, render
 from heavydistill.hub.options import IN_FOLDER, PublishOptions
 from heavydistill.hub.terms import Licence, Origin, origin_of, problem_sources
-from heavydistill.hub.usage import usage
 from heavydistill.hub.weights import is_adapter
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.counts import COLUMNS
@@ -27,7 +26,6 @@ from heavydistill.store.sets.folder import Manifest, RunUsed
 from heavydistill.store.training_record import (
     EVALUATION,
     RECORD,
-    BaseModelUsed,
     Result,
     RlUsed,
     SetsUsed,
@@ -37,9 +35,21 @@ from heavydistill.store.training_record import (
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
+import re
+import shlex
+
+from heavydistill.errors import ConfigError
+from heavydistill.hub.terms import Base
+from heavydistill.hub.weights import ADAPTER_CONFIG
 
 FIGURES = f"{EVALUATION}/{COMPARISON}"
 _USED = "used"
+_SERVER = "http://localhost:8000/v1"
+# Bounds on the rank for which vLLM has compiled kernels.
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+_ODD = ("use_dora", "modules_to_save", "lora_bias")
+_PLAIN = re.compile(r"[\w.-]+")
+_USUAL = {"domain": "general", "language": "en"}
 _ROLES = {
     "thinker": "thinker",
     "deliberator": "deliberator",
@@ -90,20 +100,30 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         chosen = Licence(options.licence, "whoever published the model chose it")
     licence = chosen or origin.licence
     comparison = comparison_in(folder)
-    arguments = [(code(key), _value(value)) for key, value in record.arguments.items()]
+    arguments = [
+        (
+            code(key),
+            code(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)),
+        )
+        for key, value in record.arguments.items()
+    ]
+    folders: dict[str, tuple[str, set[str], Manifest]] = {}  # each once, with the roles learnt
+    for used in record.sets:
+        key = json.dumps([used.name, used.revision, used.manifest.files])
+        folders.setdefault(key, (used.name, set(), used.manifest))[1].add(used.role)
     return render(
         "model_card.md",
         folder,
         metadata=_metadata(record, folder, origin, licence, comparison),
         title=_title(record),
         what_it_is=_what_it_is(record, folder, origin),
-        use=usage(record, folder, origin.base, options),
+        use=_usage(record, folder, origin.base, options),
         evaluation=_evaluation(comparison) if comparison else None,
         record=record,
         record_name=RECORD,
         prompts=_prompts(record, record.rl) if record.rl else "",
         learnt_rows=_learnt_rows(record),
-        folders=list(_folders(record)),
+        folders=list(folders.values()),
         manifests=[used.manifest for used in record.sets],
         problem_sources=problem_sources,
         runs_line=lambda manifest: "; ".join(map(_run_line, manifest.runs)),
@@ -191,31 +211,25 @@ def _title(record: TrainingRecord) -> str:
 
 def _what_it_is(record: TrainingRecord, folder: Path, origin: Origin) -> str:
     base = origin.base
-    where = (
-        f"[{text(base.hub)}](https://huggingface.co/{base.hub})" if base.hub else code(base.name)
-    )
-    where += f" ({code(base.revision)})" if base.revision else ", which is not on the Hub"
+    where = f"{code(base.name)}, which is not on the Hub"
+    if base.hub:
+        where = f"[{text(base.hub)}](https://huggingface.co/{base.hub}) ({code(base.revision)})"
     if record.method == "full":
         how = f"This is {where}, all of whose weights were trained"
     elif is_adapter(folder):
         how = f"This is a {_ADAPTERS[record.method]} for {where}, trained"
     else:
         how = f"This is {where}, with a {_ADAPTERS[record.method]} merged into it, trained"
+    came_from, before = "", record.base.training  # as far as its folders tell
+    while before:
+        stage = "supervised fine-tuning" if before.stage == "sft" else "reinforcement learning"
+        came_from += f" The base itself came of {code(before.base.name)} by {stage} as "
+        came_from += f"{_ROLES[before.role]}."
+        before = before.base.training
     return (
         f"{_WHAT_THEY_DO[record.role]}\n\n{how} by heavydistill {text(record.heavydistill)} with "
         f"{_HOW[record.rl.mode if record.rl else record.stage]} "
-        f"(TRL {text(record.versions.get('trl', '-'))}).{_came_from(record.base)}"
-    )
-
-
-def _came_from(base: BaseModelUsed) -> str:
-    """How the base came about, as far as its folders tell."""
-    if not (before := base.training):
-        return ""
-    stage = "supervised fine-tuning" if before.stage == "sft" else "reinforcement learning"
-    return (
-        f" The base itself came of {code(before.base.name)} by {stage} as "
-        f"{_ROLES[before.role]}.{_came_from(before.base)}"
+        f"(TRL {text(record.versions.get('trl', '-'))}).{came_from}"
     )
 
 
@@ -309,15 +323,6 @@ def _place(used: SetsUsed) -> str:
     return f"[{text(used.name)}]({address}) {code(used.revision[:12])}"
 
 
-def _folders(record: TrainingRecord) -> Iterator[tuple[str, set[str], Manifest]]:
-    """(name, roles that were learnt from it, manifest) of each folder of sets, once."""
-    folders: dict[str, tuple[str, set[str], Manifest]] = {}
-    for used in record.sets:
-        key = json.dumps([used.name, used.revision, used.manifest.files])
-        folders.setdefault(key, (used.name, set(), used.manifest))[1].add(used.role)
-    yield from folders.values()
-
-
 def _run_line(run: RunUsed) -> str:
     """A run, as far as it tells."""
     parts = [f"{count(run.traces)} problems"]
@@ -367,7 +372,14 @@ def _training_rows(record: TrainingRecord) -> Iterator[tuple[str, str]]:
 
 
 def _result_rows(result: Result) -> Iterator[tuple[str, str]]:
-    yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs){_rolled_back(result)}"
+    # All guards that were to roll back went to one step.
+    steps = [alarm.rolled_back_to for alarm in result.alarms if alarm.action == "roll_back"]
+    rolled_back = f"; the model is that of step {count(steps[0])}" if steps else ""
+    if steps and steps[0] is None:
+        rolled_back = (
+            "; the model is that of the last one, for there was no checkpoint to roll back to"
+        )
+    yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs){rolled_back}"
     if result.is_unlearnt:
         yield "Learnt", "nothing: no response earned a reward"
     for alarm in result.alarms:
@@ -387,15 +399,104 @@ def _result_rows(result: Result) -> Iterator[tuple[str, str]]:
         yield "Most memory of a GPU", f"{result.peak_memory_gib:.1f} GiB"
 
 
-def _rolled_back(result: Result) -> str:
-    """Which step the model is of, if a guard was to roll back; all of those went to one step."""
-    steps = [alarm.rolled_back_to for alarm in result.alarms if alarm.action == "roll_back"]
-    if not steps:
-        return ""
-    if steps[0] is None:
-        return "; the model is that of the last one, for there was no checkpoint to roll back to"
-    return f"; the model is that of step {count(steps[0])}"
+def _usage(
+    record: TrainingRecord, folder: Path, base: Base, options: PublishOptions
+) -> dict[str, Any]:
+    """Values of the section of the template that says how the model is used.
+
+    Raises:
+        ConfigError: The configuration of the adapter cannot be read.
+    """
+    adapter = _adapter(folder)
+    rank = None  # the bound for vLLM, if its `PEFTHelper` accepts the adapter
+    if adapter and adapter.get("bias", "none") == "none" and not any(map(adapter.get, _ODD)):
+        largest = max(adapter["r"], *(adapter.get("rank_pattern") or {}).values(), 0)
+        rank = next((bound for bound in _RANKS if bound >= largest), None)
+    parent = base.hub or f"path/to/{base.name if _PLAIN.fullmatch(base.name) else 'base'}"
+    place, download = options.repo_id or "path/to/this/folder", []
+    if options.repo_id and options.revision:
+        place = options.repo_id.partition("/")[2]
+        download = ["hf", "download", options.repo_id, "--revision", options.revision]
+        download += ["--local-dir", place]
+    problems = _run_flags(record)
+    generate = ["heavydistill", "generate"]
+    own = [*generate, *_models(record, base.profile or parent, place), *problems]
+    parser = ["--reasoning-parser", base.parser] if base.parser else []
+    if rank:  # base model and adapter on one server, each under a name of its own
+        name = "student" if record.role == "both" else record.role
+        serve = ["vllm", "serve", parent, *(["--revision", base.revision] if base.revision else [])]
+        serve += ["--tokenizer", place, "--enable-lora", "--max-lora-rank", str(rank)]
+        serve += ["--lora-modules", f"{name}={place}", *parser]
+        ask, tokenizer = [*_models(record, parent, name), *problems], place
+    else:
+        tokenizer = "merged" if adapter else place
+        serve = ["vllm", "serve", tokenizer, *parser]
+        # One server has one model, so a deliberator gets attempts that are there already.
+        ask = {
+            "thinker": [],
+            "deliberator": ["--pools", "runs/attempts", "--deliberator", tokenizer],
+            "both": ["--teacher", tokenizer, *problems],
+        }[record.role]
+    # A served model is asked within the context that it learnt.
+    ask += ["--endpoint", _SERVER, "--tokenizer", tokenizer] if ask else []
+    ask += ["--set", f"endpoint.context={record.max_length}"] if ask else []
+    return {
+        "attempts": _attempts(record),
+        "download": shlex.join(download),
+        "generate": shlex.join(own),
+        "name": json.dumps(place),
+        "parent": json.dumps(parent),
+        "at": f", revision={json.dumps(base.revision)}" if base.revision else "",
+        "is_adapter": adapter is not None,
+        "merge_first": adapter is not None and not rank,
+        "serve": shlex.join(serve),
+        "ask": shlex.join([*generate, *ask]) if ask else "",
+        # In SFT, prompt and response are counted together.
+        "response_tokens": (record.rl and record.rl.response_tokens) or record.max_length,
+    }
 
 
-def _value(value: Any) -> str:
-    return code(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+def _attempts(record: TrainingRecord) -> int | None:
+    """The largest K of the runs from which a deliberator learnt; None if no run tells."""
+    configs = [run.config for used in record.sets for run in used.manifest.runs]
+    if record.rl and record.rl.run:
+        configs = [record.rl.run]
+    return max((k for config in configs if (k := at(config, "think.k"))), default=None)
+
+
+def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
+    """Flags of a run in which the model has the role that it learnt, and its base the other."""
+    if record.role == "both":
+        return ["--teacher", trained]
+    thinker, deliberator = (trained, base) if record.role == "thinker" else (base, trained)
+    return ["--thinker", thinker, "--deliberator", deliberator]
+
+
+def _run_flags(record: TrainingRecord) -> list[str]:
+    """Problems, as many attempts as a deliberator learnt from, and the prompts that it learnt."""
+    versions = {version for used in record.sets for version in used.manifest.prompts}
+    wordings = [version.partition("@")[0].split(".") for version in sorted(versions)]
+    flags = ["--problems", "problems.jsonl"]
+    if record.role != "thinker" and (k := _attempts(record)):
+        flags += ["--k", str(k)]
+    for number, (key, usual) in enumerate(_USUAL.items(), start=1):
+        learnt = {parts[number] for parts in wordings if len(parts) == 3}
+        if record.rl and record.rl.run:
+            learnt = {record.rl.run[key]}
+        if len(learnt) == 1 and learnt != {usual}:
+            flags += ["--set", f"{key}={learnt.pop()}"]
+    return flags
+
+
+def _adapter(folder: Path) -> dict[str, Any] | None:
+    """The configuration of the adapter; None for a full model."""
+    if not is_adapter(folder):
+        return None
+    path = folder / ADAPTER_CONFIG
+    try:
+        config: dict[str, Any] = json.loads(path.read_bytes())
+        return {**config, "r": int(config["r"])}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(
+            f"{path} is no configuration of an adapter", "Train again, or put back the file."
+        ) from error

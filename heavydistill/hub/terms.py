@@ -256,27 +256,21 @@ def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
     """(role, name) of all that wrote or judged rows of the roles that were learnt.
 
     In GRPO these are the authors of the attempts in the caches. What a base of ours learnt counts
-    as well, and stands for what it wrote itself.
+    as well, and stands for what it wrote itself, where its runs say for sure that it was that base:
+    a run on the pools of another does not tell whose they are, nor does an import.
     """
-    if record.base.training:
-        yield from _wrote(record.base.training)
+    base = record.base
+    if base.training:
+        yield from _wrote(base.training)
     if record.rl and record.rl.mode != "deliberator":
         return  # of the sets only problems were asked
     for used in record.sets:
         for role, name in _written(used.manifest):
             if role == "deliberator" and (used.role == "thinker" or record.rl):
                 continue
-            if not _is_base(role, name, used.manifest, record.base):
+            models = [run.summary.get(role) or {} for run in used.manifest.runs]
+            revisions = {m.get("revision") for m in models if m.get("name") in (name, None)}
+            again = {asked.model for asked in used.manifest.asked}
+            is_base = name == base.name and name not in again and revisions == {base.revision}
+            if not (base.training and is_base):
                 yield role, name
-
-
-def _is_base(role: str, name: str, manifest: Manifest, base: BaseModelUsed) -> bool:
-    """Whether whoever wrote in a role is the base, a model of ours, for sure.
-
-    A run on the pools of another does not tell whose they are, nor does an import.
-    """
-    if not base.training or name != base.name or name in {asked.model for asked in manifest.asked}:
-        return False
-    models = [run.summary.get(role) or {} for run in manifest.runs]
-    revisions = {model.get("revision") for model in models if model.get("name") in (name, None)}
-    return revisions == {base.revision}

@@ -1,7 +1,11 @@
-"""A comparison of two runs as grids: for the terminal, and as Markdown for papers and reviews.
+"""Comparisons as grids: of two runs, of a run and its controls, and of thinkers and deliberators.
 
-Not covered: the numbers themselves, which ``metrics.comparison`` computes; a run that is compared
-with nothing, whose figures are those of ``summary``.
+Two runs are printed on the terminal, and as Markdown for papers and reviews. Controls show what
+else the same models and caches do, at which cost; a crossing has a row for each thinker and a
+column for each deliberator.
+
+Not covered: the numbers themselves, which ``metrics`` computes; a run that is compared with
+nothing, whose figures are those of ``summary``.
 """
 
 from __future__ import annotations
@@ -13,9 +17,12 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.metrics.comparison import Changes, Comparison, Measured
+from heavydistill.metrics.controls import NAMES as CONTROLS
+from heavydistill.metrics.controls import Answering, Controlled
 from heavydistill.metrics.counts import COLUMNS, unanswered_facts
-from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Pairs
-from heavydistill.metrics.summary import NAMES, STRATA, Summary
+from heavydistill.metrics.crossing import Crossing, Samplings
+from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.summary import NAMES, STRATA
 from heavydistill.report import markdown
 from heavydistill.report.grid import (
     FEW_NOTE,
@@ -23,23 +30,35 @@ from heavydistill.report.grid import (
     IntervalCell,
     Line,
     Value,
+    bare_ends,
+    bracketed,
     counted,
     difference,
+    few_warning,
     listed,
     marked,
     marked_problems,
+    mean_and_ends,
     p_value,
+    percent,
     sampled,
     share,
+    versions,
 )
 from heavydistill.report.summary import matched_lines, print_unanswered, strata_note
 from heavydistill.report.terminal import (
+    plain,
     print_few_note,
-    print_few_warning,
     print_grid,
     print_lines,
 )
 
+HEAVY = "deliberation on the attempts"
+_CONTROLS_NOTE = (
+    "With 95% intervals. Tokens are those of one answer, with the attempts that it reads: written, "
+    "and with those read. Of heavy: the share of the written tokens of a deliberation on the "
+    "attempts, for controls are not matched in tokens. Heavy adds: points, by problem."
+)
 METRICS_TITLE = "Metric, 95% intervals"
 _RATES = {
     "rescue": "vote not right, deliberation right",
@@ -52,8 +71,7 @@ _READING_STYLES = {"Better": "green", "Worse": "red"}
 
 
 def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Print what changed; a ValueError if there is no run before."""
-    _require_before(comparison)
+    """Print what changed between the run before, which there must be, and the run after."""
     console.print(Text(_heading(comparison), style="bold"))
     print_lines(_sampling(comparison), console)
     shown = list(grids(comparison, _NARROW_METRICS))
@@ -66,7 +84,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for word, names in _readings(comparison).items():
         style = _READING_STYLES.get(word, "")
         console.print(Text(f"{word}: {', '.join(names)}", style=style))
-    print_few_warning(comparison.problems, console)
+    print_lines(few_warning(comparison.problems), console, fold=True)
     print_lines(_token_lines(comparison), console, fold=True, gap=True)
     print_lines([_made_by(comparison)], console, gap=True)
     for run in runs_of(comparison):
@@ -74,8 +92,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """The same tables as Markdown, without folders; a ValueError if there is no run before."""
-    _require_before(comparison)
+    """The same tables as Markdown, without folders."""
     shown = list(grids(comparison, NAMES))
     sentences = [
         *([FEW_NOTE] if any(grid.has_few for grid in shown) else []),
@@ -83,7 +100,7 @@ def as_markdown(comparison: Comparison) -> str:
         *(f"{line}." for line in _token_lines(comparison)),
         *unanswered_lines(comparison),
     ]
-    few = f" {FEW_WARNING}" if comparison.problems < FEW_PROBLEMS else ""
+    few = "".join(f" {warning}" for warning in few_warning(comparison.problems))
     parts = [
         f"**{markdown.text(_heading(comparison))}**",
         *map(markdown.text, _sampling(comparison)),
@@ -117,9 +134,13 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
     """
     runs = runs_of(comparison)
     titles = [run.name.capitalize() for run in runs]
+    asked = [
+        Line(each.key, [json.dumps(v, ensure_ascii=False) for v in (each.before, each.after)])
+        for each in comparison.asked_differently
+    ]
     found = [
         _provenance(runs, titles),
-        _config_differences(comparison, titles),
+        Grid(["Asked differently", *titles], asked),
         metrics(comparison),
         _groups("verifier", comparison.by_verifier, comparison, group_metrics),
         _groups("family", comparison.by_family, comparison, group_metrics),
@@ -177,14 +198,6 @@ def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
     return Grid(["Run", *titles], lines)
 
 
-def _config_differences(comparison: Comparison, titles: list[str]) -> Grid:
-    lines = [
-        Line(each.key, [json.dumps(v, ensure_ascii=False) for v in (each.before, each.after)])
-        for each in comparison.asked_differently
-    ]
-    return Grid(["Asked differently", *titles], lines)
-
-
 def _groups(
     title: str, groups: dict[str, Changes], comparison: Comparison, shown: Collection[str]
 ) -> Grid:
@@ -207,35 +220,27 @@ def _groups(
 
 
 def _pairs(comparison: Comparison, runs: list[Measured]) -> Grid:
-    """How many problems one of the runs, or both, has right."""
-    found = {
-        "vote": (comparison.vote_pairs, _unpaired(comparison, runs)),
-        "first deliberation": (comparison.deliberation_pairs, ""),
-    }
-    before, after = (run.name for run in runs)
-    lines = [
-        Line(name, _counts(pairs), note) for name, (pairs, note) in found.items() if pairs or note
-    ]
-    head = ["Problems right", "both", f"only {before}", f"only {after}", "neither", "McNemar's p"]
-    return Grid(head, lines)
-
-
-def _unpaired(comparison: Comparison, runs: list[Measured]) -> str:
-    """Whose votes are not paired, and why; empty if all are."""
-    before, after = (run.summary.k for run in runs)
-    if before != after:
-        return f"not paired: K={before} and K={after}"
-    unpaired = comparison.unpaired_votes
-    if not unpaired:
-        return ""
-    return f"without {counted(unpaired, 'problem')} of more than {after} trajectories"
-
-
-def _counts(pairs: Pairs | None) -> list[str]:
-    if pairs is None:
-        return ["-"] * 5
-    counts = (pairs.both, pairs.only_before, pairs.only_after, pairs.neither)
-    return [*(f"{count:,}" for count in counts), p_value(pairs.p_value)]
+    """How many problems one of the runs, or both, has right, and whose votes are not paired."""
+    before, after = runs
+    unpaired, sizes = "", (before.summary.k, after.summary.k)
+    if sizes[0] != sizes[1]:
+        unpaired = f"not paired: K={sizes[0]} and K={sizes[1]}"
+    elif comparison.unpaired_votes:
+        without = counted(comparison.unpaired_votes, "problem")
+        unpaired = f"without {without} of more than {sizes[1]} trajectories"
+    lines = []
+    for name, pairs, note in (
+        ("vote", comparison.vote_pairs, unpaired),
+        ("first deliberation", comparison.deliberation_pairs, ""),
+    ):
+        if pairs:
+            counts = (pairs.both, pairs.only_before, pairs.only_after, pairs.neither)
+            cells = [*(f"{count:,}" for count in counts), p_value(pairs.p_value)]
+            lines.append(Line(name, cells, note))
+        elif note:
+            lines.append(Line(name, ["-"] * 5, note))
+    names = [f"only {before.name}", f"only {after.name}"]
+    return Grid(["Problems right", "both", *names, "neither", "McNemar's p"], lines)
 
 
 def _strata(runs: list[Measured], titles: list[str]) -> Grid:
@@ -260,22 +265,22 @@ def _habits(runs: list[Measured], titles: list[str]) -> Grid:
     lines = []
     for name, meaning in _RATES.items():
         rates = [getattr(summary, name) for summary in summaries]
-        cells = [
-            IntervalCell(rate.interval, note=f"{rate.count:,} of {rate.of:,}") for rate in rates
-        ]
+        cells = [IntervalCell(r.interval, note=f"{r.count:,} of {r.of:,}") for r in rates]
         lines.append(Line(name, cells, meaning))
     copies = [share(summary.vote_copy_rate) for summary in summaries]
     lines.append(Line("vote copy", copies, "a deliberation repeats the vote"))
-    firsts = [_first_place(summary) for summary in summaries]
+    firsts = [
+        IntervalCell(
+            summary.places[0].over_expected,
+            signed=True,
+            note=marked_problems(summary.places[0].problems),
+        )
+        if summary.places
+        else IntervalCell(None)
+        for summary in summaries
+    ]
     lines.append(Line("first place", firsts, "it repeats what stands first, points over chance"))
     return Grid(["Rate, 95% intervals", *titles], lines)
-
-
-def _first_place(summary: Summary) -> IntervalCell:
-    if not summary.places:
-        return IntervalCell(None)
-    first = summary.places[0]
-    return IntervalCell(first.over_expected, signed=True, note=marked_problems(first.problems))
 
 
 def _tokens(runs: list[Measured], titles: list[str]) -> Grid:
@@ -298,11 +303,6 @@ def _made_by(comparison: Comparison) -> str:
     ran = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
     made = f"Compared by heavydistill {comparison.heavydistill}"
     return f"{made}; the models ran with {ran}." if ran else f"{made}."
-
-
-def _require_before(comparison: Comparison) -> None:
-    if comparison.before is None:
-        raise ValueError("There is no run before to compare with")
 
 
 def _heading(comparison: Comparison) -> str:
@@ -337,9 +337,9 @@ def _readings(comparison: Comparison) -> dict[str, list[str]]:
     """The metrics whose intervals show that they are better, worse, or neither."""
     readings: dict[str, list[str]] = {"Better": [], "Worse": [], "No difference shown": []}
     for name, _, change in comparison.metrics:
-        interval = change.difference
-        is_better, is_worse = interval and interval.low > 0, interval and interval.high < 0
-        word = "Better" if is_better else "Worse" if is_worse else "No difference shown"
+        interval, word = change.difference, "No difference shown"
+        if interval and (interval.low > 0 or interval.high < 0):
+            word = "Better" if interval.low > 0 else "Worse"
         readings[word].append(name)
     return {word: names for word, names in readings.items() if names}
 
@@ -348,3 +348,131 @@ def _token_lines(comparison: Comparison) -> Iterator[str]:
     """What the tokens of a deliberation are worth in votes, in each run."""
     for run in runs_of(comparison):
         yield from (f"{run.name.capitalize()}: {line}" for line in matched_lines(run.summary))
+
+
+def print_controlled(controlled: Controlled, console: Console) -> None:
+    """Print what each way to answer achieves and costs, and what the order of attempts does."""
+    print_grid(controls(controlled), console)
+    print_lines(control_lines(controlled), console)
+    print_lines([versions(controlled.prompts, controlled.verifiers)], console)
+
+
+def ways_to_answer(controlled: Controlled) -> list[tuple[str, Answering, Interval | None]]:
+    """(name, figures, what heavy answers add) of heavy answers and each control."""
+    others = [
+        (CONTROLS[each.name], each.answering, each.heavy_minus) for each in controlled.controls
+    ]
+    return [(HEAVY, controlled.heavy, None), *others]
+
+
+def controls(controlled: Controlled) -> Grid:
+    """Each way to answer: accuracy, tokens, and what deliberation adds."""
+    lines = []
+    for name, answering, heavy_minus in ways_to_answer(controlled):
+        tokens = [
+            "unknown" if mean is None else f"{mean:,.0f}"
+            for mean in (answering.tokens, answering.all_tokens)
+        ]
+        adds = bracketed(heavy_minus, signed=True).replace(" (", "\n(") if heavy_minus else ""
+        heavy, of_heavy = controlled.heavy.tokens, "unknown"
+        if answering.tokens is not None and heavy:
+            of_heavy = f"{100 * answering.tokens / heavy:.0f}%"
+        lines.append(Line(name, [share(answering.accuracy), *tokens, of_heavy, adds]))
+    head = ["Way to answer", "Right", "Written", "And read", "Of heavy", "Heavy adds"]
+    return Grid(head, lines, [_CONTROLS_NOTE])
+
+
+def control_lines(controlled: Controlled) -> Iterator[str]:
+    """The flaws of each way to answer, and what the order of the attempts does."""
+    for name, answering, _ in ways_to_answer(controlled):
+        flaws = {
+            "cut off": answering.cut_off,
+            "failed or without an answer": answering.without_answer,
+            "with text but no final answer": answering.unanswered,
+        }
+        found = ", ".join(f"{count:,} {what}" for what, count in flaws.items() if count)
+        if found:
+            yield f"Of {answering.samples:,} answers ({name}): {found}; they count as wrong"
+        if answering.unasked:
+            yield (
+                f"{answering.unasked:,} problem(s) without an answer ({name}), which count as wrong"
+            )
+        unknown = {
+            "written": answering.unknown_tokens,
+            "written and read": answering.unknown_all_tokens,
+        }
+        for what, count in unknown.items():
+            if count:
+                yield f"{count:,} problem(s) whose tokens {what} are unknown ({name})"
+    if orders := controlled.orders:
+        means = ", ".join(percent(mean.mean) for mean in orders.means)
+        number = len(orders.means)
+        yield f"{number} orders of the same attempts, {orders.problems:,} problems: {means} right"
+        differ = percent(orders.between.mean)
+        within = f", of one order in {percent(orders.within.mean)}" if orders.within else ""
+        yield f"Two deliberations of different orders differ in {differ} of pairs{within}"
+        if orders.flips:
+            yield f"Due to the order: {bracketed(orders.flips, signed=True)} points"
+
+
+def print_crossing(crossing: Crossing, console: Console) -> None:
+    """Print what each deliberator makes of each thinker's attempts."""
+    heading = (
+        f"{counted(crossing.problems, 'problem')}, K={crossing.k} trajectories, "
+        f"D={crossing.d} deliberations, {counted(crossing.rounds, 'round')}"
+    )
+    console.print(plain(heading, style="bold"))
+    print_grid(crossed(crossing), console)
+    print_lines(not_alike(crossing.sampling), console, fold=True)
+    print_lines(crossing_lines(crossing), console)
+    print_lines([versions(crossing.prompts, crossing.verifiers)], console)
+    print_lines(few_warning(crossing.problems), console, fold=True)
+
+
+def crossed(crossing: Crossing) -> Grid:
+    """A row for each thinker, a column for each deliberator."""
+    cells = {(cell.thinker, cell.deliberator): cell for cell in crossing.cells}
+    readers = list(dict.fromkeys(cell.deliberator for cell in crossing.cells))
+    k, d = crossing.k, crossing.d
+    lines = []
+    for thinker in crossing.thinkers:
+        own = [thinker.mean_at_k, thinker.vote_at_k, thinker.pass_at_k]
+        read = [cells[thinker.name, reader] for reader in readers]
+        shown = [_share(value) for value in (*own, *(cell.heavy_mean_at_d for cell in read))]
+        for number, cell in enumerate(read, len(own)):
+            shown[number] = "\n".join(
+                (shown[number], *mean_and_ends(cell.heavy_minus_vote, signed=True))
+            )
+        lines.append(Line(thinker.name, shown))
+    head = ["Thinker", f"M@{k}", f"V@{k}", f"P@{k}", *(f"HM@{d} {reader}" for reader in readers)]
+    note = f"Below HM@{d}: HM@{d} - V@{k} in points. With 95% intervals."
+    return Grid(head, lines, [note])
+
+
+def _share(value: Interval) -> str:
+    return f"{percent(value.mean)}\n{bare_ends(value)}%"
+
+
+def crossing_lines(crossing: Crossing) -> Iterator[str]:
+    """Problems without deliberations, and samples without a final answer, where there are any."""
+    for cell in crossing.cells:
+        if cell.unasked:
+            yield (
+                f"{cell.deliberator} answered nothing on {cell.unasked:,} problem(s) of "
+                f"{cell.thinker}, which count as wrong"
+            )
+    for name, counts in crossing.samples.items():
+        if counts.unanswered:
+            yield (
+                f"Without a final answer, {name}: {counts.unanswered:,} of {counts.finished:,} "
+                f"that ended ({percent(counts.unanswered_share)}), which count as wrong"
+            )
+
+
+def not_alike(sampling: Samplings) -> Iterator[str]:
+    """How models were sampled in the stages in which some were not sampled as others."""
+    for stage, by_model in sampling.items():
+        parameters = {name: sampled(chosen) for name, chosen in by_model.items()}
+        if len(set(parameters.values())) > 1:
+            each = "; ".join(f"{name}: {how}" for name, how in parameters.items())
+            yield f"Not sampled alike, {stage}: {each}"

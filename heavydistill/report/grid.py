@@ -30,6 +30,14 @@ class IntervalCell:
     narrow: bool = False  # whether many stand side by side, so that ends may be whole numbers
     note: str = ""  # stands below
 
+    def lines(self, sign: str = "") -> list[str]:
+        """Mean, ends and note; ends of a share stand without per cent sign, but for ``sign``."""
+        note = [self.note] if self.note else []
+        if self.value is None:
+            return [UNKNOWN, *note]
+        mean = mean_and_ends(self.value, signed=self.signed)[0]
+        return [mean, bare_ends(self.value, signed=self.signed) + sign * (not self.signed), *note]
+
 
 Value = str | IntervalCell
 
@@ -71,6 +79,11 @@ def difference(value: Interval | None, *, narrow: bool = False) -> IntervalCell:
     return IntervalCell(value, signed=True, narrow=narrow)
 
 
+def mean_and_ends(value: Interval, *, signed: bool = False) -> list[str]:
+    """The cells of two columns: a share or difference, and the ends of its interval."""
+    return [points(value.mean) if signed else percent(value.mean), ends(value, signed=signed)]
+
+
 def percent(value: float | None) -> str:
     """A share in per cent; ``-`` if there is none."""
     return UNKNOWN if value is None else f"{100 * value:.1f}%"
@@ -95,8 +108,7 @@ def bare_ends(value: Interval, *, signed: bool = False) -> str:
 
 def bracketed(value: Interval, *, signed: bool = False) -> str:
     """A share or difference with its interval on one line."""
-    mean = points(value.mean) if signed else percent(value.mean)
-    return f"{mean} ({bare_ends(value, signed=signed)})"
+    return f"{mean_and_ends(value, signed=signed)[0]} ({bare_ends(value, signed=signed)})"
 
 
 def part(count: int, whole: int) -> str:

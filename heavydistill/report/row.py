@@ -21,7 +21,7 @@ from heavydistill.chat.student import Student, lost_student
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.report.terminal import plain
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.folder import Manifest, StudentUsed, read_manifest
+from heavydistill.store.sets.folder import StudentUsed, read_manifest
 
 _LEARNT, _NOT_LEARNT, _STOP = "green", "dim", "bold reverse green"
 _LONG = 60  # characters of a field that gets lines of its own
@@ -43,9 +43,8 @@ def print_row(
     Raises:
         ConfigError: There is no such folder, set or row.
     """
-    manifest = read_manifest(folder)
-    name, split, row = _found(folder, name, problem, manifest)
-    _print_heading(name, split, row, console)
+    read_manifest(folder)
+    row = _first_row(folder, name, problem, console)
     for field, value in row.items():
         _print_field(field, value, console, full)
 
@@ -76,7 +75,6 @@ def print_tokens(
             f"Give --set with one of {', '.join(folders.TRAINED)}.",
         )
     manifest = read_manifest(folder)
-    name, split, row = _found(folder, name, problem, manifest)
     template = folder / folders.CHAT_TEMPLATE
     mended = template if template.is_file() else None
     try:
@@ -85,7 +83,7 @@ def print_tokens(
         if student_name:
             raise
         raise lost_student(manifest.student.name, error) from error
-    _print_heading(name, split, row, console)
+    row = _first_row(folder, name, problem, console)
     if student.template_sha256 != manifest.student.template_sha256:
         console.print(
             plain(
@@ -143,10 +141,10 @@ def _parts(student: Student, learnt: list[int]) -> Iterator[Text]:
     yield plain(student.chat.decode(learnt[start:]), style=_LEARNT)
 
 
-def _found(
-    folder: Path, name: str | None, problem: str | None, manifest: Manifest
-) -> tuple[str, str, dict[str, Any]]:
-    """The first row that is meant, with its set and split."""
+def _first_row(
+    folder: Path, name: str | None, problem: str | None, console: Console
+) -> dict[str, Any]:
+    """The first row that is meant; its set, split and ids are printed."""
     if name is not None and name not in folders.SETS:
         raise ConfigError(f"There is no set {name!r}", f"Give one of {', '.join(folders.SETS)}.")
     ids: dict[str, None] = {}
@@ -155,7 +153,10 @@ def _found(
             for row in folders.read_rows(folder, set_name, split):
                 id = row["id"] if set_name == "problems" else row["problem"]
                 if problem in (None, id):
-                    return set_name, split, row
+                    ids_of_row = [id, row.get("generation") or row.get("cache")]
+                    title = f"{set_name}, {split}: {', '.join(map(str, filter(None, ids_of_row)))}"
+                    console.print(Text("== ", style="bold") + plain(title, style="bold"))
+                    return row
                 ids[id] = None
     where = f"{folder}: {name or ', '.join(folders.TRAINED)}"
     if not ids:
@@ -164,12 +165,6 @@ def _found(
         f"{where} has no row of problem {problem!r}",
         f"It has rows of {len(ids):,} problems, for instance {', '.join(list(ids)[:3])}.",
     )
-
-
-def _print_heading(name: str, split: str, row: Mapping[str, Any], console: Console) -> None:
-    what = [row.get("problem") or row.get("id"), row.get("generation") or row.get("cache")]
-    title = f"{name}, {split}: {', '.join(str(part) for part in what if part)}"
-    console.print(Text("== ", style="bold") + plain(title, style="bold"))
 
 
 def _print_field(field: str, value: Any, console: Console, full: bool) -> None:

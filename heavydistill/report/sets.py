@@ -8,9 +8,9 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.report.grid import Grid, Line
+from heavydistill.report.grid import Grid, Line, part
 from heavydistill.report.terminal import print_grid, print_lines
-from heavydistill.store.sets.folder import TRAINED, Fraction, Manifest
+from heavydistill.store.sets.folder import TRAINED, Manifest
 
 STRATA_COLUMNS = ("sets", "with_deliberation", "not_admitted", "over_bound", "sft", "rl")
 
@@ -63,14 +63,15 @@ def rows(manifest: Manifest) -> Grid:
 def _lines(manifest: Manifest) -> list[str]:
     """What else there is to know, and what can be done."""
     attention, student = manifest.attention, manifest.student
+    own, plain = manifest.student_written, manifest.retention
     lines = [
         f"Lengths are tokens of {student.name}, at most {student.max_tokens:,} a row.",
         "Work with the attempts shows in "
-        f"{_part(attention.using, attention.deliberations)} of the right deliberations, and in "
-        f"{_part(attention.blind_using, attention.blind)} of the right attempts, which saw none.",
-        f"Of the sets that are used, {_share(manifest.student_written)} hold the student's own "
+        f"{part(attention.using, attention.deliberations)} of the right deliberations, and in "
+        f"{part(attention.blind_using, attention.blind)} of the right attempts, which saw none.",
+        f"Of the sets that are used, {part(own.part, own.whole)} hold the student's own "
         "attempts alone.",
-        f"Of the deliberator's rows, {_share(manifest.retention)} are plain problems "
+        f"Of the deliberator's rows, {part(plain.part, plain.whole)} are plain problems "
         f"({manifest.build['retention']:.0%} are wanted).",
     ]
     lines += [f"Chat template: {sentence}" for sentence in student.mended]
@@ -103,11 +104,3 @@ def _lines(manifest: Manifest) -> list[str]:
             f"sets, of which {asked.failed:,} failed; cost {cost}."
         )
     return lines
-
-
-def _share(share: Fraction) -> str:
-    return _part(share.part, share.whole)
-
-
-def _part(part: int, whole: int) -> str:
-    return f"{part:,} of {whole:,} ({part / whole:.1%})" if whole else "0 of 0"

@@ -10,35 +10,35 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.metrics.counts import COLUMNS, GenerationCounts, Usage, unanswered_facts
+from heavydistill.metrics.counts import COLUMNS, GenerationCounts, unanswered_facts
 from heavydistill.metrics.curve import Curve, Point, Way
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.rows import COSTS, Cost
-from heavydistill.metrics.summary import NAMES, NO_LABEL, Metrics, Summary
+from heavydistill.metrics.summary import NAMES, NO_LABEL, Summary
 from heavydistill.models.tokenizer import ESTIMATED
 from heavydistill.report.grid import (
+    UNKNOWN,
     Grid,
     IntervalCell,
     Line,
     bracketed,
     counted,
-    ends,
+    few_warning,
     listed,
     marked,
     marked_problems,
+    mean_and_ends,
     percent,
-    points,
     versions,
 )
 from heavydistill.report.terminal import (
     plain,
     print_few_note,
-    print_few_warning,
     print_grid,
     print_lines,
 )
@@ -55,6 +55,14 @@ CURVE_NOTE = (
     "Tokens a problem, written, and with those read. * nothing else is as often right for as few."
 )
 NO_DELIBERATION = "No problem was deliberated, so there is nothing to compare."
+_METRICS = {  # name, meaning
+    "mean_at_k": ("M@{k}", "share of trajectories that are right"),
+    "vote_at_k": ("V@{k}", "the most frequent answer (the vote) is right"),
+    "pass_at_k": ("P@{k}", "any trajectory is right"),
+    "heavy_mean_at_d": ("HM@{d}", "share of deliberations that are right"),
+    "heavy_pass_at_d": ("HP@{d}", "any deliberation is right"),
+    "heavy_minus_vote": ("HM - V", "what deliberation adds to the vote"),
+}
 RATES = {
     "rescue": "right, vote was not",
     "regress": "wrong, vote was right",
@@ -66,25 +74,21 @@ _WAYS: dict[Way, str] = {
     "deliberation": "deliberation on {k}",
     "heavy_vote": "vote of {d} delib.",
 }
+# By whether tokens were cached, and whether some are unknown.
+_BOUNDS = {
+    (False, False): "",
+    (False, True): "at least ",
+    (True, False): "at most ",
+    (True, True): "about ",
+}
 _MOST_UNANSWERED = 0.5  # share of samples above which other prompts are recommended
 _WITH_MARKER = ("math", "exact")  # verifiers that take a marker
-
-
-class NamedMetric(NamedTuple):
-    """A metric of a run with its value and meaning."""
-
-    name: str
-    value: Interval
-    meaning: str
 
 
 def print_summary(summary: Summary, console: Console, *, breakdown: bool = False) -> None:
     """Print what a run achieved, what failed in it, what it cost, and by which versions.
 
-    Args:
-        summary: Summary of the run.
-        console: Where to print it.
-        breakdown: Whether to print kinds and strata of problems and the curve over tokens as well.
+    With ``breakdown``, kinds and strata of problems and the curve over tokens as well.
     """
     console.print(Text(", ".join(sizes(summary)), style="bold"))
     console.print(plain(f"Traces: {listed(summary.statuses)}"))
@@ -93,7 +97,7 @@ def print_summary(summary: Summary, console: Console, *, breakdown: bool = False
     print_grid(compared, console)
     if not compared.lines:
         console.print(Text(f"\n{NO_DELIBERATION}"))
-    print_few_warning(summary.problems, console)
+    print_lines(few_warning(summary.problems), console, fold=True)
     print_grid(rounds(summary), console)
     print_grid(rates(summary), console)
     print_few_note([rates(summary)], console)
@@ -133,65 +137,52 @@ def sizes(summary: Summary) -> list[str]:
     ]
 
 
-def named_metrics(summary: Summary) -> list[NamedMetric]:
-    """The metrics that the run has, in the order in which they are shown."""
-    k, d = summary.k, summary.d
-    known = [
-        (f"M@{k}", summary.mean_at_k, "share of trajectories that are right"),
-        (f"V@{k}", summary.vote_at_k, "the most frequent answer (the vote) is right"),
-        (f"P@{k}", summary.pass_at_k, "any trajectory is right"),
-        (f"HM@{d}", summary.heavy_mean_at_d, "share of deliberations that are right"),
-        (f"HP@{d}", summary.heavy_pass_at_d, "any deliberation is right"),
-    ]
-    return [NamedMetric(name, value, meaning) for name, value, meaning in known if value]
+def _names(summary: Summary) -> dict[str, str]:
+    """The metrics that the run has, by key, with their names at its sizes."""
+    sizes = {"k": summary.k, "d": summary.d}
+    return {
+        key: name.format(**sizes) for key, (name, _) in _METRICS.items() if getattr(summary, key)
+    }
+
+
+def named_metrics(summary: Summary) -> list[tuple[str, Interval]]:
+    """The name and value of each metric that is a share, in the order in which they are shown."""
+    names = _names(summary)
+    return [(names[key], getattr(summary, key)) for key in NAMES[:-1] if key in names]
 
 
 def metrics(summary: Summary) -> Grid:
     """The metrics of all problems."""
+    meanings = [meaning for _, meaning in _METRICS.values()]
     lines = [
-        Line(name, [percent(value.mean), ends(value), meaning])
-        for name, value, meaning in named_metrics(summary)
+        Line(name, [*mean_and_ends(value), meaning])
+        for (name, value), meaning in zip(named_metrics(summary), meanings, strict=False)
     ]
     return Grid(["Metric", "Value", "95% interval", "Meaning"], lines, wordy=True)
 
 
 def differences(summary: Summary) -> Grid:
     """What deliberation adds to the vote and to a single trajectory; no rows without any."""
-    baselines = [
+    lines = []
+    for name, value, baseline in (
         (f"V@{summary.k}", summary.heavy_minus_vote, "voting"),
         (f"M@{summary.k}", summary.heavy_minus_mean, "a single trajectory"),
-    ]
-    lines = [
-        Line(
-            f"HM@{summary.d} - {name}",
-            [points(value.mean), ends(value, signed=True), _reading(value, meaning)],
-        )
-        for name, value, meaning in baselines
-        if value
-    ]
+    ):
+        if value:
+            reading = "no difference shown"
+            if value.low > 0 or value.high < 0:
+                reading = f"{'better' if value.low > 0 else 'worse'} than {baseline}"
+            cells = [*mean_and_ends(value, signed=True), reading]
+            lines.append(Line(f"HM@{summary.d} - {name}", cells))
     return Grid(["Difference", "Points", "95% interval", "Reading"], lines, wordy=True)
-
-
-def _reading(value: Interval, baseline: str) -> str:
-    if value.low > 0:
-        return f"better than {baseline}"
-    return f"worse than {baseline}" if value.high < 0 else "no difference shown"
 
 
 def rounds(summary: Summary) -> Grid:
     """The metrics of each round; no rows if there is only one."""
-    d = summary.d
+    d, each = summary.d, summary.per_round if summary.rounds > 1 else []
     lines = [
-        Line(
-            str(of_round.round),
-            [
-                text
-                for value in (of_round.heavy_mean, of_round.heavy_pass)
-                for text in (percent(value.mean), ends(value))
-            ],
-        )
-        for of_round in summary.per_round
-        if summary.rounds > 1
+        Line(str(r.round), [*mean_and_ends(r.heavy_mean), *mean_and_ends(r.heavy_pass)])
+        for r in each
     ]
     return Grid(["Round", f"HM@{d}", "95% interval", f"HP@{d}", "95% interval"], lines)
 
@@ -201,15 +192,13 @@ def rates(summary: Summary) -> Grid:
     lines = []
     for name, meaning in RATES.items():
         rate = getattr(summary, name)
-        interval = ends(rate.interval) if rate.interval else ""
-        problems = f"{rate.count:,} of {rate.of:,}"
-        lines.append(Line(name, [percent(rate.share), interval, problems, meaning]))
+        shown = mean_and_ends(rate.interval) if rate.interval else [UNKNOWN, ""]
+        lines.append(Line(name, [*shown, f"{rate.count:,} of {rate.of:,}", meaning]))
     if copies := summary.vote_copy_rate:
-        cells = [percent(copies.mean), ends(copies), "", "repeats the vote"]
-        lines.append(Line("vote copy", cells))
+        lines.append(Line("vote copy", [*mean_and_ends(copies), "", "repeats the vote"]))
     for first in summary.places[:1]:
         over, problems = first.over_expected, marked(f"{first.problems:,}", first.problems)
-        cells = [points(over.mean), ends(over, signed=True), problems, "repeats it, over chance"]
+        cells = [*mean_and_ends(over, signed=True), problems, "repeats it, over chance"]
         lines.append(Line("first place", cells))
     return Grid(["Rate", "Value", "95% interval", "Problems", "Deliberation"], lines, wordy=True)
 
@@ -234,27 +223,21 @@ def group_grids(summary: Summary) -> Iterator[Grid]:
     groups = {title: each for title, each in kinds.items() if len(each) > 1}
     if summary.by_stratum:
         groups["Stratum"] = summary.by_stratum
+    names = _names(summary)
     for title, each in groups.items():
-        notes = [strata_note(summary)] if title == "Stratum" and strata_note(summary) else []
-        yield _groups(title, each, summary, notes)
-
-
-def _groups(title: str, groups: Mapping[str, Metrics], summary: Summary, notes: list[str]) -> Grid:
-    k, d = summary.k, summary.d
-    names = (f"M@{k}", f"V@{k}", f"P@{k}", f"HM@{d}", f"HP@{d}", "HM - V")
-    shown = {key: name for key, name in zip(NAMES, names, strict=True) if getattr(summary, key)}
-    lines = [
-        Line(
-            label,
-            [
-                IntervalCell(getattr(group, key), signed="minus" in key, narrow=True)
-                for key in shown
-            ],
-            marked_problems(group.problems),
-        )
-        for label, group in groups.items()
-    ]
-    return Grid([title, *shown.values()], lines, notes)
+        lines = [
+            Line(
+                label,
+                [
+                    IntervalCell(getattr(group, key), signed="minus" in key, narrow=True)
+                    for key in names
+                ],
+                marked_problems(group.problems),
+            )
+            for label, group in each.items()
+        ]
+        note = strata_note(summary) if title == "Stratum" else ""
+        yield Grid([title, *names.values()], lines, [note] if note else [])
 
 
 def strata_note(*summaries: Summary) -> str:
@@ -273,10 +256,14 @@ def curve(curve: Curve, *, passes: bool = False) -> Grid:
         Line(
             point_name(point),
             [
-                percent(point.accuracy.mean),
-                ends(point.accuracy),
+                *mean_and_ends(point.accuracy),
                 percent(bounds[point.k]) if point.way == "vote" else "",
-                *(_tokens(point, cost) for cost in COSTS),
+                *(
+                    f"{point.tokens[cost].mean:,.0f}{' *' if point.pareto[cost] else '  '}"
+                    if cost in point.tokens
+                    else UNKNOWN
+                    for cost in COSTS
+                ),
             ],
         )
         for point in curve.points
@@ -290,12 +277,6 @@ def point_name(point: Point) -> str:
     """Name of a point of the curve."""
     name = _WAYS[point.way].format(k=point.k, d=point.d)
     return name + (f", round {point.rounds}" if point.rounds > 1 else "")
-
-
-def _tokens(point: Point, cost: Cost) -> str:
-    if cost not in point.tokens:
-        return "-"
-    return f"{point.tokens[cost].mean:,.0f}{' *' if point.pareto[cost] else '  '}"
 
 
 def matched_lines(summary: Summary) -> Iterator[str]:
@@ -365,34 +346,19 @@ def judging_lines(summary: Summary) -> Iterator[str]:
 
 def usage(summary: Summary) -> Grid:
     """Requests, tokens and cost of each stage."""
-    lines = [
-        Line(
-            stage,
-            [
-                f"{used.requests:,}",
-                f"{used.prompt:,}",
-                "-" if used.unknown_cached == used.requests else f"{used.cached:,}",
-                f"{used.completion:,}",
-                _cost(used),
-            ],
-        )
-        for stage, used in summary.usage.items()
-    ]
+    lines = []
+    for stage, used in summary.usage.items():
+        cached = UNKNOWN if used.unknown_cached == used.requests else f"{used.cached:,}"
+        cost, bound = UNKNOWN, ""
+        if used.cost_usd is not None:
+            cost = f"{used.cost_usd:,.2f}"
+        if used.cost_usd:  # which way it may be off: cached tokens may be cheaper, some not told
+            is_partial = bool(used.unknown_prompt or used.unknown_completion)
+            bound = _BOUNDS[bool(used.cached), is_partial]
+        counts = [f"{used.requests:,}", f"{used.prompt:,}", cached, f"{used.completion:,}"]
+        lines.append(Line(stage, [*counts, bound + cost]))
     head = ["Usage", "requests", "prompt tokens", "from cache", "completion", "USD"]
     return Grid(head, lines)
-
-
-def _cost(used: Usage) -> str:
-    """The cost, and which way it may be off: cached tokens may be cheaper, some not reported."""
-    if used.cost_usd is None:
-        return "-"
-    cost = f"{used.cost_usd:,.2f}"
-    if not used.cost_usd:
-        return cost
-    unreported = used.unknown_prompt or used.unknown_completion
-    if used.cached:
-        return f"about {cost}" if unreported else f"at most {cost}"
-    return f"at least {cost}" if unreported else cost
 
 
 def unreported_lines(summary: Summary) -> Iterator[str]:
@@ -416,20 +382,16 @@ def estimated_line(summary: Summary) -> str:
 
 
 def unanswered_warning(summary: Summary) -> list[str]:
-    r"""The stages with many unanswered samples, and what can be done about them.
+    """The stages with many unanswered samples, and what can be done about them.
 
-    A warning says what a final answer looks like to the verifiers of the run (a ``\boxed{}``, the
-    letter of an option, a block of code).
+    Where the pools are those of another run, only what can be done about deliberations.
     """
     facts = list(unanswered_facts(summary.samples, summary.by_verifier))
-    return [*facts, _remedy(summary)] if facts else []
-
-
-def _remedy(summary: Summary) -> str:
-    """What can be done; where the pools are those of another run, only about deliberations."""
+    if not facts:
+        return []
     took_pools = bool(summary.trajectories.total) and not summary.usage["thinking"].requests
     stages = [summary.deliberations] if took_pools else summary.samples.values()
-    ways = ["train the format first"]
+    ways = ["Train the format first"]
     if not took_pools and any(name in _WITH_MARKER for name in summary.by_verifier):
         ways.append(
             "set the marker if the answers stand behind one: "
@@ -438,8 +400,7 @@ def _remedy(summary: Summary) -> str:
     is_general = any(".general.en@" in prompt for prompt in summary.prompts)
     if is_general and max(counts.unanswered_share for counts in stages) > _MOST_UNANSWERED:
         ways.append("ask in the short prompts, which small models follow: --set domain=brief")
-    text = "; or ".join(ways)
-    return f"{text[0].upper()}{text[1:]}"
+    return [*facts, "; or ".join(ways)]
 
 
 def marker_found(shared: Shared) -> str:

@@ -14,17 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heavydistill.errors import CONTROL
-from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
-from heavydistill.report.grid import (
-    FEW_NOTE,
-    UNKNOWN,
-    Grid,
-    IntervalCell,
-    Value,
-    bare_ends,
-    percent,
-    points,
-)
+from heavydistill.report.grid import FEW_NOTE, Grid, Value
 
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
@@ -98,27 +88,14 @@ def print_few_note(grids: Iterable[Grid], console: Console) -> None:
         console.print(plain(FEW_NOTE))
 
 
-def print_few_warning(problems: int, console: Console) -> None:
-    """Print a warning if there are so few problems that intervals over them mislead."""
-    if problems < FEW_PROBLEMS:
-        console.print(Text(FEW_WARNING))
-
-
 def _cell(cell: Value) -> Text:
-    if isinstance(cell, IntervalCell):
-        return Text(f"{_estimate(cell)}\n{cell.note}" if cell.note else _estimate(cell))
-    style = next((_COLOURS[start] for start in _COLOURS if cell.startswith(start)), "")
-    return plain(cell, style=style)
-
-
-def _estimate(cell: IntervalCell) -> str:
-    """The mean, and its interval below; in narrow cells with ends in whole numbers."""
-    value = cell.value
-    if value is None:
-        return UNKNOWN
-    mean = points(value.mean) if cell.signed else percent(value.mean)
-    if not cell.narrow:
-        return f"{mean}\n{bare_ends(value, signed=cell.signed)}"
-    if cell.signed:
-        return f"{mean}\n{100 * value.low:+.0f} to {100 * value.high:+.0f}"
-    return f"{mean.rstrip('%')}\n{100 * value.low:.0f}-{100 * value.high:.0f}"
+    """A cell; of narrow ones, the ends of intervals are whole numbers."""
+    if isinstance(cell, str):
+        style = next((_COLOURS[start] for start in _COLOURS if cell.startswith(start)), "")
+        return plain(cell, style=style)
+    shown, value = cell.lines(), cell.value
+    if cell.narrow and value and cell.signed:
+        shown[1] = f"{100 * value.low:+.0f} to {100 * value.high:+.0f}"
+    elif cell.narrow and value:
+        shown[:2] = shown[0].rstrip("%"), f"{100 * value.low:.0f}-{100 * value.high:.0f}"
+    return Text("\n".join(shown))

@@ -22,27 +22,7 @@ _MARKS = {"correct": ("[+]", "green"), "incorrect": ("[-]", "red"), "undecided":
 
 
 def print_trace(trace: Trace, console: Console, full: bool = False) -> None:
-    """Print one trace.
-
-    Args:
-        trace: The trace.
-        console: Where to print it.
-        full: Whether to print all of the reasoning instead of its first lines.
-    """
-    _print_problem(trace, console)
-    for number, trajectory in enumerate(trace.pool, 1):
-        _print_generation(f"Trajectory {number}", trajectory, console, full)
-    names = _names(trace)
-    rounds = {cache.round for cache in trace.caches} | {d.round for d in trace.deliberations}
-    for round in sorted(rounds):
-        for cache in trace.caches:
-            if cache.round == round:
-                _print_cache(cache, names, console)
-        for deliberation in deliberations_of(trace, round):
-            _print_generation(_name(deliberation), deliberation, console, full)
-
-
-def _print_problem(trace: Trace, console: Console) -> None:
+    """Print one trace, with all of the reasoning if ``full``, else with its first lines."""
     problem = trace.problem
     _print_heading(f"Problem {problem.id}", console)
     _print_body(problem.text, console)
@@ -57,18 +37,30 @@ def _print_problem(trace: Trace, console: Console) -> None:
     for name, value in facts.items():
         if value:
             console.print(Text(f"{name}: ", style="dim") + plain(value))
+    for number, trajectory in enumerate(trace.pool, 1):
+        _print_generation(f"Trajectory {number}", trajectory, console, full)
+    names = {t.id: f"trajectory {number}" for number, t in enumerate(trace.pool, 1)}
+    names |= {d.id: _name(d).lower() for d in trace.deliberations}
+    rounds = {cache.round for cache in trace.caches} | {d.round for d in trace.deliberations}
+    for round in sorted(rounds):
+        for cache in trace.caches:
+            if cache.round == round:
+                _print_cache(cache, names, console)
+        for deliberation in deliberations_of(trace, round):
+            _print_generation(_name(deliberation), deliberation, console, full)
 
 
 def _print_generation(title: str, generation: Generation, console: Console, full: bool) -> None:
     _print_heading(title, console)
     console.print(_verdict(generation))
-    tokens = (
-        f"{_known(generation.prompt_tokens)} read, {_known(generation.completion_tokens)} written"
+    read, written = (
+        "unknown" if tokens < 0 else f"{tokens:,}"
+        for tokens in (generation.prompt_tokens, generation.completion_tokens)
     )
     console.print(
         plain(
-            f"finish: {generation.finish_reason}   tokens: {tokens}   model: {generation.model}   "
-            f"seed: {generation.seed}",
+            f"finish: {generation.finish_reason}   tokens: {read} read, {written} written   "
+            f"model: {generation.model}   seed: {generation.seed}",
             style="dim",
         )
     )
@@ -122,12 +114,6 @@ def _print_cache(cache: Cache, names: dict[str, str], console: Console) -> None:
         console.print(Text("\nleft out: ", style="dim") + plain(left_out))
 
 
-def _names(trace: Trace) -> dict[str, str]:
-    """Id to the name under which it is printed."""
-    names = {t.id: f"trajectory {number}" for number, t in enumerate(trace.pool, 1)}
-    return names | {d.id: _name(d).lower() for d in trace.deliberations}
-
-
 def _name(deliberation: Deliberation) -> str:
     return f"Deliberation {deliberation.index + 1} of round {deliberation.round}"
 
@@ -146,7 +132,3 @@ def _print_body(
         hidden = len(lines) - most_lines
         lines = [*lines[:most_lines], Text(f"... {hidden:,} more lines", style="dim")]
     console.print(Text("\n").join(Text(" " * _INDENT) + line for line in lines))
-
-
-def _known(tokens: int) -> str:
-    return "unknown" if tokens < 0 else f"{tokens:,}"

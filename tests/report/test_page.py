@@ -21,11 +21,11 @@ from rendering import rendered
 
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import Grid, Line
-from heavydistill.report.page import traces as pages
 from heavydistill.report.page import writer
 from heavydistill.report.page.html import environment, tag
+from heavydistill.report.page.runs import name_of
 from heavydistill.report.page.sections import Card, PageSection
-from heavydistill.report.page.traces import SAID, entry, whole
+from heavydistill.report.page.writer import SAID, entry, whole
 from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
@@ -91,18 +91,18 @@ def test_our_scripts_are_short_and_make_no_markup_of_text():
 def test_the_file_appears_whole_or_not_at_all(run, tmp_path, monkeypatch):
     out = tmp_path / "page.html"
     before = writer.write_report([run], out).file.read_bytes()
-    real = pages.Chunks.add
+    real = writer.Chunks.add
 
-    def breaking(self: pages.Chunks, row: dict) -> tuple[int, int]:
+    def breaking(self: writer.Chunks, row: dict) -> tuple[int, int]:
         if row["problem"]["id"] == "sum:7":
             raise KeyboardInterrupt
         return real(self, row)
 
-    monkeypatch.setattr(pages.Chunks, "add", breaking)
+    monkeypatch.setattr(writer.Chunks, "add", breaking)
     with pytest.raises(KeyboardInterrupt):
         writer.write_report([run], out)
     assert out.read_bytes() == before
-    monkeypatch.setattr(pages.Chunks, "add", real)
+    monkeypatch.setattr(writer.Chunks, "add", real)
     monkeypatch.setattr(writer, "_write", lambda *all: (_ for _ in ()).throw(OSError(28, "full")))
     with pytest.raises(Exception, match="cannot be written"):
         writer.write_report([run], out)
@@ -130,7 +130,7 @@ def test_the_same_runs_give_the_same_bytes(run, tmp_path):
 @given(st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=40)), max_size=12))
 def test_chunks_hold_any_text_and_none_ends_its_element(rows):
     file = io.BytesIO()
-    packing = pages.Chunks(file, 0)
+    packing = writer.Chunks(file, 0)
     places = [packing.add(row) for row in rows]
     packing.close()
     text = file.getvalue().decode()
@@ -140,9 +140,9 @@ def test_chunks_hold_any_text_and_none_ends_its_element(rows):
 
 
 def test_a_chunk_ends_when_it_is_long_enough(monkeypatch):
-    monkeypatch.setattr(pages, "_ENOUGH", 50)
+    monkeypatch.setattr(writer, "_ENOUGH", 50)
     file = io.BytesIO()
-    packing = pages.Chunks(file, 3)
+    packing = writer.Chunks(file, 3)
     places = [packing.add({"text": "x" * length}) for length in (10, 100, 10, 10)]
     packing.close()
     assert places == [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -151,7 +151,7 @@ def test_a_chunk_ends_when_it_is_long_enough(monkeypatch):
 
 @given(st.text())
 def test_no_text_leaves_its_json_element_or_its_tag(text):
-    element = pages.json_element("index-0", {"text": text})
+    element = writer.json_element("index-0", {"text": text})
     assert element.count("<") == 2
     inside = element.partition(">")[2].rpartition("</script>")[0]
     assert json.loads(inside) == {"text": text}
@@ -251,7 +251,7 @@ def test_no_folder_of_a_machine_is_in_the_page(traces):
     row = whole(dataclasses.replace(traces[0], pool=pool, caches=caches))
     assert {one["model"] for one in row["pool"]} == {row["caches"][0]["reader"]} == {"big"}
     assert "/home/" not in json.dumps(row)
-    assert pages.name_of("Qwen/Qwen3-4B") == "Qwen/Qwen3-4B"
+    assert name_of("Qwen/Qwen3-4B") == "Qwen/Qwen3-4B"
 
 
 def test_a_prompt_of_another_form_is_kept_as_it_is(traces):

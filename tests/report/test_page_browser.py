@@ -12,7 +12,7 @@ import runs
 from browsing import PHONE, visiting
 from generations import problem, trajectory, unboxed
 
-from heavydistill.report.page import traces as chunks
+from heavydistill.report.page import writer as chunks
 from heavydistill.report.page.writer import write_report
 from heavydistill.schema import Trace
 

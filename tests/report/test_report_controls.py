@@ -13,7 +13,7 @@ from heavydistill.metrics.controls import CHAIN, CHOOSE, Answering, Control, Con
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.crossing import Cell, Crossing, Thinker
 from heavydistill.metrics.intervals import Interval
-from heavydistill.report.controls import print_controlled, print_crossing
+from heavydistill.report.comparison import print_controlled, print_crossing
 
 
 def answering(tokens: float | None, all_tokens: float | None, unknown: int = 0) -> Answering:

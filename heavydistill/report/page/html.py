@@ -8,16 +8,7 @@ from importlib import resources
 import jinja2
 from markupsafe import Markup, escape
 
-from heavydistill.report.grid import (
-    FEW_NOTE,
-    UNKNOWN,
-    Grid,
-    IntervalCell,
-    Value,
-    bare_ends,
-    percent,
-    points,
-)
+from heavydistill.report.grid import FEW_NOTE, Grid, Value
 from heavydistill.report.markdown import NUMBER
 
 _FILES = resources.files("heavydistill.report.page")
@@ -34,11 +25,12 @@ def tag(name: str, *children: str, **attributes: Attribute) -> Markup:
         attributes: Attributes; ``class_`` and the like lose their underscore, other underscores
             become hyphens, and None leaves one out.
     """
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(_text(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
+    written = ""
+    for key, value in attributes.items():
+        if value is not None:
+            is_long = isinstance(value, float)
+            shown = f"{value:.2f}".rstrip("0").rstrip(".") if is_long else str(value)
+            written += f' {key.rstrip("_").replace("_", "-")}="{escape(shown)}"'
     return Markup(f"<{name}{written}>{''.join(map(escape, children))}</{name}>")
 
 
@@ -61,22 +53,11 @@ def environment() -> jinja2.Environment:
 
 def lines(cell: Value) -> list[str]:
     """The lines of a cell: the first one, and what stands smaller below it."""
-    if isinstance(cell, str):
-        return cell.split("\n")
-    value, note = cell.value, [cell.note] if cell.note else []
-    if value is None:
-        return [UNKNOWN, *note]
-    if cell.signed:
-        return [points(value.mean), bare_ends(value, signed=True), *note]
-    return [percent(value.mean), f"{bare_ends(value)}%", *note]
+    return cell.split("\n") if isinstance(cell, str) else cell.lines("%")
 
 
 def column_classes(grid: Grid) -> Iterator[str]:
     """The class of each column but that of labels: ``words``, or empty for one of numbers."""
     for column in zip(*(line.cells for line in grid.lines), strict=True):
-        texts = [cell for cell in column if not isinstance(cell, IntervalCell)]
+        texts = [cell for cell in column if isinstance(cell, str)]
         yield "" if all(NUMBER.match(text) for text in texts) else "words"
-
-
-def _text(value: Attribute) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

@@ -18,7 +18,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -32,7 +32,6 @@ from heavydistill.metrics.crossing import CROSSING
 from heavydistill.metrics.rows import RunTally
 from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.report.grid import counted, listed
-from heavydistill.report.page.traces import name_of
 from heavydistill.schema import Generation, Trace
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import without_places
@@ -246,3 +245,9 @@ def _recorded(path: Path) -> dict[str, Any]:
             f"{path} is no JSON: {error}", "Take it away; figures come from the traces."
         ) from error
     return tree if isinstance(tree, dict) else {}
+
+
+def name_of(model: str) -> str:
+    """A model without the folder that it lies in on some machine."""
+    path = PurePosixPath(model)
+    return path.name if path.is_absolute() else model

@@ -23,7 +23,6 @@ from heavydistill.metrics.controls import CONTROLS, read_controlled
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
 from heavydistill.report import comparison as compared
-from heavydistill.report import controls
 from heavydistill.report import summary as run
 from heavydistill.report.grid import (
     Grid,
@@ -114,7 +113,7 @@ def _cards(source: ReportedRun, figures: RunFigures) -> Iterator[Card]:
     compared, labels = run.differences(summary), run.labels(summary)
     yield Card(
         "Metrics",
-        [("", plots.shares_plot("Metrics with 95 % intervals", [m[:2] for m in shares]))],
+        [("", plots.shares_plot("Metrics with 95 % intervals", shares))],
         tables=[run.metrics(summary), compared, run.rounds(summary)],
         notes=[] if compared.lines else [run.NO_DELIBERATION],
         warnings=few_warning(summary.problems),
@@ -303,7 +302,7 @@ def _controls(file: Path) -> Iterator[Card]:
     # Which votes are outdone is known among themselves, and not by controls.
     dots = [dataclasses.replace(plots.dot(vote), outdone=False) for vote in votes]
     names = ["", *(each.name for each in controlled.controls)]
-    ways = list(zip(names, controls.ways_to_answer(controlled), strict=True))
+    ways = list(zip(names, compared.ways_to_answer(controlled), strict=True))
     met: dict[tuple[float | None, float], list[str]] = {}  # at one place; they share a label
     for name, (_, answering, _) in ways:
         met.setdefault((answering.tokens, answering.accuracy.mean), []).append(name)
@@ -318,9 +317,9 @@ def _controls(file: Path) -> Iterator[Card]:
         "What else the same models do",
         [("", plots.curve_plot(dots))] if dots else [],
         list(legend.items()) if dots else [],
-        [controls.controls(controlled)],
+        [compared.controls(controlled)],
         notes=[
-            *controls.control_lines(controlled),
+            *compared.control_lines(controlled),
             versions(controlled.prompts, controlled.verifiers),
         ],
         warnings=few_warning(controlled.problems),
@@ -333,14 +332,14 @@ def _crossing(file: Path) -> Iterator[Card]:
     crossing = read_crossing(file)
     yield Card(
         "Thinkers and deliberators",
-        tables=[controls.crossed(crossing)],
+        tables=[compared.crossed(crossing)],
         notes=[
             counted(crossing.problems, "problem"),
             versions(crossing.prompts, crossing.verifiers),
         ],
         warnings=[
-            *controls.not_alike(crossing.sampling),
-            *controls.crossing_lines(crossing),
+            *compared.not_alike(crossing.sampling),
+            *compared.crossing_lines(crossing),
             *few_warning(crossing.problems),
         ],
         wide=True,
