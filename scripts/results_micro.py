@@ -154,7 +154,7 @@ def _head(folder: Path, seeds: list[Path], sides: Iterable[Side]) -> str:
         machine=platform.machine(),
         python=".".join(platform.python_version_tuple()[:2]),
         problems=f"{len(one.tally.rows):,}",
-        known=sum(row.text in learnt for row in one.tally.rows),
+        known=sum(row.question[0] in learnt for row in one.tally.rows),
         learnt=f"{len(learnt):,}",
         k=K,
         d=D,

@@ -101,10 +101,8 @@ class ProblemFigures:
     """What one problem counts for."""
 
     problem: str  # id of the problem
-    text: str
-    reference: str
+    question: tuple[str, ...]  # text, reference, verifier and its arguments
     verifier: str
-    verifier_args: str
     family: str  # family of a procedural problem; else empty
     stratum: Stratum | None
     outcome: Outcome | None  # outcome of the last round against the vote
@@ -123,10 +121,8 @@ class ProblemFigures:
         last = max((d.round for d in trace.deliberations), default=0)
         return cls(
             problem=problem.id,
-            text=problem.text,
-            reference=problem.reference,
+            question=(problem.text, problem.reference, problem.verifier, problem.verifier_args),
             verifier=problem.verifier,
-            verifier_args=problem.verifier_args,
             family=family_of(problem),
             stratum=trace.stratum,
             outcome=trace.outcome,
@@ -139,11 +135,6 @@ class ProblemFigures:
             rounds=tuple(Round.of(trace, round) for round in range(1, last + 1)),
             without=Round.of(trace, last + 1),
         )
-
-    @property
-    def question(self) -> tuple[str, ...]:
-        """What was asked and how it is judged."""
-        return self.text, self.reference, self.verifier, self.verifier_args
 
     def round(self, number: int) -> Round:
         """A round, counted from 1."""

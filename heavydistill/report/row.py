@@ -9,7 +9,7 @@ Not covered: tables over all rows, which the build prints and the manifest keeps
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from heavydistill.chat.student import Student, lost_student
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.report.terminal import plain
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.folder import StudentUsed, read_manifest
+from heavydistill.store.sets.folder import read_manifest
 
 _LEARNT, _NOT_LEARNT, _STOP = "green", "dim", "bold reverse green"
 _LONG = 60  # characters of a field that gets lines of its own
@@ -92,12 +92,6 @@ def print_tokens(
                 style="yellow",
             )
         )
-    _print_tokens(student, row, manifest.student, console, full)
-
-
-def _print_tokens(
-    student: Student, row: Mapping[str, Any], made_for: StudentUsed, console: Console, full: bool
-) -> None:
     chat = student.chat
     if "completion" in row:
         seen = seen_by_trl(chat, row)
@@ -109,10 +103,10 @@ def _print_tokens(
         plain(
             f"student: {student.name}   thinking: {student.form}\n"
             f"tokens: {len(unlearnt):,} read + {len(learnt):,} learnt = {count:,} of at most "
-            f"{made_for.max_tokens:,}"
+            f"{manifest.student.max_tokens:,}"
         )
     )
-    for note in made_for.mended:  # the kept template needs no more, and says nothing of it
+    for note in manifest.student.mended:  # the kept template needs no more, and says nothing of it
         console.print(plain(f"template mended: {note}", style="dim"))
     console.print()
     lines = _lines(plain(chat.decode(unlearnt), style=_NOT_LEARNT), console, full)
@@ -123,7 +117,7 @@ def _print_tokens(
         first, *others = _lines(Text().join(parts), console, full)
         lines = [*lines[:-1], Text().join((lines[-1], first)), *others]
     console.print(Text("\n").join(lines))
-    faults = inspect(chat, row, made_for.max_tokens) if learnt else []
+    faults = inspect(chat, row, manifest.student.max_tokens) if learnt else []
     for fault in faults:
         console.print(plain(f"guard: {fault.code}: {fault.detail}", style="red"))
     if learnt and not faults:

@@ -305,9 +305,3 @@ def test_names_of_others_are_neither_markup_nor_cells(
     text = as_markdown(told)
     assert "<script>" not in text and "\n# Title" not in text and "a\\|b" in text
     assert "[red]" in printed(print_comparison, told)
-
-
-def test_a_run_alone_is_not_shown_as_two(comparison: Comparison) -> None:
-    alone = dataclasses.replace(comparison, before=None)
-    with pytest.raises(ValueError, match="no run before"):
-        as_markdown(alone)
