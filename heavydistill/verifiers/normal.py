@@ -17,6 +17,8 @@ import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 
+from heavydistill.schema import Label
+
 LONGEST_DECIMAL_PLACES = 12
 # Python itself refuses to read integers of more than 4,300 digits.
 LONGEST_NUMBER = 2000
@@ -184,3 +186,36 @@ def _spelled(value: Fraction) -> str:
     digits = str(abs(scaled.numerator)).zfill(LONGEST_DECIMAL_PLACES + 1)
     whole, places = digits[:-LONGEST_DECIMAL_PLACES], digits[-LONGEST_DECIMAL_PLACES:]
     return f"{'-' if value < 0 else ''}{whole}.{places.rstrip('0')}"
+
+
+# --- Plain numbers compared: 0.333 is not 1/3. A decimal that is the other value rounded to its
+# places, or differs from it by floating-point noise, is undecided: whether rounding was asked for
+# stands in the problem's text.
+FEWEST_DIGITS = 2
+NOISE = Fraction(1, 10**6)
+Outcome = tuple[Label, str]
+EQUAL: Outcome = ("correct", "equal")
+DIFFERENT: Outcome = ("incorrect", "different")
+ROUNDED: Outcome = ("undecided", "rounded")
+
+
+def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) -> Outcome:
+    """The outcome for two plain numbers as they are written, with their ``values``."""
+    if values[0] == values[1]:
+        return EQUAL
+    is_near = is_rounded(given, values[1]) or is_rounded(wanted, values[0])
+    return ROUNDED if is_near else DIFFERENT
+
+
+def is_rounded(written: str, exact: Fraction) -> bool:
+    """Whether a decimal is ``exact`` rounded or cut to its places, or off by mere noise."""
+    whole, point, places = plain(written).replace(",", "").partition(".")
+    if not point or not places.isdigit() or not whole.lstrip("+- ").isdigit():
+        return False
+    value = Fraction(f"{whole.replace(' ', '') or '0'}.{places}")
+    if len(f"{whole}{places}".lstrip("+- 0")) < FEWEST_DIGITS:
+        return False
+    off = abs(value - exact)
+    place = Fraction(1, 10 ** len(places))
+    is_cut = off < place and abs(value) < abs(exact) and value * exact > 0
+    return off <= place / 2 or is_cut or off <= NOISE * abs(exact)

@@ -40,7 +40,6 @@ import time
 import typing
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -72,6 +71,7 @@ _LOOK_S = 1.0
 _MOST_CLOSE_S = 60.0
 # A process closes its pipe a moment before its exit status can be read.
 _MOST_EXIT_S = 5.0
+_READY = "ready"
 _OUT_OF_MEMORY = 77
 """Exit status of a process that came to the end of its memory."""
 _PR_SET_PDEATHSIG = 1
@@ -88,6 +88,8 @@ class TaskOutcome:
     """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``."""
     seconds: float = 0.0
     """Time that it took in the process; of a task that was killed, its limit."""
+    was_ready: bool = True
+    """Whether the process had prepared the verifier, so that the task began."""
 
 
 def default_size() -> int:
@@ -230,17 +232,15 @@ class Crew:
                     return TaskOutcome(fault=DIED)
             if not (worker.is_alive or worker.start()):
                 return None if self._is_given_back(task) else outcome
-            is_ready = worker.prepare(task.kind)
+            outcome = worker.do(task)
             with self._lock:
                 self._refused_starts = 0
-                if is_ready:
+                if outcome.was_ready:
                     self._proven.add(task.kind)
                 elif task.kind not in self._proven:
                     self._broken_starts[task.kind] += 1
-            if is_ready:
-                outcome = worker.answer(task.message, task.limit_s)
-                if outcome.fault not in (MEMORY, DIED):
-                    break
+            if outcome.fault not in (MEMORY, DIED):
+                break
         return outcome
 
     def _is_given_back(self, task: _Task) -> bool:
@@ -268,7 +268,6 @@ class Worker:
         self._is_killed = False
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
-        self._prepared: set[str] = set()
 
     @property
     def is_alive(self) -> bool:
@@ -287,15 +286,8 @@ class Worker:
                     self._process = _new_process(theirs.fileno())
             except Exception:  # no more processes or open files, or none allowed here
                 return False
+            ours.send(self._config)
             self._connection = ours
-        return True
-
-    def prepare(self, kind: str) -> bool:
-        """Have a verifier prepared, once in each process; whether the process outlived it."""
-        if kind not in self._prepared:
-            if self.answer(("prepare", self._config, kind), _MOST_START_S).fault:
-                return False
-            self._prepared.add(kind)
         return True
 
     def kill(self) -> None:
@@ -310,7 +302,6 @@ class Worker:
         with self._lock:
             process, connection = self._process, self._connection
             self._process = self._connection = None
-            self._prepared = set()
         if process is None or connection is None:
             return None
         with connection, contextlib.suppress(subprocess.TimeoutExpired):
@@ -318,20 +309,25 @@ class Worker:
         process.kill()
         return process.wait()
 
-    def answer(self, message: tuple[Any, ...], limit_s: float) -> TaskOutcome:
-        """What the process answers; one that gives no answer in time is ended."""
+    def do(self, task: _Task) -> TaskOutcome:
+        """What comes of a task; a process that is not ready or done in time is ended."""
+        is_ready = False
         try:
             if self._connection is None:
                 raise EOFError("it has no process")
-            self._connection.send(message)
-            if self._connection.poll(limit_s):
-                answer: TaskOutcome = self._connection.recv()
-                return answer
+            self._connection.send((task.kind, *task.message))
+            if self._connection.poll(_MOST_START_S):
+                is_ready = self._connection.recv() == _READY
+                if self._connection.poll(task.limit_s):
+                    outcome: TaskOutcome = self._connection.recv()
+                    return outcome
         except Exception:  # the pipe broke, or brought something broken
             is_memory = self.end(_MOST_EXIT_S) == _OUT_OF_MEMORY
-            return TaskOutcome(fault=MEMORY if is_memory else DIED)
+            return TaskOutcome(fault=MEMORY if is_memory else DIED, was_ready=is_ready)
         self.end()
-        return TaskOutcome(fault=TIMEOUT, seconds=limit_s)
+        if not is_ready:
+            return TaskOutcome(fault=DIED, was_ready=False)
+        return TaskOutcome(fault=TIMEOUT, seconds=task.limit_s)
 
 
 def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
@@ -366,69 +362,60 @@ def serve(descriptor: int, parent: int) -> None:
     # The default ends the process even while it is in a library.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash leaves no file
+    unprepared: dict[str, str | None] = {}
     with Connection(descriptor) as connection, contextlib.suppress(EOFError):
-        judging = _Judging()
+        config: Verifying = connection.recv()
         while True:
-            what, *args = connection.recv()
-            connection.send(getattr(judging, what)(*args))
+            kind, what, *args = connection.recv()
+            if kind not in unprepared:
+                unprepared[kind] = _unprepared_because(kind, config)
+            connection.send(_READY)
+            fault = unprepared[kind]
+            connection.send(TaskOutcome(fault=fault) if fault else _do(config, kind, what, *args))
 
 
-class _Judging:
-    """What a worker's process does; each public method answers one kind of message."""
+def _unprepared_because(kind: str, config: Verifying) -> str | None:
+    """Prepare a verifier; if that fails, the reason is that of all its verdicts."""
+    try:
+        registry.load_own(config.own)
+        registry.get(kind).prepare(config)
+    except BaseException as error:  # whatever a verifier of one's own raises
+        return error_reason(error)
+    return None
 
-    def __init__(self) -> None:
-        self._config = Verifying()
-        self._unprepared: dict[str, str] = {}
 
-    def prepare(self, config: Verifying, kind: str) -> TaskOutcome:
-        """Prepare a verifier; if that fails, the reason is that of all its verdicts."""
-        self._config = config
-        try:
-            registry.load_own(config.own)
-            registry.get(kind).prepare(config)
-        except BaseException as error:  # whatever a verifier of one's own raises
-            self._unprepared[kind] = error_reason(error)
-        return TaskOutcome()
+def _do(config: Verifying, kind: str, what: str, problem: Problem, answer: str = "") -> TaskOutcome:
+    """What comes of a task, within the memory that it may have."""
+    started = time.perf_counter()
+    value: Verdict | str | None = None
+    fault = None
+    size, (_, most) = config.memory_mb * 2**20, resource.getrlimit(resource.RLIMIT_AS)
+    limit = size if most == resource.RLIM_INFINITY else min(size, most)
+    # The limit holds for the work alone, so that there is room for the messages.
+    resource.setrlimit(resource.RLIMIT_AS, (limit, most))
+    try:
+        verifier = registry.get(kind)
+        if what == "decide":
+            value = sound(decide(Candidate(verifier, problem, answer)))
+        else:
+            value = _unfit_because(verifier, problem, config)
+    except BaseException as error:  # of any kind, since a library may raise its own
+        fault = error_reason(error)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    out_of_memory = error_reason(MemoryError())
+    if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
+        # What is left of this process is not to be relied on.
+        os._exit(_OUT_OF_MEMORY)
+    return TaskOutcome(value, fault, time.perf_counter() - started)
 
-    def decide(self, problem: Problem, answer: str) -> TaskOutcome:
-        """The verdict of the problem's verifier."""
-        return self._limited(
-            problem.verifier,
-            lambda verifier: sound(decide(Candidate(verifier, problem, answer))),
-        )
 
-    def check(self, problem: Problem) -> TaskOutcome:
-        """What makes a problem unfit for its verifier; the value is None if it is fit."""
-
-        def fault(verifier: Verifier) -> str | None:
-            said = verifier.check_reference(problem)
-            if said is None:
-                limit_of(verifier, problem, self._config)
-            return None if said is None else str(said)[:MOST_CHARACTERS]
-
-        return self._limited(problem.verifier, fault)
-
-    def _limited(self, kind: str, work: Callable[[Verifier], Any]) -> TaskOutcome:
-        """What the work returns within its memory, or the reason why not."""
-        if kind in self._unprepared:
-            return TaskOutcome(fault=self._unprepared[kind])
-        started = time.perf_counter()
-        value, fault = None, None
-        size, (_, most) = self._config.memory_mb * 2**20, resource.getrlimit(resource.RLIMIT_AS)
-        limit = size if most == resource.RLIM_INFINITY else min(size, most)
-        # The limit holds for the work alone, so that there is room for the messages.
-        resource.setrlimit(resource.RLIMIT_AS, (limit, most))
-        try:
-            value = work(registry.get(kind))
-        except BaseException as error:  # of any kind, since a library may raise its own
-            fault = error_reason(error)
-        finally:
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        out_of_memory = error_reason(MemoryError())
-        if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
-            # What is left of this process is not to be relied on.
-            os._exit(_OUT_OF_MEMORY)
-        return TaskOutcome(value, fault, time.perf_counter() - started)
+def _unfit_because(verifier: Verifier, problem: Problem, config: Verifying) -> str | None:
+    unfit = verifier.check_reference(problem)
+    if unfit is not None:
+        return str(unfit)[:MOST_CHARACTERS]
+    limit_of(verifier, problem, config)
+    return None
 
 
 def sound(verdict: Verdict) -> Verdict:

@@ -10,5 +10,4 @@ shape       what kind of answer it is, on the tokens of ``tokens``: a list, an i
 compare     kind by kind, with ``sets``, ``relations`` and ``units``; unfit references
 formula     a single formula as SymPy has it, bounded before anything is computed
 equality    whether two formulas are equal, exactly and at many digits
-numbers     plain numbers, exactly
 """

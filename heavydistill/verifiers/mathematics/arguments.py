@@ -16,12 +16,11 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from heavydistill.verifiers.extraction import marker_in
 
-Units = Literal["optional", "required"]
-Percent = Literal["number", "fraction"]
+_VALUES = {"units": ("optional", "required"), "percent": ("number", "fraction")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +28,8 @@ class Arguments:
     """The arguments of one problem; the fields are the keys above."""
 
     marker: str | None = None
-    units: Units = "optional"
-    percent: Percent | None = None
+    units: Literal["optional", "required"] = "optional"
+    percent: Literal["number", "fraction"] | None = None
     ordered: bool = False
 
 
@@ -44,16 +43,13 @@ def read(verifier_args: str) -> Arguments:
     args = json.loads(verifier_args)
     known = Arguments.__slots__
     if not isinstance(args, dict) or args.keys() - set(known):
-        raise ValueError(
-            f"verifier_args of math may hold {', '.join(known)} and nothing else, "
-            f"not {verifier_args}"
-        )
+        keys = ", ".join(known)
+        raise ValueError(f"verifier_args of math may hold {keys} and nothing else: {verifier_args}")
     marker_in(args)
-    for key, values in (("units", get_args(Units)), ("percent", get_args(Percent))):
+    for key, values in _VALUES.items():
         if key in args and args[key] not in values:
-            raise ValueError(
-                f'"{key}" in verifier_args takes {" or ".join(values)}, not {args[key]!r}'
-            )
+            takes = " or ".join(values)
+            raise ValueError(f'"{key}" in verifier_args takes {takes}, not {args[key]!r}')
     if not isinstance(args.get("ordered", False), bool):
         raise ValueError(f'"ordered" in verifier_args takes true or false, not {args["ordered"]!r}')
     return Arguments(**args)

@@ -26,7 +26,6 @@ from heavydistill.verifiers.mathematics import relations, sets, units
 from heavydistill.verifiers.mathematics.arguments import Arguments
 from heavydistill.verifiers.mathematics.equality import compare_formulas, value_of
 from heavydistill.verifiers.mathematics.formula import Unread, read
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, Outcome
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
     Combined,
@@ -41,7 +40,7 @@ from heavydistill.verifiers.mathematics.shape import (
     Words,
 )
 from heavydistill.verifiers.mathematics.tokens import Tokens, stripped
-from heavydistill.verifiers.normal import normal_form
+from heavydistill.verifiers.normal import DIFFERENT, EQUAL, Outcome, normal_form
 
 OTHER_KIND: Outcome = ("undecided", "other_kind")
 _BRACKETS: Outcome = ("undecided", "brackets")
@@ -52,7 +51,8 @@ _WORDS: Outcome = ("undecided", "words")
 
 # --- Whether a reference can be judged against: what is wrong with it, and what to do.
 MOST_WORDS = 3
-_SET_NAME = re.compile(r"\\emptyset|\\mathbb\{?[A-Z]\}?")
+# Names of sets, segments and vectors: only the same text equals them.
+_SET_NAME = re.compile(r"\\emptyset|\\mathbb\{?[A-Z]\}?|\\(?:vec|hat|over[a-z]+)\{[a-zA-Z]{1,3}\}")
 _WHY = {
     "ellipsis": "it holds an ellipsis",
     "set_builder": "it describes a set by a condition",
@@ -170,12 +170,14 @@ class AnswerComparison:
             is_one = isinstance(given, Measure) or (isinstance(given, Formula) and is_plain)
             return DIFFERENT if is_one else OTHER_KIND
         answers = _flat(given)
-        if relations.have_same_names(answers, items):
-            by_name = {relations.name_of(answer): answer for answer in answers}
-            return self._in_order([by_name[relations.name_of(item)] for item in items], items)
-        answers, items = relations.without_common_names(answers, items)
-        compared = self._in_order if self.arguments.ordered else self._in_any_order
-        return compared(answers, items)
+        in_order = self._in_order(answers, items)
+        if self.arguments.ordered or in_order == EQUAL:
+            return in_order
+        outcome = self._in_any_order(answers, items)
+        # "2, 1" does not say which of x = 1, y = 2 is which.
+        names = {relations.name_of(item) for item in items}
+        says_which = len(names) == 1 or any(map(relations.name_of, answers))
+        return outcome if outcome != EQUAL or says_which else _SEVERAL_VALUES
 
     def _hedged(self, given: Sequence[Shape], wanted: Shape) -> Outcome:
         """Several values for one: right only if they are all the same."""
@@ -344,12 +346,13 @@ def _are_sets(given: Shape, wanted: Shape) -> bool:
 
 def _may_be_one_number(many: Shape, other: Shape) -> bool:
     """Whether commas decide if a list and a number are the same: ``0,5`` and ``100,200``."""
-    if not isinstance(many, Many) or not isinstance(other, Formula):
+    if not (isinstance(many, Many) and isinstance(other, Formula)):
         return False
-    readings = many.readings_as_number
-    return "," in other.tokens[0] or any(
-        compare_formulas((text,), other.tokens) == EQUAL for text in readings
-    )
+    texts = [item.text if isinstance(item, Formula) else "?" for item in many.items]
+    readings = {"".join(texts), ".".join(texts)} if many.joined in ("comma", "tight") else set()
+    value = _number(other)
+    is_reading = value is not None and any(normal_form(text).value == value for text in readings)
+    return is_reading or "," in other.tokens[0]
 
 
 def _flat(many: Shape) -> Sequence[Shape]:

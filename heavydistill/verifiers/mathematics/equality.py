@@ -26,15 +26,15 @@ from fractions import Fraction
 import sympy
 
 from heavydistill.verifiers.mathematics.formula import Unread, longest_bits, read
-from heavydistill.verifiers.mathematics.numbers import (
+from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
+from heavydistill.verifiers.normal import (
     DIFFERENT,
     EQUAL,
     ROUNDED,
     Outcome,
     is_rounded,
+    normal_form,
 )
-from heavydistill.verifiers.mathematics.tokens import Tokens, tokens_of
-from heavydistill.verifiers.normal import normal_form
 
 DIGITS = 80
 MOST_DIGITS = 1000

@@ -9,7 +9,7 @@ Nothing is evaluated here that could grow without bound; what SymPy does with a 
 bounded by a worker's limits.
 
 Not covered, hence ``Unread``: sums, integrals, limits, derivatives, functions of no common name,
-degrees outside of trigonometric functions, units inside a formula.
+accents (``\vec{a}``), degrees outside of trigonometric functions, units inside a formula.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _number(token: str) -> sympy.Expr:
 
 
 def _factorial(value: sympy.Expr) -> sympy.Expr:
-    """``value!``, once and of no large number."""
+    """The factorial, once and of no large number."""
     if value.is_number and not (value.is_Integer and 0 <= value <= LARGEST_FACTORIAL):
         raise Unread("too_complex" if value.is_Integer and value > 0 else "not_understood")
     if value.has(sympy.factorial):
@@ -85,10 +85,7 @@ _NUMBER = re.compile(r"[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+")
 _TIMES = frozenset((r"\cdot", r"\times", "*"))
 _OVER = frozenset(("/", r"\div"))
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
-_ROUNDING = {
-    r"\lfloor": (r"\rfloor", sympy.floor),
-    r"\lceil": (r"\rceil", sympy.ceiling),
-}
+_ROUNDING = {r"\lfloor": (r"\rfloor", sympy.floor), r"\lceil": (r"\rceil", sympy.ceiling)}
 _CONSTANTS = {r"\pi": sympy.pi, r"\infty": sympy.oo}
 _ROOTS = frozenset((r"\sqrt", r"\surd"))
 _GREEK_NAMES = (
@@ -97,9 +94,7 @@ _GREEK_NAMES = (
     "Sigma Phi Psi Omega ell hbar"
 )
 _GREEK = frozenset(rf"\{name}" for name in _GREEK_NAMES.split())
-_ACCENT_NAMES = r"\vec \hat \bar \dot \ddot \tilde \overline \overrightarrow"
-_ACCENTS = frozenset(_ACCENT_NAMES.split())
-_OPENING = frozenset((*_PAIRS, *_ROUNDING, *_ROOTS, r"\frac", r"\binom", r"\infty")) | _ACCENTS
+_OPENING = frozenset((*_PAIRS, *_ROUNDING, *_ROOTS, r"\frac", r"\binom", r"\infty"))
 _HEAVY_NAMES = r"\sum \prod \int \iint \oint \lim \limsup \liminf \bigcup \bigcap \sup \inf"
 _HEAVY = frozenset(_HEAVY_NAMES.split())
 # Letters side by side that are a word and no product.
@@ -278,8 +273,6 @@ class _Reader:
             if any(part.is_number and abs(part) > LARGEST_FACTORIAL for part in (top, bottom)):
                 raise Unread("too_complex")
             return _bounded(sympy.binomial(top, bottom))
-        if token in _ACCENTS:
-            return self._accented(token[1:])
         if token in _GREEK:
             return self._named(token[1:])
         if token[1:] in FUNCTIONS:
@@ -325,17 +318,6 @@ class _Reader:
         if not parts or "{" in parts:
             raise Unread("not_understood")
         return "".join(parts)
-
-    def _accented(self, accent: str) -> sympy.Expr:
-        start = self._at
-        while self.peek() == "{":
-            self._take()
-        braces, name = self._at - start, self._take()
-        for _ in range(braces):
-            self._expect("}")
-        if not name.strip("\\").isalpha():
-            raise Unread("not_understood")
-        return self._named(f"{accent}({name})")
 
     def _fraction(self) -> sympy.Expr:
         token = self.peek()

@@ -16,7 +16,6 @@ import sympy
 
 from heavydistill.verifiers.mathematics.equality import constant_factor, value_of
 from heavydistill.verifiers.mathematics.formula import Unread
-from heavydistill.verifiers.mathematics.numbers import DIFFERENT, EQUAL, ROUNDED, Outcome
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
     Formula,
@@ -25,6 +24,7 @@ from heavydistill.verifiers.mathematics.shape import (
     Shape,
     Words,
 )
+from heavydistill.verifiers.normal import DIFFERENT, EQUAL, ROUNDED, Outcome
 
 Compare = Callable[[Shape, Shape], Outcome]
 
@@ -72,45 +72,11 @@ def compare_relations(given: Shape, wanted: Shape, compare: Compare) -> Outcome:
 
 
 def spread(shape: Shape) -> Shape:
-    """``x = ±2`` and ``(x, y) = (1, 2), (2, 1)`` as the values; anything else as it is."""
-    if isinstance(shape, Many) and shape.joined != "braces":
-        first, *others = shape.items
-        items = (_bare(first), *others)
-        if first not in items and all(isinstance(item, Brackets) for item in items):
-            return Many(items, shape.joined)
-    value = _bare(shape)
-    return value if isinstance(value, Many) else shape
-
-
-def have_same_names(given: Sequence[Shape], wanted: Sequence[Shape]) -> bool:
-    """Whether all values have names, each its own, and the names of both sides are the same."""
-    first, second = ([name_of(item) or "" for item in items] for items in (given, wanted))
-    is_named = len(first) > 1 and "" not in first and len({*first}) == len(first)
-    return is_named and sorted(first) == sorted(second)
-
-
-def without_common_names(
-    given: Sequence[Shape], wanted: Sequence[Shape]
-) -> tuple[Sequence[Shape], Sequence[Shape]]:
-    """Two lists of values without the name that is given to each: ``x = 1, x = 2``.
-
-    A side may leave the name out; ``x = 1, 2`` gives it to all of its values.
-    """
-    stems = [
-        {name.partition("_")[0] for name in map(name_of, items) if name}
-        for items in (given, wanted)
-    ]
-    named = [all(map(name_of, items)) for items in (given, wanted)]
-    if len(stems[0] | stems[1]) != 1 or (stems[0] == stems[1] and named == [False, False]):
-        return given, wanted
-    return [_bare(item) for item in given], [_bare(item) for item in wanted]
-
-
-def _bare(item: Shape) -> Shape:
-    """The value that a name is given; anything else as it is."""
-    if isinstance(item, Relation) and len(item.parts) == 2 and name_of(item):
-        return item.parts[1]
-    return item
+    """``x = ±2`` and ``x = \\{1, 2\\}`` as the values; anything else as it is."""
+    is_named = isinstance(shape, Relation) and len(shape.parts) == 2 and name_of(shape)
+    if is_named and isinstance(shape, Relation) and isinstance(shape.parts[1], Many):
+        return shape.parts[1]
+    return shape
 
 
 def _value(relation: Relation, compare: Compare) -> Shape | None:

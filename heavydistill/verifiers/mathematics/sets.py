@@ -15,13 +15,6 @@ import sympy
 
 from heavydistill.verifiers.mathematics.equality import compare_constants, value_of
 from heavydistill.verifiers.mathematics.formula import Unread
-from heavydistill.verifiers.mathematics.numbers import (
-    DIFFERENT,
-    EQUAL,
-    ROUNDED,
-    Outcome,
-    is_rounded,
-)
 from heavydistill.verifiers.mathematics.relations import FLIPPED
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
@@ -31,7 +24,14 @@ from heavydistill.verifiers.mathematics.shape import (
     Relation,
     Shape,
 )
-from heavydistill.verifiers.normal import normal_form
+from heavydistill.verifiers.normal import (
+    DIFFERENT,
+    EQUAL,
+    ROUNDED,
+    Outcome,
+    is_rounded,
+    normal_form,
+)
 
 _NAMED = {(r"\mathbb{R}",): sympy.S.Reals, (r"\emptyset",): sympy.S.EmptySet}
 # A letter, perhaps with an index (x_1, x_{max}) or an argument (f(x)).

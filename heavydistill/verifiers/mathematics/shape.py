@@ -68,18 +68,6 @@ class Many:
     items: tuple[Shape, ...]
     joined: Literal["comma", "tight", "or", "and", "braces", "sign"]
 
-    @property
-    def readings_as_number(self) -> tuple[str, ...]:
-        """The numbers it is if its commas are a decimal comma (``0,5``) or thousands marks."""
-        parts = [item.text if isinstance(item, Formula) else "" for item in self.items]
-        if self.joined not in ("comma", "tight") or not all(
-            part.removeprefix("-" if at == 0 else "").isdigit() for at, part in enumerate(parts)
-        ):
-            return ()
-        grouped = all(len(part) == 3 for part in parts[1:])
-        decimal = self.joined == "tight" and len(parts) == 2
-        return ("".join(parts),) * grouped + (".".join(parts),) * decimal
-
 
 @dataclass(frozen=True, slots=True)
 class Brackets:

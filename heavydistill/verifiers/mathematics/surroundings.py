@@ -17,7 +17,7 @@ import re
 from dataclasses import dataclass
 
 from heavydistill.verifiers.mathematics import units
-from heavydistill.verifiers.normal import normal_form, plain_decimal
+from heavydistill.verifiers.normal import normal_form, plain, plain_decimal
 
 # --- The two sides of a box, with what only sets type taken away: layout, markdown, HTML tags and
 # end-of-text tokens, one pair of formula delimiters, wrappers and brackets around the box.
@@ -215,7 +215,7 @@ def surroundings(before: str, after: str, content: str, problem: str) -> Beside:
     if currency := _CURRENCY.search(sides.left):
         sides.left = sides.left[: currency.start()]
         peel(sides)
-    if not (_leads(sides, content, problem) and _leaves_alone(sides, content, problem)):
+    if not (_leads(sides, content, problem) and _leaves_alone(sides, content)):
         return Beside("outside_box")
     if _taken_back(after, content):
         return Beside("retracted")
@@ -259,14 +259,8 @@ def _another_before(left: str, content: str) -> bool:
     return bool(other["joint"] or other["unit"] or listed)
 
 
-def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
-    """Whether what is after a box that holds ``content`` leaves its value alone.
-
-    "Dozen" after the box is an answer only to a problem that asks "how many dozen".
-    """
-    counted = re.match(rf"{_MANY}\b", sides.right)
-    if counted and f"how many {counted[0].rstrip('s')}" in problem.lower():
-        sides.right = sides.right[counted.end() :].lstrip()
+def _leaves_alone(sides: Sides, content: str) -> bool:
+    """Whether what is after a box that holds ``content`` leaves its value alone."""
     other = _OTHER_AFTER.match(sides.right)
     if other and same_number(other["value"], content) and other["joint"].strip(" $"):
         sides.right, sides.right_spaced = sides.right[other.end() :], False
@@ -321,8 +315,7 @@ def _taken_back(after: str, content: str) -> bool:
 # right value and answers nothing. Rules cannot tell whether a form was asked for, so such an answer
 # is undecided, unless the reference stands in the problem too.
 _SAME = re.compile(r"\\(?:cdot|times)(?![a-zA-Z])|[×·∙⋅]")
-_SPACING = re.compile(r"\\[,;:! ]|\\(?:left|right|displaystyle)(?![a-zA-Z])|[$~]")
-_FRACTION = re.compile(r"\\[dt]?frac(?:\{([0-9]+)\}\{([0-9]+)\})")
+_FRACTION = re.compile(r"\\frac\{([0-9]+)\}\{([0-9]+)\}")
 _BRACES = re.compile(r"\{(\w)\}")
 _OPERATION = re.compile(r"[-+*/^!|\\]|\)\(")
 
@@ -343,6 +336,5 @@ def _stands_in(answer: str, problem: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    text = _FRACTION.sub(r"\1/\2", _SAME.sub("*", text))
-    text = re.sub(r"\\[dt]frac", r"\\frac", text)
-    return _BRACES.sub(r"\1", _SPACING.sub(" ", text))
+    text = plain(_SAME.sub("*", text)).replace("$", " ")
+    return _BRACES.sub(r"\1", _FRACTION.sub(r"\1/\2", text))

@@ -6,8 +6,8 @@ other exactly. Words that make another number of the one before them (``million`
 
 A unit divided by another (``m/s^2``, ``miles per hour``) is known if both are.
 
-Not covered: temperatures (an offset and no factor: only the same scale compares), products of
-units, and prefixes beyond those listed.
+Not covered: temperatures, months and years (no fixed factor), products of units, and prefixes
+beyond those listed.
 """
 
 from __future__ import annotations
@@ -45,20 +45,13 @@ _ROWS = (
     ("time", "60", "min mins minute minutes 分钟"),
     ("time", "3600", "h hr hrs hour hours 小时"),
     ("time", "86400", "d day days 天"),
-    ("time", "604800", "week weeks"),
-    ("month", "1", "month months"),
-    ("month", "12", "yr yrs year years"),
     ("volume", "1", "l liter liters litre litres 升"),
     ("volume", "1/1000", "ml milliliter milliliters millilitre millilitres 毫升"),
-    ("gallon", "1", "gal gallon gallons"),
-    ("gallon", "1/4", "quart quarts"),
     ("length/time", "1000/3600", "kmh kph"),
     ("length/time", "1609344/3600000", "mph"),
     ("angle", "1", "° deg degree degrees 度"),
     ("radian", "1", "rad radian radians"),
     ("percent", "1", "% percent percents percentage"),
-    ("celsius", "1", "°c"),
-    ("fahrenheit", "1", "°f"),
     ("dollar", "1", "$ usd dollar dollars"),
     ("dollar", "1/100", "¢ cent cents"),
     ("euro", "1", "€ eur euro euros"),
@@ -91,7 +84,7 @@ def _table() -> dict[str, Unit]:
 
 _KNOWN = _table()
 # Upper case means another unit: MG is no mg, and M no m.
-_CAPITALS = frozenset(("N", "J", "W", "V", "L", "mL", "°C", "°F"))
+_CAPITALS = frozenset(("N", "J", "W", "V", "L", "mL"))
 _ONLY_CAPITAL = frozenset("njwv")
 CURRENCIES = frozenset("$€£¥₹¢")
 

@@ -38,15 +38,13 @@ from heavydistill.verifiers.base import Decision, Place, Verifier
 from heavydistill.verifiers.extraction import reference_answer
 from heavydistill.verifiers.mathematics import arguments
 from heavydistill.verifiers.mathematics.find import Found, find
-from heavydistill.verifiers.mathematics.numbers import Outcome, compare_numbers
 from heavydistill.verifiers.mathematics.shape import Many, shape_of
 from heavydistill.verifiers.mathematics.surroundings import echoes
 from heavydistill.verifiers.mathematics.tokens import deepest
-from heavydistill.verifiers.normal import NormalForm, normal_form, plain
+from heavydistill.verifiers.normal import NormalForm, compare_numbers, normal_form, plain
 
 MOST_CHARACTERS = 1000
 MOST_DEPTH = 25
-ECHOED: Outcome = ("undecided", "echoed")
 
 
 class Math(Verifier):
@@ -58,49 +56,47 @@ class Math(Verifier):
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         """The final answer, and on further lines what earlier boxes hold if they may matter."""
-        args = arguments.read(problem.verifier_args)
-        found = find(text, args.marker, problem.text)
+        found = find(text, arguments.read(problem.verifier_args).marker, problem.text)
         if found is None:
             return Decision("incorrect", "no_answer")
         if found.doubt:
-            return Decision("undecided", found.doubt, _shown(found.answer))
-        if len(found.answer) > MOST_CHARACTERS or deepest(found.answer) > MOST_DEPTH:
+            shown = normal_form(found.answer[:MOST_CHARACTERS]).text or None
+            return Decision("undecided", found.doubt, shown)
+        if _is_too_large(found.answer):
             return Decision("undecided", "too_complex", found.answer[:MOST_CHARACTERS])
-        reference = _reference(problem.reference, args.marker)
-        return _settled(found.answer, reference, problem) or _candidate(found, reference)
+        reference = _reference(problem)
+        return _spelled(found.answer, reference, problem) or _candidate(found, reference)
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
         # SymPy takes most of a second to import; a run's own process never needs it.
         from heavydistill.verifiers.mathematics.compare import AnswerComparison, canonical
 
-        args = arguments.read(problem.verifier_args)
         answer, _, earlier = candidate.partition("\n")
-        given = shape_of(answer)
-        comparison = AnswerComparison(args, problem.text)
-        wanted = shape_of(_reference(problem.reference, args.marker))
+        reference = _reference(problem)
+        given, wanted = shape_of(answer), shape_of(reference)
+        comparison = AnswerComparison(arguments.read(problem.verifier_args), problem.text)
         label, reason = comparison.outcome(given, wanted)
         if label == "incorrect" and earlier and isinstance(wanted, Many):
             label, reason = "undecided", "several_boxes"
-        if label == "correct" and echoes(
-            answer, _reference(problem.reference, args.marker), problem.text
-        ):
-            label, reason = ECHOED
+        if label == "correct" and echoes(answer, reference, problem.text):
+            label, reason = "undecided", "echoed"
         return Decision(label, reason, canonical(given, normal_form(answer).text) or None)
 
     def check_reference(self, problem: Problem) -> str | None:
         try:
-            args = arguments.read(problem.verifier_args)
-            reference = _reference(problem.reference, args.marker)
+            arguments.read(problem.verifier_args)
+            reference = _reference(problem)
         except ValueError as error:
             return str(error)
-        if len(reference) > MOST_CHARACTERS or deepest(reference) > MOST_DEPTH:
+        if _is_too_large(reference):
             return (
                 f"the reference has more than {MOST_CHARACTERS} characters or more than "
                 f"{MOST_DEPTH} brackets inside each other; shorten it"
             )
-        if not _normal_reference(reference).text:
+        form = _normal_reference(reference)
+        if not form.text:
             return "the reference holds no answer; write one"
-        if _normal_reference(reference).value is not None:
+        if form.value is not None:
             return None
         from heavydistill.verifiers.mathematics.compare import fault
 
@@ -108,45 +104,39 @@ class Math(Verifier):
 
     def is_plain(self, problem: Problem) -> bool:
         try:
-            args = arguments.read(problem.verifier_args)
-            reference = _reference(problem.reference, args.marker)
+            reference = _reference(problem)
         except ValueError:
             return False
         return len(reference) <= MOST_CHARACTERS and _normal_reference(reference).value is not None
 
     def prepare(self, config: Verifying) -> None:
-        from heavydistill.verifiers.mathematics.compare import AnswerComparison
-
         # The first formula that SymPy compares costs it further imports.
-        AnswerComparison(arguments.Arguments(), "").outcome(
-            shape_of("(x+1)^2"), shape_of("x^2+2x+1")
-        )
+        self.decide(Problem(id="", text="", reference="x^2+2x+1", verifier="math"), "(x+1)^2")
 
 
-def _settled(answer: str, reference: str, problem: Problem) -> Decision | None:
+def _is_too_large(answer: str) -> bool:
+    return len(answer) > MOST_CHARACTERS or deepest(answer) > MOST_DEPTH
+
+
+def _spelled(answer: str, reference: str, problem: Problem) -> Decision | None:
     """The decision where the spelling alone tells."""
     given, wanted = normal_form(answer), _normal_reference(reference)
     if not given.text:
         return Decision("incorrect", "no_answer")
     if given.value is not None and wanted.value is not None:
-        outcome = compare_numbers(answer, reference, (given.value, wanted.value))
-        may_echo = outcome[0] == "correct" and plain(answer) != plain(reference)
+        label, reason = compare_numbers(answer, reference, (given.value, wanted.value))
+        may_echo = label == "correct" and plain(answer) != plain(reference)
         if may_echo and echoes(answer, reference, problem.text):
-            return Decision(*ECHOED, given.text)
-        return Decision(*outcome, given.text)
+            label, reason = "undecided", "echoed"
+        return Decision(label, reason, given.text)
     return Decision("correct", "equal", given.text) if given == wanted else None
 
 
 def _candidate(found: Found, reference: str) -> str:
-    answer = " ".join(found.answer.split())
     # Only a reference of several values can be spread over several boxes.
     several = any(mark in reference for mark in (",", ";", "or", "and", r"\pm", "±"))
-    earlier = found.earlier if several else ()
-    return "\n".join((answer, *(text[:MOST_CHARACTERS] for text in earlier)))
-
-
-def _shown(answer: str) -> str | None:
-    return normal_form(answer[:MOST_CHARACTERS]).text or None
+    earlier = [text[:MOST_CHARACTERS] for text in found.earlier] if several else []
+    return "\n".join((" ".join(found.answer.split()), *earlier))
 
 
 @lru_cache(maxsize=1024)
@@ -154,6 +144,10 @@ def _normal_reference(reference: str) -> NormalForm:
     return normal_form(reference)
 
 
+def _reference(problem: Problem) -> str:
+    return _answer_in(problem.reference, arguments.read(problem.verifier_args).marker)
+
+
 @lru_cache(maxsize=1024)
-def _reference(reference: str, marker: str | None) -> str:
+def _answer_in(reference: str, marker: str | None) -> str:
     return " ".join(reference_answer(reference, marker).split())

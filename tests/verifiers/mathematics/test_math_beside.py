@@ -385,10 +385,9 @@ def test_a_text_that_names_no_other_value_is_read_by_its_box(text, said, why):
     [
         ("What is the least number of colors?", r"We need at least $\boxed{5}$ colors."),
         ("What is the maximum number of rooks?", r"At most $\boxed{5}$ rooks fit."),
-        ("How many dozen eggs does she need?", r"She needs $\boxed{5}$ dozen eggs."),
     ],
 )
-def test_a_bound_or_a_counting_word_is_an_answer_to_a_problem_that_asks_for_it(problem, text):
+def test_a_bound_is_an_answer_to_a_problem_that_asks_for_it(problem, text):
     asked = replace(FIVE, text=problem)
     assert judged(asked, text).is_correct
     assert judged(FIVE, text).reason == "outside_box"

@@ -31,8 +31,6 @@ CORRECT = [
     (r"\binom{2n}{n}", r"\dbinom{2n}{n}"),
     (r"\binom{12}{6}", r"{12 \choose 6}"),
     (r"\frac{v^2_0}{5\pi g}", r"\frac{v_0^2}{5g\pi}"),
-    (r"2\hat{i}-\hat{j}", r"2\hat{\mathbf{i}}-\hat{\mathbf{j}}"),
-    (r"\dot{x}_0 t", r"t\dot{x}_{0}"),
     ("204", r"{\color{red}204}"),
     (r"33\frac{1}{3}\%", r"\frac{100}{3}\%"),
     ("BEE_{16}", r"\text{BEE}_{16}"),

@@ -57,6 +57,7 @@ UNDECIDED = [
     ("5x - 7y + 11z + 4 = 0", "5x-7y+11z-4=0"),
     ("y = 2x", "x = 2y"),
     (r"2\pi n", r"2\pi k"),
+    (r"\vec{a}+b", r"b+\vec{a}"),
     (r"\frac{\pi}{4}+k\pi", r"\pi n + \frac{\pi}{4}"),
     ("x^2+C", "x^2+K"),
     (r"\sqrt{x^2}", "x"),
@@ -97,6 +98,8 @@ UNDECIDED = [
     (r"2\begin{pmatrix}1\\2\end{pmatrix}", r"\begin{pmatrix}2\\2\end{pmatrix}"),
     (r"5\ \mu\mathrm{m}", r"5\ \mathrm{mm}"),
     # several values
+    ("x=1, y=2", "x=2, y=1"),
+    ("x=1, y=2", "2, 1"),
     ("1, 2", "1, 1, 2"),
     ("5", r"x=5, y=6"),
     (r"\{x : x = 3k\}", r"x = 3k"),
