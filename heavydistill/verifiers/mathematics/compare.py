@@ -175,8 +175,8 @@ class AnswerComparison:
             return in_order
         outcome = self._in_any_order(answers, items)
         # "2, 1" does not say which of x = 1, y = 2 is which.
-        names = {relations.name_of(item) for item in items}
-        says_which = len(names) == 1 or any(map(relations.name_of, answers))
+        names = {relations.name_of(item) for item in items} - {None}
+        says_which = len(names) < 2 or any(map(relations.name_of, answers))
         return outcome if outcome != EQUAL or says_which else _SEVERAL_VALUES
 
     def _hedged(self, given: Sequence[Shape], wanted: Shape) -> Outcome:

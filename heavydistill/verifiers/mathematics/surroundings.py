@@ -215,7 +215,7 @@ def surroundings(before: str, after: str, content: str, problem: str) -> Beside:
     if currency := _CURRENCY.search(sides.left):
         sides.left = sides.left[: currency.start()]
         peel(sides)
-    if not (_leads(sides, content, problem) and _leaves_alone(sides, content)):
+    if not (_leads(sides, content, problem) and _leaves_alone(sides, content, problem)):
         return Beside("outside_box")
     if _taken_back(after, content):
         return Beside("retracted")
@@ -259,8 +259,14 @@ def _another_before(left: str, content: str) -> bool:
     return bool(other["joint"] or other["unit"] or listed)
 
 
-def _leaves_alone(sides: Sides, content: str) -> bool:
-    """Whether what is after a box that holds ``content`` leaves its value alone."""
+def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
+    """Whether what is after a box that holds ``content`` leaves its value alone.
+
+    "Dozen" after the box is an answer only to a problem that asks "how many dozen".
+    """
+    counted = re.match(rf"{_MANY}\b", sides.right)
+    if counted and f"how many {counted[0].rstrip('s')}" in problem.lower():
+        sides.right = sides.right[counted.end() :].lstrip()
     other = _OTHER_AFTER.match(sides.right)
     if other and same_number(other["value"], content) and other["joint"].strip(" $"):
         sides.right, sides.right_spaced = sides.right[other.end() :], False

@@ -6,8 +6,8 @@ other exactly. Words that make another number of the one before them (``million`
 
 A unit divided by another (``m/s^2``, ``miles per hour``) is known if both are.
 
-Not covered: temperatures, months and years (no fixed factor), products of units, and prefixes
-beyond those listed.
+Not covered: temperatures (an offset and no factor: only the same scale compares), products of
+units, and prefixes beyond those listed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ class Unit:
 _ROWS = (
     ("length", "1", "m meter meters metre metres 米"),
     ("length", "1000", "km kilometer kilometers kilometre kilometres 千米 公里"),
+    ("length", "1/10", "dm decimeter decimeters 分米"),
     ("length", "1/100", "cm centimeter centimeters centimetre centimetres 厘米"),
     ("length", "1/1000", "mm millimeter millimeters millimetre millimetres 毫米"),
+    ("length", "1/1000000", "μm micron microns micrometer micrometers"),
     ("length", "254/10000", "in inch inches"),
     ("length", "3048/10000", "ft foot feet"),
     ("length", "9144/10000", "yd yard yards"),
@@ -45,13 +47,21 @@ _ROWS = (
     ("time", "60", "min mins minute minutes 分钟"),
     ("time", "3600", "h hr hrs hour hours 小时"),
     ("time", "86400", "d day days 天"),
+    ("time", "604800", "week weeks"),
+    ("month", "1", "month months"),
+    ("month", "12", "yr yrs year years"),
     ("volume", "1", "l liter liters litre litres 升"),
     ("volume", "1/1000", "ml milliliter milliliters millilitre millilitres 毫升"),
+    ("gallon", "1", "gal gallon gallons"),
+    ("gallon", "1/4", "quart quarts"),
+    ("length/time", "1", "mps"),
     ("length/time", "1000/3600", "kmh kph"),
     ("length/time", "1609344/3600000", "mph"),
     ("angle", "1", "° deg degree degrees 度"),
     ("radian", "1", "rad radian radians"),
     ("percent", "1", "% percent percents percentage"),
+    ("celsius", "1", "°c"),
+    ("fahrenheit", "1", "°f"),
     ("dollar", "1", "$ usd dollar dollars"),
     ("dollar", "1/100", "¢ cent cents"),
     ("euro", "1", "€ eur euro euros"),
@@ -62,7 +72,9 @@ _ROWS = (
     ("counted", "1", "个 只 条 张 本 名 人 位 支 枝 棵 件 种 次 辆 头 匹 朵 颗 箱 盒 袋 套 间"),
     ("force", "1", "n newton newtons"),
     ("energy", "1", "j joule joules"),
+    ("energy", "1000", "kj kilojoule kilojoules"),
     ("power", "1", "w watt watts"),
+    ("power", "1000", "kw kilowatt kilowatts"),
     ("voltage", "1", "v volt volts"),
 )
 
@@ -84,7 +96,7 @@ def _table() -> dict[str, Unit]:
 
 _KNOWN = _table()
 # Upper case means another unit: MG is no mg, and M no m.
-_CAPITALS = frozenset(("N", "J", "W", "V", "L", "mL"))
+_CAPITALS = frozenset(("N", "J", "W", "V", "L", "kJ", "kW", "mL", "°C", "°F"))
 _ONLY_CAPITAL = frozenset("njwv")
 CURRENCIES = frozenset("$€£¥₹¢")
 

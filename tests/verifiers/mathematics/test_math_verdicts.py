@@ -181,7 +181,7 @@ INCORRECT = [
     ("1, 2", "1, 2, 3", "different"),
     ("1, 2", "1", "different"),
     ("1, 2, 3", "1, 2", "different"),
-    ("x=1, y=2", "x=2, y=3", "different"),
+    ("x=1, y=2", "x=3, y=4", "different"),
     ("(1, 2)", "(2, 1)", "different"),
     ("(1, 2)", "(1, 2, 3)", "different"),
     ("[0, 1)", "(0, 1)", "different"),
