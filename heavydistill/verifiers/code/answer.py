@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Collection
-from dataclasses import dataclass
 
 _OPENS = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+(?:\{\.)?([^\s`~{}]*+)[^`]*+")
 _CLOSES = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[^\w`~]*+")
@@ -39,12 +38,6 @@ _SET = re.compile(r"(?<![\w.])([^\W\d]\w*)(?: *:[^=:\n]*)? *=(?!=)")
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    language: str
-    code: str
-
-
 def program_in(text: str, names: Collection[str], prompt: str) -> str | None:
     """The program of an answer; None if there is none.
 
@@ -53,12 +46,14 @@ def program_in(text: str, names: Collection[str], prompt: str) -> str | None:
         prompt: What the program completes, or empty.
     """
     blocks = _blocks(text)
-    if blocks:
-        code = _chosen(blocks, names)
-        return _completed(code, names, prompt) if code is not None else None
-    if _begins_like_one(text, prompt):
-        return _completed(text, names, prompt)
-    return None
+    if codes := _codes(blocks):
+        fits = _fits(codes, names)
+        last = max(range(len(codes)), key=lambda index: (fits[index], index))
+        return _completed(_with_parts(codes[: last + 1]), names, prompt)
+    # Without fences the text may begin like a program, or go on where the prompt ends.
+    goes_on = prompt and (not prompt.endswith("\n") or text.lstrip("\n")[:1].isspace())
+    is_program = not blocks and (goes_on or _BEGINS.match(text.lstrip()))
+    return _completed(text, names, prompt) if is_program else None
 
 
 def programs_in(text: str, names: Collection[str]) -> list[str]:
@@ -68,25 +63,14 @@ def programs_in(text: str, names: Collection[str]) -> list[str]:
     """
     codes = _codes(_blocks(text))
     fits = _fits(codes, names)
-    best = max(fits, default=0)
-    return [code for code, fit in zip(codes, fits, strict=True) if fit == best]
+    return [code for code, fit in zip(codes, fits, strict=True) if fit == max(fits)]
 
 
-def _codes(blocks: list[_Block]) -> list[str]:
+def _codes(blocks: list[tuple[str, str]]) -> list[str]:
     for languages in (_PYTHON, ("",)):
-        codes = [block.code for block in blocks if block.language in languages]
-        if codes:
+        if codes := [code for language, code in blocks if language in languages]:
             return codes
     return []
-
-
-def _chosen(blocks: list[_Block], names: Collection[str]) -> str | None:
-    codes = _codes(blocks)
-    if not codes:
-        return None
-    fits = _fits(codes, names)
-    last = max(range(len(codes)), key=lambda index: (fits[index], index))
-    return _with_parts(codes[: last + 1])
 
 
 def _fits(codes: list[str], names: Collection[str]) -> list[int]:
@@ -125,32 +109,27 @@ def _bound(code: str, *, at_the_top: bool = False) -> set[str]:
     return names if at_the_top else names.union(_SET.findall(code))
 
 
-def _blocks(text: str) -> list[_Block]:
-    blocks: list[_Block] = []
-    fence, language, indent, lines = "", "", "", list[str]()
+def _blocks(text: str) -> list[tuple[str, str]]:
+    """Language and code of each block."""
+    blocks: list[tuple[str, list[str]]] = []
+    fence, indent = "", ""
     # Not ``splitlines``: a text in a program may hold what else it splits at.
     for line in text.replace("\r\n", "\n").split("\n"):
         is_fence = line.lstrip(" \t")[:3] in ("```", "~~~")
         if fence:
-            found = _CLOSES.fullmatch(line) if is_fence else None
-            if found and found[2].startswith(fence) and _is_outside(found[1], indent):
-                blocks.append(_Block(language, _text(lines, indent)))
+            closes = _CLOSES.fullmatch(line) if is_fence else None
+            room = len(indent.expandtabs(4)) + _DEEPER
+            if closes and closes[2].startswith(fence) and len(closes[1].expandtabs(4)) < room:
                 fence = ""
             else:
-                lines.append(line)
-        elif is_fence and (found := _OPENS.fullmatch(line)):
-            indent, fence, language, lines = found[1], found[2], found[3].lower(), []
+                blocks[-1][1].append(f"{line.removeprefix(indent)}\n")
+        elif is_fence and (opens := _OPENS.fullmatch(line)):
+            indent, fence = opens[1], opens[2]
+            blocks.append((opens[3].lower(), []))
         elif line.rstrip().lower().endswith(_BEHIND):
-            indent, fence, language, lines = "", "```", "python", []
-    return [*blocks, _Block(language, _text(lines, indent))] if fence else blocks
-
-
-def _is_outside(indent: str, of_block: str) -> bool:
-    return len(indent.expandtabs(4)) < len(of_block.expandtabs(4)) + _DEEPER
-
-
-def _text(lines: list[str], indent: str) -> str:
-    return "".join(f"{line.removeprefix(indent)}\n" for line in lines)
+            indent, fence = "", "```"
+            blocks.append(("python", []))
+    return [(language, "".join(lines)) for language, lines in blocks]
 
 
 def _defined(code: str, names: Collection[str]) -> int:
@@ -162,12 +141,6 @@ def _definition(name: str) -> re.Pattern[str]:
     return re.compile(
         rf"^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+{word}\b|^{word}[ \t]*[:=]", re.M
     )
-
-
-def _begins_like_one(text: str, prompt: str) -> bool:
-    if prompt and (not prompt.endswith("\n") or text.lstrip("\n")[:1].isspace()):
-        return True
-    return _BEGINS.match(text.lstrip()) is not None
 
 
 def _completed(code: str, names: Collection[str], prompt: str) -> str:

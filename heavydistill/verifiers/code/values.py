@@ -18,6 +18,7 @@ import math
 import re
 from decimal import Decimal
 from fractions import Fraction
+from itertools import zip_longest
 from typing import Any, Literal
 
 from heavydistill.verifiers.code.inside.carry import decode, encode
@@ -33,21 +34,15 @@ _BLANKS = re.compile(r"(\s+)")
 def likeness_of_outputs(
     given: str, wanted: str, *, in_tokens: bool, tolerance: float | None
 ) -> Likeness:
-    """``same``, ``close`` or ``different``.
-
-    Args:
-        tolerance: As in ``values.is_close``.
-    """
+    """``same``, ``close`` or ``different``; ``tolerance`` as in ``is_close``."""
     parts = str.split if in_tokens else _lines
     left, right = parts(given), parts(wanted)
     if left == right:
         return "same"
-    if len(left) == len(right) and all(
-        one == other or _are_close(one, other, tolerance)
-        for one, other in zip(left, right, strict=True)
-    ):
-        return "close"
-    return "different"
+    parts_of = zip(map(_BLANKS.split, left), map(_BLANKS.split, right), strict=False)
+    pairs = [pair for ours, theirs in parts_of for pair in zip_longest(ours, theirs)]
+    are_close = all(a == b or _are_close_numbers(a, b, tolerance) for a, b in pairs)
+    return "close" if len(left) == len(right) and are_close else "different"
 
 
 def _lines(text: str) -> list[str]:
@@ -57,17 +52,8 @@ def _lines(text: str) -> list[str]:
     return lines
 
 
-def _are_close(given: str, wanted: str, tolerance: float | None) -> bool:
-    """Whether two lines or words differ in nothing but how numbers were rounded or written."""
-    left, right = _BLANKS.split(given), _BLANKS.split(wanted)
-    return len(left) == len(right) and all(
-        one == other or _are_close_numbers(one, other, tolerance)
-        for one, other in zip(left, right, strict=True)
-    )
-
-
-def _are_close_numbers(given: str, wanted: str, tolerance: float | None) -> bool:
-    if not (_NUMBER.fullmatch(given) and _NUMBER.fullmatch(wanted)):
+def _are_close_numbers(given: str | None, wanted: str | None, tolerance: float | None) -> bool:
+    if not (given and wanted and _NUMBER.fullmatch(given) and _NUMBER.fullmatch(wanted)):
         return False
     whole = [not any(sign in number for sign in ".eE") for number in (given, wanted)]
     if all(whole):
@@ -112,11 +98,8 @@ def parsed(payload: bytes) -> Tree:
 
 
 def is_close(left: float, right: float, tolerance: float | None) -> bool:
-    """Whether two numbers are as near as rounding brings them.
-
-    Args:
-        tolerance: So much is allowed, of the larger one and in all; None takes 1e-6 and 1e-9.
-    """
+    """Whether two numbers are as near as rounding brings them, or as ``tolerance`` says: so much
+    of the larger one, or in all."""
     relative, absolute = (_NEAR, _NEAR_ZERO) if tolerance is None else (tolerance, tolerance)
     return math.isclose(left, right, rel_tol=relative, abs_tol=absolute)
 
@@ -124,28 +107,24 @@ def is_close(left: float, right: float, tolerance: float | None) -> bool:
 def likeness(
     left: Tree, right: Tree, *, tuples_are_lists: bool = False, tolerance: float | None = None
 ) -> Likeness:
-    """How much alike two values are.
-
-    Args:
-        tolerance: As in ``is_close``.
+    """How much alike two values are; ``tolerance`` as in ``is_close``.
 
     Raises:
         Malformed: One is none.
     """
+    flat = tuples_are_lists
     try:
-        if _canonical(left, True, tuples_are_lists) == _canonical(right, True, tuples_are_lists):
+        if _canonical(left, True, flat) == _canonical(right, True, flat):
             return "same"
-        if _canonical(left, False, tuples_are_lists) == _canonical(right, False, tuples_are_lists):
+        if _canonical(left, False, flat) == _canonical(right, False, flat):
             return "alike"
-        return "close" if _is_close(left, right, tuples_are_lists, tolerance) else "different"
+        return "close" if _is_close(left, right, flat, tolerance) else "different"
     except (RecursionError, ArithmeticError) as error:
         raise Malformed from error
 
 
-def _is_close(left: Tree, right: Tree, tuples_are_lists: bool, tolerance: float | None) -> bool:
-    kinds = [
-        "l" if tuples_are_lists and _kind(tree) == "t" else _kind(tree) for tree in (left, right)
-    ]
+def _is_close(left: Tree, right: Tree, flat: bool, tolerance: float | None) -> bool:
+    kinds = ["l" if flat and _kind(tree) == "t" else _kind(tree) for tree in (left, right)]
     if kinds[0] != kinds[1] or kinds[0] not in ("l", "t", "d"):
         a, b = number(left), number(right)
         if a is not None and b is not None and isinstance(a, float) | isinstance(b, float):
@@ -153,26 +132,23 @@ def _is_close(left: Tree, right: Tree, tuples_are_lists: bool, tolerance: float 
             whole = isinstance(a, int) or isinstance(b, int)
             if not whole or tolerance is not None:
                 return is_close(float(a), float(b), tolerance)
-        return _canonical(left, False, tuples_are_lists) == _canonical(
-            right, False, tuples_are_lists
-        )
+        return _canonical(left, False, flat) == _canonical(right, False, flat)
     if len(left) != len(right):
         return False
     if kinds[0] != "d":
-        return all(
-            _is_close(one, other, tuples_are_lists, tolerance)
-            for one, other in zip(left[1:], right[1:], strict=True)
+        pairs = list(zip(left[1:], right[1:], strict=True))
+    else:
+        ours, theirs = (
+            {
+                _canonical(key, False, flat): value
+                for key, value in zip(tree[1::2], tree[2::2], strict=True)
+            }
+            for tree in (left, right)
         )
-    ours, theirs = (
-        {
-            _canonical(key, False, tuples_are_lists): value
-            for key, value in zip(tree[1::2], tree[2::2], strict=True)
-        }
-        for tree in (left, right)
-    )
-    return ours.keys() == theirs.keys() and all(
-        _is_close(ours[key], theirs[key], tuples_are_lists, tolerance) for key in ours
-    )
+        if ours.keys() != theirs.keys():
+            return False
+        pairs = [(ours[key], theirs[key]) for key in ours]
+    return all(_is_close(a, b, flat, tolerance) for a, b in pairs)
 
 
 def number(tree: Tree) -> int | float | Fraction | Decimal | None:
@@ -235,14 +211,14 @@ def _decoded(tree: Tree) -> Any:
     return value
 
 
-def _canonical(tree: Tree, strict: bool, tuples_are_lists: bool) -> str:
+def _canonical(tree: Tree, strict: bool, flat: bool) -> str:
     """A text that two values share exactly if they are the same, or alike if not ``strict``."""
     if tree is None or isinstance(tree, str):
         return json.dumps(tree)
     kind = _kind(tree)
     if not isinstance(tree, list) or kind in _NUMBERS:
         return _canonical_number(tree, strict)
-    parts = [_canonical(part, strict, tuples_are_lists) for part in tree[1:] if kind != "b"]
+    parts = [_canonical(part, strict, flat) for part in tree[1:] if kind != "b"]
     if kind == "b":
         return f"b{_decoded(tree).hex()}"
     if kind == "d" and len(parts) % 2 == 0:
@@ -252,7 +228,7 @@ def _canonical(tree: Tree, strict: bool, tuples_are_lists: bool) -> str:
         letter = kind if strict else "s"
         return f"{letter}{{{','.join(sorted(parts))}}}"
     if kind in ("l", "t"):
-        letter = "l" if tuples_are_lists else kind
+        letter = "l" if flat else kind
         return f"{letter}[{','.join(parts)}]"
     raise Malformed
 

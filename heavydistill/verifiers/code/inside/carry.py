@@ -74,7 +74,7 @@ def decode(tree: Any) -> Any:
 
 
 class _Reading:
-    """What the scanner wants to be told; ``json`` would, and costs most of a start."""
+    """Settings of the scanner; importing ``json`` for them costs most of a start."""
 
     strict = False
     object_hook = object_pairs_hook = None
@@ -99,13 +99,7 @@ def report(channel: int, token: str, index: int, letter: str, payload: bytes = b
 
 
 _CONTAINERS: dict[str, Any] = {"l": list, "t": tuple, "s": set, "f": frozenset}
-
-
-def _hex_int(text: str) -> int:
-    return int(text, 16)
-
-
-_OTHERS: dict[str, Any] = {"i": _hex_int, "F": float, "b": bytes.fromhex}
+_OTHERS: dict[str, Any] = {"i": lambda text: int(text, 16), "F": float, "b": bytes.fromhex}
 
 
 def _write(value: Any, parts: list[str], room: list[int], depth: int) -> None:
@@ -119,16 +113,19 @@ def _write(value: Any, parts: list[str], room: list[int], depth: int) -> None:
             raise TooLarge
         _put(_quoted(str.__str__(value)), parts, room)
     elif issubclass(kind, int):
-        _put(_integer(int.__pos__(value), room), parts, room)
+        number = int.__pos__(value)
+        if number.bit_length() > 4 * room[0] + _PLAIN_BITS:
+            raise TooLarge
+        is_plain = number.bit_length() <= _PLAIN_BITS
+        _put(str(number) if is_plain else f'["i","{number:#x}"]', parts, room)
     elif issubclass(kind, float):
-        number = float.__pos__(value)
-        finite = number - number == 0
-        _put(repr(number) if finite else f'["F","{number!r}"]', parts, room)
+        real = float.__pos__(value)
+        _put(repr(real) if real - real == 0 else f'["F","{real!r}"]', parts, room)
     elif issubclass(kind, set | frozenset):
         _write_unordered(value, parts, room, depth)
     elif issubclass(kind, list | tuple):
-        base = next(base for base in (list, tuple) if issubclass(kind, base))
-        _write_all("l" if base is list else "t", base.__iter__(value), parts, room, depth)
+        letter, base = ("l", list) if issubclass(kind, list) else ("t", tuple)
+        _write_all(letter, base.__iter__(value), parts, room, depth)
     elif issubclass(kind, dict):
         members = (part for pair in dict.items(value) for part in pair)
         _write_all("d", members, parts, room, depth)
@@ -158,23 +155,13 @@ def _write_all(letter: str, items: Any, parts: list[str], room: list[int], depth
 
 def _write_unordered(value: Any, parts: list[str], room: list[int], depth: int) -> None:
     """A set, in an order that is the same in every process."""
-    base = set if issubclass(type(value), set) else frozenset
+    letter, base = ("s", set) if issubclass(type(value), set) else ("f", frozenset)
     members = []
     for item in base.__iter__(value):
         member: list[str] = []
         _write(item, member, room, depth + 1)
         members.append("".join(member))
-    letter = "s" if base is set else "f"
     parts.append(",".join([f'["{letter}"', *sorted(members)]) + "]")
-
-
-def _integer(number: int, room: list[int]) -> str:
-    bits = number.bit_length()
-    if bits <= _PLAIN_BITS:
-        return str(number)
-    if bits > 4 * room[0]:
-        raise TooLarge
-    return f'["i","{number:#x}"]'
 
 
 def _put(text: str, parts: list[str], room: list[int]) -> None:

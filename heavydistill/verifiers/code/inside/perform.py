@@ -50,10 +50,6 @@ class Timer:
 
     Measured as ``time.process_time`` is. Limits of the system and ``setitimer`` count in ticks, and
     on a busy machine some are another's.
-
-    Raises:
-        OSError: The system refuses it.
-        KeyError: This machine is neither of those known here.
     """
 
     def __init__(self, number: int) -> None:
@@ -87,7 +83,7 @@ class Clock:
     def __init__(self, test_s: float, end_s: float, total_s: float) -> None:
         self._test_s, self._end_s, self._total_s = test_s, end_s, total_s
         self._rings = -1
-        self._last_words: Callable[[], None] = _nothing
+        self._last_words: Callable[[], None] = lambda: None
         self._timers = [Timer(n) for n in (_signal.SIGPROF, _signal.SIGXCPU, _signal.SIGKILL)]
 
     def spent(self) -> bool:
@@ -122,15 +118,11 @@ class Clock:
             _leave(0)
 
 
-def _nothing() -> None:
-    return None
-
-
 class Stage:
     """Where the program runs: the process as each test finds it."""
 
-    def __init__(self, job: dict[str, Any], channel: int) -> None:
-        self.job, self.channel = job, channel
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job = job
         self._builtins = dict(vars(builtins))
         self._recursion = sys.getrecursionlimit()
         self._nothing = posix.open("/dev/null", posix.O_RDWR)
@@ -183,18 +175,22 @@ def perform(job: dict[str, Any]) -> None:
 
     Args:
         job: ``token``; ``program``, its text; ``words``, the names in it; ``prelude`` and
-            ``after``, what is run before and after it; ``kind`` (``calls`` or ``stdio``) and
-            ``tests``; ``test_s``, ``end_s`` and ``total_s``, seconds of processor time (see
-            ``Clock``); ``most``, the characters of one value or the bytes of one output.
+            ``after``, run before and after it; ``kind`` and ``tests``; ``test_s``, ``end_s``,
+            ``total_s`` (see ``Clock``); ``most``, characters of one value or bytes of one output.
     """
     token, channel = job["token"], posix.dup(1)
     # What the interpreter has when it starts with ``site``.
     vars(builtins).update(exit=_exit, quit=_exit)
-    stage = Stage(job, channel)
+    stage = Stage(job)
     clock = Clock(job["test_s"], job["end_s"], job["total_s"])
     stage.quiet()
-    _exit_by_exception()
-    _limit_stacks()
+    # ``os._exit``, which programs call at their end, ends the test and not the process.
+    posix._exit = _exit
+    if "os" in sys.modules:
+        sys.modules["os"]._exit = _exit  # type: ignore[attr-defined]
+    # Threads have a stack that fits in the memory, whatever programs ask for.
+    of_threads = _thread.stack_size
+    _thread.stack_size = lambda size=0: of_threads(min(size, _MOST_STACK))
     try:
         code = compile(job["program"], "<answer>", "exec", dont_inherit=True)
     except BaseException as error:
@@ -225,23 +221,6 @@ def _exit(status: Any = None) -> NoReturn:
     raise SystemExit(status)
 
 
-def _exit_by_exception() -> None:
-    """Let ``os._exit``, which programs call at their end, end the test and not the process."""
-    posix._exit = _exit
-    if "os" in sys.modules:
-        sys.modules["os"]._exit = _exit  # type: ignore[attr-defined]
-
-
-def _limit_stacks() -> None:
-    """Let threads have a stack that fits in the memory, whatever they ask for."""
-    of_threads = _thread.stack_size
-
-    def stack_size(size: int = 0) -> int:
-        return of_threads(min(size, _MOST_STACK))
-
-    _thread.stack_size = stack_size
-
-
 def _timed(
     clock: Clock, one: Callable[[], tuple[str, bytes]], last_words: Callable[[], None]
 ) -> tuple[str, bytes]:
@@ -266,12 +245,10 @@ def _timed(
 
 def _told(error: BaseException) -> bytes:
     """The type of an exception, and the module that it misses, as JSON."""
-    kind = type(error)
-    missing = ""
-    if isinstance(error, ModuleNotFoundError) and isinstance(error.name, str):
-        missing = error.name
+    is_missing = isinstance(error, ModuleNotFoundError) and isinstance(error.name, str)
+    missing = str(error.name)[:100] if is_missing else ""  # type: ignore[attr-defined]
     try:
-        return encode([kind.__name__[:100], missing[:100]], 2000).encode()
+        return encode([type(error).__name__[:100], missing], 2000).encode()
     except BaseException:
         return b'["l","?",""]'
 
@@ -315,11 +292,13 @@ def _one_run(stage: Stage, code: Any, text: str) -> tuple[str, bytes]:
         posix.lseek(stdin, 0, 0)
         stage.streams(stdin, stdout)
         _run_to_its_end(stage.module("__main__"), code)
-        size = posix.fstat(stdout).st_size
+        size, printed = posix.fstat(stdout).st_size, b""
         if size > stage.job["most"]:
             return "L", b""
-        printed = _read(stdout, size).decode("utf-8", "surrogateescape")
-        return "V", encode(printed, _WIDEST * size + 2).encode()
+        while part := posix.pread(stdout, size - len(printed), len(printed)):
+            printed += part
+        text = printed.decode("utf-8", "surrogateescape")
+        return "V", encode(text, _WIDEST * size + 2).encode()
     finally:
         posix.close(stdin)
         posix.close(stdout)
@@ -354,14 +333,3 @@ def _unnamed(name: str) -> int:
     file = posix.open(name, posix.O_RDWR | posix.O_CREAT | posix.O_TRUNC, 0o600)
     posix.unlink(name)
     return file
-
-
-def _read(file: int, size: int) -> bytes:
-    parts, at = [], 0
-    while at < size:
-        part = posix.pread(file, size - at, at)
-        if not part:
-            break
-        parts.append(part)
-        at += len(part)
-    return b"".join(parts)

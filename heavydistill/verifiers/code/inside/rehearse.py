@@ -82,11 +82,7 @@ class Unknown:
 
 
 class Rehearsal:
-    """One run of the tests.
-
-    Args:
-        job: See ``rehearse``.
-    """
+    """One run of the tests."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._answers = job["answers"]
@@ -98,11 +94,7 @@ class Rehearsal:
 
     def stand_in(self, name: str) -> Any:
         """What tests call instead of the function of that name."""
-
-        def called(*args: Any, **kwargs: Any) -> Any:
-            return self._called(name, args, kwargs)
-
-        return called
+        return lambda *args, **kwargs: self._called(name, args, kwargs)
 
     def _called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -128,12 +120,11 @@ class Rehearsal:
         return found
 
     def begin(self) -> None:
-        """An assertion begins."""
         self._typed = True
 
     def held(self, condition: Any) -> None:
         """An assertion ended."""
-        self.counts["types" if condition and not self._typed else "yes" if condition else "no"] += 1
+        self.counts["no" if not condition else "yes" if self._typed else "types"] += 1
 
     def broke(self, error: BaseException) -> None:
         """An assertion, or the tests around it, ended by an exception."""
@@ -212,9 +203,8 @@ def rehearse(job: dict[str, Any]) -> None:
     """Run the tests once and report.
 
     Args:
-        job: ``token``; ``preamble`` and ``tests``, texts; ``names`` of the program; ``check``, the
-            function of the tests that takes the program's, or empty; ``calls`` and ``answers`` of
-            the first time, or None; ``most`` characters of all calls.
+        job: ``token``; ``preamble``, ``tests``, ``names`` and ``check`` of a ``Rehearsable``;
+            ``calls`` and ``answers`` of the first time, or None; ``most`` characters of all calls.
     """
     channel = posix.dup(1)
     nothing = posix.open("/dev/null", posix.O_RDWR)
