@@ -25,20 +25,11 @@ from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge, decode
 _MOST_CALLS = 5000
 
 
-class Diverged(BaseException):
-    """The tests called something else than the first time."""
+class Stop(BaseException):
+    """Ends the tests, with the letter of a report and why, or without a letter one assertion."""
 
-
-class Gone(BaseException):
-    """The program did not come back from this call."""
-
-
-class Unsure(BaseException):
-    """Nobody can tell what the program gave."""
-
-
-class CannotBe(BaseException):
-    """The tests cannot be rehearsed."""
+    def __init__(self, letter: str, why: str = "") -> None:
+        self.letter, self.why = letter, why
 
 
 class Unknown:
@@ -100,16 +91,16 @@ class Rehearsal:
         try:
             call = encode((name, list(args), kwargs), self._room)
         except (NotAValue, TooLarge):
-            raise CannotBe("a call takes what is no plain value, or too much") from None
+            raise Stop("U", "a call takes what is no plain value, or too much") from None
         index = len(self.calls)
         self.calls.append(call)
         self._room -= len(call)
         if self._answers is None:
             if index >= _MOST_CALLS:
-                raise CannotBe("too many calls")
+                raise Stop("U", "too many calls")
             return Unknown()
         if index >= len(self._expected) or call != self._expected[index]:
-            raise Diverged
+            raise Stop("D")
         return _answer(self._answers[index], args)
 
     def equal(self, left: Any, right: Any) -> Any:
@@ -128,9 +119,10 @@ class Rehearsal:
 
     def broke(self, error: BaseException) -> None:
         """An assertion, or the tests around it, ended by an exception."""
-        if isinstance(error, Diverged | CannotBe):
+        if isinstance(error, Stop) and error.letter:
             raise error
-        self.counts["unsure" if isinstance(error, Unsure) else "no"] += 1
+        is_unsure = isinstance(error, Stop) and error.why == "unsure"
+        self.counts["unsure" if is_unsure else "no"] += 1
 
 
 def _answer(answer: list[Any], args: tuple[Any, ...]) -> Any:
@@ -140,10 +132,8 @@ def _answer(answer: list[Any], args: tuple[Any, ...]) -> Any:
         kind = getattr(builtins, content, None)
         raises = isinstance(kind, type) and issubclass(kind, Exception)
         raise kind() if raises else Exception(content)  # type: ignore[misc]
-    if letter == "G":
-        raise Gone
-    if letter == "U":
-        raise Unsure
+    if letter != "V":
+        raise Stop("", "unsure" if letter == "U" else "gone")
     value, after = decode(content)
     for before, now in zip(args, after, strict=True):
         if type(before) is type(now) and isinstance(before, list):
@@ -160,12 +150,11 @@ def _same_types(left: Any, right: Any) -> bool:
         return False
     if isinstance(left, list | tuple):
         return all(map(_same_types, left, right))
-    if isinstance(left, dict):
-        keys = {key: key for key in right}
-        return all(_same_types(k, keys[k]) and _same_types(left[k], right[k]) for k in left)
-    if isinstance(left, set | frozenset):
-        there = {item: item for item in right}
-        return all(_same_types(item, there[item]) for item in left)
+    if isinstance(left, dict) and not all(_same_types(left[key], right[key]) for key in left):
+        return False
+    if isinstance(left, dict | set | frozenset):
+        there = {key: key for key in right}
+        return all(_same_types(key, there[key]) for key in left)
     return True
 
 
@@ -233,11 +222,9 @@ def _rehearsed(rehearsal: Rehearsal, job: dict[str, Any]) -> tuple[str, bytes]:
         exec(compile(tree, "<tests>", "exec", dont_inherit=True), there)
         if job["check"]:
             there[job["check"]](there[job["names"][0]])
-    except Diverged:
-        return "D", b""
-    except CannotBe as error:
-        return "U", str(error).encode()
     except BaseException as error:
+        if isinstance(error, Stop) and error.letter:
+            return error.letter, error.why.encode()
         if job["answers"] is None:
             return "U", f"{type(error).__name__}: {error}".encode("utf-8", "replace")[:500]
         rehearsal.broke(error)
