@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from heavydistill.verifiers.choice.reading import (
     FLAGS,
@@ -27,12 +28,11 @@ from heavydistill.verifiers.choice.reading import (
     read_at,
     with_others,
 )
+from heavydistill.verifiers.extraction import boxes
 
 MOST_CLAIMS = 1000
 _WINDOW = 120  # characters before a claim that can deny it
 
-_BOX_OPENS = re.compile(r"\\(?:boxed|fbox) ?\{")
-_BRACE = re.compile(r"[{}]")
 _TAG = re.compile(r"<answer>([^<]{1,2000})</answer>", re.IGNORECASE)
 
 # --- What a letter or an option's text follows: "the answer is", "Answer:", 答案是.
@@ -184,11 +184,16 @@ def _doubt(text: str, readings: list[Reading], options: Options) -> str:
 
 def _found(text: str, options: Options) -> Iterator[_Claim | None]:
     """What each box, tag and word of a claim claims; None for one that claims nothing."""
-    tags = ((m.start(), m.start(1), m.end(1), m.end()) for m in _TAG.finditer(text))
-    for start, opens, closes, end in [*_boxes(text), *tags]:
+    spans = [(m.start(), m.start(1), m.end(1), m.end()) for m in _TAG.finditer(text)]
+    found = boxes(text)
+    for box, inner in zip_longest(found, found[1:]):
+        # One that holds another box says nothing by itself.
+        if box.closes is not None and not (inner and inner.start < box.closes):
+            spans.append((box.start, box.inside, box.closes, box.closes + 1))
+    for start, opens, closes, end in spans:
         content = text[opens:closes]
         if not content.strip() or "\\boxed" in content:
-            continue
+            continue  # nothing, or a tag around a box
         if _NOT_THIS_BOX.search(text[max(0, start - _WINDOW) : start]) or denied(text, end):
             yield None
             continue
@@ -198,21 +203,6 @@ def _found(text: str, options: Options) -> Iterator[_Claim | None]:
         yield start, Reading(reading.letters, reading.is_sure, max(end, reading.end))
     for match in _ANCHOR.finditer(text):
         yield _after_words(match, text, options)
-
-
-def _boxes(text: str) -> Iterator[tuple[int, int, int, int]]:
-    """(start, start of the content, its end, end) of each box that holds no other box."""
-    starts = {match.end(): match.start() for match in _BOX_OPENS.finditer(text)}
-    unclosed: list[int] = []
-    latest = -1
-    for brace in _BRACE.finditer(text) if starts else ():
-        if brace[0] == "{":
-            unclosed.append(brace.end())
-        elif unclosed:
-            opens = unclosed.pop()
-            if opens in starts and opens > latest:
-                latest = opens
-                yield starts[opens], opens, brace.start(), brace.end()
 
 
 def _after_words(match: re.Match[str], text: str, options: Options) -> _Claim | None:

@@ -9,10 +9,9 @@ alone is sent; the condition is decided outside, on the value that came back. Wh
     constant    literals; arithmetic on numbers; ``float("inf")``, ``set()``, ``math.pi`` and the
                 like
     condition   a subject alone; ``==``, ``!=``, ``is``, ``in``, ``<`` ... of subjects and
-                constants, chained too; ``isclose(subject, constant)``;
-                ``abs(subject - constant) < constant``; ``not``, ``and``, ``or`` of conditions
+                constants, chained too; ``not``, ``and``, ``or`` of conditions
 
-Anything else is ``Unsplittable``, and ``rehearsal`` takes it.
+Anything else, such as ``math.isclose``, is ``Unsplittable``, and ``rehearsal`` takes it.
 """
 
 from __future__ import annotations
@@ -191,20 +190,12 @@ class _Splitter:
             return lambda values: "yes" if negated(values) in ("no", "rounding") else "no"
         if isinstance(node, ast.Compare):
             return self._comparison(node)
-        if isinstance(node, ast.Call) and dotted(node.func) in ("isclose", "math.isclose"):
-            return self._isclose(node)
         term = self._term(node)
         self.needs_values = False
         return lambda values: "yes" if truth(term(values)) else "no"
 
     def _comparison(self, node: ast.Compare) -> Condition:
         sides = [node.left, *node.comparators]
-        if len(sides) == 2 and (distance := self._distance(sides[0])):
-            limit, below = constant(sides[1]), type(node.ops[0])
-            if below not in (ast.Lt, ast.LtE) or not isinstance(limit, int | float):
-                raise Unsplittable("a distance that is not below a number")
-            is_below = operator.lt if below is ast.Lt else operator.le
-            return lambda values: "yes" if is_below(distance(values), limit) else "no"
         for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
             if type(op) in _ORDERS and not any(map(_is_scalar, (left, right))):
                 raise Unsplittable("an order of what is neither a number nor a text")
@@ -219,39 +210,6 @@ class _Splitter:
             return max(found, key=_FROM_BEST.index)
 
         return compared
-
-    def _distance(self, node: ast.expr) -> Callable[[Sequence[Tree]], float] | None:
-        """``abs(a - b)``, nan where one is no number; None if the node is something else."""
-        if not isinstance(node, ast.Call) or len(node.args) != 1:
-            return None
-        inner, is_abs = node.args[0], dotted(node.func) in ("abs", "math.fabs", "fabs")
-        if not is_abs or not isinstance(inner, ast.BinOp) or not isinstance(inner.op, ast.Sub):
-            return None
-        left, right = self._term(inner.left), self._term(inner.right)
-
-        def distance(values: Sequence[Tree]) -> float:
-            a, b = number(left(values)), number(right(values))
-            return math.nan if a is None or b is None else abs(float(a) - float(b))
-
-        return distance
-
-    def _isclose(self, node: ast.Call) -> Condition:
-        settings = {str(word.arg): constant(word.value) for word in node.keywords}
-        tolerances = {"rel_tol": 1e-9, "abs_tol": 0.0} | settings
-        are_numbers = all(isinstance(each, int | float) for each in tolerances.values())
-        if len(node.args) != 2 or len(tolerances) > 2 or not are_numbers:
-            raise Unsplittable("isclose takes two numbers, rel_tol and abs_tol")
-        if min(tolerances.values()) < 0:
-            raise Unsplittable("isclose takes tolerances of 0 and above")
-        left, right = self._term(node.args[0]), self._term(node.args[1])
-
-        def close(values: Sequence[Tree]) -> Truth:
-            a, b = number(left(values)), number(right(values))
-            if a is None or b is None:
-                return "no"
-            return "yes" if math.isclose(a, b, **tolerances) else "no"
-
-        return close
 
     def _term(self, node: ast.expr) -> Term:
         """A subject or a constant."""

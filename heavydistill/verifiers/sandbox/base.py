@@ -26,12 +26,15 @@ import abc
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 Ended = Literal["exit", "signal", "cpu", "wall", "output", "files", "unavailable"]
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 ENTRY = "main.py"
+LAUNCHER = Path(__file__).with_name("launcher.py").read_text(encoding="utf-8")
+"""What runs in every sandbox before the program; one call is put behind it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,8 +43,16 @@ from functools import cache
 from pathlib import Path
 from typing import IO, ClassVar
 
-from heavydistill.verifiers.sandbox import launcher, seccomp
-from heavydistill.verifiers.sandbox.base import Ended, Limits, Ran, Sandbox, contents, unavailable
+from heavydistill.verifiers.sandbox import seccomp
+from heavydistill.verifiers.sandbox.base import (
+    LAUNCHER,
+    Ended,
+    Limits,
+    Ran,
+    Sandbox,
+    contents,
+    unavailable,
+)
 
 # --- Which Python runs in the sandbox: that of this process without its environment of packages, so
 # behind a virtual environment the one it was made from. What it needs of the machine is asked of
@@ -392,7 +400,7 @@ def _start(
         *_flat(("--perms", "0444", "--file", str(file), name) for name, file in files.items()),
         *("--remount-ro", "/", "--chdir", _FOLDER),
         *("--", interpreter().path, "-s", "-S", "-P", "-B", "-X", "utf8"),
-        *("-c", f"{_launcher()}\nstart_alone(**{start!r})"),
+        *("-c", f"{LAUNCHER}\nstart_alone(**{start!r})"),
     ]
     # A file of its own: the program's position in it is not that of the one bubblewrap copies.
     given = _opened(stack, os.open(f"/proc/self/fd/{files['/dev/stdin']}", os.O_RDONLY))
@@ -437,11 +445,6 @@ def _box(room: int, *, privileged: bool) -> list[str]:
         *("--perms", "1777", "--size", str(room), "--tmpfs", _FOLDER),
         *("--symlink", _FOLDER, "/tmp"),
     ]
-
-
-@cache
-def _launcher() -> str:
-    return Path(launcher.__file__).read_text(encoding="utf-8")
 
 
 @cache

@@ -19,14 +19,18 @@ import json
 import math
 import signal
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar
 
 import requests
 
-from heavydistill.verifiers.sandbox import launcher
-from heavydistill.verifiers.sandbox.base import Limits, Ran, Sandbox, contents, unavailable
+from heavydistill.verifiers.sandbox.base import (
+    LAUNCHER,
+    Limits,
+    Ran,
+    Sandbox,
+    contents,
+    unavailable,
+)
 
 _CONNECT_S = _PING_S = 10.0
 # On top of the program's own time: the server may have to queue it.
@@ -68,7 +72,7 @@ class SandboxFusion(Sandbox):
             return unavailable("SandboxFusion takes standard input as text, and this is none")
         job: dict[str, Any] = {
             "language": "python",
-            "code": f"{_launcher()}\nstart({math.ceil(limits.cpu_s)}, {limits.memory_mb << 20})\n",
+            "code": f"{LAUNCHER}\nstart({math.ceil(limits.cpu_s)}, {limits.memory_mb << 20})\n",
             "files": {name: base64.b64encode(text).decode() for name, text in texts.items()},
             "stdin": given,
             "run_timeout": limits.wall_s,
@@ -113,8 +117,3 @@ def _read(answer: Any, limits: Limits) -> Ran:
 
 def _bytes(text: Any) -> bytes:
     return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
-
-
-@cache
-def _launcher() -> str:
-    return Path(launcher.__file__).read_text(encoding="utf-8")

@@ -65,6 +65,17 @@ pytestmark = pytest.mark.usefixtures("works")
             "def f(x): return x * x",
             "correct",
         ),
+        *(
+            ([f"assert {near}"], {}, f"def f(x): return {value}", label)
+            for near in ("abs(f(2) - 1.5) < 1e-6", "isclose(f(2), 1.5, abs_tol=1e-6)")
+            for value, label in [
+                ("1.5000000001", "correct"),
+                ("1.6", "incorrect"),
+                ("float('nan')", "incorrect"),
+                ("'1.5'", "incorrect"),
+                ("None", "incorrect"),
+            ]
+        ),
         (["assert isinstance(f(2), str)"], {}, "def f(x): return x * x", "incorrect"),
         (["assert all(x > 0 for x in f(3))"], {}, "def f(n): return list(range(1, n))", "correct"),
         (["assert f(2) is not None"], {}, "def f(x): return object()", "undecided"),

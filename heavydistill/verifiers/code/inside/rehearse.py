@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import math
 import posix
 import sys
 from collections.abc import Iterator
@@ -213,6 +214,8 @@ def _rehearsed(rehearsal: Rehearsal, job: dict[str, Any]) -> tuple[str, bytes]:
     module = type(sys)("tests")
     sys.modules["tests"] = module
     there = vars(module)
+    # Tests compare floats with these, and data sets import them elsewhere.
+    there.update(math=math, isclose=math.isclose)
     try:
         exec(compile(job["preamble"], "<preamble>", "exec", dont_inherit=True), there)
         there["__rehearsal__"] = rehearsal
