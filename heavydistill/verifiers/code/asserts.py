@@ -8,10 +8,10 @@ alone is sent; the condition is decided outside, on the value that came back. Wh
                 ``len`` around one
     constant    literals; arithmetic on numbers; ``float("inf")``, ``set()``, ``math.pi`` and the
                 like
-    condition   a subject alone; ``==``, ``!=``, ``is``, ``in``, ``<`` ... of subjects and
-                constants, chained too; ``not``, ``and``, ``or`` of conditions
+    condition   a subject alone; ``==``, ``!=``, ``is``, ``in`` ... of subjects and constants,
+                chained too; ``not``, ``and``, ``or`` of conditions
 
-Anything else, such as ``math.isclose``, is ``Unsplittable``, and ``rehearsal`` takes it.
+Anything else, such as ``<`` or ``math.isclose``, is ``Unsplittable``, and ``rehearsal`` takes it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from heavydistill.verifiers.code.values import (
     Tree,
     likeness,
     members,
-    number,
     tree_of,
     truth,
 )
@@ -124,12 +123,6 @@ _AROUND = {
     *("sum", "min", "max", "abs", "round", "next", "iter", "reversed"),
 }
 _WITH_SETTING = {"round", "int", "sum", "next"}
-_ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +176,11 @@ class _Splitter:
 
     def condition(self, node: ast.expr) -> Condition:
         if isinstance(node, ast.BoolOp):
-            return _joined(isinstance(node.op, ast.And), [self.condition(v) for v in node.values])
+            conditions = [self.condition(part) for part in node.values]
+            worst_or_best = max if isinstance(node.op, ast.And) else min
+            return lambda values: worst_or_best(
+                (condition(values) for condition in conditions), key=_FROM_BEST.index
+            )
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             self.needs_values = False
             negated = self.condition(node.operand)
@@ -196,9 +193,9 @@ class _Splitter:
 
     def _comparison(self, node: ast.Compare) -> Condition:
         sides = [node.left, *node.comparators]
-        for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
-            if type(op) in _ORDERS and not any(map(_is_scalar, (left, right))):
-                raise Unsplittable("an order of what is neither a number nor a text")
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+                raise Unsplittable("an order")
             asks_right = isinstance(op, ast.In) and self._is_subject(right)
             if asks_right or isinstance(op, ast.NotEq | ast.IsNot | ast.NotIn):
                 self.needs_values = False
@@ -245,14 +242,6 @@ class _Splitter:
         )
 
 
-def _joined(every: bool, conditions: list[Condition]) -> Condition:
-    def holds(values: Sequence[Tree]) -> Truth:
-        found = [condition(values) for condition in conditions]
-        return (max if every else min)(found, key=_FROM_BEST.index)
-
-    return holds
-
-
 def _compare(left: Tree, op: type[ast.cmpop], right: Tree) -> Truth:
     if op in (ast.NotEq, ast.IsNot, ast.NotIn):
         positive = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.NotIn: ast.In}[op]
@@ -263,21 +252,7 @@ def _compare(left: Tree, op: type[ast.cmpop], right: Tree) -> Truth:
         return TRUTHS[likeness(left, right)]
     if op is ast.Is:
         return "yes" if likeness(left, right) == "same" else "no"
-    if op is ast.In:
-        if isinstance(right, str):
-            return "yes" if isinstance(left, str) and left in right else "no"
-        alike = [likeness(left, member) for member in members(right) or []]
-        return "yes" if "same" in alike else "types" if "alike" in alike else "no"
-    if not (isinstance(left, str) and isinstance(right, str)):
-        left, right = number(left), number(right)
-        if left is None or right is None:
-            return "no"
-    return "yes" if _ORDERS[op](left, right) else "no"
-
-
-def _is_scalar(node: ast.expr) -> bool:
-    """Whether this is a constant number or text."""
-    try:
-        return isinstance(constant(node), int | float | str)
-    except Unsplittable:
-        return False
+    if isinstance(right, str):
+        return "yes" if isinstance(left, str) and left in right else "no"
+    alike = [likeness(left, member) for member in members(right) or []]
+    return "yes" if "same" in alike else "types" if "alike" in alike else "no"

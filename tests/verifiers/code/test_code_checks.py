@@ -67,7 +67,11 @@ pytestmark = pytest.mark.usefixtures("works")
         ),
         *(
             ([f"assert {near}"], {}, f"def f(x): return {value}", label)
-            for near in ("abs(f(2) - 1.5) < 1e-6", "isclose(f(2), 1.5, abs_tol=1e-6)")
+            for near in (
+                "abs(f(2) - 1.5) < 1e-6",
+                "isclose(f(2), 1.5, abs_tol=1e-6)",
+                "1.4 < f(2) <= 1.55",
+            )
             for value, label in [
                 ("1.5000000001", "correct"),
                 ("1.6", "incorrect"),
