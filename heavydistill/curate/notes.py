@@ -135,16 +135,13 @@ class Build:
         self.own_names = frozenset(map(name_alone, self.student.aliases))
         """Names under which the student's own attempts are known in the traces."""
         self.prompter = Prompter(config, self.preset, self.student)
-        self.screen = Screen(config.against)
-        """What problems were compared with."""
+        self.screen = Screen(config.against)  # What problems were compared with
         self.problems: dict[str, ProblemNote] = {}
         """By their ids in the sets, which are the same for the same problem in every run."""
         self.notes: dict[str, list[TraceNote]] = {source.name: [] for source in sources}
         """Of each trace of a run, in order, by the run's name."""
-        self.mixture = Mixture(kept=[])
-        """Of the sets that rows of the deliberator are made of."""
-        self.undeliberated = 0
-        """Sets that the mixture would take beside them."""
+        self.mixture = Mixture(kept=[])  # Of the sets that rows of the deliberator are made of
+        self.undeliberated = 0  # Sets that the mixture would take beside them
         self.attention: Counter[str] = Counter()
         """How many texts show the signs of work with the attempts, and how many were looked at."""
 

@@ -33,8 +33,7 @@ class Prompter:
     """
 
     def __init__(self, config: BuildConfig, preset: Preset, student: Student) -> None:
-        self.max_tokens = config.max_tokens or student.context
-        """Maximum number of tokens of a row."""
+        self.max_tokens = config.max_tokens or student.context  # Maximum number of tokens of a row
         if self.max_tokens > student.context:
             raise ConfigError(
                 f"max_tokens {self.max_tokens} is more than the {student.context} tokens that "

@@ -49,8 +49,7 @@ class SetFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.opened: dict[tuple[str, str], Writer] = {}
-        """By set and split."""
+        self.opened: dict[tuple[str, str], Writer] = {}  # By set and split
 
     def writer(self, name: str, split: str, kind: type) -> Writer:
         """The writer of a split, for rows of a dataclass."""
@@ -80,14 +79,10 @@ class SetWriter:
         self._problems_written: set[str] = set()
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         """Rows of each set by split; of each view by label."""
-        self.lengths: dict[str, list[int]] = defaultdict(list)
-        """Tokens of the rows of each set."""
-        self.unfit = 0
-        """Drawn sets that the student's context does not hold."""
-        self.recut = 0
-        """Prompts that were cut again."""
-        self.plain = 0
-        """Plain problems among the rows of the deliberator."""
+        self.lengths: dict[str, list[int]] = defaultdict(list)  # Tokens of the rows of each set
+        self.unfit = 0  # Drawn sets that the student's context does not hold
+        self.recut = 0  # Prompts that were cut again
+        self.plain = 0  # Plain problems among the rows of the deliberator
         self.behind: dict[str, set[str]] = defaultdict(set)
         """What stands behind the rows: names of each ``thinker`` and ``deliberator``, versions of
         ``prompts`` and ``verifiers``."""

@@ -85,18 +85,13 @@ class Journal:
     Raises:
         JournalError: The folder cannot be used, or a segment cannot be read or has another format.
             So do the methods that read, if that happens while it is open.
-
-    Attributes:
-        folder: As given.
-        skipped: Lines that cannot be read, as far as is known: what a line holds is looked at when
-            it is needed.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._answered: dict[bytes, _Place] = {}
         self._failed: dict[bytes, _Place] = {}
-        self.skipped = 0
+        self.skipped = 0  # lines that cannot be read, as far as they were looked at
         self._is_thorough = False
         self._own: tuple[Path, int] | None = None
         self._offset = self._written = self._synced = 0
@@ -142,16 +137,12 @@ class Journal:
             RunError: The disk is full or fails; what was written before is sound.
         """
         line = record.line()
+        is_failed = record.response.finish_reason == "error"
         try:
             with self._write_lock:
-                file = self._append(line)
-                failed = record.response.finish_reason == "error"
-                places = self._failed if failed else self._answered
-                place = (self._path(), self._offset)
-                if failed:
-                    places[bytes.fromhex(record.key)] = place
-                else:
-                    places.setdefault(bytes.fromhex(record.key), place)
+                path, file = self._append(line)
+                place = path, self._offset
+                _note(self._answered, self._failed, bytes.fromhex(record.key), is_failed, place)
                 self._offset += len(line)
                 self._written = mine = self._written + 1
             with self._sync_lock:
@@ -173,8 +164,8 @@ class Journal:
                 os.close(self._own[1])
             self._fault = self._fault or OSError(0, "it was closed")
 
-    def _append(self, line: bytes) -> int:
-        """Write a line to the own segment, which is made for the first one; returns its file."""
+    def _append(self, line: bytes) -> tuple[Path, int]:
+        """Write a line to the own segment, which is made for the first one; returns that."""
         if self._fault:  # nothing may follow half of a line, nor what never reached the disk
             raise self._fault
         try:
@@ -185,7 +176,7 @@ class Journal:
         except OSError as error:
             self._fault = error
             raise
-        return self._own[1]
+        return self._own
 
     def _sync(self, file: int) -> None:
         if self._fault:
@@ -196,21 +187,16 @@ class Journal:
             self._fault = error
             raise
 
-    def _path(self) -> Path:
-        if self._own is None:
-            raise RuntimeError("there is no segment before the first line")
-        return self._own[0]
-
     def _record(self, wanted: bytes, failed: bool = False) -> Record | None:
         """The first response to a request, or its last failure."""
         while place := (self._failed if failed else self._answered).get(wanted):
             try:
                 return segment.record_at(*place)
             except FileNotFoundError:  # the journal was compacted meanwhile
-                self._scan()
+                pass
             except segment.NoRecordError:  # a later one of the same request may be sound
                 self._is_thorough = True
-                self._scan()
+            self._scan()
         return None
 
     def _scan(self) -> None:
@@ -246,11 +232,22 @@ def _outcomes(
     for each in segments:
         skipped += each.skipped
         for line in each.lines:
-            if line.failed:
-                failed[line.key] = (each.path, line.offset)
-            else:
-                answered.setdefault(line.key, (each.path, line.offset))
+            _note(answered, failed, line.key, line.failed, (each.path, line.offset))
     return answered, failed, skipped
+
+
+def _note(
+    answered: dict[bytes, _Place],
+    failed: dict[bytes, _Place],
+    key: bytes,
+    is_failed: bool,
+    place: _Place,
+) -> None:
+    """The first response counts, and the last failure."""
+    if is_failed:
+        failed[key] = place
+    else:
+        answered.setdefault(key, place)
 
 
 def _reused(record: Record | None) -> Response | None:
@@ -272,30 +269,27 @@ def _digest(content: object) -> str:
 class ModelUsage:
     """What one model was asked, as far as the journal knows."""
 
-    responses: int = 0  # Kept ones, each counted once
-    failed: int = 0  # Requests that came to nothing
-    prompt_tokens: int = 0  # Prompt tokens of the kept responses, as far as servers counted them
-    completion_tokens: int = 0
-    """Completion tokens of the kept responses, thinking included, as far as counted."""
+    responses: int = 0  # kept ones, each counted once
+    failed: int = 0  # requests that came to nothing
+    prompt_tokens: int = 0  # of the kept responses, as far as servers counted them
+    completion_tokens: int = 0  # likewise, thinking included
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
     """What ``compact`` did."""
 
-    segments: int  # Read and replaced by one
-    dropped: int
-    """Records that nobody reads any more: requests kept twice, and failures of requests that
-    were answered or failed later."""
-    unread: int  # Lines that cannot be read, kept as they are
-    busy: int  # Segments left alone, because a process writes to them or this user may not
+    segments: int  # read and replaced by one
+    dropped: int  # records of requests kept twice, and failures of those asked again later
+    unread: int  # lines that cannot be read, kept as they are
+    busy: int  # segments left alone, because a process writes to them or this user may not
 
 
 def usage(folder: Path) -> tuple[dict[str, ModelUsage], int]:
     """(what each model was asked, by name; lines that cannot be read, and count nowhere).
 
     Raises:
-        JournalError: As of ``segments_of``.
+        JournalError: As ``segments_of``.
     """
     found: dict[str, ModelUsage] = {}
     seen: set[bytes] = set()
@@ -346,39 +340,28 @@ def compact(folder: Path) -> CompactionResult:
             compacted. Nothing is lost.
     """
     found = paths(folder)
-    with ExitStack() as locks, _writing(folder):
-        (folder / _LOCK).touch()
-        if not _lock(folder / _LOCK, locks):
-            raise JournalError(f"{folder} is being compacted", "Wait for that to end.")
-        # Locked before they are read, so that nothing is written in between.
-        idle = [read(path, thorough=True) for path in found if _lock(path, locks)]
-        dropped = _dropped(idle)
-        if idle:
-            _replace(folder, idle, dropped)
-    unread = sum(each.skipped for each in idle)
-    return CompactionResult(len(idle), len(dropped), unread, len(found) - len(idle))
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
     try:
-        yield
+        with ExitStack() as locks:
+            (folder / _LOCK).touch()
+            if not _lock(folder / _LOCK, locks):
+                raise JournalError(f"{folder} is being compacted", "Wait for that to end.")
+            # Locked before they are read, so that nothing is written in between.
+            idle = [read(path, thorough=True) for path in found if _lock(path, locks)]
+            # Neither the first response to a request nor, without one, its last failure.
+            answered, failed, skipped = _outcomes(idle)
+            every = {(each.path, line.offset) for each in idle for line in each.lines}
+            dropped = every - set((failed | answered).values())
+            if idle:
+                _replace(folder, idle, dropped)
     except OSError as error:
         raise JournalError(
             f"The journal {folder} cannot be compacted: {error.strerror}",
             f"{remedy(error, 'another journal')}; nothing was lost.",
         ) from error
+    return CompactionResult(len(idle), len(dropped), skipped, len(found) - len(idle))
 
 
-def _dropped(idle: list[Segment]) -> set[tuple[Path, int]]:
-    """Where records stand that are neither the first response to a request nor, without one, its
-    last failure."""
-    answered, failed, _ = _outcomes(idle)
-    every = {(each.path, line.offset) for each in idle for line in each.lines}
-    return every - set((failed | answered).values())
-
-
-def _replace(folder: Path, idle: list[Segment], dropped: set[tuple[Path, int]]) -> None:
+def _replace(folder: Path, idle: list[Segment], dropped: set[_Place]) -> None:
     unfinished = folder / "compacted.part"
     with unfinished.open("wb") as file:
         file.write(FORMAT)
@@ -386,8 +369,7 @@ def _replace(folder: Path, idle: list[Segment], dropped: set[tuple[Path, int]]) 
             for offset, line in _lines(segment.path):
                 if (segment.path, offset) not in dropped:
                     file.write(line)
-        file.flush()
-        os.fsync(file.fileno())
+    sync(unfinished)
     # As old as the oldest: segments are read in the order of their names.
     oldest = idle[0].path.name.split("-")[0].removesuffix(SUFFIX)
     unfinished.rename(folder / f"{oldest}-compacted-{time.time_ns()}{SUFFIX}")

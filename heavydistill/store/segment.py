@@ -23,7 +23,6 @@ import json
 import os
 import re
 import socket
-import stat
 import tempfile
 import time
 import zlib
@@ -117,14 +116,10 @@ def segments(folder: Path, thorough: bool = False) -> Iterator[Segment]:
 
 
 def require(folder: Path, writes: bool) -> None:
-    """Refuse a journal that cannot be used, at the price of a look at each segment's first line.
-
-    Args:
-        folder: The journal's; need not be there.
-        writes: Whether it must be possible to write there. Leaves nothing behind.
+    """Refuse a journal that cannot be used; looks at each segment's first line, writes nothing.
 
     Raises:
-        JournalError: It cannot be used, or a segment cannot be read.
+        JournalError: It cannot be used, nor written if it must be, or a segment cannot be read.
     """
     try:
         if _is_there(folder):
@@ -170,26 +165,17 @@ def opened(path: Path, mode: str = "rb") -> BinaryIO:
         FileNotFoundError: It was replaced.
         OSError: It cannot be opened in that mode.
     """
-
-    def opener(name: str, flags: int) -> int:
-        file = os.open(name, flags | os.O_NONBLOCK)  # a pipe would be waited for
-        if stat.S_ISREG(os.fstat(file).st_mode):
-            return file
-        os.close(file)
-        raise _no_file(path)
-
-    try:
-        return open(path, mode, opener=opener)  # type: ignore[return-value]
-    except OSError:
-        if path.exists() and not path.is_file():  # a folder or a socket
-            raise _no_file(path) from None
-        if path.is_symlink() and not path.exists():
-            raise JournalError(
-                f"{path} is a link to nothing, so what it held cannot be read",
-                "Bring back what it points to (is a disk not mounted?), or move the link out of "
-                "the journal, and it is asked for again.",
-            ) from None
-        raise
+    if path.is_symlink() and not path.exists():
+        raise JournalError(
+            f"{path} is a link to nothing, so what it held cannot be read",
+            "Bring back what it points to (is a disk not mounted?), or move the link out of the "
+            "journal, and it is asked for again.",
+        )
+    if path.exists() and not path.is_file():  # a folder, or a pipe, which would be waited for
+        raise JournalError(
+            f"{path} is named like a segment and is not a file", "Move it out of the journal."
+        )
+    return open(path, mode)  # type: ignore[return-value]
 
 
 def read(path: Path, thorough: bool = False) -> Segment:
@@ -203,24 +189,23 @@ def read(path: Path, thorough: bool = False) -> Segment:
         JournalError: It is of another format, not a file, or cannot be read.
         FileNotFoundError: It was replaced.
     """
-    found = Segment(path, 0, [], [], [])
+    damaged, foreign, lines = [], [], []
     torn = offset = 0
     with _reading(path) as file:
         for number, line in enumerate(file, 1):
-            whole = line.endswith(b"\n")
             if number == 1:
                 _require_format(path, line)
-            if not whole:
+            if not line.endswith(b"\n"):
                 torn = len(line)
             elif number > 1 and not _is_sound(line):
-                found.damaged.append(number)
+                damaged.append(number)
             elif number > 1 and not _is_record(line, thorough):
-                found.foreign.append(number)
+                foreign.append(number)
             elif number > 1:
                 key = bytes.fromhex(line[_KEY].decode())
-                found.lines.append(SegmentLine(key, line[_MARK : _MARK + 1] == b"-", offset))
+                lines.append(SegmentLine(key, line[_MARK : _MARK + 1] == b"-", offset))
             offset += len(line)
-    return dataclasses.replace(found, torn=torn)
+    return Segment(path, torn, damaged, foreign, lines)
 
 
 def record_at(path: Path, offset: int) -> Record:
@@ -295,21 +280,14 @@ _RECORD = TypeAdapter(Record)
 
 
 def _is_record(line: bytes, thorough: bool) -> bool:
-    if not _HEAD.match(line):
+    try:
+        return bool(_HEAD.match(line) and (not thorough or _record(line)))
+    except NoRecordError:
         return False
-    if thorough:
-        try:
-            _record(line)
-        except NoRecordError:
-            return False
-    return True
 
 
 def _is_sound(line: bytes) -> bool:
-    try:
-        return int(line[:8], 16) == zlib.crc32(line[9:-1])
-    except ValueError:
-        return False
+    return line[:8].lower() == b"%08x" % zlib.crc32(line[9:-1])
 
 
 def _is_there(path: Path) -> bool:
@@ -348,12 +326,6 @@ def _require_format(path: Path, line: bytes) -> None:
             f"{path} is no segment of this version: it begins with {line[:40]!r}",
             "Name another journal, or read it with the version that wrote it.",
         )
-
-
-def _no_file(path: Path) -> JournalError:
-    return JournalError(
-        f"{path} is named like a segment and is not a file", "Move it out of the journal."
-    )
 
 
 def _unusable(folder: Path, error: OSError) -> JournalError:

@@ -28,10 +28,8 @@ class BaseModelUsed(Section):
     """What was trained."""
 
     name: str
-    revision: str
-    """Its commit on the Hub, or a digest of its files."""
-    template_sha256: str
-    """Of the chat template that it was trained with."""
+    revision: str  # Its commit on the Hub, or a digest of its files
+    template_sha256: str  # Of the chat template that it was trained with
     training: TrainingRecord | None = None
     """How it came about, if its folder tells: a model of GRPO comes from one of SFT."""
 
@@ -40,17 +38,13 @@ class SetsUsed(Section):
     """What was learnt: rows of one set of one folder."""
 
     name: str
-    revision: str = ""
-    """Its commit on the Hub; empty for a folder."""
+    revision: str = ""  # Its commit on the Hub; empty for a folder
     role: Literal["thinker", "deliberator"]
-    fraction: float | None = None
-    """Its share of the mixture; None takes all its rows."""
-    rows: dict[str, int]
-    """Learnt, by split (``train``; ``validation`` is only looked at)."""
+    fraction: float | None = None  # Its share of the mixture; None takes all its rows
+    rows: dict[str, int]  # Learnt, by split (``train``; ``validation`` is only looked at)
     left_out: dict[str, int]
     """Of each split: of SFT because they are longer than ``max_length``, of GRPO as ``rl`` says."""
-    manifest: Manifest
-    """Of the folder."""
+    manifest: Manifest  # Of the folder
 
 
 class RlUsed(Section):
@@ -61,14 +55,12 @@ class RlUsed(Section):
     deliberator's to caches that its own attempts became, all of which were learnt."""
     rows_of_episode: int = 1
     """Responses that are one episode: K + 1 where thinkers and a deliberator are."""
-    longest_prompt: int
-    """Tokens of it."""
+    longest_prompt: int  # Tokens of it
     response_tokens: int | None = None
     """Most tokens of a response; None where it was not written down."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """Prompts of all splits that were not asked, by reason."""
-    problems_sha256: str
-    """Of the problems behind the prompts, with their references, in order."""
+    problems_sha256: str  # Of the problems behind the prompts, with their references, in order
     run: dict[str, Any] | None = None
     """How problems were asked: the configuration of the run, without folders and addresses; None
     where prompts are caches of sets."""
@@ -78,12 +70,9 @@ class Launch(Section):
     """Where it ran."""
 
     processes: int
-    engine: str
-    """``single``, ``ddp``, ``zero1``, ``zero2``, ``zero3`` or ``fsdp2``."""
-    device: str
-    """``cpu``, or the name of the GPU."""
-    attention: str
-    """Implementation of attention."""
+    engine: str  # ``single``, ``ddp``, ``zero1``, ``zero2``, ``zero3`` or ``fsdp2``
+    device: str  # ``cpu``, or the name of the GPU
+    attention: str  # Implementation of attention
 
 
 class Alarm(Section):
@@ -91,13 +80,10 @@ class Alarm(Section):
 
     guard: Literal["entropy", "length", "all_right", "evaluation", "cut_off"]
     step: int
-    value: float
-    """Smoothed, but for that of an evaluation."""
-    bound: float
-    """What it was to stay above; for ``all_right`` and ``cut_off`` below."""
+    value: float  # Smoothed, but for that of an evaluation
+    bound: float  # What it was to stay above; for ``all_right`` and ``cut_off`` below
     action: Literal["warn", "stop", "roll_back"]
-    rolled_back_to: int | None = None
-    """Step of the checkpoint that became the model."""
+    rolled_back_to: int | None = None  # Step of the checkpoint that became the model
 
 
 class Ends(Section):
@@ -119,12 +105,9 @@ class Result(Section):
     rollouts: dict[str, Ends] = Field(default_factory=dict)
     """Of GRPO: what was logged of the sampled responses, by its name; all starts together, up to
     the checkpoint that became the model."""
-    tokens: int
-    """Trained on since the last start, by all processes, prompts among them."""
-    seconds: float
-    """From the first step of the last start to the end."""
-    peak_memory_gib: float | None
-    """Most memory of one GPU; None on a CPU."""
+    tokens: int  # Trained on since the last start, by all processes, prompts among them
+    seconds: float  # From the first step of the last start to the end
+    peak_memory_gib: float | None  # Most memory of one GPU; None on a CPU
     alarms: list[Alarm] = Field(default_factory=list)
     """By step; of supervised training there are none."""
 
@@ -138,8 +121,7 @@ class TrainingRecord(Section):
     """All of it."""
 
     format: str = FORMAT
-    heavydistill: str
-    """Version that trained it."""
+    heavydistill: str  # Version that trained it
     versions: dict[str, str]
     """Of trl, transformers, peft, accelerate, torch, and of what else was used."""
     stage: Literal["sft", "grpo"] = "sft"
@@ -150,19 +132,14 @@ class TrainingRecord(Section):
     max_length: int
     """Most tokens of a row, and of a sequence of packed rows; of GRPO of the longest prompt and a
     response to it."""
-    sequences: int
-    """Of an epoch: packs, or rows where nothing is packed; of GRPO prompts."""
-    tokens: int
-    """Of an epoch, prompts among them; of GRPO of the prompts, each once."""
-    learnt_tokens: int
-    """Of these, those that are learnt; of GRPO 0, for it learns what it samples."""
+    sequences: int  # Of an epoch: packs, or rows where nothing is packed; of GRPO prompts
+    tokens: int  # Of an epoch, prompts among them; of GRPO of the prompts, each once
+    learnt_tokens: int  # Of these, those that are learnt; of GRPO 0, for it learns what it samples
     arguments: dict[str, Any]
     """What was set other than TRL's defaults, without folders, addresses and tokens."""
     launch: Launch
-    rl: RlUsed | None = None
-    """Of GRPO."""
-    result: Result | None = None
-    """None as long as it has not ended."""
+    rl: RlUsed | None = None  # Of GRPO
+    result: Result | None = None  # None as long as it has not ended
 
 
 def write_record(record: TrainingRecord, folder: Path) -> None:

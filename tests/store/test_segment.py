@@ -180,14 +180,14 @@ def test_a_segment_that_the_system_does_not_give_is_an_error(
     """root may read everything, so the system is asked by another."""
     filled(tmp_path, "a")
     path = only_segment(tmp_path)
-    open_file = os.open
+    open_file = open
 
     def refusing(name: Any, *more: Any, **keys: Any) -> int:
         if Path(name) == path:
             raise OSError(number, os.strerror(number), name)
         return open_file(name, *more, **keys)
 
-    monkeypatch.setattr(os, "open", refusing)
+    monkeypatch.setattr("builtins.open", refusing)
     for use in (Journal, lambda folder: require(folder, writes=False)):
         with pytest.raises(JournalError, match=f"cannot be read: {os.strerror(number)}"):
             use(tmp_path)

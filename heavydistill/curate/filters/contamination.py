@@ -31,7 +31,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from heavydistill.curate.filters.duplicates import NearDuplicates
 from heavydistill.curate.filters.words import digest, masked, tokens_of
@@ -55,15 +55,6 @@ _RULE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """Where a problem stands."""
-
-    benchmark: str  # its name
-    reason: Reason
-    coverage: float  # share of its runs of 8 words that are in the benchmark; 1 for ``same_text``
-
-
-@dataclass(frozen=True, slots=True)
 class BenchmarkHashes:
     """The hashes of a benchmark."""
 
@@ -76,10 +67,8 @@ class BenchmarkHashes:
     @classmethod
     def of(cls, name: str, texts: Iterable[str]) -> BenchmarkHashes:
         """The benchmark of these texts; one that is there twice counts once."""
-        seen: set[int] = set()
-        brief: set[int] = set()
+        seen, brief, short = set[int](), set[int](), set[int]()
         long: Counter[int] = Counter()
-        short: set[int] = set()
         for text in texts:
             own = _hashes_of(text)
             if own.whole in seen:
@@ -92,15 +81,15 @@ class BenchmarkHashes:
         telling = frozenset(run for run, often in long.items() if often < MANNER)
         return cls(name, len(seen), frozenset(brief), telling, frozenset(short))
 
-    def hit(self, text: str) -> Hit | None:
+    def hit(self, text: str) -> Reason | None:
         """How a text stands in the benchmark; None if it does not."""
         own = _hashes_of(text)
         if own.is_brief:
-            return Hit(self.name, "same_text", 1.0) if own.whole in self.texts else None
-        covered = sum(run in self.short for run in own.short) / max(1, len(own.short))
+            return "same_text" if own.whole in self.texts else None
         if not self.long.isdisjoint(own.long):
-            return Hit(self.name, "13_words", covered)
-        return Hit(self.name, "8_words", covered) if covered >= COVERAGE else None
+            return "13_words"
+        covered = sum(run in self.short for run in own.short)
+        return "8_words" if covered >= COVERAGE * len(own.short) else None
 
     @property
     def sha256(self) -> str:
@@ -185,17 +174,15 @@ def texts_of(table: Table, column: str | None = None) -> list[str]:
             "Rename the one that holds the texts, or make hashes of it with "
             f"scripts/hash_benchmark.py --column. Columns there: {', '.join(there)}.",
         )
-    texts = []
-    for row in table.rows:
-        text: Any = row.values.get(present)
+    texts = [(row.where, row.values.get(present)) for row in table.rows]
+    for where, text in texts:
         if not isinstance(text, str) or not tokens_of(text):
             raise ProblemsError(
-                f"{row.where} has no text in the column {present}",
+                f"{where} has no text in the column {present}",
                 "Take the row out, or rename the column that holds the texts to "
                 f"{COLUMNS[0]}; scripts/hash_benchmark.py --column takes any.",
             )
-        texts.append(text)
-    return texts
+    return [str(text) for _, text in texts]
 
 
 def _read_hashes(path: Path) -> BenchmarkHashes | None:
@@ -252,9 +239,9 @@ class Screen:
     def look(self, key: str, problem: Problem) -> tuple[str, str]:
         """(label, detail) of a problem; both empty if it may be learnt from."""
         for benchmark, hits in zip(self._benchmarks, self._hits, strict=True):
-            if hit := benchmark.hit(problem.text):
-                hits[hit.reason] += 1
-                return "contaminated", f"{hit.benchmark}: {hit.reason}"
+            if reason := benchmark.hit(problem.text):
+                hits[reason] += 1
+                return "contaminated", f"{benchmark.name}: {reason}"
         if earlier := self._seen.add(key, problem.text, problem.verifier == "procedural"):
             return "near_duplicate", earlier
         return "", ""

@@ -26,6 +26,7 @@ THRESHOLD = 0.8
 _RUN = 3
 # A pair with a share s of equal runs is looked at with probability 1 - (1 - s**8)**16.
 _BANDS, _ROWS = 16, 8
+_LOW_BITS = 0xFFFFFFFF
 # What so many problems have in common is the wording of a template. A new problem is compared with
 # the first of them alone, else time would grow with the square of their number.
 _MOST_ALIKE = 50
@@ -37,7 +38,7 @@ class NearDuplicates:
     def __init__(self) -> None:
         from datasketch import MinHash
 
-        self._blank = MinHash(num_perm=_BANDS * _ROWS, seed=1, hashfunc=_low_bits)
+        self._blank = MinHash(num_perm=_BANDS * _ROWS, seed=1, hashfunc=_LOW_BITS.__and__)
         self._by_text: dict[int, str] = {}
         self._names: list[str] = []
         self._runs: list[array[int]] = []
@@ -68,10 +69,14 @@ class NearDuplicates:
         if not tokens:
             return None
         runs = sorted(_runs(tokens))
-        bands = self._bands(runs)
+        sketch = self._blank.copy()
+        sketch.update_batch(runs)
+        rows = sketch.hashvalues.reshape(_BANDS, _ROWS)
+        bands = [bytes([number]) + row.tobytes() for number, row in enumerate(rows)]
         own = frozenset(runs)
         for place in sorted({place for band in bands for place in self._alike.get(band, ())}):
-            if _share(own, self._runs[place]) >= THRESHOLD:
+            shared = len(own.intersection(self._runs[place]))
+            if shared / (len(own) + len(self._runs[place]) - shared) >= THRESHOLD:
                 return self._names[place]
         for band in bands:
             group = self._alike.setdefault(band, array("I"))
@@ -81,24 +86,9 @@ class NearDuplicates:
         self._runs.append(array("Q", runs))
         return None
 
-    def _bands(self, runs: list[int]) -> list[bytes]:
-        sketch = self._blank.copy()
-        sketch.update_batch(runs)
-        rows = sketch.hashvalues.reshape(_BANDS, _ROWS)
-        return [bytes([number]) + row.tobytes() for number, row in enumerate(rows)]
-
-
-def _share(one: frozenset[int], other: array[int]) -> float:
-    shared = len(one.intersection(other))
-    return shared / (len(one) + len(other) - shared)
-
 
 def _runs(tokens: list[str]) -> set[int]:
     """All runs of three words together with the numbers of the whole; of a few words the whole."""
     numbers = digest(token for token in tokens if is_number(token)).to_bytes(8)
     starts = range(max(1, len(tokens) - _RUN + 1))
     return {digest(tokens[at : at + _RUN], key=numbers) for at in starts}
-
-
-def _low_bits(run: int) -> int:
-    return run & 0xFFFFFFFF

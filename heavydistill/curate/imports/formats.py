@@ -83,10 +83,8 @@ class Format:
 
     takes: ClassVar[frozenset[str]] = frozenset({"answers", "answer_text"})
     """Those of ``ANSWER_FIELDS`` that have a meaning in it."""
-    one_a_file: ClassVar[bool] = False
-    """Whether each file holds one answer to each problem."""
-    usual: ClassVar[Mapping[str, str]] = {}
-    """The columns of text, reference and answers."""
+    one_a_file: ClassVar[bool] = False  # Whether each file holds one answer to each problem
+    usual: ClassVar[Mapping[str, str]] = {}  # The columns of text, reference and answers
 
     def __init__(
         self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
@@ -97,8 +95,7 @@ class Format:
         """Field to column, where ``problem`` gives values under the names of our fields."""
         self.answers = columns.get("answers", self.usual.get("answers", ""))
         """Where the answers are, for the record."""
-        self.notes: Counter[str] = Counter()
-        """What was counted on the way."""
+        self.notes: Counter[str] = Counter()  # What was counted on the way
         self.targets: dict[str, Any] = {}
         """References of rows without answers, by the text of the problem."""
         self._kept, self._text_key = kept, columns.get("answer_text")

@@ -93,8 +93,7 @@ class StudentUsed(Section):
     """Whether a prompt ends with an open think tag, so that a response lacks the first."""
     mended: list[str] = Field(default_factory=list)
     """What was done to its chat template, a sentence each."""
-    max_tokens: int
-    """Most tokens of a row."""
+    max_tokens: int  # Most tokens of a row
 
 
 class RunUsed(Section):
@@ -111,28 +110,20 @@ class RunUsed(Section):
 class Strata(Section):
     """The candidate sets of one stratum, from all there are to those that are used."""
 
-    sets: int
-    """Of the problems that are not left out."""
-    with_deliberation: int
-    """Of those, with a deliberation that passed every filter."""
-    not_admitted: int
-    """Of those, that the preset does not admit."""
-    over_bound: int
-    """Of those, more than the mixture takes."""
-    sft: int
-    """What is left: with rows in ``sft_deliberator``."""
-    rl: int
-    """With a row in ``rl``."""
+    sets: int  # Of the problems that are not left out
+    with_deliberation: int  # Of those, with a deliberation that passed every filter
+    not_admitted: int  # Of those, that the preset does not admit
+    over_bound: int  # Of those, more than the mixture takes
+    sft: int  # What is left: with rows in ``sft_deliberator``
+    rl: int  # With a row in ``rl``
 
 
 class Attention(Section):
     """How many work with the attempts, by the same signs."""
 
-    deliberations: int
-    """Right and finished ones that were looked at."""
+    deliberations: int  # Right and finished ones that were looked at
     using: int
-    blind: int
-    """Attempts that saw no other, as a control."""
+    blind: int  # Attempts that saw no other, as a control
     blind_using: int
 
 
@@ -147,10 +138,8 @@ class BenchmarkUsed(Section):
     """What problems were compared with."""
 
     name: str
-    texts_sha256: str
-    """Of its hashes."""
-    hits: dict[str, int]
-    """Problems by how they were found."""
+    texts_sha256: str  # Of its hashes
+    hits: dict[str, int]  # Problems by how they were found
 
 
 class RedeliberationSummary(Section):
@@ -163,54 +152,39 @@ class RedeliberationSummary(Section):
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float | None
-    sampling: dict[str, Any] = Field(default_factory=dict)
-    """How it was asked."""
+    sampling: dict[str, Any] = Field(default_factory=dict)  # How it was asked
 
 
 class RefilterSummary(Section):
     """What a checkpoint made of the prompts of RL."""
 
     checkpoint: str
-    revision: str
-    """Tells its weights from others of that name; empty if they are served."""
-    d: int
-    """Deliberations a cache."""
-    seed: int
-    """Of them."""
-    caches: int
-    """That it was asked about; those of the next four are all of them."""
-    kept: int
-    """Right sometimes and wrong sometimes: the rows of ``rl``."""
+    revision: str  # Tells its weights from others of that name; empty if they are served
+    d: int  # Deliberations a cache
+    seed: int  # Of them
+    caches: int  # That it was asked about; those of the next four are all of them
+    kept: int  # Right sometimes and wrong sometimes: the rows of ``rl``
     always_right: int
     never_right: int
-    unmeasured: int
-    """With too few deliberations that could be judged."""
-    deliberations: int
-    """All of them, those of the next three among them."""
+    unmeasured: int  # With too few deliberations that could be judged
+    deliberations: int  # All of them, those of the next three among them
     failed: int
     cut_off: int
-    undecided: int
-    """Finished, and neither right nor wrong for the verifier."""
+    undecided: int  # Finished, and neither right nor wrong for the verifier
 
 
 class Manifest(Section):
     """All of it."""
 
     format: str = FORMAT
-    heavydistill: str
-    """Version that built it."""
-    build: dict[str, Any]
-    """The configuration of the build, without folders and addresses."""
+    heavydistill: str  # Version that built it
+    build: dict[str, Any]  # The configuration of the build, without folders and addresses
     student: StudentUsed
     runs: list[RunUsed]
-    rows: dict[str, dict[str, int]]
-    """Of each set, by split."""
-    problems: dict[str, int]
-    """By label, ``used`` for those without."""
-    trajectories: dict[str, int]
-    """By label, likewise."""
-    deliberations: dict[str, int]
-    """By label, likewise."""
+    rows: dict[str, dict[str, int]]  # Of each set, by split
+    problems: dict[str, int]  # By label, ``used`` for those without
+    trajectories: dict[str, int]  # By label, likewise
+    deliberations: dict[str, int]  # By label, likewise
     strata: dict[str, Strata]
     undeliberated: int
     """Sets that the mixture would take, and that have no deliberation to learn from."""
@@ -221,24 +195,19 @@ class Manifest(Section):
     attention: Attention
     student_written: Fraction
     """Sets of attempts that are all the student's own, of those that are used."""
-    retention: Fraction
-    """Plain problems among the rows of ``sft_deliberator``."""
-    recut: int
-    """Prompts that were cut again to fit the student."""
+    retention: Fraction  # Plain problems among the rows of ``sft_deliberator``
+    recut: int  # Prompts that were cut again to fit the student
     models: dict[str, list[str]]
     """Who wrote the rows of the views, used or not: ``thinker`` and ``deliberator`` to names."""
-    prompts: list[str]
-    """Versions of the wordings."""
-    verifiers: list[str]
-    """Names and versions behind the verdicts."""
+    prompts: list[str]  # Versions of the wordings
+    verifiers: list[str]  # Names and versions behind the verdicts
     tokens: dict[str, dict[str, int]]
     """Of the rows of each set: quantiles ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of prompt
     and completion together."""
     benchmarks: list[BenchmarkUsed]
     guarded: dict[str, int] = Field(default_factory=dict)
     """Rows of each set that the guard looked at and found whole."""
-    asked: list[RedeliberationSummary] = Field(default_factory=list)
-    """Of each run."""
+    asked: list[RedeliberationSummary] = Field(default_factory=list)  # Of each run
     files: dict[str, str] = Field(default_factory=dict)
     """SHA-256 of each file of rows and of the chat template, by its path in the folder; filled in
     by ``write_manifest``."""
