@@ -64,7 +64,7 @@ def draw_sets(
     seed: int,
     shown_already: Collection[str] = (),
 ) -> list[CandidateSet]:
-    """Different candidate sets of one pool.
+    """Different candidate sets of one pool, in the order in which they were drawn.
 
     Args:
         problem: Id of the problem.
@@ -73,10 +73,6 @@ def draw_sets(
         most: Maximum number of sets.
         seed: Seed of the whole build.
         shown_already: What the sets that are there already show; see ``same_texts``.
-
-    Returns:
-        At most ``most`` sets, in the order in which they were drawn; none if too few attempts
-        are usable for the smallest width.
     """
     members = [t for t in pool if t.unusable_because is None and t.verdict is not None]
     feasible = [width for width in sorted(set(widths)) if width <= len(members)]

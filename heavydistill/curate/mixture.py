@@ -82,17 +82,10 @@ def preset_of(config: BuildConfig) -> Preset:
 def mix(
     sets: Sequence[CandidateSet], preset: Preset, domains: Mapping[str, str], seed: int
 ) -> Mixture:
-    """The sets that a preset keeps.
+    """The sets that a preset keeps, of all problems, whose ``domains`` are given by id.
 
     Where there are too many of a stratum, first sets of many problems stay before second sets of
     a few; the rest is drawn from the seed.
-
-    Args:
-        sets: Candidate sets of all problems; all-wrong ones only where they have a right
-            deliberation, if the rows need one.
-        preset: The mixture.
-        domains: Domain of each problem, by its id.
-        seed: Seed of the build.
     """
     mixture = Mixture(kept=[], before=Counter(candidate.stratum for candidate in sets))
     admitted: dict[Stratum, list[CandidateSet]] = defaultdict(list)

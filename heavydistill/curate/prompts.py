@@ -78,13 +78,8 @@ class Prompter:
     ) -> Cache | None:
         """A cache as the student can read it.
 
-        Args:
-            source: Its run.
-            problem: The problem.
-            cache: As it is.
-            shown: The attempts that it shows.
-            most_tokens: Maximum number of tokens of the prompt with the template around it; the
-                mixture may take fewer.
+        ``shown`` are its attempts, and ``most_tokens`` counts the prompt with the template around
+        it; the mixture may take fewer.
 
         Returns:
             ``cache`` itself if nothing has to be changed; else another one; None if not even the

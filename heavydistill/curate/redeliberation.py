@@ -63,12 +63,7 @@ _DELIBERATE = "deliberate"
 def resolve(
     config: BuildConfig, run: RunConfig | None, contact: Contact | None = None
 ) -> ResolvedRun:
-    """Who deliberates again on sets of a run.
-
-    Args:
-        config: With ``redeliberate``.
-        run: The configuration of the run; None for an imported pool.
-        contact: Asks the server how much context it takes; None sends nothing.
+    """Who deliberates again on sets of a run; None for ``run`` is an imported pool.
 
     Raises:
         ConfigError: No model is named, a server would have to be started, its tokens cannot be
@@ -109,8 +104,7 @@ def resolve_choice(
         about: What is asked for, as JSON: another account for each.
         contact: Asks the server how much context it takes; None sends nothing.
 
-    Raises:
-        ConfigError, TeacherError: As ``resolve``.
+    Raises: As ``resolve``.
     """
     name, endpoint = choice.teacher or "", choice.endpoint or Endpoint()
     keys = f"{section}.endpoint".lstrip(".")
@@ -180,12 +174,7 @@ class Volume:
 
 
 def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate") -> Volume:
-    """How much asking about these caches takes. Sends no request and writes nothing.
-
-    Args:
-        run: From ``resolve``.
-        caches: The caches.
-        section: As for ``resolve_choice``.
+    """How much asking about these caches takes; sends no request. ``section`` is for messages.
 
     Raises:
         ConfigError: The model's context does not hold the longest prompt and a response.
@@ -336,12 +325,9 @@ def deliberate(
             be loaded.
         ConfigError: The same is asked by another process, or the account, the journal or a
             verifier of one's own cannot be used.
-        StoppedError: The budget is spent or no server answers.
-        RunError: The disk is full.
-        KeyboardInterrupt: Ctrl-C or SIGTERM.
+        StoppedError, RunError, KeyboardInterrupt: As a run.
 
-        What was sent before any of the last four is answered and in the journal; only SIGTERM
-        does not wait for it.
+        What was sent before any of the last three is answered and in the journal.
     """
     if run.asks_servers:
         require_endpoints(run, contact or Contact())
@@ -407,12 +393,12 @@ def _pipeline(
 def resolve_sources(
     config: BuildConfig, sources: Iterable[SourceRun], contact: Contact | None
 ) -> dict[str, ResolvedRun]:
-    """Who deliberates on the sets of each run, by its name; nobody named for an imported pool is
-    refused only where one of its sets is asked about.
+    """Who deliberates on the sets of each run, by its name.
+
+    Nobody named for an imported pool is refused only where one of its sets is asked about.
 
     Raises:
-        UserError: A server cannot be asked, or anything else that ``resolve`` finds; nothing was
-            written.
+        UserError: A server cannot be asked, or anything else that ``resolve`` finds.
     """
     teacher = config.redeliberate and config.redeliberate.teacher
     return {
@@ -454,9 +440,7 @@ class Redeliberation:
     def ask(self, folder: Path, on_progress: OnProgress) -> list[RedeliberationSummary]:
         """Ask, and note what is found out about the answers; ``answers`` gives them afterwards.
 
-        Args:
-            folder: Existing folder for the rows, which must outlive this.
-            on_progress: Called after each cache.
+        The rows are kept in ``folder``, which must outlive this.
 
         Raises:
             UserError, StoppedError, KeyboardInterrupt: As ``deliberate``.

@@ -64,12 +64,9 @@ class SetFiles:
 
 
 class SetWriter:
-    """Writes the files of all sets.
+    """Writes the files of all sets of a build, in which everything is selected.
 
-    Args:
-        build: The build, in which everything is selected.
-        folder: Where the files go.
-        answers: Gives the deliberations that the build asked for; None if it did not.
+    ``answers`` gives the deliberations that the build asked for; None if it did not.
     """
 
     def __init__(self, build: Build, folder: Path, answers: Answers | None) -> None:
@@ -321,15 +318,7 @@ def sft_row(
 ) -> SftRow | str:
     """A row to learn from, or the label of what keeps it from being one.
 
-    Args:
-        student: For whom it is.
-        max_tokens: Maximum number of tokens of the row.
-        run: Name of the run.
-        problem: Under its id in the sets.
-        prompt: What is asked.
-        generation: What is learnt.
-        cache: Id of the cache that is asked about; empty for a thinker's row.
-        note: The candidate set; None for a thinker's row.
+    ``prompt`` is asked and ``generation`` learnt; a thinker's row has no cache and no note.
     """
     reasoning, answer_text = generation.reasoning.strip(), generation.answer_text.strip()
     tokens = student.tokens(prompt, reasoning, answer_text)
@@ -355,15 +344,7 @@ def sft_row(
 
 
 def rl_row(student: Student, problem: Problem, cache: Cache, success: Success, **of: Any) -> RlRow:
-    """A prompt of RL.
-
-    Args:
-        student: For whom it is.
-        problem: Under its id in the sets.
-        cache: The prompt.
-        success: How often the cache is deliberated rightly.
-        of: Fields of ``RlRow`` that say what it is of: run, stratum, right, width, measured_on.
-    """
+    """A prompt of RL; ``of`` are the fields of ``RlRow`` that say what it is of."""
     assert success.share is not None
     return RlRow(
         prompt=student.prompt(cache.prompt),

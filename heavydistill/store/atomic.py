@@ -33,19 +33,13 @@ _LOCK = "lock"
 
 
 class Workplace:
-    """The hidden folder; see the module.
-
-    Attributes:
-        path: The hidden folder.
-        new: What will be the folder; not there at the beginning.
-        rows: Where a run's pipeline works; likewise.
-    """
+    """The hidden folder; see the module."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self.path = self._folder.with_name(f".{self._folder.name}.unfinished")
-        self.new = self.path / "new"
-        self.rows = self.path / "rows"
+        self.new = self.path / "new"  # what will be the folder; not there at the beginning
+        self.rows = self.path / "rows"  # where a run's pipeline works; likewise
         self._replaced = self.path / "replaced"
 
     @property

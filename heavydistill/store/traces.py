@@ -172,18 +172,15 @@ def count_rows(path: Path) -> int:
 
 
 def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 100) -> Path:
-    """Write traces in their order; a file of an earlier call is replaced.
+    """Write traces in their order, a row group in memory at a time.
 
-    Args:
-        traces: Consumed one row group at a time.
-        folder: Made if it is missing; for a run, its ``TRACES_FOLDER``.
-        rows_per_group: Maximum number of traces in memory, here and in ``read_traces``.
+    If ``traces`` raises, the file of an earlier call is still whole; else it is replaced.
 
     Returns:
-        The file. If ``traces`` raises, the file of an earlier call is still whole.
+        The file.
 
     Raises:
-        RunError: The disk is full or fails; likewise.
+        RunError: The disk is full or fails.
     """
     target, unfinished = folder / _FILE, folder / f".{_FILE}.unfinished"
     with writing(target):
@@ -199,10 +196,7 @@ def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 10
 
 
 def read_traces(run: Path) -> Iterator[Trace]:
-    """The traces of a run, one row group in memory at a time.
-
-    Args:
-        run: Folder of the run; its ``traces/*.parquet`` are read in the order of their names.
+    """The traces of a run, one row group in memory at a time, in the order of the files' names.
 
     Raises:
         ConfigError: The folder is no run, a file cannot be read, or it was written with another
@@ -213,26 +207,14 @@ def read_traces(run: Path) -> Iterator[Trace]:
 
 
 def read_files(files: Sequence[Path]) -> Iterator[Trace]:
-    """As ``read_traces``: the traces in these files, which may be those of a run in progress.
-
-    Raises:
-        ConfigError: Likewise.
-    """
+    """As ``read_traces``: the traces in these files, which may be those of a run in progress."""
     for path in files:
         _refuse_other_schema(path)
     return _traces(files)
 
 
 def read_columns(run: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """As ``read_traces``: these columns of the traces, as rows, and of the files no others.
-
-    Args:
-        run: As in ``read_traces``.
-        columns: Dotted, lists not named: ``problem``, ``pool.verdict.verifier``.
-
-    Raises:
-        ConfigError: Likewise.
-    """
+    """As ``read_traces``: these columns of the traces, as ``rows_in`` gives them."""
     return itertools.chain.from_iterable(rows_in(path, columns) for path in trace_files(run))
 
 

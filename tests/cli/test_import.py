@@ -81,7 +81,7 @@ def test_heavyskill_and_pacore_and_plain_answers(run: Run, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--from=pacore"], "It looks like nemo: give --from nemo."),
+        (["--from=pacore"], "Give the --from of its format"),
         (["--from=nvidia"], "format: Input should be 'heavyskill', 'pacore', 'nemo' or 'answers'"),
         (["--from=nemo", "--columns=text"], "Write --columns KEY=VALUE,..."),
         (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),

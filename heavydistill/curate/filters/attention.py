@@ -38,13 +38,9 @@ def spoken(generation: Generation) -> str:
 
 
 def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
-    """Whether a text shows that it worked with so many attempts.
+    """Whether the text of a deliberation shows that it worked with so many attempts.
 
-    Args:
-        text: Thinking and answer of a deliberation, of any length.
-        attempts: How many it was shown, numbered from 1.
-        problem: What the problem says. Where that speaks of attempts, of other ones, a text needs
-            stronger signs.
+    Where the problem speaks of attempts, of other ones, a text needs stronger signs.
     """
     said = named(text, problem)
     there = sum(1 <= number <= attempts for number in said.numbers)

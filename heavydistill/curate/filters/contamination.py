@@ -139,11 +139,7 @@ def shipped() -> list[Path]:
 
 
 def read(path: Path) -> BenchmarkHashes:
-    """A benchmark from a file of hashes, or from a user's own file of texts, named after the file.
-
-    Args:
-        path: A file that ``Benchmark.save`` wrote, or .jsonl or .parquet with texts in the first
-            column there is of ``COLUMNS``.
+    """A benchmark from a file of hashes, or of texts in the first column there is of ``COLUMNS``.
 
     Raises:
         ProblemsError: It cannot be read, has no such column, a row has no text, or its hashes are
@@ -221,10 +217,8 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
 class Screen:
     """Which problems must not be learnt from: those of benchmarks, and near-duplicates.
 
-    Each problem is looked at once, in the order of the runs.
-
-    Args:
-        against: Files of benchmarks; None takes those that come with heavydistill.
+    Each problem is looked at once, in the order of the runs. ``against`` names files of benchmarks;
+    None takes those that come with heavydistill.
 
     Raises:
         UserError: A file cannot be read.

@@ -45,12 +45,7 @@ class NearDuplicates:
         self._alike: dict[bytes, array[int]] = {}
 
     def add(self, name: str, text: str, procedural: bool = False) -> str | None:
-        """Meet a problem.
-
-        Args:
-            name: Its id, another one each time.
-            text: What a model reads.
-            procedural: Whether a program made it.
+        """Meet a problem; ``name`` is another one each time.
 
         Returns:
             Id of the first of the earlier problems that it is nearly the same as; that one stays

@@ -37,13 +37,9 @@ def look_at_deliberation(
     deliberation: Deliberation,
     filters: Filters,
 ) -> Looked:
-    """The first thing that is wrong with a deliberation, and the signs behind it.
+    """The first thing that is wrong with a deliberation, judged or not, and the signs behind it.
 
-    Args:
-        problem: Its problem.
-        shown: The attempts that it was shown, whole, in the order of its prompt.
-        deliberation: Judged or not.
-        filters: What is asked of it.
+    ``shown`` are the attempts that it was shown, whole, in the order of its prompt.
     """
     uses = uses_attempts(spoken(deliberation), len(shown), problem.text)
     share = copied(deliberation.answer_text, [attempt.answer_text for attempt in shown])

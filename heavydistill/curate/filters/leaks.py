@@ -96,10 +96,7 @@ _TOLD_IN_CHINESE = re.compile(
 def leaks_reference(problem: Problem, texts: Sequence[str], shown: Sequence[str] = ()) -> bool:
     """Whether texts show knowledge of the problem's reference.
 
-    Args:
-        problem: The problem.
-        texts: Thinking and answer of a response, of any length; reading is linear.
-        shown: All that the attempts which it was shown hold.
+    ``shown`` is all that the attempts which the response was shown hold; reading is linear.
     """
     return any(_says_so(text, problem) for text in texts) or _repeats(problem, texts, shown)
 

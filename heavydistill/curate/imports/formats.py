@@ -376,15 +376,10 @@ def attempt_of(
     label: Any = None,
     finish_reason: Any = None,
 ) -> ImportedAttempt:
-    """One answer of a file.
+    """One answer of a file: text, an object, or null for an answer that is empty.
 
-    Args:
-        value: Text, an object, or null for an answer that is empty.
-        where: Place for messages.
-        text_key: Key of the text in an object; None takes the one of ``TEXT_KEYS`` that is there.
-        model: Who wrote it, where an object does not say; so for the next two.
-        label: Whether it is right.
-        finish_reason: How it ended, in the words of the file.
+    ``text_key`` is the key of the text in an object; None takes the one of ``TEXT_KEYS`` that is
+    there. The last three hold where an object does not say.
 
     Raises:
         ProblemsError: It is none of these, or nothing tells which key holds the text.

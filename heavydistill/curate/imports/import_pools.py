@@ -40,7 +40,7 @@ from typing import Any
 
 import heavydistill
 from heavydistill.config.run import Problems
-from heavydistill.config.sets import FormatName, ImportConfig
+from heavydistill.config.sets import ImportConfig
 from heavydistill.curate.imports.files import rows_of
 from heavydistill.curate.imports.formats import (
     ANSWER_FIELDS,
@@ -74,9 +74,7 @@ from heavydistill.verifiers.pool import Judged, VerdictPool
 
 RECORD = "import.json"
 LABELS: tuple[Label, ...] = typing.get_args(Label)
-FEWEST_ANSWERS = 2
-FEWEST_USABLE = 2
-"""A pool with fewer usable answers is no choice; ``think.min_k`` of a run."""
+FEWEST = 2  # answers, and usable ones, of a problem; ``think.min_k`` of a run
 _PROBLEMS_AHEAD = 64  # judged at once
 _FIRST = 5
 _SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
@@ -106,8 +104,9 @@ class SkippedRows:
 class _Group:
     """The rows of one problem."""
 
-    first: TableRow  # the earliest, without its values
-    values: dict[str, Any]  # its values
+    where: str  # place of the earliest
+    number: int  # of that in its file
+    values: dict[str, Any]  # those of the earliest
     places: list[tuple[int, int]]  # of each: its file, and where its answers wait
     answers: int  # how many there are in all
 
@@ -240,18 +239,18 @@ class ImportedPools:
             for row in rows_of(file):
                 self.rows[place] += 1
                 if self.rows[place] == 1 and (lacks := self.format.lacks(row.values)):
-                    raise _other_format(self._config.format, lacks, file, row)
+                    raise _other_format(self._config.format, lacks, row)
                 try:
                     values = self.format.problem(row)
                     attempts = self.format.attempts(row) if values is not None else []
                 except ProblemsError as fault:
-                    self._leave_out("unreadable", fault)
+                    self._leave_out("unreadable", fault.what, fault.fix)
                     continue
                 if values is None:
                     self.without_answers += 1
                     continue
-                first = TableRow(row.where, row.number, {})
-                found.append(_Group(first, values, [(place, self._waiting.tell())], len(attempts)))
+                places = [(place, self._waiting.tell())]
+                found.append(_Group(row.where, row.number, values, places, len(attempts)))
                 pickle.dump(attempts, self._waiting)
             if not self.rows[place]:
                 raise ProblemsError(f"{file.name} holds no rows", "Give files with answers.")
@@ -270,14 +269,11 @@ class ImportedPools:
         for row in rows:
             question = _key(row.values, found, ("text", "options"))
             key = _key(row.values, found, _SAME, self._verifier.argument_columns)
-            known, where = questions.setdefault(question, (key, row.first.where))
+            known, where = questions.setdefault(question, (key, row.where))
             if known != key:
-                fault = ProblemsError(
-                    f"{row.first.where}: the question is that of {where}, and the reference, the "
-                    "verifier or its arguments are not",
-                    "Keep the one that is right.",
-                )
-                self._leave_out("contradictory", fault)
+                what = f"{row.where}: the question is that of {where}, and the reference, the "
+                what += "verifier or its arguments are not"
+                self._leave_out("contradictory", what, "Keep the one that is right.")
             elif key in groups:
                 groups[key].places += row.places
                 groups[key].answers += row.answers
@@ -287,11 +283,7 @@ class ImportedPools:
 
     def _found(self, rows: list[_Group]) -> dict[str, str]:
         """Field to column, in the values of the groups."""
-        try:
-            found = columns_of(_table(rows), self._mapped)
-        except ProblemsError as error:
-            like = _alike(self._config.format, self.files[0])
-            raise ProblemsError(error.what, f"{like} {error.fix}".strip()) from error
+        found = columns_of(_table(rows), self._mapped)
         is_there = any(row.values.get(found.get("reference", "")) is not None for row in rows)
         if is_there or "verifier" in found or not self._verifier.needs_reference:
             return found
@@ -303,26 +295,22 @@ class ImportedPools:
         )
 
     def _wide_enough(self, groups: list[_Group]) -> list[_Group]:
-        wide = [group for group in groups if group.answers >= FEWEST_ANSWERS]
+        wide = [group for group in groups if group.answers >= FEWEST]
+        fix = f"A pool needs {FEWEST}; files that hold one answer a problem are given together."
         for group in groups:
-            if group.answers < FEWEST_ANSWERS:
+            if group.answers < FEWEST:
                 count = "1 answer" if group.answers else "no answer"
-                fault = ProblemsError(
-                    f"{group.first.where}: the problem has {count}",
-                    f"A pool needs {FEWEST_ANSWERS}; files that hold one answer a problem are "
-                    "given together.",
-                )
-                self._leave_out("too_few", fault, len(group.places))
+                what = f"{group.where}: the problem has {count}"
+                self._leave_out("too_few", what, fix, len(group.places))
         if self._faults and (self._config.problems.unfit == "refuse" or not wide):
             raise self._refusal("No problem has enough answers")
         return wide
 
     def _checked(self, groups: list[_Group], on_checked: OnChecked) -> list[tuple[Problem, _Group]]:
         """The problems that can be judged, up to the limit."""
-        files = [self.files[group.places[0][0]] for group in groups]
         if "id" not in self.columns:
-            for file, group in zip(files, groups, strict=True):
-                group.values["id"] = f"{file.stem}:{group.first.number}"
+            for group in groups:
+                group.values["id"] = f"{self._file(group).stem}:{group.number}"
         choice = self._config.problems
         config = Problems(
             source="import",
@@ -335,21 +323,21 @@ class ImportedPools:
         loaded = fit_problems(_table(groups), config, self._config.verify, on_checked=on_checked)
         for number, what in loaded.unfit.items():
             self._note("unfit", len(groups[number - 1].places), what)
-        fit = [
-            (groups[i - 1], files[i - 1])
-            for i in range(1, len(groups) + 1)
-            if i not in loaded.unfit
-        ]
-        for group, _ in fit[choice.limit :] if choice.limit else []:
-            self._note("over_limit", len(group.places), group.first.where)
-        return [
-            (dataclasses.replace(problem, source=f"{file.name}:{group.first.number}"), group)
-            for problem, (group, file) in zip(loaded.problems, fit, strict=True)
-        ][: choice.limit]
+        fit = [group for i, group in enumerate(groups, 1) if i not in loaded.unfit]
+        for group in fit[choice.limit :] if choice.limit else []:
+            self._note("over_limit", len(group.places), group.where)
+        found = []
+        for problem, group in zip(loaded.problems, fit, strict=True):
+            source = f"{self._file(group).name}:{group.number}"
+            found.append((dataclasses.replace(problem, source=source), group))
+        return found[: choice.limit]
 
-    def _leave_out(self, reason: str, fault: ProblemsError, rows: int = 1) -> None:
-        self._faults.append(fault)
-        self._note(reason, rows, fault.what)
+    def _file(self, group: _Group) -> Path:
+        return self.files[group.places[0][0]]
+
+    def _leave_out(self, reason: str, what: str, fix: str, rows: int = 1) -> None:
+        self._faults.append(ProblemsError(what, fix))
+        self._note(reason, rows, what)
 
     def _note(self, reason: str, rows: int, what: str) -> None:
         skipped = self.left_out.setdefault(reason, SkippedRows())
@@ -387,31 +375,17 @@ def _check_fields(columns: Mapping[str, str], kind: type[Format], name: str) -> 
             )
 
 
-def _other_format(
-    name: FormatName, lacks: Sequence[str], file: Path, row: TableRow
-) -> ProblemsError:
-    fix = _alike(name, file) or (
-        "Name what stands where: --columns text=COLUMN,reference=COLUMN,answers=COLUMN. "
-        + choices(lacks[0], row.values, "Columns there")
+def _other_format(name: str, lacks: Sequence[str], row: TableRow) -> ProblemsError:
+    return ProblemsError(
+        f"{row.where} is no row of {name}: it has no column {', '.join(lacks)}",
+        "Give the --from of its format, or name what stands where: --columns "
+        "text=COLUMN,reference=COLUMN,answers=COLUMN. "
+        + choices(lacks[0], row.values, "Columns there"),
     )
-    missing = ", ".join(lacks)
-    return ProblemsError(f"{row.where} is no row of {name}: it has no column {missing}", fix)
-
-
-def _alike(name: FormatName, file: Path) -> str:
-    """What to give if the file looks like another format; empty if it looks like none."""
-    row = next(rows_of(file))
-    for other, kind in FORMATS.items():
-        try:
-            if other != name and not kind({}, [file], ()).lacks(row.values):
-                return f"It looks like {other}: give --from {other}."
-        except ProblemsError:
-            continue
-    return ""
 
 
 def _table(groups: Sequence[_Group]) -> Table:
-    rows = [TableRow(group.first.where, i, group.values) for i, group in enumerate(groups, 1)]
+    rows = [TableRow(group.where, i, group.values) for i, group in enumerate(groups, 1)]
     return Table("", "", rows)
 
 
@@ -454,7 +428,7 @@ class _Tally:
             problem=pool.problem,
             pool=trajectories,
             stratum=voting.stratum(trajectories),
-            status=OK if usable >= FEWEST_USABLE else TOO_FEW_USABLE,
+            status=OK if usable >= FEWEST else TOO_FEW_USABLE,
         )
 
 

@@ -55,11 +55,7 @@ CODES = frozenset(code for code, _ in LABELS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemRow(Problem):
-    """A problem of a build.
-
-    Attributes:
-        id: Content hash of text, reference, verifier and its arguments: the same in every run.
-    """
+    """A problem of a build; its id, a hash of its content, is the same in every run."""
 
     split: Split | None  # Where its rows are; null if it has none because of ``label``
     label: str  # ``contaminated``, ``near_duplicate``, or empty

@@ -274,21 +274,20 @@ def test_two_lists_could_each_be_the_answers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "row", "like"),
+    ("given", "row", "lacks"),
     [
-        ("pacore", heavyskill_row(), "heavyskill"),
-        ("heavyskill", pacore_row(), "pacore"),
-        ("heavyskill", nemo_row(), "nemo"),
-        ("answers", nemo_row(), "nemo"),
-        ("answers", pacore_row(), "pacore"),
-        ("answers", heavyskill_row(), "heavyskill"),
-        ("nemo", answers_row(), "answers"),
+        ("pacore", heavyskill_row(), "conversation, responses"),
+        ("heavyskill", nemo_row(), "query, trajectories"),
+        ("answers", pacore_row(), None),
+        ("answers", nemo_row(), "answers"),
+        ("nemo", answers_row(), "problem, generation"),
     ],
 )
-def test_another_format_is_recognized(
-    given: str, row: dict[str, Any], like: str, tmp_path: Path
+def test_another_format_is_refused_with_the_columns_that_it_lacks(
+    given: str, row: dict[str, Any], lacks: str | None, tmp_path: Path
 ) -> None:
-    with pytest.raises(ProblemsError, match=rf"It looks like {like}: give --from {like}\."):
+    says = f"is no row of {given}: it has no column {lacks}.*--from" if lacks else "conversation"
+    with pytest.raises(ProblemsError, match=says):
         ImportedPools(config_of(given, lines(tmp_path / "rows.jsonl", row)))
 
 
