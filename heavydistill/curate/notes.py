@@ -21,22 +21,19 @@ from heavydistill.curate.candidates import (
     set_of,
     success_of,
 )
-from heavydistill.curate.filters.attention import spoken, uses_attempts
 from heavydistill.curate.filters.contamination import Screen
-from heavydistill.curate.filters.labels import fingerprint, look_at_deliberation, look_at_trajectory
+from heavydistill.curate.filters.labels import (
+    fingerprint,
+    look_at_deliberation,
+    look_at_trajectory,
+    spoken,
+    uses_attempts,
+)
 from heavydistill.curate.mixture import Mixture, preset_of
 from heavydistill.curate.prompts import Prompter
 from heavydistill.curate.sources import SourceRun
 from heavydistill.errors import ConfigError
-from heavydistill.schema import (
-    Cache,
-    Deliberation,
-    Generation,
-    Problem,
-    Stratum,
-    Trace,
-    content_id,
-)
+from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
 from heavydistill.store.redact import name_alone
 from heavydistill.store.sets.rows import Split
 

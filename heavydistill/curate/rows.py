@@ -11,7 +11,7 @@ from typing import Any
 
 from heavydistill.chat.student import Student
 from heavydistill.curate.candidates import Success, generator
-from heavydistill.curate.filters.diversity import most_different
+from heavydistill.curate.filters.words import most_different
 from heavydistill.curate.notes import Build, SetNote, TraceNote, generations_of
 from heavydistill.curate.sources import SourceRun
 from heavydistill.heavy.prompts import thinker_prompt

@@ -221,9 +221,7 @@ class Journal:
         )
 
 
-def _outcomes(
-    segments: Iterable[Segment],
-) -> tuple[dict[bytes, _Place], dict[bytes, _Place], int]:
+def _outcomes(segments: Iterable[Segment]) -> tuple[dict[bytes, _Place], dict[bytes, _Place], int]:
     """(where the first response to each request stands, where its last failure does, lines that
     cannot be read)."""
     answered: dict[bytes, _Place] = {}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from linear import assert_linear
 
-from heavydistill.curate.filters.attention import copied, spoken, uses_attempts
+from heavydistill.curate.filters.labels import copied, spoken, uses_attempts
 from heavydistill.schema import Trajectory
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.curate.filters.diversity import most_different
+from heavydistill.curate.filters.words import most_different
 
 SUM = "First we add the two numbers and then we divide the sum by three to get the answer"
 SUM_AGAIN = "First we add the two numbers and then we divide the sum by four to get the answer"

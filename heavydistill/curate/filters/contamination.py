@@ -245,9 +245,7 @@ class Screen:
         """What problems were compared with, and how many were found."""
         return [
             BenchmarkUsed(
-                name=benchmark.name,
-                texts_sha256=benchmark.sha256,
-                hits=dict(sorted(hits.items())),
+                name=benchmark.name, texts_sha256=benchmark.sha256, hits=dict(sorted(hits.items()))
             )
             for benchmark, hits in zip(self._benchmarks, self._hits, strict=True)
         ]

@@ -49,7 +49,7 @@ _OPEN = re.compile(
     r"\b(?:no|not|never|cannot|without|if|unless|whether|lack\w*|absen\w*|unknown|unavailable"
     r"|hypothetical|suppos\w*|assum\w*|might|may|could|would|should|probably|likely|perhaps|maybe"
     r"|presumably|guess\w*|wonder\w*|seems?|think|believe|suspect|possibly|claim\w*)\b|n't\b"
-    r"|没|无|不知|不能|未|如果|假如|假设|若|可能|也许|大概|应该|估计|或许|是否|不一定|猜|不是|声称",
+    r"|没|无|不知|不能|未|如果|假如|假设|若|可能|也许|大概|应该|估计|或许|是否|不一定|猜|不是|声称"
 )
 _KNOWS_BEFORE = re.compile(
     r"\b(?:according to|per|from|based on|given|using|match(?:es|ed|ing)?|agree(?:s|d|ing)? with"
@@ -60,11 +60,11 @@ _KNOWS_BEFORE = re.compile(
 )
 _SAYS_AFTER = re.compile(
     r" ?(?:(?:is|was|says?|said|states?|gives?|gave|shows?|reads?|indicates?|confirms?|lists?"
-    r"|being|equals)\b|[:=])",
+    r"|being|equals)\b|[:=])"
 )
 _MATCHES_BEFORE = re.compile(
     r"\b(?:match(?:es|ed|ing)?|agree(?:s|d|ing)? with|consistent with|equals?|same as|according to"
-    r"|given) the \Z",
+    r"|given) the \Z"
 )
 _IS_AFTER = re.compile(r"(?: is| was| to be|:|,| =) ?(?:[\\$\d(\[{-]|[b-h]\b)")
 _CONCLUDES = re.compile(r"\b(?:so|thus|hence|therefore|then)\b|\bto match\b")

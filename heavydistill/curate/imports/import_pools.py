@@ -57,15 +57,7 @@ from heavydistill.problems.columns import DEFAULT_VERIFIER, FIELDS, columns_of
 from heavydistill.problems.loading import OnChecked, fit_problems, refusal
 from heavydistill.problems.options import orders_kept
 from heavydistill.problems.tables import Table, TableRow, choices
-from heavydistill.schema import (
-    OK,
-    TOO_FEW_USABLE,
-    Label,
-    Problem,
-    Trace,
-    Trajectory,
-    content_id,
-)
+from heavydistill.schema import OK, TOO_FEW_USABLE, Label, Problem, Trace, Trajectory, content_id
 from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces, writing
 from heavydistill.verifiers import registry

@@ -101,8 +101,8 @@ class DeliberationRow(Deliberation):
     problem: str
     run: str
     label: str
-    uses_attempts: bool  # Whether it works with the attempts; see ``attention``
-    copied: float  # The share of its answer that is one attempt's; see ``attention``
+    uses_attempts: bool  # Whether it works with the attempts; see ``filters.labels``
+    copied: float  # The share of its answer that is one attempt's; see ``filters.labels``
     tokens: int  # As in ``TrajectoryRow``
 
 
