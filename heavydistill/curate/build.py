@@ -23,10 +23,9 @@ from heavydistill.chat.guard import guard
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate import selection
 from heavydistill.curate.candidates import UNMEASURED
-from heavydistill.curate.notes import Build, OnProgress
+from heavydistill.curate.notes import Build, OnProgress, SourceRun, open_sources
 from heavydistill.curate.redeliberation import Redeliberation, Volume, resolve_sources
 from heavydistill.curate.rows import SetWriter, quantiles
-from heavydistill.curate.sources import SourceRun, open_sources
 from heavydistill.errors import ConfigError, MissingModelError
 from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import ResolvedRun
@@ -174,7 +173,7 @@ def _guarded(build: Build, folder: Path) -> dict[str, int]:
             file = file_of(folder, name, split)
             step = -(-count_rows(file) // _GUARDED_ROWS)
             rows += itertools.islice(rows_in(file), 0, None, step)
-        report = guard(build.student.chat, rows, build.prompter.max_tokens)
+        report = guard(build.student.chat, rows, build.max_tokens)
         report.demand_whole(name)
         seen[name] = report.rows
     return seen
@@ -196,7 +195,7 @@ def _manifest(
             template_sha256=build.student.template_sha256,
             opens_thinking=build.student.chat.opens_thinking,
             mended=list(build.student.mended),
-            max_tokens=build.prompter.max_tokens,
+            max_tokens=build.max_tokens,
         ),
         runs=[
             RunUsed(

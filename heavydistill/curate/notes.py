@@ -1,22 +1,31 @@
-"""The first pass over the traces: what must be known of all before any row is written.
+"""What a build reads, and what it must know of all before any row is written: the first pass.
 
-Texts are not kept, only what was found out about them, so that the memory of a build does not grow
-with their length.
+A run is known by the name of its folder. One that `heavydistill import` wrote has no
+configuration; its wording and language then come from the student's profile. Texts are not kept,
+only what was found out about them, so that the memory of a build does not grow with their length.
+
+A run's own cache is taken as it is, if the student can read it: it fits, and holds nothing that
+the student takes for a control token. Else its attempts are cut again in the same order, which a
+deliberation on them outlives, because it names attempts by their number.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
 from heavydistill.chat.student import Student
+from heavydistill.config.run import RunConfig, load_config
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import (
     CandidateSet,
     Success,
     draw_sets,
+    generator,
     is_right,
     set_of,
     success_of,
@@ -30,17 +39,97 @@ from heavydistill.curate.filters.labels import (
     uses_attempts,
 )
 from heavydistill.curate.mixture import Mixture, preset_of
-from heavydistill.curate.prompts import Prompter
-from heavydistill.curate.sources import SourceRun
-from heavydistill.errors import ConfigError
-from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
+from heavydistill.errors import BudgetError, ConfigError
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import build_cache, recut
+from heavydistill.heavy.pruning import defuse
+from heavydistill.models.tokenizer import TEMPLATE_TOKENS
+from heavydistill.schema import (
+    Cache,
+    Deliberation,
+    Generation,
+    Problem,
+    Stratum,
+    Trace,
+    content_id,
+)
+from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import name_alone
 from heavydistill.store.sets.rows import Split
+from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
 
 NOT_COUNTED = -1
 
 OnProgress = Callable[[str, int, int], None]
 """Called with (what is done, traces done, traces in all)."""
+_MICRO_MODELS = frozenset({"micro", "micro-student"})
+_PAPER_BUDGET_TOKENS = 80_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRun:
+    """A run that is read."""
+
+    name: str  # of its folder
+    folder: Path
+    config: RunConfig | None  # None for an imported pool
+    summary: dict[str, Any]  # its ``summary.json``; empty if it has none
+    size: int = 0  # traces in it
+
+    def traces(self) -> Iterator[Trace]:
+        """Its traces, one row group in memory at a time, with models by their names alone."""
+        for trace in read_traces(self.folder):
+            yield replace(
+                trace,
+                pool=[replace(t, model=name_alone(t.model)) for t in trace.pool],
+                deliberations=[replace(d, model=name_alone(d.model)) for d in trace.deliberations],
+                caches=[replace(cache, reader=name_alone(cache.reader)) for cache in trace.caches],
+            )
+
+    @property
+    def is_toy(self) -> bool:
+        """Whether it says that the bundled micro models alone wrote it."""
+        return bool(
+            self.config and not self.config.pools and _MICRO_MODELS.issuperset(self.config.roles)
+        )
+
+
+def open_sources(folders: Sequence[str]) -> list[SourceRun]:
+    """The runs of these folders, in their order.
+
+    Raises:
+        ConfigError: A folder holds no finished run, one of another schema version, is still
+            written to, or is named twice; so are two runs of one name.
+    """
+    sources = [_open(Path(folder).resolve()) for folder in folders]
+    names = [source.name for source in sources]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(
+            f"Two of the runs are named {twice}, and rows tell their run by that name",
+            "Give each run once, and rename one of the folders if they are different runs.",
+        )
+    return sources
+
+
+def _open(folder: Path) -> SourceRun:
+    if Workplace(folder).is_claimed:
+        raise ConfigError(
+            f"{folder} is still being written by a run",
+            "Wait for its end, or interrupt it: what is finished is kept.",
+        )
+    read_traces(folder)
+    config, file = folder / "config.yaml", folder / "summary.json"
+    try:
+        summary = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise ConfigError(f"{file} is not JSON: {error}", "Generate the run again.") from error
+    return SourceRun(
+        name=folder.name,
+        folder=folder,
+        config=load_config(config) if config.is_file() else None,
+        summary=summary,
+        size=count_rows(folder / TRACES_FOLDER),
+    )
 
 
 @dataclass(slots=True)
@@ -131,7 +220,19 @@ class Build:
         self.student = Student(str(config.student), template)
         self.own_names = frozenset(map(name_alone, self.student.aliases))
         """Names under which the student's own attempts are known in the traces."""
-        self.prompter = Prompter(config, self.preset, self.student)
+        context, most = self.student.context, config.max_tokens
+        if most and most > context:
+            raise ConfigError(
+                f"max_tokens {most} is more than the {context} tokens that {self.student.name} can "
+                "read",
+                f"Set max_tokens to {context} or less.",
+            )
+        self.max_tokens = most or context  # of a row
+        response = min(self.student.response_tokens, self.max_tokens // 2)
+        room = self.max_tokens - response - TEMPLATE_TOKENS
+        paper = config.cache.budget_tokens or _PAPER_BUDGET_TOKENS
+        self.budget_tokens = min(room, paper, self.preset.most_tokens or room)
+        """Maximum number of tokens of a drawn set, and of a prompt whose answer is not known."""
         self.screen = Screen(config.against)  # What problems were compared with
         self.problems: dict[str, ProblemNote] = {}
         """By their ids in the sets, which are the same for the same problem in every run."""
@@ -165,7 +266,66 @@ class Build:
         """The cache of a set: the run's, or a drawn one; None if the student cannot hold it."""
         if note.cache:
             return next(cache for cache in trace.caches if cache.id == note.cache)
-        return self.prompter.drawn(source, trace.problem, note.of, trace.pool)
+        try:
+            return build_cache(
+                trace.problem,
+                [attempt for attempt in trace.pool if attempt.id in note.of.members],
+                round=1,
+                seed=generator(self.config.seed, *note.of.members).getrandbits(31),
+                selection="random",
+                width=None,
+                pruning=self.config.cache.pruning,
+                budget_tokens=self.budget_tokens,
+                prompt=self.wording("deliberator", source, trace.problem),
+                reader=self.student.reader,
+            )
+        except BudgetError:
+            return None
+
+    def readable(
+        self,
+        source: SourceRun,
+        problem: Problem,
+        cache: Cache,
+        shown: Sequence[Generation],
+        most_tokens: int,
+    ) -> Cache | None:
+        """A cache as the student can read it.
+
+        ``shown`` are its attempts, and ``most_tokens`` counts the prompt with the template around
+        it; the mixture may take fewer.
+
+        Returns:
+            ``cache`` itself if nothing has to be changed; else another one; None if not even the
+            final answers fit.
+        """
+        most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
+        _, control_tokens = defuse(cache.prompt, self.student.reader.control_tokens)
+        tokens = self.student.prompt_tokens(cache.prompt)
+        if tokens <= most_tokens and not control_tokens:
+            return cache
+        around = tokens - self.student.reader.count(cache.prompt)
+        try:
+            return recut(
+                problem,
+                cache,
+                shown,
+                budget_tokens=most_tokens - around,
+                prompt=_wording_of(cache.prompt_version)
+                or self.wording("deliberator", source, problem),
+                reader=self.student.reader,
+            )
+        except BudgetError:
+            return None
+
+    def wording(self, role: prompts.Role, source: SourceRun, problem: Problem) -> prompts.Prompt:
+        """The wording of a role for a problem of a run."""
+        language = source.config.language if source.config else "en"
+        return prompts.load(role, self._domain_of(source, problem), language)
+
+    def _domain_of(self, source: SourceRun, problem: Problem) -> str:
+        given = source.config and source.config.domain
+        return problem.domain or given or self.student.domain
 
     def read(self, on_progress: OnProgress) -> None:
         """The first pass: take notes of all traces.
@@ -221,7 +381,7 @@ class Build:
             "p", problem.text, problem.reference, problem.verifier, problem.verifier_args
         )
         if key not in self.problems:
-            domain = source.domain_of(problem, self.student.domain)
+            domain = self._domain_of(source, problem)
             self.problems[key] = ProblemNote(domain, *self.screen.look(key, problem))
         self.problems[key].runs.append(f"{source.name}/{problem.id}")
         note = TraceNote(key, [], [])
@@ -287,3 +447,12 @@ def generations_of(trace: Trace) -> Mapping[str, Generation]:
 
 def _writers(shown: Iterable[Generation]) -> tuple[str, ...]:
     return tuple(sorted({generation.model for generation in shown}))
+
+
+def _wording_of(version: str) -> prompts.Prompt | None:
+    """The wording of a version; None if it is not that of this heavydistill."""
+    role, domain, language = version.partition("@")[0].split(".")
+    if (role, domain, language) not in prompts.available():
+        return None
+    wording = prompts.load(cast(prompts.Role, role), domain, language)
+    return wording if wording.version == version else None

@@ -26,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.config.models import Endpoint, SamplingChoice
 from heavydistill.config.run import Deliberating, RunConfig, Verifying
 from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
-from heavydistill.curate.notes import Build, OnProgress, SetNote, generations_of
-from heavydistill.curate.sources import SourceRun
+from heavydistill.curate.notes import Build, OnProgress, SetNote, SourceRun, generations_of
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.counts import UsageTally
 from heavydistill.models.contact import Contact

@@ -117,7 +117,13 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
         contact.context(find(config.checkpoint, endpoint).model, endpoint)
     file = sets / CHAT_TEMPLATE
     template = file if file.is_file() else None
-    student = _student(manifest, config, template)
+    name = config.student or manifest.student.name
+    try:
+        student = Student(name, template)
+    except TeacherError as error:
+        if config.student:
+            raise
+        raise lost_student(name, error) from error
     run = _resolved(config, manifest, student, contact)
     problems = {row["id"]: from_row(ProblemRow, row) for row in read_rows(sets, "problems")}
     volume = volume_of(run, (cache for _, cache in _pairs(sets, problems)), section="")
@@ -137,12 +143,7 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
         f"{lacking}\nIts verdicts would be undecided; give the command again then."
         for lacking in registry.unavailable(kinds, config.verify)
     ]
-    name, model = config.student or manifest.student.name, run.deliberator.profile
-    if student.name != name:
-        warnings.append(
-            f"The student of the sets, {name}, is not found here: {model.name} stands for it, "
-            "which has its chat template.\nIf it is no child of it, give --student FOLDER."
-        )
+    model = run.deliberator.profile
     if model.kind == "endpoint" and template:
         warnings.append(
             f"The server must ask {model.name} in the chat template of the sets, {template}."
@@ -201,27 +202,6 @@ def refilter(
         write_manifest(_manifest(plan, outcome), new)
         write_card(new)
     return outcome
-
-
-def _student(manifest: Manifest, config: RefilterConfig, template: Path | None) -> Student:
-    """The student of the sets, or the checkpoint in its place.
-
-    Raises:
-        TeacherError: There is none under the name that the configuration gives.
-        ConfigError: There is none under the name that the sets give, and the checkpoint has
-            another template.
-    """
-    name = config.student or manifest.student.name
-    try:
-        return Student(name, template)
-    except TeacherError as error:
-        if config.student:
-            raise
-        if Path(config.checkpoint).is_dir():
-            child = Student(config.checkpoint)
-            if child.template_sha256 == manifest.student.template_sha256:
-                return child
-        raise lost_student(name, error) from error
 
 
 def _resolved(

@@ -12,8 +12,7 @@ from typing import Any
 from heavydistill.chat.student import Student
 from heavydistill.curate.candidates import Success, generator
 from heavydistill.curate.filters.words import most_different
-from heavydistill.curate.notes import Build, SetNote, TraceNote, generations_of
-from heavydistill.curate.sources import SourceRun
+from heavydistill.curate.notes import Build, SetNote, SourceRun, TraceNote, generations_of
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
@@ -139,7 +138,7 @@ class SetWriter:
             return
         texts = [f"{pool[n].reasoning}\n{pool[n].answer_text}" for n in passed]
         order = most_different(texts, generator(self._build.config.seed, "thinker", problem.id))
-        wording = self._build.prompter.wording("thinker", source, problem)
+        wording = self._build.wording("thinker", source, problem)
         prompt = thinker_prompt(problem.text, wording)
         for n in (passed[position] for position in order):
             if self._thinker_rows[problem.id] == self._build.config.thinker.per_problem:
@@ -236,15 +235,15 @@ class SetWriter:
         It is cut for the longest of its deliberations that it can be cut for; what needs a
         shorter prompt than there is of these attempts does without it.
         """
-        prompter = self._build.prompter
+        build = self._build
         limits = []
         if not note.sft_label:
-            limits += [prompter.max_tokens - d.tokens - TEMPLATE_TOKENS for d in note.usable]
+            limits += [build.max_tokens - d.tokens - TEMPLATE_TOKENS for d in note.usable]
         if not note.rl_label:
-            limits.append(prompter.budget_tokens + TEMPLATE_TOKENS)
+            limits.append(build.budget_tokens + TEMPLATE_TOKENS)
         for limit in sorted({limit for limit in limits if limit > 0}):
-            if readable := prompter.readable(source, problem, cache, shown, limit):
-                if limit > prompter.budget_tokens + TEMPLATE_TOKENS:
+            if readable := build.readable(source, problem, cache, shown, limit):
+                if limit > build.budget_tokens + TEMPLATE_TOKENS:
                     note.rl_label = note.rl_label or _TOO_LONG
                 return readable
         return None if limits else cache
@@ -259,7 +258,7 @@ class SetWriter:
         note: SetNote | None = None,
     ) -> str:
         """Write a row to learn from; the label of what keeps it from being one, or empty."""
-        student, most = self._build.student, self._build.prompter.max_tokens
+        student, most = self._build.student, self._build.max_tokens
         row = sft_row(student, most, source.name, problem, prompt, generation, cache, note)
         if isinstance(row, str):
             return row
