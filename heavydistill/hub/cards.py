@@ -20,7 +20,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.hub.terms import Author
 from heavydistill.report.grid import UNKNOWN, count, part
 from heavydistill.report.markdown import code, interval, table, text
-from heavydistill.report.sets import STRATA_COLUMNS, strata
+from heavydistill.report.sets import strata
 from heavydistill.store.sets.folder import Manifest
 
 CARD = "README.md"
@@ -31,7 +31,7 @@ _ABOUT_NOTES = (
     "\n<!-- What stands below this line is yours: it is kept when the card is written again. "
     "All above it is not. -->\n"
 )
-_STRATA_HEAD = {
+_STRATA_HEAD = {  # in the order of `report.sets.STRATA_COLUMNS`
     "sets": "All sets",
     "with_deliberation": "With deliberation",
     "not_admitted": "Not admitted",
@@ -99,12 +99,12 @@ def _template(name: str) -> str:
 
 def _strata_table(manifest: Manifest) -> str:
     """The strata; of prompts that a checkpoint chose, without the sets that are elsewhere."""
-    shown = [at for at, key in enumerate(STRATA_COLUMNS) if key != "sft" or not manifest.refiltered]
-    rows = [
-        [text(line.label), *(str(line.cells[at]) for at in shown)]
-        for line in strata(manifest).lines
-    ]
-    return table(["Stratum", *(_STRATA_HEAD[STRATA_COLUMNS[at]] for at in shown)], rows)
+    shown = [at for at, key in enumerate(_STRATA_HEAD) if key != "sft" or not manifest.refiltered]
+    head = ["Stratum", *(list(_STRATA_HEAD.values())[at] for at in shown)]
+    lines = strata(manifest).lines
+    return table(
+        head, [[text(line.label), *(str(line.cells[at]) for at in shown)] for line in lines]
+    )
 
 
 def _authors_table(authors: Sequence[Author]) -> str:

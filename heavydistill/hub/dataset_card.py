@@ -39,15 +39,8 @@ from heavydistill.store.sets.rows import LABELS
 
 _TAGS = ["heavydistill", "synthetic", "reasoning", "deliberation", "distillation"]
 _DEFAULT = "sft_deliberator"
-# The Hub's size categories: fewer rows than, and its word.
-_SIZES = (
-    (10**3, "n<1K"),
-    (10**4, "1K<n<10K"),
-    (10**5, "10K<n<100K"),
-    (10**6, "100K<n<1M"),
-    (10**7, "1M<n<10M"),
-    (10**8, "10M<n<100M"),
-)
+# The Hub's size categories, from 10^3 rows on ten times as many each.
+_SIZES = ["n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "n>100M"]
 _ROWS = {
     "problems": "a problem, and in which split it is, or why in none",
     "trajectories": "an attempt at a problem, its verdict, and why it is not learnt from",
@@ -84,6 +77,20 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
     few = any(0 < (run.summary.get("problems") or 0) < FEW_PROBLEMS for run in manifest.runs)
     judged = [(run.name, run.summary.get("judging") or {}) for run in manifest.runs]
     seed = manifest.build.get("seed")
+    samples = [
+        (run, stage, run.summary[stage])
+        for run in manifest.runs
+        for stage in _STAGES
+        if run.summary.get(stage)
+    ]
+    unanswered = [
+        f"{code(run.name)}: {text(fact)}"
+        for run, stage, found in samples
+        if "unanswered" in found  # which earlier versions did not count
+        for fact in unanswered_facts(
+            {stage: GenerationCounts(**found)}, run.summary.get("by_verifier", {})
+        )
+    ]
     return render(
         "dataset_card.md",
         folder,
@@ -97,12 +104,12 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         views=VIEWS,
         place=options.repo_id or "path/to/this/folder",
         revision=f', revision="{options.revision}"' if options.revision else "",
-        samples=list(_samples(manifest)),
+        samples=samples,
         filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
         labels={"used": "passes everything", **dict(LABELS)},
         sampling=list(_sampling(manifest)),
         few_warning=f" {FEW_WARNING}" if few else "",
-        unanswered=list(_unanswered(manifest)),
+        unanswered=unanswered,
         judged=[(name, judging) for name, judging in judged if judging.get("asked")],
         costs=_costs(manifest),
         template=CHAT_TEMPLATE if (folder / CHAT_TEMPLATE).is_file() else "",
@@ -138,7 +145,7 @@ def _metadata(
         language=languages([manifest]) or None,
         task_categories=["text-generation", *["reinforcement-learning"] * ("rl" in counts)],
         tags=_TAGS,
-        size_categories=next((name for most, name in _SIZES if rows < most), "n>100M"),
+        size_categories=_SIZES[sum(rows >= 10**power for power in range(3, 9))],
         pretty_name=title,
         source_datasets=sources or None,
         **named,
@@ -156,22 +163,6 @@ def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
     if not of("deliberator"):
         return f"Attempts by {of('thinker')}"
     return f"Deliberations by {of('deliberator')} on attempts by {of('thinker')}"
-
-
-def _samples(manifest: Manifest) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-    """(run, stage, counts, verifiers) of each stage whose samples were counted."""
-    for run in manifest.runs:
-        for stage in _STAGES:
-            if counts := run.summary.get(stage):
-                yield run.name, stage, counts, run.summary.get("by_verifier", {})
-
-
-def _unanswered(manifest: Manifest) -> Iterator[str]:
-    """The stages with many samples without a final answer, which earlier versions did not count."""
-    for run, stage, counts, verifiers in _samples(manifest):
-        if "unanswered" in counts:
-            for fact in unanswered_facts({stage: GenerationCounts(**counts)}, verifiers):
-                yield f"{code(run)}: {text(fact)}"
 
 
 def _costs(manifest: Manifest) -> dict[str, Any]:

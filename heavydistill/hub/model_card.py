@@ -71,12 +71,6 @@ _METHODS = {
     "dora": "DoRA",
     "qlora": "QLoRA",
 }
-_ADAPTERS = {
-    "lora": "LoRA adapter",
-    "rslora": "rank-stabilized LoRA adapter",
-    "dora": "DoRA adapter",
-    "qlora": "LoRA adapter (QLoRA: the base model had 4 bits)",
-}
 _OF_VERDICTS = "reinforcement learning, in which the verdict of a verifier on {} was the reward"
 _HOW = {
     "sft": "supervised fine-tuning on traces that verifiers judged, of which only thinking and "
@@ -99,6 +93,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
     if options.licence:
         chosen = Licence(options.licence, "whoever published the model chose it")
     licence = chosen or origin.licence
+    title = f"{record.base.name} as {_ROLES[record.role]}"
     comparison = comparison_in(folder)
     arguments = [
         (
@@ -114,8 +109,8 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
     return render(
         "model_card.md",
         folder,
-        metadata=_metadata(record, folder, origin, licence, comparison),
-        title=_title(record),
+        metadata=_metadata(record, title, is_adapter(folder), origin, licence, comparison),
+        title=title,
         what_it_is=_what_it_is(record, folder, origin),
         use=_usage(record, folder, origin.base, options),
         evaluation=_evaluation(comparison) if comparison else None,
@@ -153,7 +148,8 @@ def comparison_in(folder: Path) -> Comparison | None:
 
 def _metadata(
     record: TrainingRecord,
-    folder: Path,
+    title: str,
+    adapts: bool,
     origin: Origin,
     licence: Licence,
     comparison: Comparison | None,
@@ -161,7 +157,6 @@ def _metadata(
     from huggingface_hub import ModelCardData
 
     roles = [role for role in ("thinker", "deliberator") if record.role in (role, "both")]
-    adapts = is_adapter(folder)
     method = [record.method] * (record.method != "full")
     tags = ["heavydistill", *roles, "deliberation", "reasoning", record.stage, "trl", *method]
     more: dict[str, Any] = {}
@@ -170,7 +165,7 @@ def _metadata(
     if origin.base.hub:
         more["base_model_relation"] = "adapter" if adapts else "finetune"
     if comparison and (results := _results(comparison, record.role)):
-        more |= {"model_name": _title(record), "eval_results": results}
+        more |= {"model_name": title, "eval_results": results}
     data = ModelCardData(
         base_model=origin.base.hub,
         datasets=sorted({used.name for used in record.sets if used.revision}) or None,
@@ -205,21 +200,20 @@ def _results(comparison: Comparison, role: str) -> list[EvalResult]:
     ]
 
 
-def _title(record: TrainingRecord) -> str:
-    return f"{record.base.name} as {_ROLES[record.role]}"
-
-
 def _what_it_is(record: TrainingRecord, folder: Path, origin: Origin) -> str:
     base = origin.base
     where = f"{code(base.name)}, which is not on the Hub"
     if base.hub:
         where = f"[{text(base.hub)}](https://huggingface.co/{base.hub}) ({code(base.revision)})"
+    adapter = f"{_METHODS[record.method]} adapter"
+    if record.method == "qlora":
+        adapter = "LoRA adapter (QLoRA: the base model had 4 bits)"
     if record.method == "full":
         how = f"This is {where}, all of whose weights were trained"
     elif is_adapter(folder):
-        how = f"This is a {_ADAPTERS[record.method]} for {where}, trained"
+        how = f"This is a {adapter} for {where}, trained"
     else:
-        how = f"This is {where}, with a {_ADAPTERS[record.method]} merged into it, trained"
+        how = f"This is {where}, with a {adapter} merged into it, trained"
     came_from, before = "", record.base.training  # as far as its folders tell
     while before:
         stage = "supervised fine-tuning" if before.stage == "sft" else "reinforcement learning"

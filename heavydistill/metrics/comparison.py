@@ -173,16 +173,11 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
             f"The runs were judged by different versions of a verifier: {', '.join(listed)}",
             _JUDGE_AGAIN,
         )
-    judges = [set(side.summary.judging.judges) for side in sides]
+    judges = {side.name: sorted(side.summary.judging.judges) for side in sides}
     # A judge changes nothing in a run in which rules leave nothing open to it.
-    needs_none = [
-        not names and not side.tally.left_open for names, side in zip(judges, sides, strict=True)
-    ]
-    if judges[0] != judges[1] and not any(needs_none):
-        listed = [
-            f"{', '.join(sorted(names)) or 'nobody'} ({side.name})"
-            for names, side in zip(judges, sides, strict=True)
-        ]
+    needs_both = all(judges[side.name] or side.tally.left_open for side in sides)
+    if needs_both and judges[before.name] != judges[after.name]:
+        listed = [f"{', '.join(each) or 'nobody'} ({name})" for name, each in judges.items()]
         raise ConfigError(
             f"What rules left undecided was judged by different judges: {', '.join(listed)}",
             "Compare runs with the same judge, or without one.",
@@ -190,8 +185,8 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
 
 
 def _listed(names: list[str]) -> str:
-    more = len(names) - _MOST_LISTED
-    return ", ".join(names[:_MOST_LISTED]) + (f" and {more:,} more" if more > 0 else "")
+    more = f" and {len(names) - _MOST_LISTED:,} more" if len(names) > _MOST_LISTED else ""
+    return ", ".join(names[:_MOST_LISTED]) + more
 
 
 @dataclass(frozen=True, slots=True)

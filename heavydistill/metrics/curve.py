@@ -116,23 +116,16 @@ def mark_pareto(points: Iterable[Point]) -> list[Point]:
     all_points = list(points)
     answers = [point for point in all_points if point.way != "pass"]
 
-    def is_outdone(point: Point, cost: Cost) -> bool:
+    def stands(point: Point, cost: Cost) -> bool:
         right, tokens = point.accuracy.mean, point.tokens[cost].mean
-        return any(
-            rival.accuracy.mean >= right
-            and rival.tokens[cost].mean <= tokens
-            and (rival.accuracy.mean, rival.tokens[cost].mean) != (right, tokens)
-            for rival in answers
-            if cost in rival.tokens
+        rivals = [(p.accuracy.mean, p.tokens[cost].mean) for p in answers if cost in p.tokens]
+        return point.way != "pass" and not any(
+            more >= right and fewer <= tokens and (more, fewer) != (right, tokens)
+            for more, fewer in rivals
         )
 
     return [
-        dataclasses.replace(
-            point,
-            pareto={
-                cost: point.way != "pass" and not is_outdone(point, cost) for cost in point.tokens
-            },
-        )
+        dataclasses.replace(point, pareto={cost: stands(point, cost) for cost in point.tokens})
         for point in all_points
     ]
 

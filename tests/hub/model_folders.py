@@ -30,6 +30,11 @@ GENERATED = RunUsed(
     config={"problems": {"source": "micro"}, "think": {"k": 8}, "deliberate": {"d": 4}},
     summary={},
 )
+MADE_HERE = RunUsed(name="run", traces=2, config={"problems": {"source": "micro"}}, summary={})
+ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)
+TOKENIZER = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}
+FULL = {"model.safetensors", "config.json", "generation_config.json"}
+ADAPTER = {"adapter_model.safetensors", "adapter_config.json"}
 RESULT = Result(
     steps=150,
     epochs=3.0,
@@ -90,6 +95,12 @@ def sets(told: Manifest | None = None, **changes: Any) -> SetsUsed:
         manifest=told or manifest(runs=[GENERATED]),
     )
     return usual.model_copy(update=changes)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files in a folder, by their paths."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def shard(folder: Path) -> Path:

@@ -98,8 +98,10 @@ def rows_of(written: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_the_hub_understands_its_metadata(tmp_path):
-    data = DatasetCard(made(tmp_path / "sets", **CHANGES)).data
+def test_the_hub_understands_its_metadata_which_is_the_same_anywhere(tmp_path):
+    card = made(tmp_path / "sets", **CHANGES)
+    assert made(tmp_path / "b" / "c", **CHANGES) == card and str(tmp_path) not in card
+    data = DatasetCard(card).data
     assert data.license == "other" and data.license_name == "see-card"
     assert data.language == ["en"]
     assert data.task_categories == ["text-generation", "reinforcement-learning"]
@@ -146,12 +148,6 @@ def test_a_set_without_rows_is_no_config(tmp_path, without):
     assert default == ["sft_thinker" if without == "sft_deliberator" else "sft_deliberator"]
     assert ("reinforcement-learning" in data.task_categories) == (without != "rl")
     assert f'"{without}"' not in written
-
-
-def test_the_same_sets_have_the_same_card_anywhere(tmp_path):
-    first, second = made(tmp_path / "a", **CHANGES), made(tmp_path / "b" / "c", **CHANGES)
-    assert first == second
-    assert str(tmp_path) not in first
 
 
 def test_it_says_how_to_load_each_config_from_where_it_is(tmp_path):
@@ -211,8 +207,14 @@ def test_an_imported_pool_is_told_to_be_unknown(tmp_path):
     assert "- problems from `the run pool`" in written
 
 
-def test_a_template_in_the_folder_is_told(tmp_path):
-    assert "which is the one that comes with it" in made(tmp_path / "a")
+def test_a_template_in_the_folder_and_what_was_mended_in_it_is_told(tmp_path):
+    plain = made(tmp_path / "a")
+    assert "which is the one that comes with it" in plain and "mended" not in plain
+    mended = ["thinking is switched on in it", "the end of sequence follows an answer"]
+    student = StudentUsed(
+        name="s", form="inline", template_sha256="0" * 64, max_tokens=9, mended=mended
+    )
+    assert f"What was mended in it: {'; '.join(mended)}." in made(tmp_path / "c", student=student)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / folders.CHAT_TEMPLATE).write_text("{{ messages }}")
     assert "of which `chat_template.jinja` is a copy" in made(tmp_path / "b")
@@ -278,31 +280,10 @@ def test_tokens_that_nobody_reported_are_not_told_to_be_none(tmp_path):
     assert "`glm` deliberating" not in written
 
 
-def test_what_was_mended_in_the_chat_template_is_told(tmp_path):
-    mended = ["thinking is switched on in it", "the end of sequence follows an answer"]
-    student = StudentUsed(
-        name="s", form="inline", template_sha256="0" * 64, max_tokens=9, mended=mended
-    )
-    assert f"What was mended in it: {'; '.join(mended)}." in made(tmp_path / "a", student=student)
-    assert "mended" not in made(tmp_path / "b")
-
-
 def test_prompts_that_a_checkpoint_chose_tell_it_and_nothing_of_sets_that_are_elsewhere(tmp_path):
-    done = RefilterSummary(
-        checkpoint="step-100",
-        revision="b2eeb71b",
-        d=8,
-        seed=0,
-        caches=180,
-        kept=68,
-        always_right=52,
-        never_right=59,
-        unmeasured=1,
-        deliberations=1440,
-        failed=0,
-        cut_off=0,
-        undecided=0,
-    )
+    counts = {"caches": 180, "kept": 68, "always_right": 52, "never_right": 59, "unmeasured": 1}
+    counts |= {"deliberations": 1440, "failed": 0, "cut_off": 0, "undecided": 0}
+    done = RefilterSummary(checkpoint="step-100", revision="b2eeb71b", d=8, seed=0, **counts)
     folder = write_sets(tmp_path / "sets", refiltered=done)
     for name in ("trajectories", "deliberations", "sft_deliberator", "sft_thinker"):
         shutil.rmtree(folder / name)

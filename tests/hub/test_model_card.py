@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import run_command
 from huggingface_hub import ModelCard
-from model_folders import COMMIT, GENERATED, card_of, record, sets, write_model
+from model_folders import COMMIT, GENERATED, ON_HUB, card_of, record, sets, write_model
 from set_folders import manifest
 from students import MICRO
 from summaries import summary
@@ -25,8 +25,7 @@ from heavydistill.metrics.summary import NAMES
 from heavydistill.store.sets.folder import BenchmarkUsed
 from heavydistill.store.training_record import Alarm, BaseModelUsed, Ends, Result, RlUsed
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)
+GLM = {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]}
 
 
 def blocks(card: str, language: str) -> list[str]:
@@ -54,27 +53,25 @@ def test_the_hub_understands_its_metadata(tmp_path):
     data = ModelCard(card_of(tmp_path / "b", base=ON_HUB, role="both")).data
     assert data.base_model_relation == "finetune" and data.library_name == "transformers"
     assert {"thinker", "deliberator"} <= set(data.tags) and "full" not in data.tags
+    profile = ON_HUB.model_copy(update={"name": "qwen3-8b"})
+    assert ModelCard(card_of(tmp_path / "d", base=profile)).data.base_model == "Qwen/Qwen3-8B"
     data = ModelCard(card_of(tmp_path / "c")).data
     assert data.base_model is None and data.datasets is None
     assert "base_model_relation" not in data.to_dict()
 
 
-def test_a_profile_that_was_trained_has_its_name_on_the_hub(tmp_path):
-    base = ON_HUB.model_copy(update={"name": "qwen3-8b"})
-    assert ModelCard(card_of(tmp_path / "a", base=base)).data.base_model == "Qwen/Qwen3-8B"
-
-
-def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it():
-    base = origin_of(record()).licence
-    assert (base.name, "that of the base model" in base.because) == ("apache-2.0", True)
-    glm = {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]}
-    assert origin_of(record(sets=[sets(manifest(models=glm))])).licence.name == "apache-2.0"
-    gpt = {"thinker": ["gpt-5"], "deliberator": ["glm-4.6"]}
-    told = origin_of(record(sets=[sets(manifest(models=gpt))])).licence
-    assert told.name == "other" and "gpt-5" in told.because
-    unknown = ON_HUB.model_copy(update={"name": "someone/small"})
-    told = origin_of(record(base=unknown)).licence
-    assert told.name == "other" and "none that is known" in told.because
+@pytest.mark.parametrize(
+    ("changes", "licence", "because"),
+    [
+        ({}, "apache-2.0", "that of the base model"),
+        ({"sets": [sets(manifest(models=GLM))]}, "apache-2.0", "that of the base model"),
+        ({"sets": [sets(manifest(models=GLM | {"thinker": ["gpt-5"]}))]}, "other", "gpt-5"),
+        ({"base": ON_HUB.model_copy(update={"name": "someone/small"})}, "other", "none that is"),
+    ],
+)
+def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it(changes, licence, because):
+    told = origin_of(record(**changes)).licence
+    assert told.name == licence and because in told.because
 
 
 def test_the_same_training_has_the_same_card_anywhere(tmp_path):
@@ -85,9 +82,9 @@ def test_the_same_training_has_the_same_card_anywhere(tmp_path):
 
 def test_what_the_user_wrote_at_the_end_is_kept_and_a_card_of_another_program_is_not(tmp_path):
     folder = write_model(tmp_path / "model")
-    (folder / "README.md").write_text("# Model Card for model\n\n## Citations\n", encoding="utf-8")
-    write_model_card(folder)
     path = folder / "README.md"
+    path.write_text("# Model Card for model\n\n## Citations\n", encoding="utf-8")
+    write_model_card(folder)
     first = path.read_text(encoding="utf-8")
     assert "Citations" not in first
     path.write_text(f"{first}\nCite *me*.\n", encoding="utf-8")
@@ -194,17 +191,18 @@ def test_a_deliberator_is_asked_after_the_base_model_thought(tmp_path):
     assert [flag(command, "--teacher") for command in both] == ["path/to/this/folder"] * 2
 
 
-def test_the_wording_is_given_only_where_it_is_one_and_not_the_usual(tmp_path):
-    for number, (prompts, given) in enumerate(
-        [
-            (["deliberator.general.en@1", "thinker.general.en@2"], []),
-            (["deliberator.stem.zh@1", "thinker.stem.zh@2"], ["domain=stem", "language=zh"]),
-            (["deliberator.stem.en@1", "deliberator.code.en@2", "mine@3"], []),
-        ]
-    ):
-        told = manifest(prompts=prompts)
-        command, *_ = commands(card_of(tmp_path / str(number), sets=[sets(told)]), "heavydistill")
-        assert [value for value in command if "=" in value] == given
+@pytest.mark.parametrize(
+    ("prompts", "given"),
+    [
+        (["deliberator.general.en@1", "thinker.general.en@2"], []),
+        (["deliberator.stem.zh@1", "thinker.stem.zh@2"], ["domain=stem", "language=zh"]),
+        (["deliberator.stem.en@1", "deliberator.code.en@2", "mine@3"], []),
+    ],
+)
+def test_the_wording_is_given_only_where_it_is_one_and_not_the_usual(tmp_path, prompts, given):
+    card = card_of(tmp_path / "model", sets=[sets(manifest(prompts=prompts))])
+    command, *_ = commands(card, "heavydistill")
+    assert [value for value in command if "=" in value] == given
 
 
 @pytest.mark.parametrize(
@@ -231,17 +229,14 @@ def test_an_adapter_that_vllm_does_not_take_is_merged_first(tmp_path, lora):
     assert "model.merge_and_unload()" in blocks(card, "python")[1]
 
 
-def test_vllm_serves_a_full_model_which_then_reads_attempts_of_another_run(tmp_path):
-    card = card_of(tmp_path / "model")
-    assert commands(card, "vllm") == [["vllm", "serve", "path/to/this/folder"]]
-    ask = commands(card, "heavydistill")[1]
-    assert flag(ask, "--pools") == "runs/attempts" and "--thinker" not in ask
-
-
 @pytest.mark.parametrize("role", ["thinker", "deliberator", "both"])
 def test_its_command_runs(tmp_path, role):
     folder = tmp_path / "model"
-    command, *_ = commands(card_of(folder, role=role), "heavydistill")
+    card = card_of(folder, role=role)
+    assert commands(card, "vllm") == [["vllm", "serve", "path/to/this/folder"]]
+    command, *served = commands(card, "heavydistill")
+    if role == "deliberator":  # one server has one model, so attempts are those of another run
+        assert flag(served[0], "--pools") == "runs/attempts" and "--thinker" not in served[0]
     (tmp_path / "problems.jsonl").write_text('{"text": "What is 2 + 3?", "reference": "5"}\n')
     arguments = [part.replace("path/to/this/folder", str(folder)) for part in command[1:]]
     done = run_command(*arguments, "--dry-run", cwd=tmp_path)
@@ -347,37 +342,34 @@ def test_the_hub_lists_as_its_results_only_what_the_model_did_itself(tmp_path, r
     told = comparison()
     if alone:
         told = dataclasses.replace(told, after=told.before)
-    folder = write_model(tmp_path / "model", role=role)
-    (folder / "evaluation").mkdir()
-    write_versioned(told, folder / "evaluation" / "evaluation.json")
-    write_model_card(folder)
-    results = ModelCard.load(folder / "README.md").data.eval_results or []
+    card = evaluated(tmp_path / "model", told, role=role)
+    results = ModelCard(card).data.eval_results or []
     assert [result.metric_name.split()[0] for result in results] == named
 
 
+def evaluated(folder: Path, told: Comparison, **changes: Any) -> str:
+    """The card of a model, made for it, with an evaluation."""
+    if not folder.exists():
+        (write_model(folder, **changes) / "evaluation").mkdir()
+    write_versioned(told, folder / "evaluation" / "evaluation.json")
+    write_model_card(folder)
+    return (folder / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_card_tells_what_the_evaluation_left_out(tmp_path):
-    folder = write_model(tmp_path / "model")
-    (folder / "evaluation").mkdir()
-    file, told = folder / "evaluation" / "evaluation.json", comparison()
+    told = comparison()
     for left_out, said in ((3, True), (0, False), (None, False)):
         after = dataclasses.replace(told.after, left_out=left_out)
-        write_versioned(dataclasses.replace(told, after=after), file)
-        write_model_card(folder)
-        card = (folder / "README.md").read_text(encoding="utf-8")
+        card = evaluated(tmp_path / "model", dataclasses.replace(told, after=after))
         assert ("3 rows of it cannot be judged, and are left out." in card) == said
 
 
 def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
-    folder = write_model(tmp_path / "model")
-    (folder / "evaluation").mkdir()
-    write_versioned(comparison(before=False), folder / "evaluation" / "evaluation.json")
-    write_model_card(folder)
-    card = (folder / "README.md").read_text(encoding="utf-8")
+    card = evaluated(tmp_path / "model", comparison(before=False))
     assert "| Metric | What it says | After |" in card and "Before:" not in card
     assert "| HM@4 | a deliberation is right | 72.3% (60.0 to 80.0) |" in card
 
 
-ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1" * 64)
 ASKED = RlUsed(
     mode="deliberator",
     longest_prompt=500,
@@ -409,26 +401,23 @@ def test_a_model_of_grpo_tells_what_was_asked_and_rewarded(tmp_path):
     assert "max_new_tokens=96)" in text
 
 
-def test_a_model_that_was_rolled_back_says_so(tmp_path):
-    alarm = Alarm(
-        guard="entropy", step=6, value=0.2, bound=0.6, action="roll_back", rolled_back_to=4
-    )
-    back = REWARDED.model_copy(update={"alarms": [alarm]})
-    text = card_of(tmp_path / "a", stage="grpo", rl=ASKED, result=back)
-    assert "| Steps | 8 (1 epochs); the model is that of step 4 |" in text
-    assert "| Guard `entropy`, step 6 | 0.2, bound 0.6: `roll_back` |" in text
-
-
-def test_a_model_that_had_no_checkpoint_to_roll_back_to_says_so(tmp_path):
-    alarm = Alarm(guard="entropy", step=6, value=0.2, bound=0.6, action="roll_back")
-    last = REWARDED.model_copy(update={"alarms": [alarm]})
-    text = card_of(tmp_path / "a", stage="grpo", rl=ASKED, result=last)
-    told = "the model is that of the last one, for there was no checkpoint to roll back to"
-    assert f"| Steps | 8 (1 epochs); {told} |" in text
-    warned = REWARDED.model_copy(update={"alarms": [alarm.model_copy(update={"action": "warn"})]})
-    assert "the model is that of" not in card_of(
-        tmp_path / "b", stage="grpo", rl=ASKED, result=warned
-    )
+@pytest.mark.parametrize(
+    ("action", "to", "told"),
+    [
+        ("roll_back", 4, "; the model is that of step 4"),
+        (
+            *("roll_back", None),
+            "; the model is that of the last one, for there was no checkpoint to roll back to",
+        ),
+        ("warn", None, ""),
+    ],
+)
+def test_a_model_whose_guard_fired_says_which_step_it_is_of(tmp_path, action, to, told):
+    alarm = Alarm(guard="entropy", step=6, value=0.2, bound=0.6, action=action, rolled_back_to=to)
+    result = REWARDED.model_copy(update={"alarms": [alarm]})
+    text = card_of(tmp_path / "a", stage="grpo", rl=ASKED, result=result)
+    assert f"| Steps | 8 (1 epochs){told} |" in text
+    assert f"| Guard `entropy`, step 6 | 0.2, bound 0.6: `{action}` |" in text
 
 
 def test_of_grpo_only_those_are_authors_whose_words_were_read():
@@ -445,8 +434,7 @@ def test_of_grpo_only_those_are_authors_whose_words_were_read():
 
 def test_a_base_of_ours_that_wrote_the_attempts_needs_no_terms_of_its_own():
     own = {"name": "out", "revision": "0" * 16}
-    glm = {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]}
-    before = record(base=ON_HUB, sets=[sets(manifest(models=glm))])
+    before = record(base=ON_HUB, sets=[sets(manifest(models=GLM))])
     base = BaseModelUsed(name="out", revision="0" * 16, template_sha256="1" * 64, training=before)
     for thinkers, is_sure in (
         ([own], True),
@@ -454,12 +442,8 @@ def test_a_base_of_ours_that_wrote_the_attempts_needs_no_terms_of_its_own():
         ([own, {**own, "name": "another"}], True),
         ([own, None], False),  # whose pools those of a run are is not told
     ):
-        read = manifest(models={"thinker": ["out"]})
-        runs = [
-            read.runs[0].model_copy(update={"summary": {"thinker": thinker}})
-            for thinker in thinkers
-        ]
-        asked = [sets(read.model_copy(update={"runs": runs}))]
+        runs = [GENERATED.model_copy(update={"summary": {"thinker": each}}) for each in thinkers]
+        asked = [sets(manifest(models={"thinker": ["out"]}, runs=runs))]
         origin = origin_of(record(base=base, sets=asked, stage="grpo", rl=ASKED))
         assert ("out" not in {one.name for one in origin.authors}) == is_sure
         assert (origin.licence.name != "other") == is_sure

@@ -3,55 +3,63 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hub_server import DROP, ORG, TOKEN
 from huggingface_hub import constants
+from model_folders import ADAPTER, FULL, MADE_HERE, TOKENIZER, contents, shard, write_model
 from set_folders import write_sets
-
-from heavydistill.store.sets.folder import RunUsed
 
 REPO = f"{ORG}/heavy-micro"
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
-GENERATED = RunUsed(name="run", traces=2, config={"problems": {"source": "micro"}}, summary={})
+MADE: dict[str, Callable[[Path], Path]] = {
+    "sets": lambda folder: write_sets(folder, runs=[MADE_HERE]),
+    "full": write_model,
+    "adapter": lambda folder: write_model(folder, lora={}),
+    "shards": lambda folder: shard(write_model(folder)),
+}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    return write_sets(tmp_path / "sets", runs=[GENERATED])
+    return MADE["sets"](tmp_path / "sets")
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def test_what_arrives_is_what_the_dry_run_wrote(hub, publish, folder):
+@pytest.mark.parametrize("kind", ["sets", "full", "adapter"])
+def test_what_arrives_is_what_the_dry_run_wrote(hub, publish, tmp_path, kind):
+    folder = MADE[kind](tmp_path / "made")
     before = contents(folder)
     code, said = publish(folder, "--to", REPO, "--dry-run")
-    assert code == 0 and hub.requests == []
-    copy = folder.with_name("sets.dry-run")
+    copy = tmp_path / "made.dry-run"
+    assert code == 0 and hub.requests == [], said
     assert f"Nothing was sent. What would be is in {copy}" in said
     shown = contents(copy)
-    assert {"README.md", "manifest.json", "rl/train-00000-of-00001.parquet"} <= shown.keys()
+    printed = [line.split() for line in said.splitlines()]
     for name, content in shown.items():
-        assert any(
-            line.split() == [name, f"{len(content):,}", "bytes"] for line in said.split("\n")
-        )
+        assert [name, f"{len(content):,}", "bytes"] in printed
+    models = {"README.md", "training.json"} | TOKENIZER
+    assert (
+        shown.keys()
+        >= {
+            "sets": {"README.md", "manifest.json", "rl/train-00000-of-00001.parquet"},
+            "full": models | FULL,
+            "adapter": models | ADAPTER,
+        }[kind]
+    )
     code, said = publish(folder, "--to", REPO)
     assert code == 0, said
-    assert hub.files(REPO) == shown
-    assert contents(folder) == before
-    assert f"Published: {hub.url}/datasets/{REPO} (public)" in said
-    assert hub.commits(REPO) == 1
+    assert hub.repos[REPO].kind == ("dataset" if kind == "sets" else "model")
+    assert f"Published: {hub.url}/{'datasets/' * (kind == 'sets')}{REPO} (public)" in said
+    assert hub.files(REPO) == shown and contents(folder) == before
+    hub.received.clear()
+    code, said = publish(folder, "--to", REPO)
+    assert code == 0 and "Everything was there already, nothing was sent" in said
+    assert hub.received == [] and hub.commits(REPO) == 1
 
 
 def test_the_dry_run_needs_no_network_and_no_token(hub, publish, folder, monkeypatch):
@@ -61,30 +69,17 @@ def test_the_dry_run_needs_no_network_and_no_token(hub, publish, folder, monkeyp
     for _ in range(2):  # the second one replaces the copy of the first
         assert publish(folder, "--to", REPO, "--dry-run")[0] == 0
     assert hub.requests == []
-
-
-def test_a_dry_run_removes_nothing_that_is_not_its_own(hub, publish, folder):
-    other = folder.with_name("sets.dry-run")
-    other.mkdir()
-    (other / "thesis.tex").write_text("mine")
+    other = folder.with_name("sets.dry-run") / "thesis.tex"
+    other.write_text("mine")
     code, said = publish(folder, "--to", REPO, "--dry-run")
-    assert code == 2 and "is in the way" in said
-    assert (other / "thesis.tex").read_text() == "mine"
-
-
-def test_a_second_identical_publish_sends_nothing(hub, publish, folder):
-    publish(folder, "--to", REPO)
-    hub.received.clear()
-    code, said = publish(folder, "--to", REPO)
-    assert code == 0 and "Everything was there already, nothing was sent" in said
-    assert hub.received == [] and hub.commits(REPO) == 1
+    assert code == 2 and "is in the way" in said and other.read_text() == "mine"
 
 
 def test_only_what_changed_is_sent_and_files_of_earlier_sets_go(hub, publish, folder, tmp_path):
     publish(folder, "--to", REPO)
     mine = {"paper.pdf": b"pdf", "plots/a.png": b"png"}
     hub.repos[REPO].branches["main"][-1].files.update(mine)
-    fewer = write_sets(tmp_path / "fewer", runs=[GENERATED], without=("rl", "validation"))
+    fewer = write_sets(tmp_path / "fewer", runs=[MADE_HERE], without=("rl", "validation"))
     hub.received.clear()
     code, said = publish(fewer, "--to", REPO)
     assert code == 0, said
@@ -103,38 +98,37 @@ def test_nothing_of_a_dataset_that_holds_something_else_is_deleted(hub, publish,
     assert hub.files(REPO).items() >= theirs.items()
 
 
-@pytest.mark.parametrize("fault", [500, DROP, 429])
-def test_a_commit_that_fails_leaves_the_dataset_as_it_was(hub, publish, folder, tmp_path, fault):
-    publish(folder, "--to", REPO)
+@pytest.mark.parametrize(
+    ("kind", "fault"), [("sets", 500), ("sets", DROP), ("sets", 429), ("full", DROP)]
+)
+def test_a_commit_that_fails_leaves_the_repository_as_it_was(hub, publish, tmp_path, kind, fault):
+    publish(MADE[kind](tmp_path / "first"), "--to", REPO)
     before = hub.files(REPO)
-    other = write_sets(tmp_path / "other", runs=[GENERATED], without=("rl", "train"))
+    if kind == "sets":
+        other = write_sets(tmp_path / "other", runs=[MADE_HERE], without=("rl", "train"))
+    else:
+        other = MADE["adapter"](tmp_path / "other")
     hub.plan = lambda method, path: fault if "/commit/" in path else None
     code, said = publish(other, "--to", REPO)
     assert code == 1 and "Repeat the same command" in said, said
     assert hub.files(REPO) == before
     hub.plan = lambda method, path: None
-    code, _ = publish(other, "--to", REPO)
-    assert code == 0 and hub.files(REPO).keys() == before.keys() - {
-        "rl/train-00000-of-00001.parquet"
-    }
+    assert publish(other, "--to", REPO)[0] == 0
+    assert hub.files(REPO).keys() == contents(other).keys() | {"README.md"}
 
 
+@pytest.mark.parametrize("kind", ["sets", "shards"])
 @pytest.mark.parametrize("fault", [500, DROP])
 def test_an_upload_that_is_broken_off_in_the_middle_is_finished_by_repeating(
-    hub, publish, folder, fault
+    hub, publish, tmp_path, kind, fault
 ):
-    puts = Counter()
-
-    def plan(method: str, path: str) -> int | None:
-        puts[path] += method == "PUT"
-        return fault if method == "PUT" and len(hub.large) == 3 else None
-
-    hub.plan = plan
+    folder = MADE[kind](tmp_path / "made")
+    hub.plan = lambda method, path: fault if method == "PUT" and len(hub.large) == 2 else None
     code, said = publish(folder, "--to", REPO)
     assert code == 1 and "Repeat the same command" in said, said
     assert hub.commits(REPO) == 0 and hub.files(REPO) == {}
     arrived = set(hub.large)
-    assert len(arrived) == 3
+    assert len(arrived) == 2
     hub.plan = lambda method, path: None
     hub.received.clear()
     code, _ = publish(folder, "--to", REPO)
@@ -143,38 +137,25 @@ def test_an_upload_that_is_broken_off_in_the_middle_is_finished_by_repeating(
     assert hub.files(REPO).keys() == contents(folder).keys() | {"README.md"}
 
 
-def test_a_private_dataset_is_made_private(hub, publish, folder):
-    code, said = publish(folder, "--to", REPO, "--private")
-    assert code == 0 and "(private)" in said
-    assert hub.repos[REPO].private
-
-
 def test_private_sets_never_go_to_a_public_dataset(hub, publish, folder):
-    hub.add(REPO)
+    hub.add(f"{ORG}/public")
+    code, said = publish(folder, "--to", f"{ORG}/public", "--private")
+    assert code == 2 and f"{ORG}/public is there already and is public" in said
+    assert hub.received == [] and hub.files(f"{ORG}/public") == {}
     code, said = publish(folder, "--to", REPO, "--private")
-    assert code == 2 and f"{REPO} is there already and is public" in said
-    assert hub.received == [] and hub.files(REPO) == {}
-
-
-def test_a_private_dataset_stays_private(hub, publish, folder):
-    hub.add(REPO, private=True)
+    assert code == 0 and "(private)" in said and hub.repos[REPO].private
     code, said = publish(folder, "--to", REPO)
     assert code == 0 and "(private)" in said
 
 
-def test_a_branch_is_made_and_the_main_one_left_alone(hub, publish, folder):
+@pytest.mark.parametrize("branch", ["v2", "try/v2"])
+def test_a_branch_is_made_and_the_main_one_left_alone(hub, publish, folder, branch):
     for _ in range(2):
-        code, said = publish(folder, "--to", REPO, "--revision", "v2")
-        assert code == 0 and f"/datasets/{REPO}/tree/v2" in said
-    assert hub.files(REPO) == {} and hub.commits(REPO, "v2") == 1
-    card = hub.files(REPO, "v2")["README.md"].decode()
-    assert f'rl = load_dataset("{REPO}", "rl", revision="v2")' in card
-
-
-def test_the_name_of_a_branch_may_have_a_slash(hub, publish, folder):
-    for _ in range(2):
-        assert publish(folder, "--to", REPO, "--revision", "try/v2")[0] == 0
-    assert hub.commits(REPO, "try/v2") == 1 and hub.files(REPO) == {}
+        code, said = publish(folder, "--to", REPO, "--revision", branch)
+        assert code == 0 and f"/datasets/{REPO}/tree/{branch}" in said
+    assert hub.files(REPO) == {} and hub.commits(REPO, branch) == 1
+    card = hub.files(REPO, branch)["README.md"].decode()
+    assert f'rl = load_dataset("{REPO}", "rl", revision="{branch}")' in card
 
 
 def test_a_change_by_somebody_else_meanwhile_is_not_overwritten(hub, publish, folder):
@@ -192,46 +173,71 @@ def test_a_change_by_somebody_else_meanwhile_is_not_overwritten(hub, publish, fo
     assert hub.files(REPO) == {"theirs": b""}
 
 
-def test_a_conflict_at_the_commit_asks_for_the_same_command(hub, publish, folder):
-    hub.plan = lambda method, path: 409 if "/commit/" in path else None
-    code, said = publish(folder, "--to", REPO)
-    assert code == 1 and "(409)" in said and "Repeat the same command" in said
+@pytest.mark.parametrize(
+    ("status", "code", "part"),
+    [(409, 1, "Repeat the same command"), (403, 2, f"The token may not write to {REPO} (403")],
+)
+def test_a_commit_that_is_refused_is_told(hub, publish, folder, status, code, part):
+    hub.plan = lambda method, path: status if "/commit/" in path else None
+    ended, said = publish(folder, "--to", REPO)
+    assert ended == code and f"({status}" in said and part in said
 
 
-def test_a_token_that_is_not_accepted_is_the_users_to_mend(hub, publish, folder, monkeypatch):
-    monkeypatch.setenv("HF_TOKEN", "hf_AnotherTokenThatIsWrong")
-    code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "does not accept the token (401)" in said
-    assert "hf_AnotherTokenThatIsWrong" not in said
-
-
-def test_no_token_is_said_before_anything_is_asked(hub, publish, folder, monkeypatch):
-    monkeypatch.delenv("HF_TOKEN")
+@pytest.mark.parametrize(
+    ("environment", "part"),
+    [
+        ({"HF_TOKEN": None}, "There is no token for the Hub. Set HF_TOKEN"),
+        ({"HF_TOKEN": "hf_AnotherTokenThatIsWrong"}, "does not accept the token (401)"),
+        ({"ENDPOINT": "http://127.0.0.1:9"}, "127.0.0.1 cannot be reached"),
+        ({"ENDPOINT": "huggingface.co"}, "HF_ENDPOINT is no address"),
+        ({"ENDPOINT": "http://me:PassOfTheHub@hub"}, "HF_ENDPOINT has a user or a password in it"),
+        ({"HF_HUB_OFFLINE": True}, "or look at what would be sent with --dry-run"),
+    ],
+)
+def test_what_is_wrong_with_the_environment_is_told_and_no_key(
+    hub, publish, folder, monkeypatch, environment: dict[str, Any], part
+):
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
+    for name, value in environment.items():
+        if name != "HF_TOKEN":
+            monkeypatch.setattr(constants, name, value)
+        elif value:
+            monkeypatch.setenv(name, value)
+        else:
+            monkeypatch.delenv(name)
     code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "There is no token for the Hub. Set HF_TOKEN" in said
+    assert code == 2 and part in said
+    assert "hf_Another" not in said and "PassOfTheHub" not in said
+    assert "(401)" in part or hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        *((["--to", name], "Give ORG/NAME") for name in ("sets", "a/b/c", "org/bad--name", "org/")),
+        *((["--to", name], "Give ORG/NAME") for name in ("org/sp ace", "")),
+        *((["--to", REPO, "--license", i], f"{i!r} is no licence") for i in ("MIT", "", "cc by")),
+        (["--to", REPO, "--revision", ""], "The name of the branch is empty"),
+    ],
+)
+def test_malformed_flags_are_refused_before_anything_is_read(hub, publish, tmp_path, flags, part):
+    code, said = publish(tmp_path / "nowhere", *flags)
+    assert code == 2 and part in said
     assert hub.requests == []
 
 
-def test_a_token_without_the_right_is_told_where(hub, publish, folder):
-    code, said = publish(folder, "--to", "others/sets")
-    assert code == 2 and "The token may not write to others/sets (403" in said
-    hub.plan = lambda method, path: 403 if "/commit/" in path else None
-    code, said = publish(folder, "--to", REPO)
-    assert code == 2 and f"The token may not write to {REPO} (403" in said
-
-
-def test_a_licence_that_the_hub_does_not_know_is_told(hub, publish, folder):
-    code, said = publish(folder, "--to", REPO, "--license", "beerware")
-    assert code == 2 and '"license" must be one of the known ones' in said
-    assert hub.commits(REPO) == 0
-
-
-@pytest.mark.parametrize("licence", ["MIT", "", "cc by"])
-def test_a_malformed_licence_is_refused_here(hub, publish, folder, licence):
-    code, said = publish(folder, "--to", REPO, "--license", licence)
-    assert code == 2 and f"{licence!r} is no licence" in said and "small letters" in said
-    assert hub.requests == []
+@pytest.mark.parametrize(
+    ("flags", "part"),
+    [
+        (["--to", "others/sets"], "The token may not write to others/sets (403"),
+        (["--to", REPO, "--license", "beerware"], '"license" must be one of the known ones'),
+        (["--to", REPO, "--revision", "a b"], "Invalid reference name a b"),
+    ],
+)
+def test_what_the_hub_refuses_is_told(hub, publish, folder, flags, part):
+    code, said = publish(folder, *flags)
+    assert code == 2 and part in said
+    assert REPO not in hub.repos or hub.commits(REPO) == 0
 
 
 def test_the_licence_that_is_chosen_is_on_the_card(hub, publish, folder):
@@ -239,58 +245,19 @@ def test_the_licence_that_is_chosen_is_on_the_card(hub, publish, folder):
     assert "\nlicense: cc-by-4.0\n" in hub.files(REPO)["README.md"].decode()
 
 
-def test_a_branch_with_a_bad_name_is_told(hub, publish, folder):
-    code, said = publish(folder, "--to", REPO, "--revision", "a b")
-    assert code == 2 and "Invalid reference name a b" in said
-
-
-@pytest.mark.parametrize("name", ["sets", "a/b/c", "org/bad--name", "org/", "org/sp ace", ""])
-def test_a_malformed_name_is_refused_before_anything_is_read(hub, publish, folder, name):
-    code, said = publish(folder / "nowhere", "--to", name)
-    assert code == 2 and "Give ORG/NAME" in said
-    assert hub.requests == []
-
-
-def test_an_address_where_nobody_listens_is_told(publish, folder, hub, monkeypatch):
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "127.0.0.1 cannot be reached" in said and "HF_ENDPOINT" in said
-    monkeypatch.setattr(constants, "ENDPOINT", "huggingface.co")
-    code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "HF_ENDPOINT is no address" in said
-
-
-def test_a_password_in_the_address_is_refused_and_not_printed(publish, folder, hub, monkeypatch):
-    with_password = hub.url.replace("://", "://me:PassOfTheHub@")
-    monkeypatch.setattr(constants, "ENDPOINT", with_password)
-    code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "HF_ENDPOINT has a user or a password in it" in said
-    assert "PassOfTheHub" not in said and hub.requests == []
-
-
-def test_an_empty_name_of_a_branch_is_not_taken_for_the_main_one(publish, folder, hub):
-    code, said = publish(folder, "--to", REPO, "--revision", "")
-    assert code == 2 and "The name of the branch is empty" in said
-    assert hub.requests == []
-
-
-def test_offline_is_said_with_what_works_offline(hub, publish, folder, monkeypatch):
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "HF_HUB_OFFLINE is set" in said and "--dry-run" in said
-    assert hub.requests == []
-
-
-def test_a_run_is_refused_with_the_way_to_sets(hub, publish, tmp_path):
+def test_what_is_no_folder_of_the_kind_is_told_what_to_give(hub, publish, tmp_path):
+    model = write_model(tmp_path / "model")
     (tmp_path / "run" / "traces").mkdir(parents=True)
-    code, said = publish(tmp_path / "run", "--to", REPO)
-    assert code == 2 and "is a run, and what is published are sets and trained models" in said
-    assert "heavydistill build" in said
-
-
-def test_a_folder_without_sets_is_refused(hub, publish, tmp_path):
-    code, said = publish(tmp_path, "--to", REPO)
-    assert code == 2 and "holds no sets" in said
+    (model / "checkpoint-30").mkdir()
+    for given, part in (
+        (tmp_path, "holds no sets and no trained model: there is neither manifest.json nor"),
+        (tmp_path / "run", "Build sets with `heavydistill build"),
+        (model / "checkpoint-30", f"Give the folder of the trained model, {model}."),
+        (write_sets(model), "holds sets (manifest.json) and a trained model"),
+    ):
+        code, said = publish(given, "--to", REPO)
+        assert code == 2 and part in said
+    assert hub.requests == []
 
 
 def test_a_changed_file_is_refused(hub, publish, folder):
@@ -303,13 +270,29 @@ def test_a_changed_file_is_refused(hub, publish, folder):
     assert hub.requests == []
 
 
-def test_what_is_not_sent_is_named(hub, publish, folder):
-    (folder / "journal").mkdir()
-    (folder / "journal" / "1.segment").write_text("private")
-    (folder / "rl" / "notes.txt").write_text("private")
+@pytest.mark.parametrize(
+    ("kind", "left", "named"),
+    [
+        ("sets", ("journal/1.segment", "rl/notes.txt"), "journal, rl/notes.txt"),
+        (
+            "full",
+            (
+                *("checkpoint-10/model.safetensors", "checkpoint-10/optimizer.pt"),
+                *("evaluation/after/traces/a.parquet", "runs/events.out", "trainer_state.json"),
+                "training_args.bin",
+            ),
+            "checkpoint-10, evaluation, runs, trainer_state.json, training_args.bin",
+        ),
+    ],
+)
+def test_what_is_not_sent_is_named(hub, publish, tmp_path, kind, left, named):
+    folder = MADE[kind](tmp_path / "made")
+    for name in left:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"stays here")
     code, said = publish(folder, "--to", REPO)
-    assert code == 0 and f"Not sent, of what is in {folder}: journal, rl/notes.txt" in said
-    assert b"private" not in hub.files(REPO).values()
+    assert code == 0 and f"Not sent, of what is in {folder}: {named}\n" in said
+    assert b"stays here" not in hub.files(REPO).values()
 
 
 def test_the_installed_command_obeys_its_environment_and_the_sets_load_from_there(
@@ -324,24 +307,19 @@ def test_the_installed_command_obeys_its_environment_and_the_sets_load_from_ther
         "HF_HOME": str(tmp_path / "home"),
     }
     environment.pop("TRANSFORMERS_OFFLINE", None)
-    done = subprocess.run(
-        [COMMAND, "publish", str(folder), "--to", REPO, "--private"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    assert TOKEN not in done.stdout + done.stderr
     load = (
         "from datasets import load_dataset\n"
         f"rl = load_dataset({REPO!r}, 'rl')\n"
         f"rows = load_dataset({REPO!r}, split='train')\n"
         "print(rl['validation'].num_rows, rows[0]['completion'][0]['reasoning_content'])"
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", load], env=environment, capture_output=True, text=True, cwd=tmp_path
-    )
-    assert loaded.returncode == 0, loaded.stderr
-    assert loaded.stdout.strip().startswith("1 Attempt 1 is right")
-    shutil.rmtree(tmp_path / "home")
+    for command in (
+        [COMMAND, "publish", str(folder), "--to", REPO, "--private"],
+        [sys.executable, "-c", load],
+    ):
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+        assert TOKEN not in done.stdout + done.stderr
+    assert done.stdout.strip().startswith("1 Attempt 1 is right")

@@ -63,23 +63,18 @@ def test_the_token_itself_is_looked_for(hub, publish, tmp_path):
     assert not folder.with_name("sets.dry-run").exists()
 
 
-def test_a_key_in_the_manifest_is_found_with_its_line(hub, publish, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    run = RunUsed(name="run", traces=2, config={"note": KEY}, summary={})
-    code, said = publish(write_sets(tmp_path / "sets", runs=[run]), "--to", REPO)
-    assert code == 2 and KEY not in said
-    path = tmp_path / "sets" / "manifest.json"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    (line,) = [number for number, text in enumerate(lines, 1) if KEY in text]
-    assert f"The value of OPENAI_API_KEY stands in manifest.json, line {line}" in said
-
-
-def test_a_key_in_what_the_user_wrote_into_the_card_is_found(hub, publish, tmp_path, monkeypatch):
+def test_a_key_in_the_manifest_or_the_users_notes_is_found(hub, publish, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     folder = write_sets(tmp_path / "sets")
     (folder / "README.md").write_text(f"\n## Notes\n\nAsk with {KEY}\n", encoding="utf-8")
     code, said = publish(folder, "--to", REPO)
     assert code == 2 and "stands in README.md, line" in said and KEY not in said
+    run = RunUsed(name="run", traces=2, config={"note": KEY}, summary={})
+    code, said = publish(write_sets(tmp_path / "other", runs=[run]), "--to", REPO)
+    assert code == 2 and KEY not in said
+    lines = (tmp_path / "other" / "manifest.json").read_text(encoding="utf-8").splitlines()
+    (line,) = [number for number, text in enumerate(lines, 1) if KEY in text]
+    assert f"The value of OPENAI_API_KEY stands in manifest.json, line {line}" in said
 
 
 def test_variables_that_sound_like_keys_or_are_named_in_a_run_are_looked_for(monkeypatch):

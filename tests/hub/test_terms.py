@@ -46,24 +46,24 @@ def test_a_model_is_known_by_all_its_names(name):
     assert author.roles == ("deliberator", "thinker")
 
 
-def test_a_model_without_a_profile_is_unknown():
-    micro, other = authors_of(by("micro", deliberators=("someone/else",)))
-    assert (micro.name, micro.roles) == ("micro", ("thinker",))
-    assert (other.licence, other.terms.distillation) == ("", "unknown")
-    assert other.roles == ("deliberator",)
-
-
-def test_a_model_that_is_not_named_is_unknown_too():
-    (author,) = authors_of(by())
-    assert author.terms.distillation == "unknown" and author.name == "(not named)"
-    (author,) = authors_of(by(""))
-    assert author.name == "(not named)"
-
-
-def test_sets_without_deliberations_need_no_deliberator():
-    alone = by("micro").model_copy(update={"models": {"thinker": ["micro"]}, "deliberations": {}})
-    (author,) = authors_of(alone)
-    assert author.roles == ("thinker",)
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (
+            by("micro", deliberators=("someone/else",)),
+            [("micro", ("thinker",), "allowed"), ("someone/else", ("deliberator",), "unknown")],
+        ),
+        (by(), [("(not named)", ("deliberator", "thinker"), "unknown")]),
+        (by(""), [("(not named)", ("deliberator", "thinker"), "unknown")]),
+        (
+            by("micro").model_copy(update={"models": {"thinker": ["micro"]}, "deliberations": {}}),
+            [("micro", ("thinker",), "allowed")],
+        ),
+    ],
+)
+def test_who_is_not_known_or_not_named_has_unknown_terms(told, expected):
+    found = [(a.name, a.roles, a.terms.distillation) for a in authors_of(told)]
+    assert found == expected
 
 
 def test_who_was_asked_again_is_an_author():
@@ -112,34 +112,27 @@ def test_the_licence_is_one_only_where_everything_is_known(models, source, licen
     assert found.name == licence and because in found.because
 
 
-def test_unknown_terms_need_a_flag(hub, publish, tmp_path):
-    models = {"thinker": ["micro"], "deliberator": ["someone/else"]}
-    folder = write_sets(tmp_path / "sets", models=models)
-    code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "someone/else (no profile tells its terms)" in said
-    assert "--allow-unknown-terms" in said
-    assert publish(folder, "--to", REPO, "--allow-restricted-terms", "--dry-run")[0] == 2
-    assert hub.requests == []
-    assert publish(folder, "--to", REPO, "--allow-unknown-terms")[0] == 0
-    assert "someone/else" in hub.files(REPO)["README.md"].decode()
-
-
-def test_restricted_terms_need_another_flag_and_are_told_with_their_source(hub, publish, tmp_path):
-    models = {"thinker": ["micro"], "deliberator": ["openai/gpt-5"]}
-    folder = write_sets(tmp_path / "sets", models=models)
-    for flags in ((), ("--allow-unknown-terms",)):
+@pytest.mark.parametrize(
+    ("model", "flag", "other", "parts"),
+    [
+        ("someone/else", "unknown", "restricted", ["someone/else (no profile tells its terms)"]),
+        (
+            *("openai/gpt-5", "restricted", "unknown"),
+            ["openai/gpt-5: what the services write may not", "source: OpenAI, Terms of use"],
+        ),
+    ],
+)
+def test_terms_that_do_not_clearly_allow_it_need_their_flag(
+    hub, publish, tmp_path, model, flag, other, parts
+):
+    folder = write_sets(tmp_path / "sets", models={"thinker": ["micro"], "deliberator": [model]})
+    for flags in ((), (f"--allow-{other}-terms",)):
         code, said = publish(folder, "--to", REPO, *flags)
-        assert code == 2
-        for part in (
-            "openai/gpt-5: what the services write may not be used",
-            "source: OpenAI, Terms of use",
-            "--allow-restricted-terms",
-        ):
-            assert part in said
+        assert code == 2 and all(part in said for part in (*parts, f"--allow-{flag}-terms"))
     assert hub.requests == []
-    assert publish(folder, "--to", REPO, "--allow-restricted-terms")[0] == 0
+    assert publish(folder, "--to", REPO, f"--allow-{flag}-terms")[0] == 0
     card = hub.files(REPO)["README.md"].decode()
-    assert "license: other" in card and "| restricted | what the services write" in card
+    assert "license: other" in card and model in card and f"| {flag} |" in card
 
 
 def test_a_profile_given_to_the_verb_opens_the_gate_if_it_allows(hub, publish, tmp_path):

@@ -38,17 +38,7 @@ def with_cache() -> Callable[..., Trace]:
 def _with_cache(
     trace: Trace, shown: Sequence[str], round: int = 1, selection: str = "random"
 ) -> Trace:
-    items = [
-        CacheItem(
-            generation=name,
-            mode="answer_only",
-            tokens_before=1,
-            tokens_after=1,
-            sha256="",
-            defused=0,
-        )
-        for name in shown
-    ]
+    usual = {"tokens_before": 1, "tokens_after": 1, "sha256": "", "defused": 0}
     cache = Cache(
         id=f"c{round}",
         round=round,
@@ -59,7 +49,7 @@ def _with_cache(
         budget_tokens=100,
         prompt_tokens=50,
         defused=0,
-        items=items,
+        items=[CacheItem(generation=name, mode="answer_only", **usual) for name in shown],
         left_out=[],
         prompt="",
     )

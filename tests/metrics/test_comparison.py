@@ -85,24 +85,14 @@ def test_values_by_hand(make_trace: MakeTrace) -> None:
     assert told.names[0] == "M@4" and told.names[-1] == "HM@2 - V@4"
 
 
-def test_metrics_are_those_of_the_summary(make_trace: MakeTrace) -> None:
-    traces = numbered([make_trace(["7", "8"], ["7", "7"]), make_trace(["8", "8"], ["7", "8"])])
+def test_metrics_of_a_run_alone_are_those_of_its_summary(make_trace: MakeTrace) -> None:
+    traces = numbered([make_trace(["7", "8"], ["7", "7"], ["7"]), make_trace(["8", "8"], ["7"])])
     summary, told = summarize(traces), compare(side(traces), None, {})
     for metric in (*METRICS, "heavy_minus_vote"):
-        assert getattr(told, metric).after == getattr(summary, metric)
-
-
-def test_the_last_round_counts(make_trace: MakeTrace) -> None:
-    traces = numbered([make_trace(["8"] * 4, ["8", "8"], ["7", "7"])])
-    told = compare(side(traces), None, {})
-    assert told.heavy_mean_at_d and told.heavy_mean_at_d.after.mean == 1.0
-
-
-def test_a_run_alone_has_no_difference(make_trace: MakeTrace) -> None:
-    told = compare(side(numbered([make_trace(["7"] * 4, ["7", "8"])])), None, {})
+        change = getattr(told, metric)
+        assert change.after == getattr(summary, metric)
+        assert change.before is None and change.difference is None
     assert told.before is None and told.vote_pairs is None and told.deliberation_pairs is None
-    assert told.heavy_mean_at_d.before is None and told.heavy_mean_at_d.difference is None
-    assert told.heavy_mean_at_d.after.mean == 0.5
 
 
 @settings(max_examples=15, deadline=None)
@@ -127,10 +117,11 @@ def test_other_problems_are_refused_by_their_names(make_trace: MakeTrace) -> Non
     with pytest.raises(ConfigError) as caught:
         compare(side(traces[:2], "trained"), side(traces[1:]), {})
     assert "p2, p3, p4 and 2 more missing after; p0 missing before" in str(caught.value)
-    other = dataclasses.replace(traces[0].problem, reference="8")
-    changed = [dataclasses.replace(traces[0], problem=other), *traces[1:]]
-    with pytest.raises(ConfigError, match="p0 with another text, reference, verifier or arguments"):
-        compare(side(changed), side(traces), {})
+    for changed in ({"reference": "8"}, {"verifier": "math"}, {"verifier_args": '{"marker": "#"}'}):
+        problem = dataclasses.replace(traces[0].problem, **changed)
+        others = [dataclasses.replace(traces[0], problem=problem), *traces[1:]]
+        with pytest.raises(ConfigError, match="p0 with another text, reference, verifier or arg"):
+            compare(side(others), side(traces), {})
 
 
 @pytest.mark.parametrize(
@@ -149,7 +140,10 @@ def test_runs_that_must_be_asked_alike_are_refused_otherwise(
     with pytest.raises(ConfigError, match="not asked alike") as caught:
         refuse_other_ways(before, after)
     assert told in str(caught.value)
+    (listed,) = compare(after, before, {}).asked_differently
+    assert told == f"{listed.key} ({listed.before!r} before, {listed.after!r} after)"
     refuse_other_ways(before, before)
+    assert compare(before, before, {}).asked_differently == []
 
 
 @pytest.fixture
@@ -167,14 +161,8 @@ def test_a_file_gives_back_what_was_written(comparison: Comparison, tmp_path: Pa
     alone = dataclasses.replace(comparison, before=None)
     write_versioned(alone, file)
     assert read_comparison(file) == alone
-
-
-def test_a_file_that_does_not_tell_what_was_left_out_is_read(
-    comparison: Comparison, tmp_path: Path
-) -> None:
     tree = dataclasses.asdict(comparison)
-    del tree["after"]["left_out"]
-    file = tmp_path / "evaluation.json"
+    del tree["after"]["left_out"]  # as earlier versions wrote it
     file.write_text(json.dumps(tree))
     assert read_comparison(file).after.left_out is None
 
@@ -193,13 +181,6 @@ def test_a_file_that_is_none_or_of_another_version_is_refused(
     file.write_text(json.dumps(tree))
     with pytest.raises(ConfigError, match=r"mean_at_k\.after\.low"):
         read_comparison(file)
-
-
-def test_what_runs_were_asked_differently_is_listed(make_trace: MakeTrace) -> None:
-    traces = numbered([make_trace(["7"] * 4, ["7"])])
-    told = compare(side(traces, "trained", think={"k": 8}), side(traces), {})
-    assert told.asked_differently == [ConfigDifference("think.k", 4, 8)]
-    assert compare(side(traces), side(traces), {}).asked_differently == []
 
 
 def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(
@@ -248,20 +229,24 @@ def test_any_deliberation_is_of_the_smaller_d(make_trace: MakeTrace) -> None:
     assert told.by_verifier["exact"].heavy_pass_at_d == told.heavy_pass_at_d
 
 
-def test_votes_of_other_sizes_are_not_paired(make_trace: MakeTrace) -> None:
-    few = numbered([make_trace(["7", "8"], ["7"]), make_trace(["7", "7"], ["8"])])
-    many = numbered([make_trace(["7"] * 4, ["7"]), make_trace(["8"] * 4, ["8"])])
-    told = compare(side(many, "trained"), side(few), {})
-    assert told.vote_pairs is None and told.unpaired_votes == 2
-    assert told.deliberation_pairs and told.deliberation_pairs.problems == 2
-
-
-def test_a_pool_of_more_than_k_leaves_its_problem_out_of_the_pairs(make_trace: MakeTrace) -> None:
-    pools = [["7", "7"], ["7", "7", "8"], ["8", "8"], []]
-    traces = numbered([make_trace(pool) for pool in pools])
-    told = compare(side(traces, "trained"), side(traces), {})
-    assert told.vote_pairs and told.unpaired_votes == 1
-    assert (told.vote_pairs.both, told.vote_pairs.neither) == (1, 2)
+@pytest.mark.parametrize(
+    ("before", "after", "unpaired", "pairs"),
+    [
+        ([["7", "8"], ["7", "7"]], [["7"] * 4, ["8"] * 4], 2, None),
+        # A pool of more than K leaves its problem out.
+        ([["7", "7"], ["7", "7", "8"], ["8", "8"], []], None, 1, (1, 2)),
+    ],
+)
+def test_votes_of_other_sizes_are_not_paired(
+    make_trace: MakeTrace, before: Any, after: Any, unpaired: int, pairs: Any
+) -> None:
+    first = numbered([make_trace(pool, ["7"]) for pool in before])
+    second = numbered([make_trace(pool, ["7"]) for pool in after or before])
+    told = compare(side(second, "trained"), side(first), {})
+    assert told.unpaired_votes == unpaired
+    votes = told.vote_pairs
+    assert (votes and (votes.both, votes.neither)) == pairs
+    assert told.deliberation_pairs and told.deliberation_pairs.problems == len(before)
 
 
 def test_each_kind_of_problem_is_compared(make_trace: MakeTrace) -> None:
@@ -315,17 +300,6 @@ def test_verdicts_of_other_versions_are_refused_with_how_to_judge_again(
         refuse_other_verdicts(before, after)
     assert "exact@1 (before), exact@2 (after)" in str(caught.value)
     assert "heavydistill replay" in str(caught.value)
-
-
-def test_another_verifier_of_a_problem_makes_it_another_problem(make_trace: MakeTrace) -> None:
-    traces = numbered([make_trace(["7", "8"], ["7"])])
-    for changed in ({"verifier": "math"}, {"verifier_args": '{"marker": "####"}'}):
-        others = [
-            dataclasses.replace(trace, problem=dataclasses.replace(trace.problem, **changed))
-            for trace in traces
-        ]
-        with pytest.raises(ConfigError, match="p0 with another text, reference, verifier or arg"):
-            compare(side(traces), side(others, "new"), {})
 
 
 def test_a_run_without_verdicts_is_refused(make_trace: MakeTrace) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from generations import ballot, problem, trajectory, unboxed
 
-from heavydistill.heavy.ballot import Vote, verdict_of
+from heavydistill.heavy.ballot import Said, Vote, verdict_of
 from heavydistill.metrics.counts import (
     GenerationTally,
     Judging,
@@ -61,19 +61,22 @@ def test_each_verifier_has_its_words_for_it(
     assert unanswered_because(judged) == because
 
 
-def test_what_did_not_end_or_was_not_judged_is_not_unanswered() -> None:
-    assert unanswered_because(unboxed()) == "no_answer"
-    assert unanswered_because(unboxed(finish_reason="length")) is None
-    assert unanswered_because(unboxed(finish_reason="error")) is None
-    assert unanswered_because(trajectory("It is 5.", label=None)) is None
-
-
-def test_an_answer_that_a_judge_found_is_one() -> None:
+def test_only_what_ended_and_was_judged_can_be_unanswered() -> None:
     rule = Verdict(label="undecided", reason="no_answer", extracted=None, verifier="choice@3")
-    for said, because in (("correct", None), ("cannot_tell", "no_answer")):
-        votes = dataclasses.replace(ballot(Vote(said=said)), rule_reason="no_answer")  # type: ignore[arg-type]
-        one = dataclasses.replace(trajectory("It is red."), verdict=verdict_of(rule, votes))
-        assert unanswered_because(one) == because
+
+    def judged(said: Said) -> Generation:
+        votes = dataclasses.replace(ballot(Vote(said=said)), rule_reason="no_answer")
+        return dataclasses.replace(trajectory("It is red."), verdict=verdict_of(rule, votes))
+
+    for sample, because in (
+        (unboxed(), "no_answer"),
+        (unboxed(finish_reason="length"), None),
+        (unboxed(finish_reason="error"), None),
+        (trajectory("It is 5.", label=None), None),
+        (judged("correct"), None),  # an answer that a judge found is one
+        (judged("cannot_tell"), "no_answer"),
+    ):
+        assert unanswered_because(sample) == because
 
 
 def test_the_share_is_of_those_that_ended() -> None:

@@ -135,7 +135,7 @@ def test_no_estimate_breaks_the_order_that_the_definitions_imply(
     assert all(0 <= value <= 1 for value in values)
 
 
-POOLS = st.lists(st.sampled_from(["7", "8", "9", "?", None]), min_size=1, max_size=8)
+POOLS = st.lists(st.sampled_from(["7", "8", "9", "?", None]), max_size=8)
 
 
 def by_enumeration(pool: list[Trajectory], k: int) -> float:
@@ -155,19 +155,11 @@ def test_it_is_the_mean_over_all_subsets(
         if data.draw(st.integers(0, 4)) == 0:
             flipped = dataclasses.replace(pool[index].verdict, label="correct")
             pool[index] = dataclasses.replace(pool[index], verdict=flipped)
-    expected = [by_enumeration(pool, k) for k in range(1, len(pool) + 1)]
-    assert votes_at(pool) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("pool", [["7", "8", "8", "9", None], ["7", "7", "7", "8"], ["8", "8"]])
-def test_any_right_is_the_mean_over_all_subsets(
-    make_trace: MakeTrace, pool: list[str | None]
-) -> None:
-    passes = passes_at(make_trace(pool).pool)
-    for k in range(1, len(pool) + 1):
-        subsets = list(itertools.combinations(pool, k))
-        expected = sum("7" in subset for subset in subsets) / len(subsets)
-        assert passes[k - 1] == pytest.approx(expected)
+    sizes = range(1, len(pool) + 1)
+    assert votes_at(pool) == pytest.approx([by_enumeration(pool, k) for k in sizes])
+    for k, passes in zip(sizes, passes_at(pool), strict=True):
+        hits = [any(t.is_correct for t in subset) for subset in itertools.combinations(pool, k)]
+        assert passes == pytest.approx(fmean(hits))
 
 
 @settings(max_examples=60, deadline=None)
@@ -179,17 +171,14 @@ def test_one_vote_is_one_trajectory_and_all_votes_are_the_vote(
     votes, passes = votes_at(trace.pool), passes_at(trace.pool)
     assert len(votes) == len(passes) == len(trace.pool)
     mean, any_right, vote = of_pool(trace)
-    assert votes[0] == pytest.approx(mean) == pytest.approx(passes[0])
-    assert votes[-1] == pytest.approx(vote)
-    assert passes[-1] == any_right
+    if answers:
+        assert votes[0] == pytest.approx(mean) == pytest.approx(passes[0])
+        assert votes[-1] == pytest.approx(vote) and passes[-1] == any_right
     assert list(passes) == sorted(passes)
     assert all(0 <= vote <= some + 1e-12 for vote, some in zip(votes, passes, strict=True))
-
-
-def test_two_votes_are_worth_one(make_trace: MakeTrace) -> None:
-    """Two that agree say what one says, and a tie of two is drawn."""
-    votes = votes_at(make_trace(["7", "7", "8", "9", "7"]).pool)
-    assert votes[1] == pytest.approx(votes[0])
+    # Two that agree say what one says, and a tie of two is drawn.
+    decided = make_trace([answer or "9" for answer in answers]).pool
+    assert len(votes) < 2 or votes_at(decided)[1] == pytest.approx(votes_at(decided)[0])
 
 
 def test_large_pools_agree_with_subsets_that_are_drawn(make_trace: MakeTrace) -> None:
@@ -212,8 +201,3 @@ def test_pools_too_large_for_floats_are_counted_in_whole_numbers(
     monkeypatch.undo()
     wide = votes_at(make_trace(["7"] * 3).pool * 350)  # C(1050, 525) is no float
     assert wide[0] == wide[-1] == pytest.approx(1.0)
-
-
-def test_who_does_not_vote_is_worth_nothing(make_trace: MakeTrace) -> None:
-    assert votes_at(make_trace([None, None]).pool) == (0.0, 0.0)
-    assert votes_at([]) == () and passes_at([]) == ()

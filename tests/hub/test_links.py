@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 from hub_server import ORG
-from model_folders import write_model
+from model_folders import MADE_HERE, write_model
 from set_folders import write_sets
 
-from heavydistill.store.sets.folder import RunUsed
-
 REPO = f"{ORG}/linked"
-GENERATED = RunUsed(name="run", traces=2, config={"problems": {"source": "micro"}}, summary={})
-ROWS = "rl/train-00000-of-00001.parquet"
 
 
 @pytest.fixture
@@ -31,11 +27,6 @@ def model(tmp_path: Path) -> Path:
     return write_model(tmp_path / "model")
 
 
-@pytest.fixture
-def sets(tmp_path: Path) -> Path:
-    return write_sets(tmp_path / "sets", runs=[GENERATED])
-
-
 def replace(path: Path, target: Path) -> None:
     """Put a link in place of a file or a folder."""
     shutil.rmtree(path, ignore_errors=True)
@@ -44,42 +35,32 @@ def replace(path: Path, target: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["vocab.txt", "model.safetensors", "README.md", "training.json", "tokenizer.json"]
+    ("kind", "names"),
+    [
+        ("model", "vocab.txt model.safetensors README.md training.json tokenizer.json evaluation"),
+        ("sets", "rl/train-00000-of-00001.parquet rl manifest.json README.md"),
+    ],
 )
-def test_a_link_in_a_model_that_leads_out_is_refused(hub, publish, model, outside, name):
-    kept = outside / name
-    if (model / name).exists():  # even its own file, elsewhere
-        (model / name).rename(kept)
-    else:
-        kept.write_text("mine alone")
-    replace(model / name, kept)
-    for more in ([], ["--dry-run"]):
-        code, said = publish(model, "--to", REPO, *more)
-        assert code == 2 and hub.requests == []
-        assert f"{model / name} is a link that leads out of the folder" in said
-        assert f"`rm {model / name} && cp -r '{kept}' {model / name}`" in said
-    assert not model.with_name("model.dry-run").exists()
-
-
-def test_a_folder_of_a_model_that_leads_out_is_refused(hub, publish, model, outside):
-    (outside / "evaluation.json").write_text("{}")
-    replace(model / "evaluation", outside)
-    code, said = publish(model, "--to", REPO)
-    assert code == 2 and hub.requests == []
-    assert f"{model / 'evaluation'} is a link that leads out of the folder, to '{outside}'" in said
-
-
-@pytest.mark.parametrize("name", [ROWS, "rl", "manifest.json", "README.md"])
-def test_a_link_in_sets_that_leads_out_is_refused(hub, publish, sets, outside, name):
-    kept = outside / Path(name).name
-    if (sets / name).exists():
-        (sets / name).rename(kept)
-    else:
-        kept.write_text("mine alone")
-    replace(sets / name, kept)
-    code, said = publish(sets, "--to", REPO)
-    assert code == 2 and hub.requests == []
-    assert f"{sets / name} is a link that leads out of the folder" in said
+def test_a_link_that_leads_out_is_refused(hub, publish, outside, tmp_path, kind, names):
+    for number, name in enumerate(names.split()):
+        folder = tmp_path / f"{kind}{number}"
+        write_model(folder) if kind == "model" else write_sets(folder, runs=[MADE_HERE])
+        kept = outside / str(number) / Path(name).name
+        kept.parent.mkdir()
+        if name == "evaluation":
+            kept.mkdir()
+            (kept / "evaluation.json").write_text("{}")
+        elif (folder / name).exists():  # even its own file, elsewhere
+            (folder / name).rename(kept)
+        else:
+            kept.write_text("mine alone")
+        replace(folder / name, kept)
+        for more in ([], ["--dry-run"]):
+            code, said = publish(folder, "--to", REPO, *more)
+            assert code == 2 and hub.requests == []
+            assert f"{folder / name} is a link that leads out of the folder, to '{kept}'" in said
+            assert f"`rm {folder / name} && cp -r '{kept}' {folder / name}`" in said
+        assert not folder.with_name(f"{folder.name}.dry-run").exists()
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "evaluation"])
