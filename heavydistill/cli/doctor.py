@@ -99,7 +99,7 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
         found.append(Finding("configuration", "failure", error.what, error.fix))
     yield "This machine, and the configuration", found, ""
     for name, profile in models.items():
-        (context,) = capabilities.contexts_of(endpoint, endpoint, [profile], None)
+        context = capabilities.context_of(profile, endpoint, endpoint)
         patient = _patient(name, profile, config, context)
         if profile.kind == "local":
             answers = machine.listen(profile, patient.samplings[0], patient.prompt)

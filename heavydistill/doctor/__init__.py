@@ -17,11 +17,7 @@ Result = Literal["ok", "warning", "failure"]
 class Finding:
     """What one check found."""
 
-    check: str
-    """What was looked at."""
-    result: Result
-    """``failure`` keeps a run from going on as it is configured."""
-    text: str
-    """What was seen, and how."""
-    fix: str = ""
-    """What to do about it; with ``ok``, what one may want to do."""
+    check: str  # What was looked at
+    result: Result  # ``failure`` keeps a run from going on as it is configured
+    text: str  # What was seen, and how
+    fix: str = ""  # What to do about it; with ``ok``, what one may want to do

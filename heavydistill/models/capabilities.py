@@ -29,7 +29,6 @@ import yaml
 from heavydistill.config.models import Capabilities, Endpoint, Sampling, SamplingChoice
 from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.models.contact import Contact
 from heavydistill.models.profiles import Profile
 from heavydistill.models.tokenizer import SERVER
 
@@ -111,7 +110,7 @@ def load(base_url: str, model: str) -> Capabilities | None:
 
 
 def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
-    """The endpoint with what is known of it, and no more context than it has.
+    """The endpoint with what doctor saw of it, and no more context than it has.
 
     Raises:
         ConfigError: A file is damaged, the addresses do not take the same parameters, or more
@@ -221,30 +220,26 @@ class Context:
         return f"Context of {self.model}: unknown, {self.tokens:,} tokens are {self.why}; {SET_IT}"
 
 
-def contexts_of(
+def context_of(
+    profile: Profile,
     given: Endpoint,
     seen: Endpoint,
-    profiles: Sequence[Profile],
-    contact: Contact | None,
+    said: int | None = None,
     needed: int = 0,
     saved: int | None = None,
-) -> list[Context]:
-    """The context of each served model.
+) -> Context:
+    """The context of a served model.
 
     Args:
-        given: Where they are served, as the user gave it.
-        seen: The same with what doctor saw (``capabilities.obeyed``).
-        profiles: Profiles of the models there, found with ``seen``.
-        contact: Asks the server; None sends nothing.
+        profile: Profile of the model, found with ``seen``.
+        given: Where it is served, as the user gave it.
+        seen: The same with what doctor saw (``obeyed``).
+        said: What the server says of it.
         needed: Tokens that a prompt and its response have in a configuration that sets its limits.
         saved: The context of the run in the folder that this one may go on with.
-
-    Raises:
-        TeacherError: As of ``Contact.context``.
     """
 
-    def decided(profile: Profile) -> tuple[int, Source]:
-        said = contact.context(profile.model, seen) if contact else None
+    def decided() -> tuple[int, Source]:
         if given.context:
             return given.context, "set"
         if seen.context:
@@ -260,17 +255,7 @@ def contexts_of(
             return needed, "configured"
         return (made_for, "tokenizer") if made_for else (ASSUMED, "assumed")
 
-    return [Context(profile.name, *decided(profile)) for profile in profiles]
-
-
-def held(endpoint: Endpoint, contexts: list[Context]) -> tuple[Endpoint, list[Context]]:
-    """(the endpoint with the smallest of these contexts, the contexts with which its models are
-    asked then); both as they are if the profiles say them all."""
-    if all(context.source in ("set", "profile") for context in contexts):
-        return endpoint, contexts
-    least = min(context.tokens for context in contexts)
-    shared = [c if c.tokens == least else Context(c.model, least, "shared") for c in contexts]
-    return endpoint.model_copy(update={"context": least}), shared
+    return Context(profile.name, *decided())
 
 
 def positions_in(config: Mapping[str, Any]) -> int | None:

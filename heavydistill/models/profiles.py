@@ -27,8 +27,7 @@ Distillation = Literal["allowed", "restricted", "unknown"]
 GPU_COUNTS = (1, 2, 4, 8)
 _PACKAGE = Path(__file__).parents[1]
 _IN_PACKAGE = "package:"
-LOCAL_BATCH = 16
-"""Rows of a batch for a model in this process, at least."""
+LOCAL_BATCH = 16  # Rows of a batch for a model in this process, at least
 _LOCAL_REQUESTS = 64  # of a batch, at least: with fewer a small model waits for Python
 _ROWS_PER_SLOT = 8
 _MOST_IN_FLIGHT = 512
@@ -39,8 +38,7 @@ class Samplings(Section):
 
     paper: Sampling | None = None
     """As the paper sampled every model (arXiv 2605.02396, section 3.1)."""
-    maker: Sampling | None = None
-    """As the maker of the model recommends for thinking."""
+    maker: Sampling | None = None  # As the maker of the model recommends for thinking
 
 
 class Thinking(Section):
@@ -49,8 +47,7 @@ class Thinking(Section):
     tags: tuple[str, str] | None = None
     """Tags around it where a server leaves it in the text; null if it only comes in a field of its
     own, or not at all."""
-    parser: str | None = None
-    """vLLM's reasoning parser, which moves it to a field of its own."""
+    parser: str | None = None  # vLLM's reasoning parser, which moves it to a field of its own
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Added to every request to a server of your own, to switch it on."""
 
@@ -58,12 +55,9 @@ class Thinking(Section):
 class Price(Section):
     """What tokens cost."""
 
-    usd_per_mtok_in: float = Field(ge=0)
-    """A million tokens of prompts."""
-    usd_per_mtok_out: float = Field(ge=0)
-    """A million tokens of responses, thinking included."""
-    as_of: str
-    """Date of the price, or the version of the price list that has it."""
+    usd_per_mtok_in: float = Field(ge=0)  # A million tokens of prompts
+    usd_per_mtok_out: float = Field(ge=0)  # A million tokens of responses, thinking included
+    as_of: str  # Date of the price, or the version of the price list that has it
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
         """What so many tokens cost."""
@@ -74,25 +68,19 @@ class Price(Section):
 class Offer(Section):
     """The model at one provider."""
 
-    model: str
-    """The name that the provider serves it under."""
+    model: str  # The name that the provider serves it under
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Added to every request, instead of ``thinking.extra_body``."""
-    price: Price | None = None
-    """Null if no source tells it."""
-    source: str = ""
-    """Where all this stands."""
+    price: Price | None = None  # Null if no source tells it
+    source: str = ""  # Where all this stands
 
 
 class Setup(Section):
     """How vLLM serves it on so many GPUs."""
 
-    model: str | None = None
-    """Hub id of another checkpoint of it that fits better."""
-    tensor_parallel: int = Field(1, ge=1)
-    """GPUs that share one replica."""
-    data_parallel: int = Field(1, ge=1)
-    """Replicas side by side."""
+    model: str | None = None  # Hub id of another checkpoint of it that fits better
+    tensor_parallel: int = Field(1, ge=1)  # GPUs that share one replica
+    data_parallel: int = Field(1, ge=1)  # Replicas side by side
     quantization: str | None = None
     """Quantization while loading, if the checkpoint has none of its own."""
     gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
@@ -110,8 +98,7 @@ class Vllm(Section):
     """Flags of every set-up, without their dashes; an empty text is a flag without a value."""
     gpus: dict[Literal[1, 2, 4, 8], Setup | None]
     """A set-up for 1, 2, 4 and 8 GPUs; null where it does not fit."""
-    why_null: str = ""
-    """Why it does not fit where it does not."""
+    why_null: str = ""  # Why it does not fit where it does not
 
     @model_validator(mode="after")
     def _all_counts(self) -> Vllm:
@@ -134,23 +121,17 @@ class Terms(Section):
 
     distillation: Distillation = "unknown"
     """``restricted`` is also what forbids competing models alone."""
-    because: str = ""
-    """What the document says, in short."""
-    source: str = ""
-    """The document."""
+    because: str = ""  # What the document says, in short
+    source: str = ""  # The document
 
 
 class Sources(Section):
     """Where the other facts stand: a document and its place."""
 
-    limits: str = ""
-    """Of ``context`` and ``output``."""
-    sampling: str = ""
-    """Of both samplings."""
-    thinking: str = ""
-    """Of its tags, parser and switch."""
-    vllm: str = ""
-    """Of the set-ups, and what in them is ours."""
+    limits: str = ""  # Of ``context`` and ``output``
+    sampling: str = ""  # Of both samplings
+    thinking: str = ""  # Of its tags, parser and switch
+    vllm: str = ""  # Of the set-ups, and what in them is ours
 
 
 class ProfileFile(Section):
@@ -158,8 +139,7 @@ class ProfileFile(Section):
 
     name: str = Field(min_length=1)
     """What ``--teacher`` calls it; of a shipped one, the name of its file."""
-    hub: str | None = None
-    """Hub id of the weights; null if they are not public."""
+    hub: str | None = None  # Hub id of the weights; null if they are not public
     folder: str | None = None
     """Checkpoint on this machine instead: absolute, relative to this file, or ``package:PATH``
     inside heavydistill. It runs in this process, unless ``--start-vllm`` and ``vllm`` say
@@ -167,21 +147,18 @@ class ProfileFile(Section):
     tokenizer: str | None
     """Hub id of the ``tokenizer.json`` that counts what it reads, or a folder as above; null if
     there is none, so that its server counts, see ``config.models.Endpoint.tokenizer``."""
-    context: int = Field(ge=256)
-    """Most tokens of prompt and response together."""
+    context: int = Field(ge=256)  # Most tokens of prompt and response together
     output: int | None = Field(None, ge=1)
     """Most tokens of one response, where that is less than the context."""
     thinker_output: int | None = Field(None, ge=1)
     """Most tokens of one trajectory, where that is less than of a deliberation."""
-    domain: Domain = "general"
-    """Wording of the prompts that suits it."""
+    domain: Domain = "general"  # Wording of the prompts that suits it
     sampling: Samplings = Samplings()
     thinking: Thinking = Thinking()
     providers: dict[str, Offer] = Field(default_factory=dict)
     """Who serves it, by the names of ``PROVIDERS``."""
     vllm: Vllm | None = None
-    licence: str = ""
-    """Of the weights: SPDX id, or the name it has."""
+    licence: str = ""  # Of the weights: SPDX id, or the name it has
     terms: Terms = Terms()
     sources: Sources = Sources()
 

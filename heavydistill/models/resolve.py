@@ -18,7 +18,7 @@ from typing import Any
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.models.capabilities import Context, bounded, contexts_of, held, obeyed
+from heavydistill.models.capabilities import Context, bounded, context_of, obeyed
 from heavydistill.models.contact import Contact
 from heavydistill.models.profiles import PROVIDERS, Profile, ProfileFile, provider_at
 from heavydistill.models.registry import file_of, find, names, nearest
@@ -145,7 +145,7 @@ def resolve(
         _, setup = largest_setup(to_serve(config))
         endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
     saved = _saved_context(config)
-    endpoint, contexts = reach(endpoint, roles, contact, _needed(config), config.sampling, saved)
+    endpoint, contexts = _reach(endpoint, roles, contact, _needed(config), config.sampling, saved)
     thinker, deliberator = (find(name, endpoint, config.sampling) for name in roles)
     if deliberator.tokenizer == SERVER:
         endpoint = endpoint.model_copy(update={"tokenizer": SERVER})
@@ -208,33 +208,31 @@ def located(endpoint: Endpoint) -> Endpoint:
     )
 
 
-def reach(
+def _reach(
     endpoint: Endpoint,
     models: tuple[str, ...],
-    contact: Contact | None = None,
-    needed: int = 0,
+    contact: Contact | None,
+    needed: int,
     sampling: SamplingName = "paper",
     saved: int | None = None,
 ) -> tuple[Endpoint, list[Context]]:
-    """(the endpoint with what doctor saw and the context that its models have there, these).
+    """(the endpoint with what doctor saw and the least context of its models, their contexts).
 
-    Args:
-        endpoint: An endpoint from ``located``.
-        models: Names of the models that are asked there.
-        contact: Asks the servers; None sends nothing.
-        needed: Tokens that a prompt and its response have in a configuration that sets its limits.
-        sampling: Source of the profiles' sampling.
-        saved: The context of an earlier run that this one may go on with.
-
-    Raises:
-        TeacherError, ConfigError: As ``resolve``.
+    Both are as the profiles say where these say them all. Arguments are those of ``context_of``.
     """
     models = tuple(dict.fromkeys(models))
     reached = obeyed(endpoint, [find(name, endpoint, sampling) for name in models])
     if not reached.is_served:
         return reached, []
-    profiles = [find(name, reached, sampling) for name in models]
-    return held(reached, contexts_of(endpoint, reached, profiles, contact, needed, saved))
+    contexts = []
+    for profile in [find(name, reached, sampling) for name in models]:
+        said = contact.context(profile.model, reached) if contact else None
+        contexts.append(context_of(profile, endpoint, reached, said, needed, saved))
+    if all(context.source in ("set", "profile") for context in contexts):
+        return reached, contexts
+    least = min(context.tokens for context in contexts)
+    shared = [c if c.tokens == least else Context(c.model, least, "shared") for c in contexts]
+    return reached.model_copy(update={"context": least}), shared
 
 
 def of_another_model(endpoint: Endpoint) -> Endpoint:
@@ -312,7 +310,7 @@ def _judge(
         given = located(endpoint).model_copy(update={"reasoning": "optional"})
         # The prompts are not known yet; one is taken to be as long as its response.
         needed = 2 * (judge.sampling.max_tokens or 0)
-        endpoint, contexts = reach(given, (judge.model,), contact, needed)
+        endpoint, contexts = _reach(given, (judge.model,), contact, needed)
         if not judge.endpoint and judge.model in roles:
             contexts = []  # those of the run
         judge = judge.model_copy(update={"endpoint": endpoint})

@@ -34,8 +34,7 @@ from transformers.cache_utils import (
     DynamicSlidingWindowLayer,
 )
 
-_STRETCH = 16
-"""Tokens after which rows that have ended leave their batch, and are reported."""
+_STRETCH = 16  # Tokens after which rows that have ended leave their batch, and are reported
 _ROOM = 64
 
 
