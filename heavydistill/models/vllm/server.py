@@ -1,8 +1,8 @@
 """Serves a teacher on this machine for as long as a run lasts: vLLM, watched, stopped at the end.
 
-The server is on a free port of the loopback. It is asked nothing before it says that it is healthy,
-however long the weights take; all that it prints goes to a log. ``supervisor`` holds it, so nothing
-of it is left when the block ends or this process dies, whatever of.
+The server is on a free port of the loopback. It is asked nothing before it says that it is healthy;
+all that it prints goes to a log. ``supervisor`` holds it, so nothing of it is left when the block
+ends or this process dies, whatever of.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from heavydistill.config.models import Endpoint
@@ -37,7 +38,7 @@ _SHOWN_ERRORS = 5
 _HARMLESS = r"\b(INFO|WARNING)\b"  # these levels name errors too, as what might happen
 _ERROR = r"\b\w*(?:[Ee]rror|Exception)(?:: |, ).+"
 _TAIL_BYTES = 200_000
-# What vLLM prints for the usual causes, and what mends them.
+# What vLLM prints for the usual causes, and what to do then.
 _HINTS = (
     (
         r"out of memory|No available memory for the cache|larger than the available KV cache|"
@@ -65,25 +66,25 @@ _HINTS = (
 _INSTALL = "pip install -c constraints.txt -e '.[vllm]'"
 
 
+@dataclass(frozen=True, slots=True)
 class VllmServer:
-    """A server that runs here.
+    """A server that runs here; ``endpoint`` is the configuration's, with its address."""
 
-    Attributes:
-        endpoint: The configuration's, with the address of the server.
-    """
-
-    def __init__(
-        self, endpoint: Endpoint, port: int, log: _Log, process: subprocess.Popen[bytes]
-    ) -> None:
-        self.endpoint = endpoint
-        self._port = port
-        self._log = log
-        self._process = process
+    endpoint: Endpoint
+    _port: int
+    _log: _Log
+    _process: subprocess.Popen[bytes]
 
     def failure(self) -> RunError | None:
         """Why nothing can be asked any more; None while the server runs."""
-        if self._process.poll() is None and not _is_refused(self._port):
-            return None
+        if self._process.poll() is None:
+            try:
+                socket.create_connection((_HOST, self._port), timeout=_HEALTH_TIMEOUT_S).close()
+                return None
+            except ConnectionRefusedError:  # nobody listens any more
+                pass
+            except OSError:  # it is only busy
+                return None
         self._process.communicate()  # its children may take a while to end
         return RunError(
             f"vLLM {_ending(self._process.returncode)} in the middle of the run",
@@ -93,9 +94,7 @@ class VllmServer:
 
 
 def command(profile: ProfileFile, context: int | None) -> list[str]:
-    """The command that serves a model on this machine, without its address.
-
-    ``context`` is in tokens; None takes the set-up's.
+    """The command that serves a model here, with so many tokens of context or the set-up's.
 
     Raises:
         ConfigError: No set-up of the profile fits this machine, or vLLM is not installed.
@@ -120,7 +119,9 @@ def served(
     Raises:
         TeacherError: The server ended before it could be asked.
     """
-    port = _free_port()
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port = int(probe.getsockname()[1])
     words = [*words, "--host", _HOST, "--port", str(port)]
     url = f"http://{_HOST}:{port}/v1"
     endpoint = endpoint.model_copy(update={"start_vllm": False, "base_url": url})
@@ -138,35 +139,17 @@ def served(
             start_new_session=True,  # Ctrl-C is for us: what is in flight must still be answered
         )
     try:
-        _await_health(process, port, printed, on_start)
+        started = time.monotonic()
+        while not _is_healthy(port):
+            if process.poll() is not None:
+                what = f"vLLM {_ending(process.returncode)} before it could be asked"
+                raise TeacherError(what, printed.told())
+            if on_start:
+                on_start(time.monotonic() - started, printed.last_line())
+            time.sleep(_POLL_S)
         yield VllmServer(endpoint, port, printed, process)
     finally:
         process.communicate()  # closes the pipe, and waits
-
-
-def _await_health(
-    process: subprocess.Popen[bytes], port: int, log: _Log, on_start: OnStart | None
-) -> None:
-    started = time.monotonic()
-    while not _is_healthy(port):
-        if process.poll() is not None:
-            raise TeacherError(
-                f"vLLM {_ending(process.returncode)} before it could be asked", log.told()
-            )
-        if on_start:
-            on_start(time.monotonic() - started, log.last_line())
-        time.sleep(_POLL_S)
-
-
-def _is_refused(port: int) -> bool:
-    """Whether nobody listens any more; a server that is only busy lets us wait."""
-    try:
-        socket.create_connection((_HOST, port), timeout=_HEALTH_TIMEOUT_S).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        pass
-    return False
 
 
 def _is_healthy(port: int) -> bool:
@@ -180,15 +163,15 @@ def _is_healthy(port: int) -> bool:
         connection.close()
 
 
+@dataclass(frozen=True, slots=True)
 class _Log:
     """What a server printed, from a place in a file on."""
 
-    def __init__(self, path: Path, start: int) -> None:
-        self._path = path
-        self._start = start
+    path: Path
+    start: int
 
     def told(self) -> str:
-        """What mends it if that is known, where the log is, and its errors, or else its end."""
+        """What to do if that is known, where the log is, and its errors, or else its end."""
         lines = self._lines()
         text = "\n".join(lines)
         hints = [fix for pattern, fix in _HINTS if re.search(pattern, text)]
@@ -197,16 +180,15 @@ class _Log:
         errors = list(dict.fromkeys(re.findall(_ERROR, grave)))[:_SHOWN_ERRORS]
         shown = "\n".join(errors or lines[-_SHOWN_LINES:])
         said = "says" if errors else "ends with"
-        return " ".join([*hints[:1], f"The log is {self._path} and {said}:\n{shown}"])
+        return " ".join([*hints[:1], f"The log is {self.path} and {said}:\n{shown}"])
 
     def last_line(self) -> str:
-        lines = self._lines()
-        return lines[-1] if lines else ""
+        return next(reversed(self._lines()), "")
 
     def _lines(self) -> list[str]:
-        with self._path.open("rb") as file:
+        with self.path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(self._start, size - _TAIL_BYTES))
+            file.seek(max(self.start, size - _TAIL_BYTES))
             text = file.read().decode(errors="replace")
         # A progress bar is one line that is written again and again.
         return [line for line in re.split(r"[\r\n]+", text) if line.strip()]
@@ -217,12 +199,6 @@ def _ending(code: int) -> str:
         return f"ended with code {code}"
     short = ", as where the system is short of memory" if code == 137 else ""
     return f"was ended by signal {code - 128}{short}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def _bypass_proxies() -> None:
@@ -236,8 +212,8 @@ def _bypass_proxies() -> None:
 def gpus() -> int:
     """How many GPUs a process that is started from here sees.
 
-    They are those of NVIDIA's driver that ``CUDA_VISIBLE_DEVICES`` leaves. CUDA is not touched, for
-    that would take memory of each GPU. Other makers' GPUs are not counted.
+    They are those of NVIDIA's driver that ``CUDA_VISIBLE_DEVICES`` leaves, counted without CUDA,
+    which would take memory of each.
 
     Raises:
         ConfigError: The driver does not answer.
@@ -249,7 +225,7 @@ def gpus() -> int:
         raise ConfigError(
             f"The GPUs cannot be counted: nvidia-smi -L ended with code {asked.returncode}: "
             f"{(asked.stdout + asked.stderr).strip()}",
-            "Mend the driver, or ask another server with --endpoint.",
+            "Repair the driver, or ask another server with --endpoint.",
         )
     listed = [line for line in asked.stdout.splitlines() if line.startswith("GPU ")]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -272,7 +248,15 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
         ConfigError: The profile has none at all, or none that fits; the message says why.
     """
     if not profile.vllm:
-        why, fix = _not_served(profile)
+        why, fix = (
+            "its profile does not say how",
+            "Add the key vllm to the profile, as those in configs/teachers have it, or start a "
+            "server yourself and name it with --endpoint.",
+        )
+        if profile.folder:
+            why, fix = "it runs in this process", "Leave --start-vllm out; nothing else is needed."
+        elif not profile.hub:
+            why, fix = "its maker alone serves it", "Ask the maker's server with --endpoint."
         raise ConfigError(f"The model {profile.name} cannot be served here: {why}", fix)
     here = gpus()
     elsewhere = "ask a server that has it with --endpoint"
@@ -292,19 +276,6 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
             f"Use more GPUs, name a profile of your own with a set-up that fits, or {elsewhere}.",
         )
     return max(fitting), setups[max(fitting)]
-
-
-def _not_served(profile: ProfileFile) -> tuple[str, str]:
-    """(why vLLM cannot be started with it, what to do)."""
-    if profile.folder:
-        return "it runs in this process", "Leave --start-vllm out; nothing else is needed."
-    if not profile.hub:
-        return "its maker alone serves it", "Ask the maker's server with --endpoint."
-    return (
-        "its profile does not say how",
-        "Add the key vllm to the profile, as those in configs/teachers have it, or start a server "
-        "yourself and name it with --endpoint.",
-    )
 
 
 def vllm() -> str:
