@@ -31,7 +31,7 @@ _WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 class Adapter:
     """An adapter and where its base is."""
 
-    name: str  # Folder or Hub id of the adapter
+    name: str  # Folder or Hub id
     base: str  # Folder or Hub id of the base model
     revision: str | None  # Revision of the base on the Hub; None takes the newest
     own_tokenizer: bool  # Whether it brings a tokenizer
@@ -84,9 +84,7 @@ def adapter_of(model: str) -> Adapter | None:
 def load_adapter(adapter: Adapter, dtype: Any) -> Any:
     """The base model with the adapter beside its weights, as PEFT's model, on the CPU.
 
-    Args:
-        adapter: From ``adapter_of``.
-        dtype: torch type of the base's weights; ``"auto"`` takes what is on disk.
+    ``dtype`` is the torch type of the base's weights; ``"auto"`` takes what is on disk.
 
     Raises:
         TeacherError: PEFT is not installed, or one of both cannot be loaded, or they do not belong
@@ -95,6 +93,7 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
     quiet_bitsandbytes()
     try:
         from peft import PeftConfig, PeftModelForCausalLM
+        from peft.tuners.tuners_utils import BaseTunerLayer
     except ImportError as error:
         raise TeacherError(
             f"{adapter.name} is an adapter, and PEFT, which loads adapters, is not installed",
@@ -113,7 +112,15 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         raise _unfit(adapter, f"{type(error).__name__}: {said}") from error
     if strangers := [*found.missing_keys, *found.unexpected_keys]:
         raise _unfit(adapter, f"{len(strangers)} weights are in one only, as {strangers[0]}")
-    _refuse_tied(adapter, model)
+    # PEFT would merge LoRA on embeddings that are the head's too into both.
+    ends = model.get_input_embeddings(), model.get_output_embeddings()
+    if ends[0].weight is ends[1].weight and any(isinstance(e, BaseTunerLayer) for e in ends):
+        raise TeacherError(
+            f"The adapter {adapter.name} has LoRA on embeddings which its base model "
+            f"{adapter.base!r} shares with its head, so it cannot be merged",
+            "Train without it: lora_target_modules all-linear, or with the embeddings trained "
+            "whole (lora_modules_to_save).",
+        )
     return adapted
 
 
@@ -173,21 +180,6 @@ def quiet_bitsandbytes() -> None:
 
 def _is_no_kernel_advice(said: logging.LogRecord) -> bool:
     return not said.getMessage().startswith("Failed to load CPU gemm_4bit_forward")
-
-
-def _refuse_tied(adapter: Adapter, model: Any) -> None:
-    """Refuse LoRA on embeddings that are the head's too: PEFT would merge it into both."""
-    from peft.tuners.tuners_utils import BaseTunerLayer
-
-    ends = model.get_input_embeddings(), model.get_output_embeddings()
-    adapts = any(isinstance(end, BaseTunerLayer) for end in ends)
-    if adapts and ends[0].weight is ends[1].weight:
-        raise TeacherError(
-            f"The adapter {adapter.name} has LoRA on embeddings which its base model "
-            f"{adapter.base!r} shares with its head, so it cannot be merged",
-            "Train without it: lora_target_modules all-linear, or with the embeddings trained "
-            "whole (lora_modules_to_save).",
-        )
 
 
 def _has(model: str, file: str) -> bool:

@@ -67,10 +67,9 @@ def write(
         config: With ``max_new_tokens``, ``eos_token_id`` and ``pad_token_id``.
         processors_of: From the numbers of rows to what is done to their logits besides.
         in_stretches: False for models whose rows may not go.
-        on_end: Called with the number of a row and its tokens, once it has ended or is as long as
-            it may be. What it raises ends the writing.
-        goes_on: Called after each token with the tokens of the rows that are not over. False ends
-            the writing: those rows are left as they are.
+        on_end: Called with a row's number and tokens once it is over; what it raises ends all.
+        goes_on: Called after each token with the tokens of the rows that are not over; False
+            leaves those rows as they are.
     """
     limit, width = config.max_new_tokens, input_ids.size(1)
     stretch = _STRETCH if in_stretches else limit
@@ -159,9 +158,6 @@ def _for_a_stretch(config: GenerationConfig, tokens: int) -> GenerationConfig:
     shorter = copy.copy(config)
     shorter.max_new_tokens, shorter.return_dict_in_generate = tokens, True
     return shorter
-
-
-"""Tokens for which room is made at once."""
 
 
 def make_room(cache: Cache) -> None:
