@@ -25,12 +25,8 @@ class JournaledEngine:
     """Answers from the journal what is in it, and writes all else into it before it is used.
 
     A request that is in flight already, for another problem of the same text, is not sent again.
-
-    Args:
-        engine: Asked for what is missing.
-        journal: Given back to ``journals`` with this engine.
-        model: Name of the model in the journal.
-        replay: Ask nobody: what failed is as it was, and what was never answered is a failure.
+    The journal is given back to ``journals`` with this engine. A replay asks nobody: what failed
+    is as it was, and what was never answered is a failure.
     """
 
     def __init__(self, engine: Engine, journal: Journal, model: str, replay: bool = False) -> None:

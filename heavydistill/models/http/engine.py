@@ -79,11 +79,9 @@ class _Outcome:
 
 
 class OpenAIEngine:
-    """Chat completions of one served model.
+    """Chat completions of one served model, known to the servers by that name.
 
     Args:
-        model: Name under which the servers know the model.
-        endpoint: Where they are, and how they are asked.
         think_tags: Tags of thinking that a server leaves in the text, if any.
         extra_body: Keys added to every request, e.g. what switches thinking on.
         thinks: Whether a response without thinking has lost it.
@@ -126,7 +124,7 @@ class OpenAIEngine:
 
     @property
     def revision(self) -> str:
-        """A server does not say which weights it serves; what is asked of them beside is known."""
+        """What ``served_revision`` says."""
         return served_revision(self.extra_body, self._able)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
@@ -333,9 +331,6 @@ class OpenAIEngine:
     async def _asked(self, server: Server, samples: list[Request]) -> _Outcome:
         """What one attempt comes to."""
         started = self._loop.time()
-        headers: Mapping[str, str] = {}
-        fault: Exception
-        overrun = 0
         body = self._body(samples)
         most = body.get(self._able.max_tokens_name)
         most_tokens = most * len(samples) if isinstance(most, int) else LONGEST_CONTEXT
@@ -356,16 +351,18 @@ class OpenAIEngine:
                     f"The server refuses the key in {self._endpoint.key_env} ({error.status})",
                     f"Set {self._endpoint.key_env} to a valid key and run the same command again.",
                 ) from None
-            fault, text = error, str(error)
-            headers = error.headers if isinstance(error, RefusedError) else headers
-        except OverrunError as error:
-            fault, text, overrun = error, str(error), error.tokens
+            fault: Exception = error
         except Exception as error:  # all else that a server can do costs this request alone
-            fault, text = error, f"{type(error).__name__}: {error}"
-        text = self._redact(text, _MOST_SAID)
-        failure = failed(failure_of(fault), text, self._loop.time() - started)
-        brought = completion.brought(len(samples), self.think_tags, failure)
-        return _Outcome(brought, retry_after(headers), overrun)
+            fault = error
+        is_worded = isinstance(fault, RefusedError | ServerFault | OverrunError)
+        text = str(fault) if is_worded else f"{type(fault).__name__}: {fault}"
+        seconds = self._loop.time() - started
+        failure = failed(failure_of(fault), self._redact(text, _MOST_SAID), seconds)
+        return _Outcome(
+            completion.brought(len(samples), self.think_tags, failure),
+            retry_after(fault.headers) if isinstance(fault, RefusedError) else None,
+            fault.tokens if isinstance(fault, OverrunError) else 0,
+        )
 
     def _body(self, samples: list[Request]) -> dict[str, Any]:
         """All that was set and is not known to be refused."""
@@ -430,6 +427,9 @@ async def _all(works: Iterable[Coroutine[Any, Any, _Result]]) -> list[_Result]:
 
 
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
-    """What of a served model is known beside its name; empty for nothing."""
+    """What is asked of a served model beside its name: a server does not say which weights it has.
+
+    Empty for nothing.
+    """
     known = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
     return json.dumps(known, sort_keys=True) if known else ""

@@ -35,7 +35,7 @@ from transformers.cache_utils import (
 )
 
 _STRETCH = 16  # Tokens after which rows that have ended leave their batch, and are reported
-_ROOM = 64
+_ROOM = 64  # Tokens for which room is made at once
 
 
 def may_let_rows_go(config: PreTrainedConfig) -> bool:
