@@ -81,14 +81,10 @@ class Setup(Section):
     model: str | None = None  # Hub id of another checkpoint of it that fits better
     tensor_parallel: int = Field(1, ge=1)  # GPUs that share one replica
     data_parallel: int = Field(1, ge=1)  # Replicas side by side
-    quantization: str | None = None
-    """Quantization while loading, if the checkpoint has none of its own."""
-    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)
-    """Share of each GPU's memory that vLLM takes."""
-    max_model_len: int = Field(ge=256)
-    """Tokens of prompt and response together that the server then takes."""
-    flags: dict[str, str | int] = Field(default_factory=dict)
-    """Further flags of this set-up alone, as ``vllm.flags``."""
+    quantization: str | None = None  # While loading, if the checkpoint has none of its own
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)  # Share that vLLM takes of each GPU
+    max_model_len: int = Field(ge=256)  # Tokens of prompt and response that the server then takes
+    flags: dict[str, str | int] = Field(default_factory=dict)  # Further ones, as ``vllm.flags``
 
 
 class Vllm(Section):
@@ -96,8 +92,7 @@ class Vllm(Section):
 
     flags: dict[str, str | int] = Field(default_factory=dict)
     """Flags of every set-up, without their dashes; an empty text is a flag without a value."""
-    gpus: dict[Literal[1, 2, 4, 8], Setup | None]
-    """A set-up for 1, 2, 4 and 8 GPUs; null where it does not fit."""
+    gpus: dict[Literal[1, 2, 4, 8], Setup | None]  # For so many; null where it does not fit
     why_null: str = ""  # Why it does not fit where it does not
 
     @model_validator(mode="after")
@@ -119,8 +114,7 @@ class Vllm(Section):
 class Terms(Section):
     """Whether models may be trained on what it writes."""
 
-    distillation: Distillation = "unknown"
-    """``restricted`` is also what forbids competing models alone."""
+    distillation: Distillation = "unknown"  # ``restricted`` also if competing models alone are
     because: str = ""  # What the document says, in short
     source: str = ""  # The document
 
@@ -129,9 +123,9 @@ class Sources(Section):
     """Where the other facts stand: a document and its place."""
 
     limits: str = ""  # Of ``context`` and ``output``
-    sampling: str = ""  # Of both samplings
-    thinking: str = ""  # Of its tags, parser and switch
-    vllm: str = ""  # Of the set-ups, and what in them is ours
+    sampling: str = ""
+    thinking: str = ""
+    vllm: str = ""
 
 
 class ProfileFile(Section):
@@ -148,15 +142,12 @@ class ProfileFile(Section):
     """Hub id of the ``tokenizer.json`` that counts what it reads, or a folder as above; null if
     there is none, so that its server counts, see ``config.models.Endpoint.tokenizer``."""
     context: int = Field(ge=256)  # Most tokens of prompt and response together
-    output: int | None = Field(None, ge=1)
-    """Most tokens of one response, where that is less than the context."""
-    thinker_output: int | None = Field(None, ge=1)
-    """Most tokens of one trajectory, where that is less than of a deliberation."""
+    output: int | None = Field(None, ge=1)  # Most tokens of a response, where that is less
+    thinker_output: int | None = Field(None, ge=1)  # Most tokens of a trajectory, likewise
     domain: Domain = "general"  # Wording of the prompts that suits it
     sampling: Samplings = Samplings()
     thinking: Thinking = Thinking()
-    providers: dict[str, Offer] = Field(default_factory=dict)
-    """Who serves it, by the names of ``PROVIDERS``."""
+    providers: dict[str, Offer] = Field(default_factory=dict)  # By the names of ``PROVIDERS``
     vllm: Vllm | None = None
     licence: str = ""  # Of the weights: SPDX id, or the name it has
     terms: Terms = Terms()
@@ -182,12 +173,10 @@ def load_profile(path: Path) -> ProfileFile:
         ConfigError: No such file, not YAML, an unknown key or a bad value; it names file and key.
     """
     profile = parse(ProfileFile, read_yaml(path), f"{path}: ", "Correct the value in the file.")
-    return profile.model_copy(
-        update={
-            "folder": _resolved(profile.folder, path),
-            "tokenizer": _resolved_tokenizer(profile.tokenizer, path),
-        }
-    )
+    folder, tokenizer = _resolved(profile.folder, path), _resolved(profile.tokenizer, path)
+    if not (tokenizer and Path(tokenizer).is_dir()):
+        tokenizer = profile.tokenizer  # a Hub id
+    return profile.model_copy(update={"folder": folder, "tokenizer": tokenizer})
 
 
 def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -> list[str] | None:
@@ -229,34 +218,19 @@ def _resolved(folder: str | None, file: Path) -> str | None:
     return str((file.parent / Path(folder).expanduser()).resolve())
 
 
-def _resolved_tokenizer(tokenizer: str | None, file: Path) -> str | None:
-    """A Hub id stays as it is; it is one unless such a folder is there."""
-    resolved = _resolved(tokenizer, file)
-    return resolved if resolved and Path(resolved).is_dir() else tokenizer
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """A model as a teacher."""
 
-    name: str
-    """Name of the profile, however its file was named; else the Hub id or served name, or the
-    last part of a path."""
-    kind: Literal["local", "endpoint"]
-    """``local`` runs in this process, ``endpoint`` is asked over HTTP."""
+    name: str  # Name of the profile; else the Hub id, served name, or the last part of a path
+    kind: Literal["local", "endpoint"]  # ``local`` runs in this process, the other over HTTP
     model: str  # Folder or Hub id (local), or the served name (endpoint)
-    tokenizer: str
-    """Folder or Hub id whose tokenizer counts what this model reads; where none is known,
-    ``models.tokenizer.SERVER``."""
+    tokenizer: str  # Folder or Hub id; ``models.tokenizer.SERVER`` where none is known
     context: int  # Most tokens of prompt and response together
-    context_is_known: bool = True
-    """Whether that was set or is known of the model, and is not assumed."""
-    thinks: bool = False
-    """Whether it is known to think, so that a response without thinking lost it."""
-    think_tags: tuple[str, str] | None = ("<think>", "</think>")
-    """Tags around thinking that stays in the text; None if it has none."""
-    extra_body: Mapping[str, Any] = field(default_factory=dict)
-    """Added to every request to an endpoint, e.g. what switches thinking on."""
+    context_is_known: bool = True  # Whether that is not assumed
+    thinks: bool = False  # Whether it is known to, so that a response without thinking lost it
+    think_tags: tuple[str, str] | None = ("<think>", "</think>")  # None if none are in the text
+    extra_body: Mapping[str, Any] = field(default_factory=dict)  # Added to requests to an endpoint
     domain: Domain = "general"  # Wording of the prompts that suits it
     thinker: Sampling = field(default_factory=Sampling)  # Sampling as a thinker
     deliberator: Sampling = field(default_factory=Sampling)  # Sampling as a deliberator
@@ -274,7 +248,7 @@ class Profile:
         return self.price.usd(prompt_tokens, completion_tokens) if self.price else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Provider:
     """A hosted API."""
 
@@ -284,16 +258,12 @@ class Provider:
 
 
 PROVIDERS = {
-    "fireworks": Provider(
-        base_url="https://api.fireworks.ai/inference/v1", key_env="FIREWORKS_API_KEY"
-    ),
+    "fireworks": Provider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
     # The catalogue names no address; Groq's documentation does (OpenAI Compatibility).
-    "groq": Provider(base_url="https://api.groq.com/openai/v1", key_env="GROQ_API_KEY"),
-    "novita": Provider(base_url="https://api.novita.ai/openai", key_env="NOVITA_API_KEY"),
-    "openrouter": Provider(
-        base_url="https://openrouter.ai/api/v1", key_env="OPENROUTER_API_KEY", takes_top_k=True
-    ),
-    "zai": Provider(base_url="https://api.z.ai/api/paas/v4", key_env="ZHIPU_API_KEY"),
+    "groq": Provider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "novita": Provider("https://api.novita.ai/openai", "NOVITA_API_KEY"),
+    "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", takes_top_k=True),
+    "zai": Provider("https://api.z.ai/api/paas/v4", "ZHIPU_API_KEY"),
 }
 
 
