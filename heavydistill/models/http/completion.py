@@ -12,6 +12,7 @@ of streams costs more than a core, and it knows no reasoning.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -159,7 +160,13 @@ class ChatCompletion:
             self.is_whole = True
         else:
             self._take(parsed(data), is_piece=True)
-            self._check_length()
+            self.pieces += 1
+            most = self._most_tokens * _PIECES_A_TOKEN + _MORE_PIECES
+            if self.pieces > most:
+                raise self.overrun(f"more than {most:,} pieces")
+            most = self._most_tokens * _CHARACTERS_A_TOKEN + _MORE_CHARACTERS
+            if self._characters > most:
+                raise self.overrun(f"more than {most:,} characters")
         return True
 
     def overrun(self, what: str, unread: int = 0) -> OverrunError:
@@ -238,15 +245,6 @@ class ChatCompletion:
             message = self._redact(message_of(error))
             raise ServerFault(message, status_of(error), is_midway=is_piece)
 
-    def _check_length(self) -> None:
-        self.pieces += 1
-        most = self._most_tokens * _PIECES_A_TOKEN + _MORE_PIECES
-        if self.pieces > most:
-            raise self.overrun(f"more than {most:,} pieces")
-        most = self._most_tokens * _CHARACTERS_A_TOKEN + _MORE_CHARACTERS
-        if self._characters > most:
-            raise self.overrun(f"more than {most:,} characters")
-
     def _response(self, choice: _Choice, tags: tuple[str, str] | None, seconds: float) -> Response:
         text = encodable("".join(choice.text))
         reasoning, answer_text = encodable("".join(choice.reasoning)), text.strip()
@@ -279,7 +277,10 @@ class ChatCompletion:
         lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
         if len(responses) > 1 and 0 <= completion * MOST_CHARACTERS_OF_A_TOKEN < sum(lengths):
             completion, self.is_undercounted = UNKNOWN, True
-        shares = _divided(completion, lengths)
+        shares = [UNKNOWN] * len(lengths)
+        if completion >= 0:  # whole shares by length, which add up to it
+            ends = [completion * sum(lengths[:n]) // sum(lengths) for n in range(len(lengths) + 1)]
+            shares = [end - start for start, end in itertools.pairwise(ends)]
         return [
             replace(
                 response,
@@ -295,14 +296,6 @@ class ChatCompletion:
 def failed(failure: Failure, text: str, seconds: float) -> Response:
     """A response that is none."""
     return Response(finish_reason="error", failure=failure, error=text, latency_s=seconds)
-
-
-def _divided(total: int, weights: list[int]) -> list[int]:
-    """``total`` in whole shares by weight, which add up to it; unknown stays unknown."""
-    if total < 0:
-        return [-1] * len(weights)
-    ends = [total * sum(weights[: i + 1]) // sum(weights) for i in range(len(weights))]
-    return [end - start for start, end in zip([0, *ends], ends, strict=False)]
 
 
 def _without_copies(responses: list[Response]) -> list[Response]:

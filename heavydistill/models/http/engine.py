@@ -22,7 +22,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ class OpenAIEngine:
         # Writing to a disk must not hold up the other requests, and those who wait for it share a
         # flush.
         self._keepers = ThreadPoolExecutor(endpoint.slots)
-        self._in_flight: set[asyncio.Task[Any] | None] = set()
+        self._in_flight: set[asyncio.Task[Any]] = set()
         self._loop = loop()
         self._gate = limits.enter(endpoint, self._key)
         self._servers, self._rates = self._gate.servers, self._gate.rates
@@ -135,7 +135,7 @@ class OpenAIEngine:
             TeacherError: The key or whatever is asked is refused, or the thinking is missing;
                 likewise.
         """
-        calls = [submit(self._noted(self._call(call, keep))) for call in self._calls(requests)]
+        calls = [submit(self._call(call, keep)) for call in self._calls(requests)]
         stopped: StoppedError | TeacherError | None = None
         responses: list[Response] = []
         try:
@@ -166,7 +166,7 @@ class OpenAIEngine:
 
         async def end() -> None:
             self.is_drained = True  # for calls that have not begun
-            calls = [task for task in self._in_flight if task]
+            calls = list(self._in_flight)
             for task in calls:
                 task.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
@@ -184,17 +184,11 @@ class OpenAIEngine:
             for start in range(0, len(samples), self._n):
                 yield samples[start : start + self._n]
 
-    async def _noted(self, call: Coroutine[Any, Any, _Result]) -> _Result:
-        """A call that ``close`` gives up."""
-        task = asyncio.current_task()
-        self._in_flight.add(task)
-        try:
-            return await call
-        finally:
-            self._in_flight.discard(task)
-
     async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
         """Ask until there is a response to each of these samples, or a failure that stays."""
+        if task := asyncio.current_task():  # which ``close`` may give up
+            self._in_flight.add(task)
+            task.add_done_callback(self._in_flight.discard)
         try:
             found = dict(enumerate(await self._answered(samples)))
         except (StoppedError, TeacherError) as error:
@@ -216,8 +210,14 @@ class OpenAIEngine:
         for index, response in found.items():
             if response is not INTERRUPTED:
                 await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
-        singly = await _all(self._call([samples[i]], keep) for i in left)
-        found |= {i: response for i, [response] in zip(left, singly, strict=True)}
+        calls = (self._call([samples[i]], keep) for i in left)
+        # None is given up for an error of another.
+        for i, answer in zip(
+            left, await asyncio.gather(*calls, return_exceptions=True), strict=True
+        ):
+            if isinstance(answer, BaseException):
+                raise answer
+            found[i] = answer[0]
         if is_doubted and any(response.failure is None for response in found.values()):
             self._ask_singly("a request for several samples fails where one for each works")
         return [found[index] for index in range(len(samples))]
@@ -415,15 +415,6 @@ def beyond_openai(sampling: Sampling) -> dict[str, Any]:
 def _best(responses: list[Response]) -> Response:
     """What a call came to: a single whole response is paid for, and enough."""
     return next((response for response in responses if response.failure is None), responses[0])
-
-
-async def _all(works: Iterable[Coroutine[Any, Any, _Result]]) -> list[_Result]:
-    """What all of them come to; none is given up for an error of another."""
-    results = await asyncio.gather(*works, return_exceptions=True)
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results  # type: ignore[return-value]
 
 
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:

@@ -102,8 +102,12 @@ class Transport:
                 await self._sent(url, body) as answer,
             ):
                 if answer.status >= _REFUSED:
-                    message = self._redact(_message_in(await beginning(answer, _ERROR_BYTES)))
-                    raise RefusedError(answer.status, answer.headers, message)
+                    error = await beginning(answer, _ERROR_BYTES)
+                    try:
+                        said = message_of(parsed(error))
+                    except ValueError:  # no JSON
+                        said = error.decode(errors="replace")
+                    raise RefusedError(answer.status, answer.headers, self._redact(said))
                 if answer.content_type != "text/event-stream":
                     whole = await beginning(answer, completion.most_bytes + 1)
                     if len(whole) > completion.most_bytes:
@@ -189,11 +193,3 @@ def proxy_of(url: str) -> str | None:
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return None if proxy_bypass(host) else getproxies().get(parts.scheme)
-
-
-def _message_in(body: bytes) -> Any:
-    """What the body of an error says: its message, or all of it if it is no JSON."""
-    try:
-        return message_of(parsed(body))
-    except ValueError:
-        return body.decode(errors="replace")
