@@ -113,6 +113,11 @@ class Answer:
     pieces: int = 0  # In how many pieces it came; 0 if it came whole
     refusal: str = ""  # The server's words where it refused the request; then all else is empty
 
+    @property
+    def texts(self) -> list[tuple[str, str]]:
+        """(thinking, answer) of each choice."""
+        return [(choice.reasoning, choice.answer_text) for choice in self.choices]
+
 
 def examine(patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> Examination:
     """Ask one address of an endpoint, which must serve the model (see ``models.contact``).
@@ -352,12 +357,10 @@ class _Doctor:
         asked = f"asked with {switch}" if switch != "{}" else "asked with no switch"
         if first.reasoning:
             self.seen["reasoning"] = place
-            where = {"tags": "the text, between tags", "blocks": "parts of the content"}.get(
-                place, f"the field {place}"
-            )
-            return Finding(
-                "thinking", "ok", f"in {where}, {len(first.reasoning)} characters; {asked}"
-            )
+            known = {"tags": "the text, between tags", "blocks": "parts of the content"}
+            where = known.get(place, f"the field {place}")
+            text = f"in {where}, {len(first.reasoning)} characters; {asked}"
+            return Finding("thinking", "ok", text)
         if not first.answer_text or first.finish_reason == "length":
             text = f"no answer in {self._enough} tokens, so nothing can be said; {asked}"
             return Finding("thinking", "warning", text, "Watch the first trajectories of the run.")
@@ -382,9 +385,7 @@ class _Doctor:
             if not again.refusal:
                 self.seen["refused"].append("stream_options")
                 answer = again
-        lost = self._whole.choices[0].reasoning and not (
-            answer.choices and answer.choices[0].reasoning
-        )
+        lost = self._whole.choices[0].reasoning and not any(t for t, _ in answer.texts)
         if answer.pieces > 1 and not lost:
             self._pieces = answer
             text = f"{answer.pieces} pieces"
@@ -417,7 +418,7 @@ class _Doctor:
         # As the run would ask: some servers take n, but not with a stream or a seed.
         body = self._patient.parameters | (_STREAM if self.seen.get("stream", True) else {})
         answer = self._try(_SHORT, **body | {"temperature": 1.0, "n": _SAMPLES})
-        said = [(choice.reasoning, choice.answer_text) for choice in answer.choices]
+        said = answer.texts
         singly = "the run asks for each sample by itself"
         result: Result = "ok"
         if answer.refusal:
@@ -425,9 +426,7 @@ class _Doctor:
         elif len(said) < 2:
             why = f"is ignored: {len(said)} choice came"
         elif len(set(said)) < len(said):
-            why = (
-                f"brought {len(said)} choices, {len(set(said))} of them different at temperature 1"
-            )
+            why = f"brought {len(said)} choices, {len(set(said))} different at temperature 1"
             result = "warning"
         elif fault := self._undercounted(answer):
             why = f"brought {len(said)} choices, but their tokens are not all counted: {fault}"
@@ -447,7 +446,7 @@ class _Doctor:
         if not answer.counts:
             return ""
         reader, reported = self._reader, answer.counts[1]
-        texts = [text for each in answer.choices for text in (each.reasoning, each.answer_text)]
+        texts = [text for each in answer.texts for text in each]
         counted = sum(map(reader.count, texts))
         by = reader.name
         if by == ESTIMATED:  # never too few, so it proves nothing
@@ -461,9 +460,7 @@ class _Doctor:
         answers = [self._try(_SHORT, seed=seed) for seed in (1, 1, 2)]
         if refusal := next((a.refusal for a in answers if a.refusal), ""):
             return Finding("seed", "warning", f"the question was refused: {refusal}")
-        first, again, other = (
-            (answer.choices[0].reasoning, answer.choices[0].answer_text) for answer in answers
-        )
+        first, again, other = (answer.texts[0] for answer in answers)
         if first == other:
             self.seen["seed"] = "forced"
             text = "two seeds brought the same text at temperature 1: K samples would be one"

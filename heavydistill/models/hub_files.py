@@ -1,8 +1,8 @@
 """Files of a model: in a folder, in the cache of the Hub, or on the Hub.
 
-Libraries ask a Hub that does not answer again and again, for half a minute and more. So whether it
-answers is found out once in a process, by a single request; if it does not, this process works
-offline from then on: what is in the cache is used, and everything else is reported at once.
+Libraries ask a Hub that does not answer again and again, for half a minute and more. So one request
+finds out whether it answers; if not, this process works offline from then on: what is in the cache
+is used, and everything else is reported at once.
 """
 
 from __future__ import annotations
@@ -41,11 +41,8 @@ def file_in(model: str, file: str, revision: str | None = None) -> Path:
         raise FileNotFoundError(f"there is no folder {model}")
     from huggingface_hub import hf_hub_download
 
-    hindrance = obstacle()
-    path = Path(hf_hub_download(model, file, revision=revision))
-    if hindrance and not hindrance.endswith(_FORBIDS):
-        _warn_of_cache(hindrance)
-    return path
+    obstacle()
+    return Path(hf_hub_download(model, file, revision=revision))
 
 
 @functools.cache
@@ -63,13 +60,10 @@ def obstacle() -> str:
         get_session().head(constants.ENDPOINT, timeout=_TIMEOUT_S)
     except Exception as error:  # of the HTTP library, whichever it is
         constants.HF_HUB_OFFLINE = True
-        return f"{constants.ENDPOINT} does not answer ({error or type(error).__name__})"
+        hindrance = f"{constants.ENDPOINT} does not answer ({error or type(error).__name__})"
+        _log.warning("%s, so models and tokenizers are taken from the Hub's cache.", hindrance)
+        return hindrance
     return ""
-
-
-@functools.cache
-def _warn_of_cache(hindrance: str) -> None:
-    _log.warning("%s, so models and tokenizers are taken from the Hub's cache.", hindrance)
 
 
 def why(model: str, error: Exception) -> str:
@@ -86,11 +80,7 @@ def why(model: str, error: Exception) -> str:
 
 
 def remedy(instead: str) -> str:
-    """What the user does where something of the Hub cannot be had.
-
-    Args:
-        instead: Replacement, e.g. ``a folder with a tokenizer.json``.
-    """
+    """What the user does where something of the Hub cannot be had, e.g. ``a folder`` instead."""
     hindrance = obstacle()
     if hindrance.endswith(_FORBIDS):
         return f"Give {instead}, or unset {hindrance.removesuffix(_FORBIDS)} to ask the Hub."

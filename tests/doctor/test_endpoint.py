@@ -116,7 +116,7 @@ def test_a_teacher_that_thinks_and_shows_none_is_a_failure_with_the_fix():
         ("ignores", 1, "ignored: 1 choice"),
         ("refuses", 1, "refused"),
         ("refuses streamed", 1, "refused"),
-        ("copies", 1, "4 choices, 1 of them different"),
+        ("copies", 1, "4 choices, 1 different"),
     ],
 )
 def test_n_is_used_only_where_different_samples_came(habit, n, said):
@@ -164,7 +164,7 @@ def test_n_is_asked_for_as_the_run_would_ask():
 def test_n_is_not_used_where_the_seed_alone_decides_the_text():
     seen, _, by_check = visit(Habits(seed="alone"))
     assert seen.capabilities.n == 1
-    assert "4 choices, 1 of them different" in by_check["n"].text
+    assert "4 choices, 1 different" in by_check["n"].text
 
 
 @pytest.mark.parametrize(
