@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heavydistill.config.run import load_config as load_config
     from heavydistill.config.sets import BuildConfig as BuildConfig
     from heavydistill.config.sets import load_build_config as load_build_config
-    from heavydistill.run.evaluation import Evaluated
+    from heavydistill.run.experiments.evaluation import Evaluated
     from heavydistill.run.generate import Finished
     from heavydistill.schema import Problem as Problem
     from heavydistill.schema import Trace as Trace
@@ -80,15 +80,10 @@ def load_traces(run: str | Path) -> Iterator[Trace]:
 
 
 def build_sets(config: BuildConfig) -> Manifest:
-    """Build training sets from runs, as ``heavydistill build`` does.
+    """Build training sets from runs, as ``heavydistill build`` does; raises as ``generate``.
 
     Returns:
         What was built, from what, and what was left out for which reason.
-
-    Raises:
-        UserError: Anything that the user can fix; nothing was written.
-        HeavydistillError: A model that was asked for deliberations failed; every response is in
-            the journal.
     """
     from heavydistill.curate.build import build_sets as build
     from heavydistill.hub.dataset_card import write_card
@@ -102,21 +97,16 @@ def evaluate(
     controls: Collection[str] = (),
     orders: int = 1,
 ) -> Evaluated:
-    """Measure a thinker and a deliberator, as ``heavydistill evaluate`` does.
+    """Measure two models, as ``heavydistill evaluate`` does; raises as ``generate``.
 
     Args:
         config: The run of the models that are measured.
         before: Model before training, which both roles are compared with.
         controls: Runs in which the coordination alone differs: ``alone``, ``chain``, ``choose``.
         orders: Number of orders in which the same caches are read.
-
-    Raises:
-        UserError: Anything that the user can fix; nothing was sent or written.
-        HeavydistillError: A run broke. Every response is in the journal, and the same call goes
-            on from there.
     """
     from heavydistill.models.contact import Contact
-    from heavydistill.run import evaluation
+    from heavydistill.run.experiments import evaluation
     from heavydistill.run.generate import run
 
     plan = evaluation.check(config, before, controls, orders, contact=Contact())

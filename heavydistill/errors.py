@@ -1,7 +1,7 @@
 """The errors a user can meet, as a tree:
 
     HeavydistillError            anything this package raises on purpose
-    |- UserError                 the user can mend it: exit code 2, no traceback
+    |- UserError                 the user can fix it: exit code 2, no traceback
     |  |- ConfigError            a key or value of the run's configuration
     |  |  `- MissingModelError   a model that must be named
     |  |- ProblemsError          the problem file, its columns or its rows
@@ -12,8 +12,8 @@
     `- RunError                  the run broke: exit code 1, and what was finished is named
        `- StoppedError           it ended early on purpose: what was in flight is kept as well
 
-Every message says where the fault is and ends with what mends it. What goes wrong with one
-request or one row is no error at all: it is a record with a reason (see ``schema``).
+Every message says where the fault is and ends with the fix. What goes wrong with one request or one
+row is no error at all: it is a record with a reason (see ``schema``).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class HeavydistillError(Exception):
 
 
 class UserError(HeavydistillError):
-    """Something the user can mend before any money or time is spent."""
+    """Something the user can fix before any money or time is spent."""
 
 
 class ConfigError(UserError):
@@ -74,11 +74,7 @@ class ConfigError(UserError):
 class MissingModelError(ConfigError):
     """No model is named where the bundled toy would stand in without a word.
 
-    Args:
-        what: What is wrong, as for ``HeavydistillError``.
-        fix: How to correct it.
-        flags: What the command lacks, e.g. ``--student MODEL``; the command line prints the
-            command with them.
+    ``flags`` are what the command lacks, e.g. ``--student MODEL``.
     """
 
     def __init__(self, what: str, fix: str, flags: str) -> None:
@@ -114,7 +110,7 @@ class RunError(HeavydistillError):
 
 
 class StoppedError(RunError):
-    """The money is spent. Whatever was asked is awaited and kept before the run ends."""
+    """The run ends early on purpose; whatever was asked is awaited and kept before."""
 
 
 def remedy(fault: OSError, other: str) -> str:

@@ -7,7 +7,7 @@ import sys
 
 for _old, _new in {
     "compat": "runner",
-    "judging": "judging",
+    "judging": "tasks",
     "llm": "llm",
     "steps": "steps",
     "tasks": "tasks",

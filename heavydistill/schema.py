@@ -71,50 +71,35 @@ _Row = TypeVar("_Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A question with a reference answer and the name of its verifier.
+    """A question with a reference answer and the name of its verifier."""
 
-    Attributes:
-        id: Unique in a run.
-        text: What a model reads.
-        reference: The right answer; never shown to a model.
-        verifier: Kind of verifier, a name in ``verifiers.registry``.
-        verifier_args: JSON object for that verifier; ``{}`` if it needs nothing more.
-        domain: Wording of the prompts: ``general``, ``stem``, ``code`` or ``brief``; empty
-            leaves the choice to the run's configuration. A row that names none has its verifier's.
-        source: Where it came from, e.g. a file and line, a Hub id, a procedural spec.
-    """
-
-    id: str
-    text: str
-    reference: str
-    verifier: str
-    verifier_args: str = "{}"
+    id: str  # unique in a run
+    text: str  # what a model reads
+    reference: str  # the right answer; never shown to a model
+    verifier: str  # kind of verifier, a name in ``verifiers.registry``
+    verifier_args: str = "{}"  # JSON object for that verifier; ``{}`` if it needs nothing more
     domain: str = ""
-    source: str = ""
+    """Wording of the prompts: ``general``, ``stem``, ``code`` or ``brief``; empty leaves the choice
+    to the run's configuration. A row that names none has its verifier's."""
+    source: str = ""  # where it came from, e.g. a file and line, a Hub id, a procedural spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a verifier said of one response.
+    """What a verifier said of one response."""
 
-    Attributes:
-        label: ``undecided`` is neither right nor wrong: it is counted and shown as such.
-        reason: Short code of why, e.g. ``equal``, ``different``, ``no_answer``, ``truncated``.
-        extracted: The final answer in normal form; null if none was found.
-        verifier: Name and version, ``name@version``; where a judge was asked,
-            ``judge:MODEL@HASH after name@version`` with the hash of its wording.
-        score: The share of tests passed or instructions followed, 0 to 1; null where the verifier
-            knows no parts.
-        evidence: JSON object with what the verdict rests on, e.g. the outcome of each test or a
-            judge's votes; empty where the reason says it all.
-    """
-
-    label: Label
-    reason: str
-    extracted: str | None
+    label: Label  # ``undecided`` is neither right nor wrong: it is counted and shown as such
+    reason: str  # short code of why, e.g. ``equal``, ``different``, ``no_answer``, ``truncated``
+    extracted: str | None  # the final answer in normal form; null if none was found
     verifier: str
+    """Name and version, ``name@version``; where a judge was asked, ``judge:MODEL@HASH after
+    name@version`` with the hash of its wording."""
     score: float | None = None
+    """The share of tests passed or instructions followed, 0 to 1; null where the verifier knows no
+    parts."""
     evidence: str = ""
+    """JSON object with what the verdict rests on, e.g. the outcome of each test or a judge's votes;
+    empty where the reason says it all."""
 
     @property
     def is_correct(self) -> bool:
@@ -123,43 +108,26 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What trajectories and deliberations have in common: one sample of a model.
+    """What trajectories and deliberations have in common: one sample of a model."""
 
-    Attributes:
-        id: Content hash.
-        index: Position among the samples of the same request, from 0.
-        model: Who wrote it.
-        seed: The sample's own seed; -1 if none was sent for it.
-        reasoning: The thinking; may be empty.
-        answer_text: What follows the thinking.
-        finish_reason: ``stop``, ``length`` or ``error``.
-        error: Why there is no text, or none that can be used; null unless ``finish_reason`` is
-            ``error``.
-        failure: The kind of it; null unless ``finish_reason`` is ``error``.
-        verdict: Null until it was judged.
-        prompt_tokens: As counted by who served it; -1 if unknown.
-        completion_tokens: Likewise, thinking included.
-        latency_s: Seconds the request took.
-        request_id: The server's id of the request, or empty; samples of one request share it.
-        cached_tokens: Of the prompt tokens, those that the server had in its prefix cache; -1 if
-            unknown.
-    """
-
-    id: str
-    index: int
-    model: str
-    seed: int
-    reasoning: str
-    answer_text: str
-    finish_reason: FinishReason
+    id: str  # content hash
+    index: int  # position among the samples of the same request, from 0
+    model: str  # who wrote it
+    seed: int  # the sample's own seed; -1 if none was sent for it
+    reasoning: str  # the thinking; may be empty
+    answer_text: str  # what follows the thinking
+    finish_reason: FinishReason  # ``stop``, ``length`` or ``error``
     error: str | None
-    verdict: Verdict | None
-    prompt_tokens: int
-    completion_tokens: int
-    latency_s: float
-    request_id: str
-    failure: Failure | None = None
+    """Why there is no text, or none that can be used; null unless ``finish_reason`` is
+    ``error``."""
+    verdict: Verdict | None  # null until it was judged
+    prompt_tokens: int  # as counted by who served it; -1 if unknown
+    completion_tokens: int  # likewise, thinking included
+    latency_s: float  # seconds the request took
+    request_id: str  # the server's id of the request, or empty; samples of one request share it
+    failure: Failure | None = None  # the kind of it; null unless ``finish_reason`` is ``error``
     cached_tokens: int = -1
+    """Of the prompt tokens, those that the server had in its prefix cache; -1 if unknown."""
 
     @property
     def unusable_because(self) -> LeftOutReason | None:
@@ -187,36 +155,22 @@ class Trajectory(Generation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliberation(Generation):
-    """One answer of the deliberator to one cache.
+    """One answer of the deliberator to one cache."""
 
-    Attributes:
-        cache: Id of the cache.
-        round: Round of the cache, from 1.
-    """
-
-    cache: str
-    round: int
+    cache: str  # id of the cache
+    round: int  # round of the cache, from 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheItem:
-    """One attempt as it stands in a cache, with the provenance of its cut.
+    """One attempt as it stands in a cache, with the provenance of its cut."""
 
-    Attributes:
-        generation: Id of the trajectory, or of the earlier deliberation, that it shows.
-        mode: Pruning mode that made the text.
-        tokens_before: Tokens of the uncut text, in the reader's tokenizer.
-        tokens_after: Tokens of what stands in the cache.
-        sha256: Of what stands in the cache.
-        defused: How many control tokens were made harmless in it.
-    """
-
-    generation: str
-    mode: str
-    tokens_before: int
-    tokens_after: int
-    sha256: str
-    defused: int
+    generation: str  # id of the trajectory, or of the earlier deliberation, that it shows
+    mode: str  # pruning mode that made the text
+    tokens_before: int  # tokens of the uncut text, in the reader's tokenizer
+    tokens_after: int  # tokens of what stands in the cache
+    sha256: str  # of what stands in the cache
+    defused: int  # how many control tokens were made harmless in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,61 +183,36 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """The serialized memory cache: what a deliberator read.
+    """The serialized memory cache: what a deliberator read."""
 
-    Attributes:
-        id: Content hash of the prompt.
-        round: From 1.
-        seed: Of selection and shuffle.
-        selection: Name of the selection strategy.
-        prompt_version: Name and hash of the wording.
-        reader: What counted the tokens: a tokenizer, the model's server, or an estimate.
-        budget_tokens: Most tokens that ``prompt`` may have.
-        prompt_tokens: Tokens that it has, as text, by that count.
-        defused: How many control tokens were made harmless in the problem's text.
-        items: The attempts in the order in which they stand.
-        left_out: The generations that are not in it.
-        prompt: The whole user message.
-    """
-
-    id: str
-    round: int
-    seed: int
-    selection: str
-    prompt_version: str
-    reader: str
-    budget_tokens: int
-    prompt_tokens: int
-    defused: int
-    items: list[CacheItem]
-    left_out: list[LeftOut]
-    prompt: str
+    id: str  # content hash of the prompt
+    round: int  # from 1
+    seed: int  # of selection and shuffle
+    selection: str  # name of the selection strategy
+    prompt_version: str  # name and hash of the wording
+    reader: str  # what counted the tokens: a tokenizer, the model's server, or an estimate
+    budget_tokens: int  # most tokens that ``prompt`` may have
+    prompt_tokens: int  # tokens that it has, as text, by that count
+    defused: int  # how many control tokens were made harmless in the problem's text
+    items: list[CacheItem]  # the attempts in the order in which they stand
+    left_out: list[LeftOut]  # the generations that are not in it
+    prompt: str  # the whole user message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Everything about one problem: a row of a traces dataset.
-
-    Attributes:
-        problem: The problem.
-        pool: All trajectories, by index.
-        caches: One a round.
-        deliberations: All deliberations, by round and index.
-        stratum: Of the pool: how many are right and what the vote says.
-        outcome: Of the last round against the vote; null if there was no deliberation.
-        status: ``OK``, or why the trace ends early: ``TOO_FEW_USABLE``.
-        thinker_prompt_version: Name and hash of the thinker's wording.
-        schema_version: ``SCHEMA_VERSION``.
-    """
+    """Everything about one problem: a row of a traces dataset."""
 
     problem: Problem
-    pool: list[Trajectory]
-    caches: list[Cache] = field(default_factory=list)
+    pool: list[Trajectory]  # all trajectories, by index
+    caches: list[Cache] = field(default_factory=list)  # one a round
     deliberations: list[Deliberation] = field(default_factory=list)
-    stratum: Stratum | None = None
+    """All deliberations, by round and index."""
+    stratum: Stratum | None = None  # of the pool: how many are right and what the vote says
     outcome: Outcome | None = None
-    status: str = OK
-    thinker_prompt_version: str = ""
+    """Of the last round against the vote; null if there was no deliberation."""
+    status: str = OK  # ``OK``, or why the trace ends early: ``TOO_FEW_USABLE``
+    thinker_prompt_version: str = ""  # name and hash of the thinker's wording
     schema_version: str = SCHEMA_VERSION
 
 

@@ -28,7 +28,7 @@ from heavydistill.metrics.comparison import (
 )
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.grid import counted, points, versions
-from heavydistill.run.comparison import side_of
+from heavydistill.run.experiments.comparison import side_of
 from heavydistill.run.result import all_traces
 
 K, D = 8, 4

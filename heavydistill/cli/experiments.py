@@ -65,12 +65,12 @@ def evaluate(
     """
     from heavydistill.report.comparison import print_comparison, print_controlled
     from heavydistill.report.summary import print_summary
-    from heavydistill.run import evaluation
-    from heavydistill.run.controls import names_of
+    from heavydistill.run.experiments import evaluation
+    from heavydistill.run.experiments.evaluation import control_names
 
     console = Console()
     with checking(console) as on_checked:
-        names = names_of(controls.split(",")) if controls else []
+        names = control_names(controls.split(",")) if controls else []
         contact = None if dry_run else Contact()
         plan = evaluation.check(config, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)
@@ -118,7 +118,7 @@ def cross(
     on.
     """
     from heavydistill.report.comparison import print_crossing
-    from heavydistill.run import crossing
+    from heavydistill.run.experiments import crossing
 
     console = Console()
     with checking(console) as on_checked:
@@ -157,7 +157,7 @@ def compare(
     verifier are refused. The same runs give the same files.
     """
     from heavydistill.report.comparison import as_markdown, print_comparison
-    from heavydistill.run.comparison import compare_runs
+    from heavydistill.run.experiments.comparison import compare_runs
 
     for flag, file in (("--markdown", markdown), ("--json", json)):
         if file and (file.is_dir() or not file.absolute().parent.is_dir()):

@@ -71,10 +71,9 @@ class Bar:
             self._tasks[what] = self._bars.add_task(what, total=total, note=note)
         self._bars.update(self._tasks[what], completed=done, total=total, note=note)
         due = time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S
-        if not self._console.is_terminal and due:
+        if due and not self._console.is_terminal:
             self._last_line = time.monotonic()
-            beside = f" ({note})" if note else ""
-            say(f"{what}: {done:,} of {total:,}{beside}", self._console)
+            say(f"{what}: {done:,} of {total:,}{f' ({note})' if note else ''}", self._console)
 
 
 def checked(
@@ -137,7 +136,7 @@ class Progress:
             self._last = status
             for stage in status.stages:
                 if stage.name == THINKING and not self._is_remarked:
-                    answered = stage.asked - stage.failed
+                    answered = stage.asked - sum(stage.failures.values())
                     if remark := thinking_remark(self._run, answered, stage.thoughts):
                         self._is_remarked = True
                         say(remark, self._console)

@@ -165,9 +165,6 @@ def _end(finished: Finished, plan: Plan, console: Console) -> None:
         ]
     if finished.rejects:
         lines += [f"{finished.rejects} row(s) failed in a step: see {finished.folder}/rejects."]
-    if places := finished.shards_of_places:
-        shards = ", ".join(f"{place}: {count}" for place, count in sorted(places.items()))
-        lines += [f"Shards that each Ray node finished: {shards}"]
     for line in lines:
         say(line, console)
     for line in remarks(finished.summary, plan.run):

@@ -189,34 +189,21 @@ def _print_end(run: Path, console: Console) -> None:
             "it sends requests: before, its references are checked and a server is started. One "
             "that was stopped before anything was finished leaves no folder.",
         )
-    missing = 0
+    lacking = 0
     for file in files:
         try:
             summary = json.loads(file.read_text(encoding="utf-8"))
-            k, d = summary["k"], summary["d"]
-            names = {"mean_at_k": f"M@{k}", "vote_at_k": f"V@{k}", "pass_at_k": f"P@{k}"}
-            names["heavy_mean_at_d"] = f"HM@{d}"
-            figures = ((name, summary[key]) for key, name in names.items())
-            means = ", ".join(
-                f"{name} {percent(value['mean'])}" for name, value in figures if value
-            )
-            lacks = {
-                "problems missing": summary["missing"],
-                "rows rejected": summary["rejects"],
-                "requests failed": sum(
-                    summary[stage]["failed"] for stage in ("trajectories", "deliberations")
-                ),
-            }
-            shown = f"{summary['problems']:,} problems; {means}"
+            failed = summary["trajectories"]["failed"] + summary["deliberations"]["failed"]
+            missing, total, rejects = summary["missing"], summary["problems"], summary["rejects"]
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise ConfigError(
                 f"{file} cannot be read: {type(error).__name__}: {error}",
                 "Read it with the heavydistill that wrote it.",
             ) from error
-        missing += lacks["problems missing"]
-        which = f"{run} ({file.parent.name})" if file.parent != run else str(run)
-        end = "was broken off" if lacks["problems missing"] else "is finished"
-        shown += "".join(f"; {count:,} {what}" for what, count in lacks.items() if count)
-        console.print(plain(f"{which} {end}: {shown}"), soft_wrap=True)
-    if missing:
+        lacking += missing
+        counts = {"problems missing": missing, "rows rejected": rejects, "requests failed": failed}
+        rest = "".join(f", {count:,} {what}" for what, count in counts.items() if count)
+        end = "was broken off" if missing else "is finished"
+        console.print(plain(f"{file.parent} {end}: {total:,} problems{rest}"), soft_wrap=True)
+    if lacking:
         raise typer.Exit(1)

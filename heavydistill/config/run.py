@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -125,9 +126,6 @@ class Verifying(Section):
     @classmethod
     def _wherever_a_step_runs(cls, own: list[str]) -> list[str]:
         return [str(Path(file).expanduser().absolute()) for file in own]
-
-
-_MOST = {"think.k": 1024, "deliberate.d": 1024, "deliberate.rounds": 16}
 
 
 class Think(Section):
@@ -295,21 +293,21 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _within_bounds(self) -> RunConfig:
         chosen = {
-            "think.k": 0 if self.pools else self.think.k,
-            "deliberate.d": self.deliberate.d,
-            "deliberate.rounds": self.deliberate.rounds,
+            "think.k": (0 if self.pools else self.think.k, 1024),
+            "deliberate.d": (self.deliberate.d, 1024),
+            "deliberate.rounds": (self.deliberate.rounds, 16),
         }
-        for key, most in _MOST.items():
-            if chosen[key] > most:
-                raise ValueError(f"{key} is {chosen[key]:,}, but a run asks for at most {most:,}")
+        for key, (value, most) in chosen.items():
+            if value > most:
+                raise ValueError(f"{key} is {value:,}, but a run asks for at most {most:,}")
         return self
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> RunConfig:
+        if self.pools_sha256 and not self.pools:
+            raise ValueError("pools_sha256 belongs to pools")
         if self.pools:
             self._refuse_thinking()
-        elif self.pools_sha256:
-            raise ValueError("pools_sha256 belongs to pools")
         if self.deliberate.rounds > 1 and (not self.deliberate.d or self.deliberate.task != _ANEW):
             raise ValueError(
                 f"deliberate.rounds {self.deliberate.rounds} needs deliberations that the next "
@@ -317,13 +315,10 @@ class RunConfig(Section):
             )
         if self.pools and not self.pools_sha256:
             return self  # K is not known yet
-        width = self.cache.width
-        if width is not None and width > self.think.k:
-            raise ValueError(f"cache.width {width} is larger than think.k {self.think.k}")
-        if self.think.min_k > self.think.k:
-            raise ValueError(
-                f"think.min_k {self.think.min_k} is larger than think.k {self.think.k}"
-            )
+        limited = {"cache.width": self.cache.width or 0, "think.min_k": self.think.min_k}
+        for key, value in limited.items():
+            if value > self.think.k:
+                raise ValueError(f"{key} {value} is larger than think.k {self.think.k}")
         return self
 
     def _refuse_thinking(self) -> None:
@@ -336,9 +331,9 @@ class RunConfig(Section):
         }
         if not self.deliberate.d:
             raise ValueError("deliberate.d is 0, so that with pools nobody would be asked")
-        if wrong := [key for key in is_set if is_set[key]]:
+        if wrong := next((key for key in is_set if is_set[key]), None):
             raise ValueError(
-                f"{wrong[0]} has no effect with pools: problems and trajectories are those of "
+                f"{wrong} has no effect with pools: problems and trajectories are those of "
                 f"{self.pools}"
             )
 
@@ -358,20 +353,26 @@ def load_config(
     Raises:
         ConfigError: No such file, not YAML, an unknown key, a bad value or a contradiction.
     """
-    tree = _over(preset or {}, carried_over(read_yaml(path), f"{path}: ") if path else {})
-    for dotted, value in (overrides or {}).items():
+    tree = read_tree(path, overrides or {}, preset)
+    return parse(RunConfig, tree, f"{path}: " if path else "")
+
+
+def read_tree(
+    path: Path | None,
+    overrides: Mapping[str, Any],
+    preset: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The keys of a file, those of ``overrides`` (dotted) that win over it, and of ``preset``."""
+    tree = _over(dict(preset or {}), carried_over(read_yaml(path), f"{path}: ") if path else {})
+    for dotted, value in overrides.items():
         assign(tree, dotted, value)
-    fix = "Correct the value in the file or on the command line; the command line wins."
-    return parse(RunConfig, tree, f"{path}: " if path else "", fix)
+    return tree  # type: ignore[no-any-return]
 
 
 def refuse_code_of(run: Path, config: RunConfig, fix: str) -> None:
     """Refuse a run whose saved configuration names Python files, which may be somebody else's.
 
-    Args:
-        run: Its folder, or its configuration.
-        config: What it saved.
-        fix: How the user says that they may be run.
+    ``fix`` says how the user agrees that they are run.
 
     Raises:
         ConfigError: It names some.

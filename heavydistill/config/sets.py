@@ -17,9 +17,8 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from heavydistill.config.models import Endpoint, SamplingChoice
-from heavydistill.config.retired import carried_over
-from heavydistill.config.run import Budget, Pruning, Verifying, assign
-from heavydistill.config.yaml import Section, parse, read_yaml
+from heavydistill.config.run import Budget, Pruning, Verifying, read_tree
+from heavydistill.config.yaml import Section, parse
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
 FormatName = Literal["heavyskill", "pacore", "nemo", "answers"]
@@ -211,36 +210,17 @@ def load_build_config(
     Raises:
         ConfigError: No such file, not YAML, an unknown key or a bad value.
     """
-    tree = carried_over(read_yaml(path), f"{path}: ") if path else {}
-    for dotted, value in overrides.items():
-        assign(tree, dotted, value)
+    tree = read_tree(path, overrides)
     if asks:
         tree["redeliberate"] = tree.get("redeliberate") or {}
-    fix = "Correct the value in the file or on the command line; the command line wins."
-    return parse(BuildConfig, tree, f"{path}: " if path else "", fix)
+    return parse(BuildConfig, tree, f"{path}: " if path else "")
 
 
 def load_refilter_config(keys: Mapping[str, Any]) -> RefilterConfig:
-    """The configuration of dotted keys to values.
-
-    Raises:
-        ConfigError: An unknown key or a bad value.
-    """
-    return parse(RefilterConfig, _tree(keys), "", "Correct the value on the command line.")
+    """The configuration of dotted keys to values; raises ConfigError as ``load_build_config``."""
+    return parse(RefilterConfig, read_tree(None, keys), "")
 
 
 def load_import_config(keys: Mapping[str, Any]) -> ImportConfig:
-    """The configuration of dotted keys to values.
-
-    Raises:
-        ConfigError: An unknown key or a bad value.
-    """
-    return parse(ImportConfig, _tree(keys), "", "Correct the value on the command line.")
-
-
-def _tree(keys: Mapping[str, Any], tree: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The nested mapping of dotted keys, on top of one that is there."""
-    tree = {} if tree is None else tree
-    for dotted, value in keys.items():
-        assign(tree, dotted, value)
-    return tree
+    """The configuration of dotted keys to values; raises ConfigError as ``load_build_config``."""
+    return parse(ImportConfig, read_tree(None, keys), "")

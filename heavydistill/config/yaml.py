@@ -54,18 +54,21 @@ def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValida
     return BeforeValidator(check)
 
 
-def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str) -> _S:
+def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str = "") -> _S:
     """A mapping as a section.
 
     Args:
         section: Type of the section.
         tree: The mapping, changed in place: sections that are null go.
-        where: Put before every fault, e.g. the file and a colon.
-        fix: Fix of a bad value.
+        where: Put before every fault, e.g. the file and a colon; empty for the command line alone.
+        fix: Fix of a bad value (default: that it is on the command line or in the file).
 
     Raises:
         ConfigError: An unknown key, which the nearest valid key follows, or a bad value.
     """
+    in_file = " in the file or" if where else ""
+    wins = "; the command line wins" if where else ""
+    fix = fix or f"Correct the value{in_file} on the command line{wins}."
     _refuse_unknown(section, section, tree, where)
     try:
         return section.model_validate(tree)

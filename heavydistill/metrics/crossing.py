@@ -5,7 +5,7 @@ All cells are over the same problems: what a deliberator was not given, because 
 counts as wrong. Each interval is of a cell by itself. What a configuration leaves open of sampling,
 the profile of each model fills in, so models may be sampled differently: the table says how.
 
-Not covered: the runs themselves (``run.crossing``); differences between cells, which
+Not covered: the runs themselves (``run.experiments.crossing``); differences between cells, which
 ``comparison`` tells of two of the runs, paired by problem.
 """
 

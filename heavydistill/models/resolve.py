@@ -5,7 +5,7 @@ servers. Nothing below it looks the name of a model up again. The configuration 
 saved with the run; to resolve that one changes nothing in it, whatever profiles and capability
 files have become since.
 
-Not covered: whether a problem fits its prompt (``run.context_check``), and the problems themselves.
+Not covered: whether a problem fits its prompt (``run.generate``), and the problems themselves.
 """
 
 from __future__ import annotations

@@ -7,12 +7,13 @@ The folder of a run, which appears under its name when all of it is written (see
     rejects/       rows that a step failed on, if there are any, with the reason in ``status``
     summary.json   the metrics, counts, tokens and cost, and the models and version that made it
 
-While it lasts, ``status`` says how far it is.
-
 ``check`` finds what a user can fix before anything is spent. Given a ``Contact`` it asks the
 servers first of all, before anything large is imported. A run that was broken off goes on
 when the same command is given again: its responses are in the journal (see ``store.journal``),
 and its folder is replaced when the new one is whole (see ``result``).
+
+Not covered: whether a cache has room for the final answers, which ``heavy.cache`` finds; before
+that only its frame is known: the wording, the problem and the headers of its attempts.
 """
 
 from __future__ import annotations
@@ -20,21 +21,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config.run import RunConfig
-from heavydistill.errors import ConfigError, HeavydistillError, StoppedError, TeacherError
+from heavydistill.errors import (
+    BudgetError,
+    ConfigError,
+    HeavydistillError,
+    StoppedError,
+    TeacherError,
+)
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import fence_for, frame_tokens
 from heavydistill.metrics.summary import Summary
 from heavydistill.models.contact import Contact
 from heavydistill.models.local.engine import require_template
 from heavydistill.models.resolve import ResolvedRun, resolve
+from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, reader_of
 from heavydistill.models.vllm import server as serving
-from heavydistill.run.context_check import check_room, with_tokenizer
 from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
 from heavydistill.run.result import earlier, write
@@ -45,6 +55,10 @@ from heavydistill.store import segment
 from heavydistill.store.atomic import Workplace, recover, require_writable
 from heavydistill.store.traces import LEAF_FOLDER
 from heavydistill.verifiers import registry
+
+_ANSWER_TOKENS = 32  # of each attempt, for which a cache should have room beside its frame
+_NARROWEST = 2  # attempts; see ``config.run.CacheChoice.width``
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +94,6 @@ class Finished:
     summary: Summary  # over all rows, failed ones too
     rejects: int  # rows that a step failed on
     missing: int  # problems that the run never finished, because it was interrupted
-    shards_of_places: dict[str, int]  # shards that each node of a Ray cluster finished
 
     @property
     def is_complete(self) -> bool:
@@ -109,8 +122,9 @@ def check(
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
     run = with_tokenizer(resolve(config, contact))
-    if asks:
-        _require_templates(run)
+    for model in run.models:
+        if asks and model.is_local:  # loading it would find this later
+            require_template(model.profile.model)
     config = run.config
     registry.load_own(config.verify.own)
     pools = read_pools(config) if config.pools else None
@@ -133,22 +147,20 @@ def check(
         require_endpoints(run, contact)
     recover(folder)
     changed = _changed(config, folder)
-    server = run.server_command() if config.endpoint.start_vllm and asks else None
     if pools:
         loaded = problem_sources.Loaded(list(pools.problems.values()))
     else:
         loaded = problem_sources.load_fit(config.problems, config.verify, on_checked=on_checked)
     check_room(run, loaded.problems, asks=contact is not None)
-    log = folder.with_name(f"{folder.name}.vllm.log")
     return Plan(
-        run,
-        loaded.problems,
-        folder,
-        journal,
-        log,
-        loaded.unfit,
-        server,
-        pools,
+        run=run,
+        problems=loaded.problems,
+        folder=folder,
+        journal=journal,
+        server_log=folder.with_name(f"{folder.name}.vllm.log"),
+        unfit=loaded.unfit,
+        server=run.server_command() if config.endpoint.start_vllm and asks else None,
+        pools=pools,
         outside=loaded.outside,
         contact=contact,
         changed=changed,
@@ -170,13 +182,6 @@ def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
     )
 
 
-def _require_templates(run: ResolvedRun) -> None:
-    """Refuse models of this process that cannot be asked, which loading them would find later."""
-    for model in run.models:
-        if model.is_local:
-            require_template(model.profile.model)
-
-
 def run(
     plan: Plan,
     on_status: OnStatus | None = None,
@@ -191,7 +196,7 @@ def run(
         on_status: Called with how far the run is every ``status.EVERY_S`` seconds, and at its end.
         replay: Send no request; take every response from the journal.
         ray: Address of a Ray cluster that shards of the run are spread over, or ``local``.
-        on_start: As of ``models.vllm.server.served``, if a server is to be started.
+        on_start: As in ``models.vllm.server.served``, if a server is to be started.
 
     Raises:
         TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
@@ -203,21 +208,43 @@ def run(
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any
             and no other run is in the folder; so is a TeacherError in the midst of a run.
     """
-    run = plan.run
-    if plan.pools_at:
-        run = run.with_config(pools=str(plan.pools_at))
-    pool = None if replay else _pool(plan, run, ray)
-    with contextlib.ExitStack() as held:
+    run = plan.run.with_config(pools=str(plan.pools_at)) if plan.pools_at else plan.run
+    with contextlib.ExitStack() as stack:
+        pool = None if replay else _pool(plan, run, ray)
         if pool:
-            held.callback(pool.close)
-        watch = None
+            stack.callback(pool.close)
+        failure: Callable[[], HeavydistillError | None] | None = None
         if plan.server and not replay and not ray:
-            server = held.enter_context(
+            server = stack.enter_context(
                 serving.served(plan.server, plan.config.endpoint, plan.server_log, on_start)
             )
             # The address is of this run alone, so it is not in the configuration that is saved.
-            run, watch = run.at(server.endpoint), server.failure
-        return _run(plan, run, on_status, replay, pool, watch)
+            run, failure = run.at(server.endpoint), server.failure
+        pays = run.asks_servers and not replay
+        if pays and not run.config.endpoint.start_vllm:
+            require_endpoints(run, plan.contact or Contact())
+        with loading():
+            from heavydistill.run.recipe import build_heavy_pipeline, paying
+        if pays:
+            stack.enter_context(paying(run))
+        place = Workplace(plan.folder)
+        stack.enter_context(place.claimed())
+        status = StatusWriter(place.path / STATUS, run, len(plan.problems), pays, on_status)
+        stack.enter_context(status.writing())
+        try:
+            if pool:
+                shards = shards_of(run, pool, place.rows, tuple(plan.unfit), plan.server)
+                run_shards(pool, shards, status.on_batch, status.on_work, failure)
+            else:
+                pipeline = build_heavy_pipeline(run, status.on_batch, replay, list(plan.unfit))
+                pipeline.keep_in(place.rows)
+                pipeline.on_work, pipeline.watch = status.on_work, failure or pipeline.watch
+                pipeline.run_to_files()
+        except (KeyboardInterrupt, StoppedError, TeacherError):
+            if not plan.changed and any((place.rows / LEAF_FOLDER).glob("*.parquet")):
+                _publish(plan, place, interrupted=True)
+            raise
+        return _publish(plan, place, interrupted=False)
 
 
 def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
@@ -227,76 +254,29 @@ def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
         ConfigError: Ray is not installed, or cannot be joined.
     """
     processes = run.config.processes
-    if ray:
-        if not importlib.util.find_spec("ray"):
-            raise ConfigError(
-                "--ray is given, but Ray is not installed",
-                "Install it on all nodes: pip install 'distilabel[ray]==1.5.3'.",
-            )
-        if processes > 1:
-            raise ConfigError(
-                "--processes and --ray are given, and each says how many shards there are",
-                "Give one of them; a cluster has a shard on each node, or on each GPU.",
-            )
-        from heavydistill.run.ray import Tasks
+    if not ray:
+        return Processes(processes) if processes > 1 else None
+    if not importlib.util.find_spec("ray"):
+        raise ConfigError(
+            "--ray is given, but Ray is not installed",
+            "Install it on all nodes: pip install 'distilabel[ray]==1.5.3'.",
+        )
+    if processes > 1:
+        raise ConfigError(
+            "--processes and --ray are given, and each says how many shards there are",
+            "Give one of them; a cluster has a shard on each node, or on each GPU.",
+        )
+    from heavydistill.run.ray import Tasks
 
-        return Tasks(ray, run, plan.server)
-    return Processes(processes) if processes > 1 else None
-
-
-def _run(
-    plan: Plan,
-    resolved: ResolvedRun,
-    on_status: OnStatus | None,
-    replay: bool,
-    pool: ShardPool | None,
-    watch: Callable[[], HeavydistillError | None] | None,
-) -> Finished:
-    """Run a plan with models whose addresses are known."""
-    pays = resolved.asks_servers and not replay
-    if pays and not resolved.config.endpoint.start_vllm:
-        require_endpoints(resolved, plan.contact or Contact())
-    with loading():
-        from heavydistill.run.recipe import build_heavy_pipeline, paying
-
-    with contextlib.ExitStack() as held:
-        if pays:
-            held.enter_context(paying(resolved))
-        place = Workplace(plan.folder)
-        held.enter_context(place.claimed())
-        file = place.path / STATUS
-        status = StatusWriter(file, resolved, len(plan.problems), pays, on_status)
-        held.enter_context(status.writing())
-
-        def work() -> dict[str, int]:
-            if pool:
-                shards = shards_of(resolved, pool, place.rows, tuple(plan.unfit), plan.server)
-                return run_shards(pool, shards, status.on_batch, status.on_work, watch)
-            pipeline = build_heavy_pipeline(resolved, status.on_batch, replay, list(plan.unfit))
-            pipeline.keep_in(place.rows)
-            pipeline.on_work = status.on_work
-            pipeline.watch = watch or pipeline.watch
-            pipeline.run_to_files()
-            return {}
-
-        try:
-            places = work()
-        except (KeyboardInterrupt, StoppedError, TeacherError):
-            if not plan.changed and any((place.rows / LEAF_FOLDER).glob("*.parquet")):
-                _publish(plan, place, interrupted=True)
-            raise
-        return _publish(plan, place, interrupted=False, places=places)
+    return Tasks(ray, run, plan.server)
 
 
-def _publish(
-    plan: Plan, place: Workplace, interrupted: bool, places: Mapping[str, int] | None = None
-) -> Finished:
+def _publish(plan: Plan, place: Workplace, interrupted: bool) -> Finished:
     old = plan.folder if interrupted else None
     rows, voted = place.rows / LEAF_FOLDER, plan.pools.voted if plan.pools else None
-    written = write(plan.run, plan.problems, rows, place.new, old, len(plan.unfit), voted)
+    counts = write(plan.run, plan.problems, rows, place.new, old, len(plan.unfit), voted)
     place.publish()
-    shards = dict(places or {})
-    return Finished(plan.folder, written.summary, written.rejects, written.missing, shards)
+    return Finished(plan.folder, *counts)
 
 
 def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
@@ -317,3 +297,104 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
     ]
     for tokens, model in sorted(needs, key=lambda need: -need[0]):
         contact.require(model.profile.model, model.endpoint, tokens)
+
+
+def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
+    """The run with a tokenizer that is at hand.
+
+    Where a profile of a served model names one that this machine cannot reach, the server counts
+    in its place, and a warning says so; one that the user names must be there.
+
+    Raises:
+        TeacherError: The tokenizer cannot be loaded.
+    """
+    deliberator, endpoint = run.deliberator.profile, run.config.endpoint
+    try:
+        reader_of(deliberator.tokenizer)
+    except TeacherError as error:
+        if deliberator.kind != "endpoint" or endpoint.tokenizer:
+            raise
+        _log.warning(
+            "%s Tokens are counted by the server of %s where it does that, else estimated; "
+            "--tokenizer FOLDER names another.",
+            error.what,
+            deliberator.name,
+        )
+        return run.at(endpoint.model_copy(update={"tokenizer": SERVER}))
+    return run
+
+
+def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True) -> None:
+    """Check a run whose tokenizer is at hand against the problem that leaves the least room.
+
+    ``asks`` says whether a server that counts tokens may be asked. If not, or if it is still to be
+    started, nothing is refused for an estimate alone, which is never less than the count.
+
+    Raises:
+        TeacherError: The tokenizer of a model cannot be loaded.
+        BudgetError: If all attempts are usable, its cache has no room for them; the message says
+            for how many it has.
+        ConfigError: There is no wording for a problem's domain.
+    """
+    config, deliberator = run.config, run.deliberator.profile
+    reader = reader_of(deliberator.tokenizer)
+    if run.judge:  # its control tokens are needed
+        reader_of(run.judge.profile.tokenizer)
+    domains = [problem.domain or config.domain or "general" for problem in problems]
+    for domain in set(domains):
+        prompts.load("thinker", domain, config.language)
+    if not config.rounds:
+        return
+    # From the second round on, deliberations stand beside the selected trajectories.
+    carried = config.deliberate.d if config.deliberate.rounds > 1 else 0
+    attempts = (config.cache.width or config.think.k) + carried
+    budget = config.cache.budget_tokens or 0
+
+    def frame(problem: Problem, domain: str, attempts: int) -> int:
+        wording = prompts.for_cache(config.deliberate.task, domain, config.language)
+        return frame_tokens(problem, attempts, wording, reader)
+
+    # Headers of many attempts take long to count, and are the same wherever wording and fence are.
+    longest: dict[tuple[str, str], tuple[int, Problem]] = {}
+    for problem, domain in zip(problems, domains, strict=True):
+        alike, tokens = (domain, fence_for([problem.text])), frame(problem, domain, 1)
+        if tokens > longest.get(alike, (0, problem))[0]:
+            longest[alike] = tokens, problem
+    sizes = [
+        (frame(problem, domain, attempts), problem, domain)
+        for (domain, _), (_, problem) in longest.items()
+    ]
+    needed, worst, domain = max(sizes, key=lambda size: size[0])
+    if needed > budget and reader.name == ESTIMATED:
+        if not (asks and config.endpoint.urls):
+            return
+        reader = ServerTokenizer(deliberator.model, config.endpoint)
+        needed = frame(worst, domain, attempts)
+    if needed <= budget:
+        return
+
+    def enough(count: int) -> int:
+        return frame(worst, domain, count) + count * _ANSWER_TOKENS
+
+    fitting, too_many = 0, attempts
+    while too_many - fitting > 1:
+        middle = (fitting + too_many) // 2
+        fitting, too_many = (middle, too_many) if enough(middle) <= budget else (fitting, middle)
+    fitting -= carried
+    if (whole := enough(attempts)) <= run.cache_room:
+        fix = f"set cache.budget_tokens to {whole} or more."
+    else:
+        fix = "lower deliberate.sampling.max_tokens, or use a deliberator with more context."
+    if fitting >= _NARROWEST:
+        width = f"--set cache.width={fitting}"
+        fix = f"At most {fitting} attempts of {_ANSWER_TOKENS} tokens fit: {width}, or {fix}"
+    else:
+        fix = fix[0].upper() + fix[1:]
+        fix = f"Not even {_NARROWEST} attempts of {_ANSWER_TOKENS} tokens fit. {fix}"
+    estimated = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
+    beside = f" and {carried} deliberations of the round before" if carried else ""
+    raise BudgetError(
+        f"{worst.source}: problem {worst.id} and the frame of {attempts - carried} attempts"
+        f"{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
+        fix,
+    )

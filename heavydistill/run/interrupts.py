@@ -61,20 +61,20 @@ def held() -> Iterator[None]:
 def ending_at_once() -> Iterator[None]:
     """While this lasts, Ctrl-C ends the process with ``INTERRUPTED``; nothing is undone.
 
-    It is for the loading of modules, where a KeyboardInterrupt is printed as a traceback or, in a
-    library that guards its imports with a bare ``except``, lost. A handler of one's own, and
-    SIGINT that is ignored as in a job of the background, stay as they are.
+    For the loading of modules, where a KeyboardInterrupt is printed as a traceback or, in a library
+    that guards its imports with a bare ``except``, lost. A handler of one's own, and SIGINT that is
+    ignored as in a job of the background, stay as they are.
     """
     before = signal.getsignal(signal.SIGINT)
-    is_main = threading.current_thread() is threading.main_thread()
-    if before is not signal.default_int_handler or not is_main:
-        yield
-        return
-    end_at_once()
+    is_ours = threading.current_thread() is threading.main_thread()
+    is_ours = is_ours and before is signal.default_int_handler
+    if is_ours:
+        end_at_once()
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if is_ours:
+            signal.signal(signal.SIGINT, before)
 
 
 def end_at_once() -> None:

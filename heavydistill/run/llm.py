@@ -35,6 +35,7 @@ EXTRAS = (
     "request_id",
     "cached_tokens",
 )
+_PLAIN = ("prompt_tokens", "completion_tokens", "answer_text")
 
 
 class HeavyLLM(LLM):
@@ -123,10 +124,10 @@ class HeavyLLM(LLM):
         self, inputs: list[list[dict[str, str]]], num_generations: int = 1
     ) -> list[dict[str, Any]]:
         """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""
-        requests = [
-            request
-            for messages in inputs
-            for request in samples(
+        if not self._engine:
+            raise RuntimeError("HeavyLLM.generate before load()")
+        asked = [
+            samples(
                 messages,
                 num_generations,
                 self.sampling,
@@ -134,17 +135,14 @@ class HeavyLLM(LLM):
                 model=self.model_name,
                 stage=self.stage,
             )
+            for messages in inputs
         ]
-        if not self._engine:
-            raise RuntimeError("HeavyLLM.generate before load()")
-        responses = self._engine.generate(requests, forget)
+        responses = iter(
+            self._engine.generate([request for requests in asked for request in requests], forget)
+        )
         return [
-            _output(
-                self.model_name,
-                requests[i : i + num_generations],
-                responses[i : i + num_generations],
-            )
-            for i in range(0, len(requests), num_generations)
+            _output(self.model_name, requests, [next(responses) for _ in requests])
+            for requests in asked
         ]
 
 
@@ -160,13 +158,12 @@ def _share_processor() -> None:
 
 
 def _output(model: str, requests: list[Request], responses: list[Response]) -> dict[str, Any]:
-    samples = [fields_of(model, *pair) for pair in zip(requests, responses, strict=True)]
+    fields = [fields_of(model, *pair) for pair in zip(requests, responses, strict=True)]
+    columns = {name: [each[name] for each in fields] for name in (*_PLAIN, *EXTRAS)}
+    read, written, texts = (columns.pop(name) for name in _PLAIN)
     return {
-        "generations": [sample["answer_text"] for sample in samples],
-        "statistics": {
-            "input_tokens": [sample["prompt_tokens"] for sample in samples],
-            "output_tokens": [sample["completion_tokens"] for sample in samples],
-        },
-        **{name: [sample[name] for sample in samples] for name in EXTRAS},
+        "generations": texts,
+        "statistics": {"input_tokens": read, "output_tokens": written},
+        **columns,
         "from_journal": [response.from_journal for response in responses],
     }

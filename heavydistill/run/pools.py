@@ -36,8 +36,7 @@ class PoolsOfRun:
     problems: dict[str, Problem] = field(default_factory=dict)  # by id, in their order
     k: int = 0  # trajectories of the largest pool
     models: set[str] = field(default_factory=set)  # models that wrote the trajectories
-    unjudged: int = 0
-    """Trajectories without a verdict, or with one of a judge that failed."""
+    unjudged: int = 0  # trajectories without a verdict, or whose judge failed
     outdated: Counter[str] = field(default_factory=Counter)
     """Trajectories whose verdict is of another version, by what gave it."""
     voted: set[str] = field(default_factory=set)
@@ -97,7 +96,11 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     Raises:
         ConfigError: It speaks of another K or of other pools, or contradicts them in another way.
     """
-    known = _sha256(Path(config.pools or ""))
+    whole = hashlib.sha256()
+    for path in trace_files(Path(config.pools or "")):
+        with path.open("rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    known = whole.hexdigest()
     if config.pools_sha256 not in (None, known):
         raise ConfigError(
             f"pools: {config.pools} holds other traces than it did when pools_sha256 was written",
@@ -126,16 +129,7 @@ def verifier_now(problem: Problem) -> str:
     """``name@version`` of the verifier of a problem.
 
     Raises:
-        ProblemsError: It is not known.
+        ProblemsError: The verifier is not known.
     """
     verifier = registry.get(problem.verifier)
     return f"{verifier.name}@{verifier.version}"
-
-
-def _sha256(run: Path) -> str:
-    """Of those of the files with its traces, in their order."""
-    whole = hashlib.sha256()
-    for path in trace_files(run):
-        with path.open("rb") as file:
-            whole.update(hashlib.file_digest(file, "sha256").digest())
-    return whole.hexdigest()

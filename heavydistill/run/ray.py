@@ -2,13 +2,10 @@
 
 There is a shard for each node with processors; or, if models run in the shards and the cluster has
 GPUs, for each GPU, and for each set of GPUs that a server needs which a shard starts. Ray spreads
-them. A shard whose node is lost is begun again on another one, at most ``_RETRIES`` times; what it
-asked before is in the journal.
+them. A shard whose node is lost is begun again on another one, at most ``_RETRIES`` times.
 
-What a shard takes over: the working folder, so that relative paths mean the same everywhere, and
-the keys of endpoints and of the Hub, which go to no log. Journal and rows must lie on a file system
-that all nodes share; a node that does not see the journal as the driver does is an error. So is
-another version of this package.
+Shards take over the working folder and the keys of endpoints and of the Hub, which go to no log.
+Journal and rows must lie on a file system that all nodes share.
 
 Not covered: nodes that join while a run lasts get no work of it.
 """
@@ -64,9 +61,9 @@ class Tasks:
         self._joined = not ray.is_initialized()
         if self._joined:
             join(address)
-        self.count, self._gpus = _spread(address, run, _gpus_of(server) if server else 0)
+        self.count, self._gpus = _spread(address, run, server or [])
         self._token = _token(run)
-        self.surroundings = Surroundings(
+        self.surroundings: Surroundings | None = Surroundings(
             heavydistill.__version__, Path.cwd(), self._token, _passed(run)
         )
         self._tasks: list[Any] = []
@@ -74,7 +71,7 @@ class Tasks:
 
     def start(self, shards: list[Shard]) -> None:
         options: dict[str, Any] = {"max_retries": _RETRIES, "scheduling_strategy": "SPREAD"}
-        task = ray.remote(_run_here).options(num_gpus=self._gpus, **options)
+        task = ray.remote(run_shard).options(num_gpus=self._gpus, **options)
         self._tasks = [task.remote(shard) for shard in shards]
 
     def ended(self) -> dict[int, ShardEnd]:
@@ -103,13 +100,7 @@ class Tasks:
             ray.shutdown()
 
 
-def _run_here(shard: Shard) -> ShardEnd:
-    """The task of a shard."""
-    node = ray.get_runtime_context().get_node_id()[:6]
-    return run_shard(shard, f"{ray.util.get_node_ip_address()} ({node})")
-
-
-def _spread(address: str, run: ResolvedRun, gpus: int) -> tuple[int, float]:
+def _spread(address: str, run: ResolvedRun, server: list[str]) -> tuple[int, float]:
     """(number of shards, GPUs of each).
 
     Raises:
@@ -117,7 +108,9 @@ def _spread(address: str, run: ResolvedRun, gpus: int) -> tuple[int, float]:
     """
     nodes = [n["Resources"] for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU")]
     there = [int(node.get("GPU", 0)) for node in nodes]
-    if gpus:
+    if server:
+        flags = ("--tensor-parallel-size", "--data-parallel-size")
+        gpus = math.prod(int(server[server.index(flag) + 1]) for flag in flags if flag in server)
         if not (servers := sum(each // gpus for each in there)):
             raise ConfigError(
                 f"--ray {address}: no node has the {gpus} GPUs that --start-vllm needs",
@@ -127,12 +120,6 @@ def _spread(address: str, run: ResolvedRun, gpus: int) -> tuple[int, float]:
     if sum(there) and any(model.is_local for model in run.models):
         return sum(there), 1
     return max(1, len(nodes)), 0
-
-
-def _gpus_of(server: list[str]) -> int:
-    """GPUs that a command of ``models.vllm.server.command`` takes."""
-    flags = ("--tensor-parallel-size", "--data-parallel-size")
-    return math.prod(int(server[server.index(flag) + 1]) for flag in flags if flag in server)
 
 
 def _token(run: ResolvedRun) -> Path | None:

@@ -20,11 +20,10 @@ from heavydistill.models.profiles import LOCAL_BATCH as LOCAL_BATCH
 from heavydistill.models.profiles import Pace as Pace
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
 from heavydistill.models.resolve import ResolvedRun, resolve
-from heavydistill.run.judging import JudgeUndecided
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.runner import HeavyPipeline, OnBatch
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadPools, LoadProblems, Verify
-from heavydistill.run.tasks import Deliberate, SampleTrajectories
+from heavydistill.run.tasks import Deliberate, JudgeUndecided, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
 
 
@@ -36,8 +35,7 @@ def pace_of(run: ResolvedRun, stage: str) -> Pace:
 
 def window_of(run: ResolvedRun) -> int:
     """Rows in the pipeline: each stage has those it works on, and as many that wait for it."""
-    config = run.config
-    rounds = config.rounds
+    rounds = run.config.rounds
     rows = rounds * pace_of(run, deliberate_stage(1)).rows
     if run.thinker:
         rows += pace_of(run, THINK).rows
@@ -56,15 +54,14 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
         holder: Shard that pays; see ``models.ledger.Ledger``.
     """
     config, model = run.config, run.in_stage(stage)
-    endpoint = model.endpoint
-    pays = endpoint.is_served and config.journal and not replay
+    pays = model.endpoint.is_served and config.journal and not replay
     return HeavyLLM.resolved(
         model.profile,
         teacher=model.name,
         sampling=model.sampling,
         seed=config.seed,
         stage=stage,
-        endpoint=endpoint,
+        endpoint=model.endpoint,
         journal=config.journal,
         ledger=str(account_of(config)) if pays else None,
         most_tokens=config.most_tokens,
@@ -161,6 +158,7 @@ def build_heavy_pipeline(
     deliberate = pace_of(run, deliberate_stage(1))
     think = deliberate if config.pools else pace_of(run, THINK)
     pipeline = HeavyPipeline("heavy", arrow_schema(Trace), on_batch, window_of(run))
+    shard = {"first": part[0], "every": part[1], "batch_size": LOCAL_BATCH}
     with pipeline:
         if config.pools:
             last = LoadPools(
@@ -168,9 +166,7 @@ def build_heavy_pipeline(
                 source=config.pools,
                 limit=config.problems.limit,
                 own=config.verify.own,
-                first=part[0],
-                every=part[1],
-                batch_size=LOCAL_BATCH,
+                **shard,
             )
         else:
             last = LoadProblems(
@@ -178,9 +174,7 @@ def build_heavy_pipeline(
                 source=config.problems,
                 verify=config.verify,
                 known_unfit=known_unfit,
-                first=part[0],
-                every=part[1],
-                batch_size=LOCAL_BATCH,
+                **shard,
             ) >> SampleTrajectories(
                 name="sample_trajectories",
                 llm=llm_of(run, THINK, replay, holder),

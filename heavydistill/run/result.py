@@ -50,15 +50,6 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenRun:
-    """What was written."""
-
-    summary: Summary  # over all rows, failed ones too
-    rejects: int  # rows that a step failed on
-    missing: int  # problems without a row
-
-
-@dataclass(frozen=True, slots=True)
 class _Place:
     """Where the row of a problem is among the files of rows."""
 
@@ -77,7 +68,7 @@ def write(
     old: Path | None,
     left_out: int = 0,
     voted: Collection[str] | None = None,
-) -> WrittenRun:
+) -> tuple[Summary, int, int]:
     """Write the folder of a run, and check that rows out are rows in.
 
     Args:
@@ -88,6 +79,10 @@ def write(
         old: Folder that an interrupted run goes on from; None if every problem must have a row.
         left_out: Number of rows of the source that are no problems of the run.
         voted: See ``summarize``.
+
+    Returns:
+        The summary over all rows, failed ones too; the rows that a step failed on; the problems
+        without a row.
 
     Raises:
         RunError: Rows are missing, or the disk is full.
@@ -102,22 +97,22 @@ def write(
     kept = [place for place in places if not place.status.startswith(FAILED)]
     rejected = [place for place in places if place.status.startswith(FAILED)]
     summary = _priced(summarize(_traces(places), voted), run)
-    written = WrittenRun(summary, len(rejected), len(wanted) - len(places))
+    missing = len(wanted) - len(places)
     write_traces(_traces(kept), folder / TRACES_FOLDER)
     if rejected:
         write_traces(_traces(rejected), folder / REJECTS_FOLDER)
     record = {
         **made_by(run),
         **dataclasses.asdict(summary),
-        "rejects": written.rejects,
-        "missing": written.missing,
+        "rejects": len(rejected),
+        "missing": missing,
         "option_orders_kept": orders_kept(problems),
         "left_out": left_out,
     }
     with writing(folder):
         (folder / "config.yaml").write_text(dump_config(run.config), encoding="utf-8")
         (folder / "summary.json").write_text(json.dumps(record, indent=2), encoding="utf-8")
-    return written
+    return summary, len(rejected), missing
 
 
 def all_traces(run: Path) -> Iterator[Trace]:
@@ -134,18 +129,18 @@ def made_by(run: ResolvedRun) -> dict[str, Any]:
 
     Nobody thinks where pools are those of another run, or deliberates where that is not asked.
     """
-    deliberator = run.deliberator if run.config.rounds else None
+
+    def made(model: ResolvedModel | None) -> dict[str, Any] | None:
+        if model is None:
+            return None
+        revision = revision_of(model.profile, model.endpoint)
+        return dataclasses.asdict(Model(model.profile.name, revision))
+
     return {
         "heavydistill": heavydistill.__version__,
-        "thinker": _made(run.thinker),
-        "deliberator": _made(deliberator),
+        "thinker": made(run.thinker),
+        "deliberator": made(run.deliberator if run.config.rounds else None),
     }
-
-
-def _made(model: ResolvedModel | None) -> dict[str, Any] | None:
-    if model is None:
-        return None
-    return dataclasses.asdict(Model(model.profile.name, revision_of(model.profile, model.endpoint)))
 
 
 @dataclass(frozen=True, slots=True)

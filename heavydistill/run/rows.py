@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +51,8 @@ class RowWriter:
 
         Raises:
             RunError: A row does not fit the schema and is no trace.
-            StoppedError: The disk is full or fails. What is in flight is worth awaiting: it is paid
-                for, and the journal may be elsewhere.
+            StoppedError: The disk is full or fails. What is in flight is worth awaiting: it is
+                billed already, and the journal may be elsewhere.
         """
         with self._lock:
             self._tables += map(self._table, rows)
@@ -73,10 +71,10 @@ class RowWriter:
         with self._lock:
             if not self._tables:
                 return
-            table = pa.concat_tables(self._tables)
             final = self._folder / f"{self._prefix}{self._files:05d}.parquet"
             unfinished = final.with_suffix(".part")
             with writing(self._folder, StoppedError):
+                table = pa.concat_tables(self._tables)
                 pq.write_table(table, unfinished, row_group_size=self.ROWS_PER_GROUP)
                 unfinished.rename(final)
             self._files += 1
@@ -122,28 +120,16 @@ def dataset_of(folder: Path, cache: Path) -> Dataset:
     Raises:
         RunError: There are none, or the disk is full.
     """
-    from datasets import Dataset
+    from datasets import Dataset, utils
 
     files = sorted(map(str, folder.glob("*.parquet")))
     if not files:
         raise RunError("No row came out of the pipeline", "See the log above.")
-    with _without_progress_bars(), writing(cache):
-        return Dataset.from_parquet(files, cache_dir=str(cache))
-
-
-@contextlib.contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    """The bars of ``datasets`` would tear ours."""
-    from datasets.utils import (
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
-
-    before = are_progress_bars_disabled()
-    disable_progress_bars()
+    had_bars = not utils.are_progress_bars_disabled()
+    utils.disable_progress_bars()  # they would tear ours
     try:
-        yield
+        with writing(cache):
+            return Dataset.from_parquet(files, cache_dir=str(cache))
     finally:
-        if not before:
-            enable_progress_bars()
+        if had_bars:
+            utils.enable_progress_bars()

@@ -91,17 +91,14 @@ class HeavyPipeline(Pipeline):
         on_batch: OnBatch | None = None,
         window: int = 1024,
     ) -> None:
-        self._folder = temporary_folder()
+        self._folder, self._prefix = temporary_folder(), ""
         super().__init__(name=name, cache_dir=self._folder / "cache")
-        self.leaf_schema = leaf_schema
-        self.on_batch = on_batch
+        self.leaf_schema, self.on_batch, self.window = leaf_schema, on_batch, window
         self.on_work: OnWork = lambda step, shard, work: None
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         """Called all the time while the pipeline runs; the error that it returns ends the run."""
         self.shown: logging.Handler | None = None
         """Shows what is logged; None shows it on the terminal."""
-        self.window = window
-        self._prefix = ""
 
     def keep_in(self, folder: Path, prefix: str = "") -> None:
         """Put rows and log there instead of a temporary folder; call it before ``run``.
@@ -228,17 +225,9 @@ class _Stage:
         self.waiting: deque[Row] = deque()
         self.batches: queue.SimpleQueue[list[Row]] = queue.SimpleQueue()
         self.threads = 0
-        self.at_work = 0
-        """Batches that are worked on."""
-
-    @property
-    def model(self) -> Any:
-        """The ``LLM`` of a step that asks one; None for any other."""
-        return getattr(self.step, "llm", None)
-
-    @property
-    def asks_a_server(self) -> bool:
-        return self.model is not None and not getattr(self.model, "in_process", False)
+        self.at_work = 0  # batches that are worked on
+        self.model: Any = getattr(step, "llm", None)  # the ``LLM`` of a step that asks one
+        self.asks_a_server = self.model is not None and not getattr(self.model, "in_process", False)
 
     def next_batch(self, is_all: bool) -> list[Row] | None:
         """The rows of a batch that may begin now; ``is_all`` if no more rows will come."""
@@ -260,24 +249,20 @@ class _Flow:
         writer: RowWriter,
         on_batch: OnBatch | None,
     ) -> None:
-        self.over = threading.Event()
-        """Set when all rows are written, or when something failed."""
-        self.error: Exception | None = None
-        """Why the run ends before all rows are written."""
+        self.over = threading.Event()  # all rows are written, or something failed
+        self.error: Exception | None = None  # why the run ends before all rows are written
+        # Models are asked nothing more; what was answered goes on to the end.
         self.is_draining = False
-        """Whether models are asked nothing more; what was answered goes on to the end."""
-        self.is_ending = False
-        """Whether what is finished now is left out."""
+        self.is_ending = False  # what is finished now is left out
         self._source, self._stages = source, [_Stage(step) for step in steps]
         self._window, self._writer, self._on_batch = window, writer, on_batch
         self._lock = threading.Lock()
+        # Notified when rows may be loaded, a step was loaded, or a stage has no more work.
         self._changed = threading.Condition(self._lock)
-        """Notified when rows may be loaded, a step was loaded, or a stage has no more work."""
         self._is_passing, self._is_opening = threading.Lock(), threading.Lock()
         self._inside = 0
         self._all_loaded = self._has_ended = False
-        self._opened: dict[str, Any] = {}
-        """Steps whose ``load`` has returned, by their names."""
+        self._opened: dict[str, Any] = {}  # steps whose ``load`` has returned, by their names
 
     def start(self) -> None:
         """Load all steps, each in the thread that uses it, and then the rows; returns at once."""
@@ -313,8 +298,9 @@ class _Flow:
         if drains:
             self._drain()
             self.is_ending = True
-        if not is_whole:
-            self._give_up_requests()
+        for stage in self._stages:
+            if stage.asks_a_server and not is_whole:  # requests in flight are given up
+                self._unload(stage.step)
         self._await(lambda: not any(stage.at_work for stage in self._stages), _GRACE_S)
         for step in list(self._opened.values()):
             self._unload(step)
@@ -328,17 +314,10 @@ class _Flow:
             )
 
         def is_drained() -> bool:
-            return not any(
-                stage.at_work or (stage.waiting and stage.model is None) for stage in self._stages
-            )
+            return not any(s.at_work or (s.waiting and s.model is None) for s in self._stages)
 
         with contextlib.suppress(KeyboardInterrupt), as_exceptions():
             self._await(is_drained)
-
-    def _give_up_requests(self) -> None:
-        for stage in self._stages:
-            if stage.asks_a_server:
-                self._unload(stage.step)
 
     def _await(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:
         """Wait for a condition of the stages; looks up now and then, so that Ctrl-C is heard."""
@@ -405,7 +384,10 @@ class _Flow:
                 self._inside += len(rows)
                 self._stages[0].waiting.extend(rows)
                 self._dispatch()
-                while not (is_last or self._is_stopping or self._has_room()):
+                # Rows beyond the window are loaded only if no step can begin anything.
+                while not (is_last or self._is_stopping) and (
+                    self._inside >= self._window and any(stage.at_work for stage in self._stages)
+                ):
                     self._changed.wait()
                 if is_last or self._is_stopping:
                     break
@@ -417,17 +399,14 @@ class _Flow:
     def _is_stopping(self) -> bool:
         return self.is_draining or self.is_ending
 
-    def _has_room(self) -> bool:
-        """Whether rows may be loaded: beyond the window only if no step can begin anything."""
-        return self._inside < self._window or not any(stage.at_work for stage in self._stages)
-
     def _work(self, stage: _Stage) -> None:
         """Load a step, if this is its first thread, and work off its batches."""
         if stage.step.name not in self._opened:
             self._open(stage.step)
         while True:
             batch = stage.batches.get()
-            count, rows = len(batch), None
+            count = len(batch)  # the step may leave some out
+            rows: list[Row] | None = None
             try:
                 rows = self._finished(stage, batch)
             finally:
@@ -435,7 +414,11 @@ class _Flow:
                     stage.at_work -= 1
                     if rows is not None:
                         self._inside -= count
-                        self._pass_on(stage, rows)
+                        if stage is not self._stages[-1]:
+                            self._inside += len(rows)
+                            following = self._stages[self._stages.index(stage) + 1]
+                            following.waiting.extend(rows)
+                        self._dispatch()
                     self._changed.notify_all()
 
     def _finished(self, stage: _Stage, batch: list[Row]) -> list[Row] | None:
@@ -447,12 +430,6 @@ class _Flow:
             self._writer.add(rows)
         self._show(stage.step.name, rows)
         return rows
-
-    def _pass_on(self, stage: _Stage, rows: list[Row]) -> None:
-        if stage is not self._stages[-1]:
-            self._inside += len(rows)
-            self._stages[self._stages.index(stage) + 1].waiting.extend(rows)
-        self._dispatch()
 
     def _show(self, name: str, rows: list[Row]) -> None:
         if self._on_batch:

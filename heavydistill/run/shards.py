@@ -1,21 +1,14 @@
 """One run as n shards, which share its journal and its account.
 
-Shard i has the problems i, i + n, i + 2n, ... and a pipeline of its own. It runs in a process of
-this machine, e.g. a model for each core (``Processes``), or as a task of a Ray cluster, which
-starts it again elsewhere when its node is lost (``ray.Tasks``). What a shard asked before is in the
-journal, so that only requests in flight are sent again.
+Shard i has the problems i, i + n, i + 2n, ... and a pipeline of its own, in a process of this
+machine (``Processes``) or as a task of a Ray cluster, which starts it again elsewhere when its node
+is lost (``ray.Tasks``). What a shard asked before is in the journal, so that only requests in
+flight are sent again. Shards and the run that started them speak through files in the folder of the
+run's rows, which all machines see.
 
-Shards and the run that started them speak through files in the folder of the run's rows, which all
-machines see: rows of finished problems, counts of what left each step, and a file that tells
-shards to stop.
-
-What shards share of an endpoint:
-
-- Slots and limits of requests and tokens a minute are divided by the number of shards, since no
-  process sees what others send. The part of a shard that has ended is not used. A server that a
-  shard starts for itself is not shared, and its slots are not divided.
-- The budget is not divided: all shards reserve in one account in the journal, each as much as it
-  needs (see ``models.ledger``).
+Slots and limits of an endpoint are divided by the number of shards, since no process sees what
+others send; a server that a shard starts for itself is not shared. The budget is not divided: all
+shards reserve in one account in the journal (see ``models.ledger``).
 
 Not covered: shards that begin or end while a run lasts.
 """
@@ -61,6 +54,7 @@ OnBatch = Callable[[str, list[Row]], None]
 OnWork = Callable[[str, int, Work], None]
 
 _STOP = "stop"
+_AGAIN = "Run the command again."
 _POLL_S = 0.5
 _GRACE_S = 10.0
 _log = logging.getLogger(__name__)
@@ -70,14 +64,10 @@ _log = logging.getLogger(__name__)
 class Surroundings:
     """What a shard on another machine takes over from the run."""
 
-    version: str
-    """Version of this package."""
-    folder: Path
-    """Working folder, so that relative paths mean the same."""
-    token: Path | None
-    """File in the journal that the run has just made."""
-    environment: dict[str, str] = field(repr=False)
-    """Variables, among them keys."""
+    version: str  # of this package
+    folder: Path  # working folder, so that relative paths mean the same
+    token: Path | None  # file in the journal that the run has just made
+    environment: dict[str, str] = field(repr=False)  # variables, among them keys
 
     def take_over(self) -> None:
         """Make this process like the run's.
@@ -114,48 +104,28 @@ class Surroundings:
 class Shard:
     """A part of a run; can be sent to another process."""
 
-    number: int
-    """From 0."""
-    count: int
-    """Number of shards of the run."""
-    run: ResolvedRun
-    """Its models, with the part of their endpoints that is this shard's."""
-    rows: Path
-    """Folder of the rows of the run."""
-    known_unfit: tuple[int, ...] = ()
-    """See ``LoadProblems``."""
-    server: tuple[str, ...] = ()
-    """Command of the server that this shard starts for itself; empty for none."""
-    surroundings: Surroundings | None = None
-    """Of a shard on another machine."""
+    number: int  # from 0
+    count: int  # number of shards of the run
+    run: ResolvedRun  # with the part of the endpoints that is this shard's
+    rows: Path  # folder of the rows of the run
+    known_unfit: tuple[int, ...] = ()  # see ``LoadProblems``
+    server: tuple[str, ...] = ()  # command of the server that it starts; empty for none
+    surroundings: Surroundings | None = None  # of a shard on another machine
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEnd:
     """How a shard ended."""
 
-    name: str
-    """First part of the names of its files of rows."""
-    place: str
-    """Where it ran."""
-    failure: HeavydistillError | None
-    """Why it ended too early, if it did."""
-
-
-class _ToldToStopError(StoppedError):
-    """The run told its shards to stop."""
+    name: str  # first part of the names of its files of rows
+    failure: HeavydistillError | None  # why it ended too early, if it did
 
 
 class ShardPool(Protocol):
     """Whatever runs shards."""
 
-    @property
-    def count(self) -> int:
-        """Number of shards."""
-
-    @property
-    def surroundings(self) -> Surroundings | None:
-        """What they take over on other machines."""
+    count: int  # number of shards
+    surroundings: Surroundings | None  # what they take over on other machines
 
     def start(self, shards: list[Shard]) -> None:
         """Begin all of them."""
@@ -171,17 +141,19 @@ class ShardPool(Protocol):
         """End at once whatever still runs."""
 
 
-def run_shard(shard: Shard, place: str = "") -> ShardEnd:
-    """Run a shard to its end; rows and counts are in files then.
-
-    ``place`` is where this is, for people; empty on this machine.
-    """
+def run_shard(shard: Shard) -> ShardEnd:
+    """Run a shard to its end; rows and counts are in files then."""
     name = f"{shard.number:04d}-{uuid.uuid4().hex[:8]}"
     try:
         if shard.surroundings:
             shard.surroundings.take_over()
         with loading():
             from heavydistill.run.recipe import build_heavy_pipeline
+
+        def stop() -> StoppedError | None:
+            is_stopped = (shard.rows / _STOP).exists()
+            return StoppedError("The run was stopped", _AGAIN) if is_stopped else None
+
         with _server_of(shard) as (run, failure), _Report(shard, name) as report:
             pipeline = build_heavy_pipeline(
                 run,
@@ -192,17 +164,17 @@ def run_shard(shard: Shard, place: str = "") -> ShardEnd:
             )
             pipeline.keep_in(shard.rows, name)
             pipeline.on_work, pipeline.shown = report.on_work, report
-            pipeline.watch = lambda: failure() or _stop(shard)
+            pipeline.watch = lambda: failure() or stop()
             pipeline.run_to_files()
     except HeavydistillError as error:
-        return ShardEnd(name, place, error)
+        return ShardEnd(name, error)
     except KeyboardInterrupt:
-        return ShardEnd(name, place, _ToldToStopError("Interrupted", "Run the command again."))
+        return ShardEnd(name, StoppedError("Interrupted", _AGAIN))
     except Exception as error:
         told = f"Shard {shard.number} failed: {type(error).__name__}: {error}"
         fix = f"This is a defect, please report it with this:\n{traceback.format_exc()}"
-        return ShardEnd(name, place, RunError(told, fix))
-    return ShardEnd(name, place, None)
+        return ShardEnd(name, RunError(told, fix))
+    return ShardEnd(name, None)
 
 
 @contextlib.contextmanager
@@ -218,12 +190,6 @@ def _server_of(
     endpoint = shard.run.config.endpoint
     with serving.served(list(shard.server), endpoint, log) as server:
         yield shard.run.at(server.endpoint), server.failure
-
-
-def _stop(shard: Shard) -> StoppedError | None:
-    if (shard.rows / _STOP).exists():
-        return _ToldToStopError("The run was stopped", "Run the command again.")
-    return None
 
 
 class _Report(logging.Handler):
@@ -244,64 +210,66 @@ class _Report(logging.Handler):
         self._file.close()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._write({"log": [record.name, record.levelno, record.getMessage()]})
+        self._write(log=[record.name, record.levelno, record.getMessage()])
 
     def on_batch(self, step: str, rows: list[Row]) -> None:
-        self._write({"step": step, "rows": [_counted(row) for row in rows]})
+        self._write(step=step, rows=[_counted(row) for row in rows])
 
     def on_work(self, step: str, shard: int, work: Work) -> None:
-        self._write({"step": step, "work": dataclasses.astuple(work)})
+        self._write(step=step, work=dataclasses.astuple(work))
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, **line: Any) -> None:
         with self._writing:
             if not self._file.closed:  # a thread that was given up may still warn
                 print(json.dumps({"shard": self._number, **line}), file=self._file, flush=True)
 
 
 def _counted(row: Row) -> Row:
-    """What progress counts of a row: of each text it matters only whether there is any."""
-    kept: Row = {key: row[key] for key in ("status", "stratum", "from_journal") if key in row}
+    """What a status counts of a row: of its texts it matters only whether there is any thinking."""
+    kept: Row = {key: row[key] for key in ("status", "from_journal") if key in row}
     for column in ("pool", "deliberations"):
         if column in row:
-            texts = ("reasoning", "answer_text")
             kept[column] = [
-                item | {name: item[name].strip()[:1] for name in texts} for item in row[column]
+                item | {"reasoning": item["reasoning"][:1], "answer_text": ""}
+                for item in row[column]
             ]
     return {"problem": {"id": row["problem"]["id"]}, **kept}
 
 
-class _Followed:
+class _Reports:
     """Reads the reports of all shards. A problem counts once, however often its shard began."""
 
     def __init__(self, rows: Path, on_batch: OnBatch, on_work: OnWork) -> None:
         self._rows, self._on_batch, self._on_work = rows, on_batch, on_work
-        self._offsets: dict[Path, int] = {}
+        self._offsets: Counter[Path] = Counter()
         self._seen: dict[str, set[str]] = {}
 
     def read(self) -> None:
         """Pass on what is new."""
-        for path in sorted(self._rows.glob("*.jsonl")):
+        for path in self._rows.glob("*.jsonl"):
             with path.open("rb") as file:
-                file.seek(self._offsets.get(path, 0))
+                file.seek(self._offsets[path])
                 text = file.read()
             whole = text[: text.rfind(b"\n") + 1]
-            self._offsets[path] = self._offsets.get(path, 0) + len(whole)
+            self._offsets[path] += len(whole)
             for line in whole.splitlines():
-                self._pass_on(json.loads(line))
+                self._pass_on(**json.loads(line))
 
-    def _pass_on(self, line: dict[str, Any]) -> None:
-        if "log" in line:
-            name, level, message = line["log"]
-            logging.getLogger(name).log(level, "%s", message)
-            return
-        step = line["step"]
-        if "work" in line:
-            self._on_work(step, line["shard"], Work(*line["work"]))
-            return
+    def _pass_on(
+        self,
+        shard: int,
+        step: str = "",
+        rows: list[Row] | None = None,
+        work: list[int] | None = None,
+        log: tuple[str, int, str] | None = None,
+    ) -> None:
+        if log:
+            logging.getLogger(log[0]).log(log[1], "%s", log[2])
+        if work:
+            self._on_work(step, shard, Work(*work))
         seen = self._seen.setdefault(step, set())
-        new = [row for row in line["rows"] if row["problem"]["id"] not in seen]
-        seen.update(row["problem"]["id"] for row in new)
-        if new:
+        if new := [row for row in rows or () if row["problem"]["id"] not in seen]:
+            seen.update(row["problem"]["id"] for row in new)
             self._on_batch(step, new)
 
 
@@ -311,27 +279,24 @@ def run_shards(
     on_batch: OnBatch,
     on_work: OnWork,
     watch: Callable[[], HeavydistillError | None] | None = None,
-) -> Counter[str]:
+) -> None:
     """Run all shards to their ends; the rows are in files of the folder of rows then.
-
-    Returns:
-        How many shards ended at each place that has a name.
 
     Raises:
         RunError: A shard broke, or was lost for good. The others are ended at once.
-        StoppedError, TeacherError, KeyboardInterrupt: As of ``HeavyPipeline.run_to_files``: after
-            the requests in flight in all shards were answered.
+        StoppedError, TeacherError, KeyboardInterrupt: After the requests in flight in all
+            shards were answered.
     """
     from heavydistill.run.runner import logging_to
 
     rows, ends = shards[0].rows, dict[int, ShardEnd]()
     (rows / LEAF_FOLDER).mkdir(parents=True, exist_ok=True)
-    followed = _Followed(rows, on_batch, on_work)
+    reports = _Reports(rows, on_batch, on_work)
 
     def wait(raises: bool) -> None:
         while True:
             ends.update(pool.ended())
-            followed.read()
+            reports.read()
             failures = [end.failure for end in ends.values() if end.failure]
             if raises and (error := next(iter(failures), None) or (watch and watch())):
                 raise error
@@ -354,7 +319,6 @@ def run_shards(
             ignore_signals()
             pool.close()
             _keep_one_attempt(rows / LEAF_FOLDER, ends)
-    return Counter(end.place for end in ends.values() if end.place)
 
 
 def _keep_one_attempt(leaf: Path, ends: Mapping[int, ShardEnd]) -> None:
@@ -369,9 +333,8 @@ def _keep_one_attempt(leaf: Path, ends: Mapping[int, ShardEnd]) -> None:
     for number, files in attempts.items():
         longest = max(files, key=lambda name: len(files[name]))
         kept = ends[number].name if number in ends else longest
-        for name in files.keys() - {kept}:
-            for file in files[name]:
-                file.unlink()
+        for file in (file for name in files.keys() - {kept} for file in files[name]):
+            file.unlink()
 
 
 def shards_of(
@@ -389,41 +352,33 @@ def shards_of(
     Raises:
         ConfigError: There is less than one slot or request a minute for each.
     """
-    count = pool.count
-    own = tuple(server or ()) if run.config.endpoint.start_vllm else ()
-    part = _part_of(run, count)
-    return [
-        Shard(number, count, part, rows.absolute(), known_unfit, own, pool.surroundings)
-        for number in range(count)
-    ]
-
-
-def _part_of(run: ResolvedRun, count: int) -> ResolvedRun:
-    """The models with a shard's part of the slots and limits of each endpoint."""
 
     def part(model: ResolvedModel) -> ResolvedModel:
         endpoint = model.endpoint
         if not endpoint.is_served or endpoint.start_vllm:
             return model
-        parts = {
-            key: limit // count
-            for key in ("concurrency", "requests_per_minute", "tokens_per_minute")
-            if (limit := getattr(endpoint, key))
-        }
-        if short := next((key for key, each in parts.items() if not each), None):
-            raise ConfigError(
-                f"endpoint.{short} is {getattr(endpoint, short)}, which {count} shards cannot "
-                "share out",
-                f"Raise it, or run at most {getattr(endpoint, short)} shards (--processes).",
-            )
+        parts = {}
+        for key in ("concurrency", "requests_per_minute", "tokens_per_minute"):
+            if limit := getattr(endpoint, key):
+                parts[key] = limit // pool.count
+                if not parts[key]:
+                    raise ConfigError(
+                        f"endpoint.{key} is {limit}, which {pool.count} shards cannot share out",
+                        f"Raise it, or run at most {limit} shards (--processes).",
+                    )
         return dataclasses.replace(model, endpoint=endpoint.model_copy(update=parts))
 
-    return dataclasses.replace(
+    own = tuple(server or ()) if run.config.endpoint.start_vllm else ()
+    shared = dataclasses.replace(
         run,
         thinker=run.thinker and part(run.thinker),
         deliberator=part(run.deliberator),
         judge=run.judge and part(run.judge),
     )
+    return [
+        Shard(number, pool.count, shared, rows.absolute(), known_unfit, own, pool.surroundings)
+        for number in range(pool.count)
+    ]
 
 
 class Processes:

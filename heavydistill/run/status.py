@@ -2,11 +2,8 @@
 
 ``status.json`` stands in the hidden folder of the run (see ``store.atomic``) and goes with it. It
 is replaced as a whole every ``EVERY_S`` seconds, so that an old one belongs to a run that hangs;
-one that nobody holds the folder of belongs to a run that was killed. Where it cannot be written
+one in a folder that no process holds belongs to a run that was killed. Where it cannot be written
 the run goes on, and says so once.
-
-Shares of what is right are over the problems that are done so far. The early ones are the quick
-ones, so they do not estimate the end.
 
 Not covered: what a run does before it asks, i.e. checking references and starting a server.
 """
@@ -69,11 +66,6 @@ class StageStatus:
     ended: int = 0  # those of them whose responses are there
     new_tokens: int = 0
     """Tokens of these responses, also of those that have not left the step."""
-
-    @property
-    def failed(self) -> int:
-        """Samples that cannot be used."""
-        return sum(self.failures.values())
 
     @property
     def tokens(self) -> int:

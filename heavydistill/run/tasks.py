@@ -1,28 +1,41 @@
-"""The stations of a row that ask a model: sample trajectories, deliberate.
+"""The stations of a row that ask a model: sample trajectories, deliberate, judge.
 
-Both ask for all samples of all rows of a batch at once, keep every response whatever became of
-it, and give each the same columns. A row that has left the way (see ``steps``) is not asked. A row
-that an end of the run broke off, so that a sample was not asked for, is left out.
+Each asks for all samples of all rows of a batch at once and keeps every response whatever became of
+it. A row that has left the way (see ``steps``) is not asked. A row that an end of the run broke
+off, so that a sample was not asked for, is left out.
 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from distilabel.steps import StepInput
 from distilabel.steps.tasks import Task
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from heavydistill.config.run import Domain, Language
 from heavydistill.config.run import Task as Asked
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
+from heavydistill.heavy.ballot import Ballot, Vote, ballot_of, said_in, shown, verdict_of
 from heavydistill.heavy.voting import answered_by_choice
 from heavydistill.models.request import INTERRUPTED, deliberation, trajectory, user_turn
+from heavydistill.models.tokenizer import reader_of
 from heavydistill.run.llm import EXTRAS, HeavyLLM
 from heavydistill.run.steps import Row, advance
-from heavydistill.schema import OK, Problem, from_row, to_row
+from heavydistill.schema import (
+    OK,
+    Deliberation,
+    Problem,
+    Trajectory,
+    Verdict,
+    content_id,
+    from_row,
+    to_row,
+)
+from heavydistill.verifiers import registry
+from heavydistill.verifiers.judge import answer_for_judge, question
 
 # How many responses of the last stage were in the journal: for progress, no column of a trace.
 FROM_JOURNAL = "from_journal"
@@ -54,14 +67,14 @@ class HeavyTask(Task):
         outputs = self.generate([messages[id(row)] for row in asked], asked, station)
         if outputs is None:
             return {}
-        named = list(zip(asked, outputs, strict=True))
-        broken_off = {id(row) for row, output in named if is_broken_off(output)}
+        by_row = {id(row): output for row, output in zip(asked, outputs, strict=True)}
+        broken_off = {row for row, output in by_row.items() if is_broken_off(output)}
         rows[:] = [row for row in rows if id(row) not in broken_off]
         for row in rows:
             row.pop(FROM_JOURNAL, None)
-        for row, output in named:
-            row[FROM_JOURNAL] = sum(output["from_journal"])
-        return {id(row): fields_of(output, self.llm) for row, output in named}
+        for row in asked:
+            row[FROM_JOURNAL] = sum(by_row[id(row)]["from_journal"])
+        return {row: fields_of(output, self.llm) for row, output in by_row.items()}
 
     def generate(
         self, messages: list[list[dict[str, str]]], rows: list[Row], station: str
@@ -75,15 +88,13 @@ class HeavyTask(Task):
         except HeavydistillError:  # the run cannot go on, e.g. its disk is full
             raise
         except Exception as error:  # engines return failures as data; this one broke
-            advance(rows, station, _raiser(error))
-            return None
+            broken = error
 
+        def fail(row: Row) -> Row:
+            raise broken
 
-def _raiser(error: Exception) -> Callable[[Row], Row]:
-    def fail(row: Row) -> Row:
-        raise error
-
-    return fail
+        advance(rows, station, fail)
+        return None
 
 
 class SampleTrajectories(HeavyTask):
@@ -171,6 +182,148 @@ class Deliberate(HeavyTask):
 
     def _cache(self, row: Row) -> Row:
         return next(cache for cache in row["caches"] if cache["round"] == self.round)
+
+
+class JudgeUndecided(HeavyTask):
+    """Asks a judge ``num_generations`` times about each answer that the rules left undecided.
+
+    Its verdicts replace those in ``column`` that it was asked about. Each answer is put to it once:
+    generations of a row with the same answer to judge share their votes, those of later rounds with
+    the earlier ones too. What was asked and failed is undecided, and asked again by the next run.
+    """
+
+    column: str = "pool"
+    """``pool`` or ``deliberations``."""
+    reasons: list[str] | None = None
+    """See ``config.models.Judge``."""
+    language: Language = "en"
+    """Of its prompt."""
+    tokenizer: str = ""
+    """Folder or Hub id of the judge's tokenizer, whose control tokens are made harmless; without
+    one, or with ``models.tokenizer.SERVER``, the common control tokens are."""
+    own: list[str] = Field(default_factory=list)
+    """Python files with verifiers of one's own."""
+
+    _control_tokens: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def inputs(self) -> list[str]:
+        return ["problem", self.column]
+
+    @property
+    def outputs(self) -> list[str]:
+        return [self.column, "status"]
+
+    def load(self) -> None:
+        super().load()
+        registry.load_own(self.own)
+        if self.tokenizer:
+            self._control_tokens = reader_of(self.tokenizer).control_tokens
+
+    def format_input(self, input: Row) -> list[dict[str, str]]:
+        """Not used: a row has as many prompts as it has answers to judge."""
+        return []
+
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with the judge's verdicts; what it has judged already is not put to it again."""
+        station = str(self.name)
+        # For each row by ``id()``: the position of a generation, and what the judge reads about it.
+        questions: dict[int, dict[int, str]] = {}
+        new: dict[str, None] = {}
+
+        def read(row: Row) -> Row:
+            texts = questions[id(row)] = self._questions(row)
+            votes = self._votes(row) if texts else {}
+            new.update(dict.fromkeys(text for text in texts.values() if _id(text) not in votes))
+            return {}
+
+        for row in inputs:
+            row.pop(FROM_JOURNAL, None)
+        rows = [row for row in advance(inputs, station, read) if row["status"] == OK]
+        messages = [user_turn(text) for text in new]
+        outputs = self.generate(messages, rows, station) if new else []
+        if outputs is not None:
+            replies = dict(zip(new, outputs, strict=True))
+            broken_off = {text for text, output in replies.items() if is_broken_off(output)}
+
+            def is_whole(row: Row) -> bool:
+                return broken_off.isdisjoint(questions.get(id(row), {}).values())
+
+            inputs[:] = filter(is_whole, inputs)
+            rows = list(filter(is_whole, rows))
+            advance(rows, station, lambda row: self._judged(row, questions[id(row)], replies))
+        yield inputs
+
+    @property
+    def _prompt(self) -> prompts.Prompt:
+        return prompts.load("judge", "general", self.language)
+
+    def _questions(self, row: Row) -> dict[int, str]:
+        problem = from_row(Problem, row["problem"])
+        kind = Trajectory if self.column == "pool" else Deliberation
+        questions = {}
+        for position, item in enumerate(row[self.column]):
+            generation = from_row(kind, item)
+            if generation.verdict is None or ballot_of(generation.verdict):
+                continue
+            answer = answer_for_judge(problem, generation, self.reasons)
+            if answer is not None:
+                questions[position] = question(problem, answer, self._prompt, self._control_tokens)
+        return questions
+
+    def _judged(
+        self, row: Row, questions: dict[int, str], replies: dict[str, dict[str, Any]]
+    ) -> Row:
+        """The row with its verdicts, from the outputs of ``HeavyLLM.generate`` by question."""
+        known = self._votes(row) if questions else {}
+        items, from_journal = list(row[self.column]), 0
+        for position, text in questions.items():
+            item, asked = items[position], _id(text)
+            same_as = ""
+            if asked in known:
+                same_as, votes = known[asked]
+            else:
+                votes = [_vote(fields) for fields in fields_of(replies[text], self.llm)]
+                known[asked] = item["id"], votes
+                from_journal += sum(replies[text]["from_journal"])
+            rule = from_row(Verdict, item["verdict"])
+            ballot = Ballot(
+                by=rule.verifier,
+                rule_reason=rule.reason,
+                rule_evidence=rule.evidence,
+                model=self.llm.model_name,
+                prompt=self._prompt.version,
+                asked=asked,
+                same_as=same_as,
+                votes=votes,
+            )
+            items[position] = {**item, "verdict": to_row(verdict_of(rule, ballot))}
+        return {self.column: items, FROM_JOURNAL: from_journal}
+
+    def _votes(self, row: Row) -> dict[str, tuple[str, list[Vote]]]:
+        """What this judge was asked about the row: for which generation, and the votes."""
+        known = {}
+        for item in [*row["pool"], *row.get("deliberations", [])]:
+            ballot = item["verdict"] and ballot_of(from_row(Verdict, item["verdict"]))
+            if ballot and ballot.model == self.llm.model_name and not ballot.same_as:
+                known[ballot.asked] = item["id"], ballot.votes
+        return known
+
+
+def _id(text: str) -> str:
+    return content_id("j", text)
+
+
+def _vote(fields: dict[str, Any]) -> Vote:
+    said = said_in(fields["answer_text"], fields["finish_reason"])
+    return Vote(
+        said=said,
+        failure=fields["failure"],
+        reply=shown(fields["answer_text"]) if said == "invalid" else "",
+        prompt_tokens=fields["prompt_tokens"],
+        cached_tokens=fields["cached_tokens"],
+        completion_tokens=fields["completion_tokens"],
+    )
 
 
 def is_broken_off(output: dict[str, Any]) -> bool:

@@ -114,7 +114,7 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs() -> None:
         (GENERATE, "heavydistill.run.generate"),
         (GENERATE, "distilabel"),
         (GENERATE, "heavydistill.models.local.decoding"),  # a model of a step writes
-        (EVALUATE, "heavydistill.run.evaluation"),
+        (EVALUATE, "heavydistill.run.experiments.evaluation"),
         (EVALUATE, "heavydistill.run.runner"),
         (SFT, "torch"),
         (SFT, "trl"),

@@ -114,9 +114,7 @@ def test_a_run_is_watched_killed_and_goes_on(
     again = subprocess.run(generate(slow_server, out), capture_output=True, text=True, timeout=240)
     assert again.returncode == 1, again.stderr  # one problem has too few usable trajectories
     code, printed, _ = call(out)
-    summary = summarize(read_traces(out))
-    shown = f"is finished: {PROBLEMS} problems; M@4 {100 * summary.mean_at_k.mean:.1f}%, V@4 "
-    assert code == 0 and shown in printed and "4 requests failed" in printed
+    assert code == 0 and f"is finished: {PROBLEMS} problems, 4 requests failed" in printed
 
 
 class Terminal:

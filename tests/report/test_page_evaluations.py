@@ -21,7 +21,7 @@ from heavydistill.report.grid import FEW_NOTE, percent, points
 from heavydistill.report.page import writer
 from heavydistill.report.page.sections import of_folder
 from heavydistill.report.summary import STRATA_NOTE
-from heavydistill.run.comparison import side_of
+from heavydistill.run.experiments.comparison import side_of
 from heavydistill.schema import Trace
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 

@@ -17,7 +17,7 @@ from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.config.versioned import as_json
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import Usage
-from heavydistill.run.comparison import compare_runs
+from heavydistill.run.experiments.comparison import compare_runs
 from heavydistill.run.result import REJECTS_FOLDER
 from heavydistill.schema import FAILED
 from heavydistill.store.atomic import Workplace

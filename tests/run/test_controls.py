@@ -14,7 +14,7 @@ from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.models.request import THINK
 from heavydistill.models.resolve import resolve
 from heavydistill.run import generate
-from heavydistill.run.controls import ControlRun, controls_of, names_of
+from heavydistill.run.experiments.evaluation import ControlRun, control_names, controls_of
 
 MICRO = str(Path(heavydistill.__file__).parent / "micro" / "teacher")
 
@@ -35,7 +35,7 @@ def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path: Path) -> Non
     (alone,) = controls_of(plan, ["alone"], 1)
     config = resolve(alone.config).config
     assert config.roles == ("micro-student", "micro-student")
-    assert config.think.k == 2 and config.rounds == 0 and not alone.reads_pools
+    assert config.think.k == 2 and config.rounds == 0 and alone.plan
     assert alone.plan and alone.plan.run.in_stage(THINK).sampling == plan.run.deliberator.sampling
     assert config.problems == plan.config.problems and config.domain == plan.config.domain
 
@@ -81,7 +81,7 @@ def test_what_a_control_asked_can_be_read_again(tmp_path: Path) -> None:
     plan = planned(tmp_path, processes=2, cache__width=3, problems__limit=1)
     controls = controls_of(plan, ["alone", "chain", "choose"], 2)
     for each in controls:
-        pools = "after" if each.reads_pools else None
+        pools = "after" if each.plan is None else None
         config = each.config.model_copy(update={"pools": pools})
         file = tmp_path / f"{each.name}.yaml"
         file.write_text(dump_config(config))
@@ -91,7 +91,7 @@ def test_what_a_control_asked_can_be_read_again(tmp_path: Path) -> None:
 
 def test_a_chooser_reads_the_same_caches(tmp_path: Path) -> None:
     choose = control(tmp_path, "choose")
-    assert choose.reads_pools and choose.config.deliberate.task == "choose"
+    assert choose.plan is None and choose.config.deliberate.task == "choose"
     pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
     config = choose.config.model_copy(update={"pools": str(pools), "out": str(tmp_path / "c")})
     checked = generate.check(config)
@@ -105,7 +105,7 @@ def test_orders_move_the_attempts_round(tmp_path: Path) -> None:
     others = controls_of(plan, [], 3)
     assert [each.name for each in others] == ["order-1", "order-2"]
     assert [each.config.cache.order for each in others] == [1, 2]
-    assert all(each.reads_pools for each in others)
+    assert all(each.plan is None for each in others)
     assert controls_of(plan, [], 1) == []
 
 
@@ -144,7 +144,7 @@ def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent
 
 
 def test_all_means_all() -> None:
-    assert names_of(["all"]) == ["alone", "chain", "choose"]
-    assert names_of(["chain", "alone", "chain"]) == ["chain", "alone"]
+    assert control_names(["all"]) == ["alone", "chain", "choose"]
+    assert control_names(["chain", "alone", "chain"]) == ["chain", "alone"]
     with pytest.raises(ConfigError, match="there is no control 'lone'"):
-        names_of(["alone", "lone"])
+        control_names(["alone", "lone"])

@@ -18,7 +18,7 @@ from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError, TeacherError, UserError
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
-from heavydistill.run.crossing import CrossingPlan, check, crossed
+from heavydistill.run.experiments.crossing import CrossingPlan, check, crossed
 from heavydistill.run.generate import Finished
 from heavydistill.run.generate import Plan as RunPlan
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
@@ -47,7 +47,7 @@ def made(plan: RunPlan, right: bool) -> Finished:
         for trace in traces
     ]
     write_traces(traces, plan.folder / TRACES_FOLDER)
-    return Finished(plan.folder, summarize(traces), 0, 0, {})
+    return Finished(plan.folder, summarize(traces), 0, 0)
 
 
 def test_a_thinker_is_asked_once_and_all_read_its_pools(trained: str, tmp_path: Path) -> None:

@@ -19,7 +19,14 @@ from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.resolve import resolve
 from heavydistill.run import generate
-from heavydistill.run.evaluation import AFTER, BEFORE, EvaluationPlan, check, evaluate, paired
+from heavydistill.run.experiments.evaluation import (
+    AFTER,
+    BEFORE,
+    EvaluationPlan,
+    check,
+    evaluate,
+    paired,
+)
 from heavydistill.run.generate import Finished
 from heavydistill.run.generate import Plan as RunPlan
 from heavydistill.run.result import made_by
@@ -152,7 +159,7 @@ def with_answers(plan: RunPlan, answers: list[str], rejected: bool = False) -> F
     write_traces([*traces[:1], *traces[1 + rejected :]], plan.folder / TRACES_FOLDER)
     (plan.folder / "config.yaml").write_text(dump_config(plan.config))
     (plan.folder / "summary.json").write_text(json.dumps(made_by(plan.run)))
-    return Finished(plan.folder, summarize(traces), int(rejected), 0, {})
+    return Finished(plan.folder, summarize(traces), int(rejected), 0)
 
 
 def test_the_folder_holds_both_runs_and_what_came_of_them(trained: str, tmp_path: Path) -> None:

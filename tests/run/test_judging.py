@@ -11,9 +11,9 @@ from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import StoppedError
 from heavydistill.heavy.ballot import ballot_of
 from heavydistill.models.request import Keep, Request, Response
-from heavydistill.run.judging import JudgeUndecided
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.steps import Verify
+from heavydistill.run.tasks import JudgeUndecided
 from heavydistill.schema import (
     OK,
     TOO_FEW_USABLE,

@@ -15,7 +15,7 @@ from heavydistill.errors import BudgetError, TeacherError
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import SERVER
-from heavydistill.run.context_check import check_room, with_tokenizer
+from heavydistill.run.generate import check_room, with_tokenizer
 from heavydistill.schema import Problem
 
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
@@ -116,7 +116,7 @@ def test_many_attempts_are_counted_once_and_not_for_every_problem(
         counted.append(attempts)
         return frame_tokens(problem, attempts, *rest)
 
-    monkeypatch.setattr("heavydistill.run.context_check.frame_tokens", count)
+    monkeypatch.setattr("heavydistill.run.generate.frame_tokens", count)
     problems = [problem(str(number), number) for number in range(1, 51)]
     check_room(resolved(think__k=100, cache__budget_tokens=1500), problems)
     assert counted.count(100) == 1 and len(counted) == 51

@@ -85,7 +85,7 @@ def test_what_was_counted_is_what_the_summary_says() -> None:
     }
     assert thinking.completion_tokens == summary.usage["thinking"].completion
     assert thinking.prompt_tokens == summary.usage["thinking"].prompt
-    assert (deliberating.asked, deliberating.failed) == (80, 0)
+    assert (deliberating.asked, deliberating.failures) == (80, {})
     assert deliberating.completion_tokens == summary.usage["deliberating"].completion
 
 

@@ -69,18 +69,20 @@ def side_of(run: Path, name: str) -> Side:
     taken = config is not None and config.pools is not None
     not_asked = {*_NOT_ASKED, "problems"} if taken else _NOT_ASKED
     tally = RunTally(all_traces(run))
+
+    def model_of(role: str, names: set[str]) -> Model | None:
+        """Whoever wrote samples, where a run does not say it: without folders, and no revision."""
+        alone = sorted({PurePath(name).name for name in names})
+        written = {"name": " and ".join(alone), "revision": ""} if alone else None
+        return TypeAdapter(Model | None).validate_python(record.get(role, written))
+
     if not tally.rows:
         raise ConfigError(f"{run} holds no traces", _A_RUN)
     summary = summary_of(tally)
     try:
         usage = TypeAdapter(dict[str, Usage]).validate_python(record.get("usage", summary.usage))
-        thinker, deliberator = (
-            TypeAdapter(Model | None).validate_python(record.get(role, _named(names)))
-            for role, names in (
-                ("thinker", tally.thinkers),
-                ("deliberator", tally.deliberators),
-            )
-        )
+        thinker = model_of("thinker", tally.thinkers)
+        deliberator = model_of("deliberator", tally.deliberators)
         left_out = TypeAdapter(int | None).validate_python(
             None if taken else record.get("left_out")
         )
@@ -127,9 +129,3 @@ def _record(run: Path) -> dict[str, Any]:
             f"{run} is not the folder of a finished run: {path.name} cannot be read", _A_RUN
         ) from error
     return tree if isinstance(tree, dict) else {}
-
-
-def _named(names: set[str]) -> dict[str, str] | None:
-    """Who wrote samples, of a run that does not say it: without folders, and no revision."""
-    alone = sorted({PurePath(name).name for name in names})
-    return {"name": " and ".join(alone), "revision": ""} if alone else None

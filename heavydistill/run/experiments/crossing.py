@@ -1,6 +1,6 @@
 """Runs every thinker with every deliberator on the same problems.
 
-The folder of a crossing (see ``experiment``):
+The folder of a crossing, an experiment as in ``evaluation``:
 
     THINKER+DELIBERATOR/    a run for each pair
     crossing.json           see ``metrics.crossing``
@@ -26,12 +26,10 @@ from heavydistill.models.request import THINK
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
-from heavydistill.run.context_check import check_room
-from heavydistill.run.experiment import (
+from heavydistill.run.experiments.evaluation import (
     ExperimentFolder,
     RunOne,
     experiment,
-    place_of,
     reading_pools,
 )
 
@@ -41,12 +39,10 @@ class CrossingPlan:
     """A checked crossing."""
 
     place: ExperimentFolder
-    asked: dict[str, generate.Plan]
-    """For each thinker by name, the run that asks it."""
+    asked: dict[str, generate.Plan]  # the run that asks each thinker, by name
     deliberators: dict[str, ResolvedRun]
     """All of them by name, in their order, each as it is asked with the first thinker."""
-    given: RunConfig
-    """The configuration as the user gave it, for all of them."""
+    given: RunConfig  # the configuration as the user gave it, for all of them
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -65,21 +61,26 @@ def check(
 
     Args:
         config: Configuration as the user gave it, without roles.
-        thinkers: Names of models, as in a configuration.
-        deliberators: Names of models, as in a configuration.
-        on_checked: As of ``generate.check``, for one thinker after the other.
+        thinkers: Names of models.
+        deliberators: Names of models.
+        on_checked: As in ``generate.check``, for one thinker after the other.
         contact: Asks the servers, as in ``generate.check``; None sends nothing.
 
     Raises:
         UserError: Anything that the user can fix; nothing was written.
     """
-    _refuse_roles(config)
+    given = [key for key in ("thinker", "deliberator", "pools") if getattr(config, key)]
+    if given or not config.rounds:
+        raise ConfigError(
+            f"{given[0] if given else 'deliberate.d 0'} has no place in a crossing",
+            "Name the models with --thinkers and --deliberators, and let them deliberate.",
+        )
     for flag, named in (("--thinkers", thinkers), ("--deliberators", deliberators)):
         if not named:
             raise ConfigError(f"{flag} names nobody", f"Write e.g. {flag} qwen3-8b,out/trained.")
     first = resolve(_of(config, thinkers[0], deliberators[0]), contact)
     config = config.model_copy(update={"domain": first.config.domain})
-    place = place_of(config, "crossing")
+    place = ExperimentFolder.of(config, "crossing")
     # A mistake in the last one is found before the first is asked.
     readers = {
         name: resolve(_of(config, thinkers[0], model), contact)
@@ -97,7 +98,7 @@ def check(
     }
     problems = next(iter(plans.values())).problems
     for each in list(readers.values())[1:]:
-        check_room(each, problems, asks=contact is not None)
+        generate.check_room(each, problems, asks=contact is not None)
     return CrossingPlan(place, plans, readers, config)
 
 
@@ -106,9 +107,8 @@ def crossed(plan: CrossingPlan, run_one: RunOne) -> Crossing:
 
     Raises:
         TeacherError: A server does not have a model; nothing was asked.
-        RunError: As of ``generate.run``. There is no folder, and what was answered is in the
-            journal.
-        KeyboardInterrupt: Likewise.
+        RunError, KeyboardInterrupt: As ``generate.run``. There is no folder, and what was answered
+            is in the journal.
     """
     first_plan, first_reader = next(iter(plan.asked.values())), next(iter(plan.deliberators))
     runs = [*(each.run for each in plan.asked.values()), *plan.deliberators.values()]
@@ -157,12 +157,3 @@ def _named(models: Sequence[str], config: RunConfig, flag: str) -> dict[str, str
 
 def _pair(thinker: str, deliberator: str) -> str:
     return f"{thinker}+{deliberator}"
-
-
-def _refuse_roles(config: RunConfig) -> None:
-    given = [key for key in ("thinker", "deliberator", "pools") if getattr(config, key)]
-    if given or not config.rounds:
-        raise ConfigError(
-            f"{given[0] if given else 'deliberate.d 0'} has no place in a crossing",
-            "Name the models with --thinkers and --deliberators, and let them deliberate.",
-        )

@@ -1,0 +1,435 @@
+"""Measures models beside what they are compared with and their controls, on the same problems.
+
+An experiment is several runs in one folder, which appears under its name when all of them are
+there. One that was broken off goes on when the same command is given again: what was answered is in
+the journal, of finished runs too. The folder of an evaluation:
+
+    before/            a run of the model that it is compared with, if there is one
+    after/             a run of the models that are evaluated
+    evaluation.json    see ``metrics.comparison``
+    NAME/              a run for each control that is asked for
+    controls.json      see ``metrics.controls``, if there are any
+
+The runs before and after are asked alike: what the configuration leaves open of prompts, sampling
+and caches is what the profile of the model before says. A checkpoint has no profile, and with the
+defaults for unknown models it would be asked another question than its base.
+
+In controls only the coordination differs. ``alone`` asks the deliberator without any attempt,
+sampled and capped as it deliberates: if that is as good, the cache was ignored. ``chain`` lets the
+thinker write one long chain, which may have the tokens of the attempts of a cache and the
+deliberations of one answer. ``choose`` has the deliberator name the best attempt of the same cache.
+``order-N`` gives it the same attempts, moved round by N places.
+
+Not covered: what the figures say (``metrics.controls``); votes that spend the same tokens, which
+need no further run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config.models import SamplingChoice
+from heavydistill.config.run import Problems, RunConfig, Think
+from heavydistill.config.versioned import write_versioned
+from heavydistill.errors import ConfigError
+from heavydistill.heavy import prompts
+from heavydistill.metrics.comparison import COMPARISON, Comparison, compare, refuse_other_ways
+from heavydistill.metrics.controls import (
+    ALONE,
+    CHAIN,
+    CHOOSE,
+    CONTROLS,
+    NAMES,
+    Controlled,
+    hold_against,
+    order_name,
+)
+from heavydistill.models.contact import Contact
+from heavydistill.models.request import THINK
+from heavydistill.models.resolve import ResolvedRun, resolve
+from heavydistill.models.tokenizer import TEMPLATE_TOKENS, reader_of
+from heavydistill.problems import OnChecked
+from heavydistill.run import generate
+from heavydistill.run.experiments.comparison import side_of
+from heavydistill.run.result import all_traces
+from heavydistill.schema import Trace
+from heavydistill.store.atomic import new_folder, refuse_taken
+
+BEFORE, AFTER = "before", "after"
+_RAN_BY = ("distilabel", "torch", "transformers")
+_FEWEST = 2  # samples of a problem, see ``config.run.Think.k``
+
+
+RunOne = Callable[[str, generate.Plan], generate.Finished]
+"""``run.generate.run`` of the plan under this name, with whatever shows its progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentFolder:
+    """Where an experiment will be, and the journal of all its runs."""
+
+    folder: Path
+    journal: Path
+
+    @classmethod
+    def of(cls, config: RunConfig, default: str) -> ExperimentFolder:
+        """The place that a configuration names, else one under ``runs/``.
+
+        Raises:
+            ConfigError: Something is there.
+        """
+        folder = Path(config.out or f"runs/{default}-{time.strftime('%Y%m%d-%H%M%S')}")
+        refuse_taken(folder)
+        return cls(folder, Path(config.journal or folder.parent / "journal"))
+
+    def within(self, config: RunConfig, name: str) -> RunConfig:
+        """The configuration of one of its runs."""
+        places = {"out": str(self.folder / name), "journal": str(self.journal)}
+        return config.model_copy(update=places)
+
+    def check(
+        self, config: RunConfig, name: str, on_checked: OnChecked | None, contact: Contact | None
+    ) -> generate.Plan:
+        """``generate.check`` of one of its runs."""
+        return generate.check(self.within(config, name), on_checked=on_checked, contact=contact)
+
+
+def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
+    """A completed configuration without its thinker, to be given pools; ``changes`` are fields."""
+    nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
+    return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """An experiment that is being made; its runs are in ``folder`` until all are there."""
+
+    place: ExperimentFolder
+    folder: Path
+    run_one: RunOne
+
+    def run(self, name: str, plan: generate.Plan) -> generate.Plan:
+        """Make a run; gives its plan in this folder."""
+        log = self.place.folder.with_name(f"{self.place.folder.name}.{name}.vllm.log")
+        placed = dataclasses.replace(plan, folder=self.folder / name, server_log=log)
+        self.run_one(name, placed)
+        return placed
+
+    def run_on_pools(self, name: str, config: RunConfig, pools: str) -> generate.Plan:
+        """Make a run that reads the pools of the run of that name; ``config`` is without them.
+
+        Raises:
+            UserError: As ``generate.check``.
+        """
+        written, named = self.folder / pools, str(self.place.folder / pools)
+        at_work = self.place.within(config, name).model_copy(update={"pools": str(written)})
+        plan = generate.check(at_work)
+        run = plan.run.with_config(pools=named)
+        return self.run(name, dataclasses.replace(plan, run=run, pools_at=written))
+
+    def traces(self, name: str) -> Iterator[Trace]:
+        """The traces of a run that was made."""
+        return all_traces(self.folder / name)
+
+    def write(self, record: Any, file: str) -> None:
+        """Keep what came of it beside its runs."""
+        write_versioned(record, self.folder / file)
+
+
+@contextlib.contextmanager
+def experiment(
+    place: ExperimentFolder, runs: Iterable[ResolvedRun], contact: Contact | None, run_one: RunOne
+) -> Iterator[Experiment]:
+    """The experiment whose runs are made while this lasts.
+
+    The servers of all ``runs`` must be there before the first run begins; ``contact`` has asked
+    them, None asks them anew.
+
+    Raises:
+        TeacherError: A server does not have a model; nothing was asked.
+    """
+    known = contact or Contact()
+    for run in runs:
+        if run.asks_servers and not run.config.endpoint.start_vllm:
+            generate.require_endpoints(run, known)
+    with new_folder(place.folder) as folder:
+        yield Experiment(place, folder, run_one)
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRun:
+    """A run that is made after the evaluated one."""
+
+    name: str  # name of its folder
+    config: RunConfig  # what it asks; without its place, if it reads pools
+    description: str  # what it does, for people
+    plan: generate.Plan | None = None
+    """None if it reads the pools of the evaluated run, without which it cannot be checked."""
+
+    def requests(self, problems: int) -> int:
+        """Maximum number of requests for so many problems; the journal may have some already."""
+        attempts = self.config.think.k if self.plan else 0
+        return problems * (attempts + self.config.deliberate.d)
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPlan:
+    """A checked evaluation."""
+
+    place: ExperimentFolder
+    runs: dict[str, generate.Plan]
+    """``BEFORE``, if there is one, and ``AFTER``, in the order in which they are made."""
+    controls: list[ControlRun] = field(default_factory=list)
+    """Runs that are made after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """What came of an evaluation."""
+
+    comparison: Comparison
+    controlled: Controlled | None  # None if no control was asked for
+
+
+def check(
+    config: RunConfig,
+    before: str | None = None,
+    controls: Collection[str] = (),
+    orders: int = 1,
+    on_checked: OnChecked | None = None,
+    contact: Contact | None = None,
+) -> EvaluationPlan:
+    """Check the runs of an evaluation, each as ``generate.check`` does.
+
+    Args:
+        config: Configuration as the user gave it.
+        before: Model that both roles are compared with; None makes one run alone.
+        controls: Names of ``metrics.controls.NAMES``.
+        orders: Number of orders in which the caches of the run after are read.
+        on_checked: As in ``generate.check``, for one run after the other.
+        contact: Asks the servers, as in ``generate.check``; None sends nothing.
+
+    Raises:
+        UserError: Anything that the user can fix; nothing was written.
+    """
+    configs = {AFTER: config}
+    if before is None:
+        config.refuse_unnamed("--before BASE")
+    else:
+        configs = dict(zip((BEFORE, AFTER), paired(config, before, contact), strict=True))
+    place = ExperimentFolder.of(config, Path(configs[AFTER].roles[1]).name)
+    runs = {which: place.check(each, which, on_checked, contact) for which, each in configs.items()}
+    return EvaluationPlan(place, runs, controls_of(runs[AFTER], controls, orders))
+
+
+def paired(
+    config: RunConfig, before: str, contact: Contact | None = None
+) -> tuple[RunConfig, RunConfig]:
+    """The configurations of the run before and of the one after, which differ in their models.
+
+    What is left open is filled in for the model before and holds for both; so does that model
+    itself for a role that nobody is named for.
+
+    Raises:
+        UserError: As ``models.resolve.resolve``; or the models are the same, or cannot be asked
+            alike.
+    """
+    models = {"teacher": before, "thinker": None, "deliberator": None}
+    before_run = resolve(config.model_copy(update=models), contact)
+    first = before_run.config
+    models |= {"thinker": config.thinker, "deliberator": config.deliberator}
+    if "teacher" in config.model_fields_set:
+        models["teacher"] = config.teacher
+    alike = ("domain", "think", "cache", "deliberate", "judge")
+    models |= {key: getattr(first, key) for key in alike}
+    second = config.model_copy(update=models)
+    if first.roles == second.roles:
+        raise ConfigError(
+            f"--before: {before} would be compared with itself",
+            "Name what was trained with --thinker, --deliberator or both.",
+        )
+    after_run = resolve(second, contact)
+    # Switches of a model's thinking are sent with a request, and come from its profile alone.
+    base = before_run.deliberator.profile
+    for model in filter(None, (after_run.thinker, after_run.deliberator)):
+        if model.profile.extra_body != base.extra_body:
+            raise ConfigError(
+                f"--before: {base.name} is asked with {dict(base.extra_body)}, and {model.name} "
+                f"with {dict(model.profile.extra_body)}, as their profiles say",
+                f"Give {model.name} a YAML file with a profile that has the thinking of "
+                f"{base.name}.",
+            )
+    return first, after_run.config
+
+
+def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
+    """Make the runs of a plan from ``check``, compare them, and write the folder.
+
+    Raises:
+        TeacherError: A server does not have a model; nothing was asked.
+        RunError, KeyboardInterrupt: As ``generate.run``. There is no folder, and what was answered
+            is in the journal.
+    """
+    after = plan.runs[AFTER]
+    anew = [control.plan for control in plan.controls if control.plan]
+    runs: list[ResolvedRun] = [each.run for each in (*plan.runs.values(), *anew)]
+    with experiment(plan.place, runs, after.contact, run_one) as made:
+        folders = {which: made.run(which, each).folder for which, each in plan.runs.items()}
+        sides = {which: side_of(folder, which) for which, folder in folders.items()}
+        if BEFORE in sides:
+            refuse_other_ways(sides[BEFORE], sides[AFTER])
+        versions = {name: importlib.metadata.version(name) for name in _RAN_BY}
+        comparison = compare(sides[AFTER], sides.get(BEFORE), versions)
+        made.write(comparison, COMPARISON)
+        if not plan.controls:
+            return Evaluated(comparison, None)
+        for control in plan.controls:
+            if control.plan:
+                made.run(control.name, control.plan)
+            else:
+                made.run_on_pools(control.name, control.config, AFTER)
+        traces = {control.name: made.traces(control.name) for control in plan.controls}
+        controlled = hold_against(made.traces(AFTER), after.config.rounds, traces)
+        made.write(controlled, CONTROLS)
+        return Evaluated(comparison, controlled)
+
+
+def control_names(given: Sequence[str]) -> list[str]:
+    """The controls of ``--controls alone,chain`` or ``--controls all``.
+
+    Raises:
+        ConfigError: There is no such control.
+    """
+    if list(given) == ["all"]:
+        return list(NAMES)
+    if unknown := sorted(set(given) - set(NAMES)):
+        raise ConfigError(
+            f"--controls: there is no control {unknown[0]!r}",
+            f"Choose of {', '.join(NAMES)}, or give all.",
+        )
+    return list(dict.fromkeys(given))
+
+
+def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:
+    """The controls of a checked run.
+
+    Args:
+        evaluated: Run that they are compared with.
+        names: Names of ``metrics.controls.NAMES``.
+        orders: Number of orders in which its caches are read, its own among them.
+
+    Raises:
+        ConfigError: The run takes its pools from another or does not deliberate, there are not so
+            many orders, or more than one and several rounds; or as ``models.resolve.resolve``.
+        BudgetError: A chooser's prompt does not fit.
+    """
+    config = evaluated.config
+    if (names or orders > 1) and not config.rounds:
+        raise ConfigError(
+            "--controls and --orders are held against deliberations, and --d is 0",
+            "Set --d to 1 or more.",
+        )
+    asks_anew = [name for name in (ALONE, CHAIN) if name in names]
+    if config.pools and asks_anew:
+        raise ConfigError(
+            f"--controls {asks_anew[0]} asks about the problems anew, and a run with --pools reads "
+            "none",
+            f"Leave out --pools, or ask for {CHOOSE} and --orders alone.",
+        )
+    makers = {ALONE: _alone, CHAIN: _chain, CHOOSE: _choose}
+    made = [make(evaluated) for name, make in makers.items() if name in names]
+    return made + _other_orders(config, orders)
+
+
+def _alone(evaluated: generate.Plan) -> ControlRun:
+    config = evaluated.config
+    does = "answers alone, without attempts"
+    k = max(_FEWEST, config.deliberate.d)
+    return _asking(evaluated, ALONE, config.roles[1], does, k, config.deliberate.sampling)
+
+
+def _chain(evaluated: generate.Plan) -> ControlRun:
+    config, thinker = evaluated.config, evaluated.run.in_stage(THINK)
+    random = config.cache.selection == "random"  # else all are sampled for it
+    attempts = (config.cache.width if random else None) or config.think.k
+    full = attempts * thinker.sampling.max_tokens
+    deliberations = (config.rounds - 1) * config.deliberate.d + 1
+    full += deliberations * evaluated.run.deliberator.sampling.max_tokens
+    reader = reader_of(thinker.profile.tokenizer)
+
+    def tokens(text: str, domain: str) -> int:
+        wording = prompts.load("thinker", domain, config.language)
+        return reader.count(prompts.thinker_prompt(text, wording))
+
+    longest = max(
+        tokens(problem.text, problem.domain or config.domain or "general")
+        for problem in evaluated.problems
+    )
+    room = thinker.profile.context - longest - TEMPLATE_TOKENS
+    seen = config.endpoint.capabilities
+    most, why = min(  # with a reason why the heavy answer may have more, unless it may not
+        (full, ""),
+        (room, "more do not fit its context"),
+        ((seen and seen.max_output) or full, "its server takes no more in one response"),
+    )
+    short = f" of the {full:,} that the heavy answer may have; {why}" if why else ""
+    does = f"writes one chain of at most {most:,} tokens{short}"
+    sampling = config.think.sampling.model_copy(update={"max_tokens": most})
+    return _asking(evaluated, CHAIN, config.roles[0], does, _FEWEST, sampling)
+
+
+def _asking(
+    evaluated: generate.Plan, name: str, who: str, does: str, k: int, sampling: SamplingChoice
+) -> ControlRun:
+    """A control that asks about the problems of the evaluated run anew, and deliberates nothing."""
+    config, folder = evaluated.config, evaluated.folder.with_name(name)
+    changes: dict[str, Any] = {
+        "thinker": who,
+        "think": config.think.model_copy(update={"k": k, "min_k": 1, "sampling": sampling}),
+        # No cache is made, and a configuration with one of more than K attempts cannot be read.
+        "cache": config.cache.model_copy(update={"width": None}),
+        "deliberate": config.deliberate.model_copy(update={"d": 0, "rounds": 1}),
+        "out": str(folder),
+    }
+    run = resolve(config.model_copy(update=changes))
+    plan = dataclasses.replace(evaluated, run=run, folder=folder)
+    return ControlRun(name, run.config, f"{who} {does}, {k} times", plan)
+
+
+def _choose(evaluated: generate.Plan) -> ControlRun:
+    config = evaluated.config
+    deliberate = config.deliberate.model_copy(update={"task": "choose", "rounds": 1})
+    chooses = evaluated.run.with_config(deliberate=deliberate)
+    generate.check_room(chooses, evaluated.problems, asks=evaluated.contact is not None)
+    does = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
+    if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
+        does += ", in the wording that serves all domains"
+    return ControlRun(CHOOSE, reading_pools(config, deliberate=deliberate), does)
+
+
+def _other_orders(config: RunConfig, orders: int) -> list[ControlRun]:
+    width = config.cache.width or config.think.k
+    if orders > 1 and config.rounds > 1:
+        raise ConfigError(
+            f"--orders {orders} is about the attempts of one round, and there are {config.rounds}",
+            "Set --rounds to 1, or leave out --orders.",
+        )
+    if orders > width:
+        raise ConfigError(
+            f"--orders {orders}: a cache of {width} attempts has {width} orders that move them "
+            "round",
+            f"Set --orders to {width} or less.",
+        )
+    controls = []
+    for places in range(1, orders):
+        cache = config.cache.model_copy(update={"order": config.cache.order + places})
+        does = f"{config.roles[1]} deliberates on the same attempts, moved round by {places}"
+        controls += [ControlRun(order_name(places), reading_pools(config, cache=cache), does)]
+    return controls
