@@ -44,10 +44,7 @@ def retired_key(dotted: str) -> Retired | None:
 def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> dict[str, Any]:
     """A mapping of a file with today's names in place of those of earlier versions.
 
-    Args:
-        tree: The mapping.
-        where: Put before a warning, e.g. the file and a colon.
-        section: Name of the section that the mapping is.
+    ``where`` stands before a warning, ``section`` is the name of the section that the mapping is.
     """
     now: dict[str, Any] = {}
     for key, value in tree.items():

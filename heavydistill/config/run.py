@@ -257,13 +257,9 @@ class RunConfig(Section):
         return [role for role, is_unnamed in asked.items() if is_unnamed]
 
     def refuse_unnamed(self, other: str = "") -> None:
-        """Refuse a configuration that leaves a role to the default teacher.
+        """Refuse a configuration that leaves a role to the default teacher: MissingModelError.
 
-        Args:
-            other: A flag that names a model too, with its value.
-
-        Raises:
-            MissingModelError: A role is left to it.
+        ``other`` is a flag that names a model too, with its value.
         """
         if roles := self.unnamed_roles:
             flags = " ".join(f"--{role} MODEL" for role in roles)
@@ -343,12 +339,9 @@ def load_config(
     overrides: dict[str, Any] | None = None,
     preset: dict[str, Any] | None = None,
 ) -> RunConfig:
-    """The configuration of a run.
+    """The configuration of a run: ``overrides`` win over the file, which wins over ``preset``.
 
-    Args:
-        path: YAML file, or None for the defaults.
-        overrides: Dotted keys to values, e.g. ``{"think.k": 16}``; they win over the file.
-        preset: Keys as in a file, e.g. of a benchmark; the file wins over them.
+    ``overrides`` are dotted keys to values, e.g. ``{"think.k": 16}``, ``preset`` keys as in a file.
 
     Raises:
         ConfigError: No such file, not YAML, an unknown key, a bad value or a contradiction.
@@ -372,10 +365,7 @@ def read_tree(
 def refuse_code_of(run: Path, config: RunConfig, fix: str) -> None:
     """Refuse a run whose saved configuration names Python files, which may be somebody else's.
 
-    ``fix`` says how the user agrees that they are run.
-
-    Raises:
-        ConfigError: It names some.
+    ``fix`` says how the user agrees that they are run. Raises ConfigError.
     """
     if config.verify.own:
         raise ConfigError(

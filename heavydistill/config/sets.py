@@ -200,12 +200,9 @@ class ImportConfig(Section):
 def load_build_config(
     path: Path | None, overrides: Mapping[str, Any], asks: bool = False
 ) -> BuildConfig:
-    """The configuration of a build.
+    """The configuration of a build; dotted ``overrides`` win over the file.
 
-    Args:
-        path: YAML file, or None for the defaults.
-        overrides: Dotted keys to values; they win over the file.
-        asks: Whether deliberations are asked for, also where nothing else says so.
+    ``asks`` says that deliberations are asked for, also where nothing else does.
 
     Raises:
         ConfigError: No such file, not YAML, an unknown key or a bad value.

@@ -40,10 +40,8 @@ class Section(BaseModel):
 def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValidator:
     """Metadata of a field whose text must match a pattern as a whole.
 
-    Args:
-        pattern: Regular expression; no message shows it.
-        words: Requirement in words, e.g. ``must be a number``.
-        may_hold_a_key: Whether a text that is refused may be a secret, so that no message shows it.
+    The message of a misfit is ``words``, e.g. ``must be a number``, and shows the text unless it
+    ``may_hold_a_key``.
     """
 
     def check(value: object) -> object:
@@ -55,13 +53,10 @@ def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValida
 
 
 def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str = "") -> _S:
-    """A mapping as a section.
+    """A mapping, whose null sections are removed in place, as a section.
 
-    Args:
-        section: Type of the section.
-        tree: The mapping, changed in place: sections that are null go.
-        where: Put before every fault, e.g. the file and a colon; empty for the command line alone.
-        fix: Fix of a bad value (default: that it is on the command line or in the file).
+    ``where`` stands before every fault, e.g. the file and a colon; it is empty for the command line
+    alone. ``fix`` is that of a bad value.
 
     Raises:
         ConfigError: An unknown key, which the nearest valid key follows, or a bad value.

@@ -113,8 +113,7 @@ def check(
         config: Configuration as the user gave it.
         asks: Whether a model will be asked, which must be there.
         on_checked: Called with (references checked, all of them).
-        contact: Asks the servers whether they can be asked, and how much context they take; None
-            sends nothing.
+        contact: Asks the servers what they serve and how much context it takes; None sends nothing.
 
     Raises:
         UserError: Whatever a user can fix; nothing was written.
@@ -300,13 +299,10 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
 
 
 def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
-    """The run with a tokenizer that is at hand.
+    """The run with a tokenizer that is at hand, or TeacherError.
 
     Where a profile of a served model names one that this machine cannot reach, the server counts
     in its place, and a warning says so; one that the user names must be there.
-
-    Raises:
-        TeacherError: The tokenizer cannot be loaded.
     """
     deliberator, endpoint = run.deliberator.profile, run.config.endpoint
     try:
@@ -332,8 +328,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
 
     Raises:
         TeacherError: The tokenizer of a model cannot be loaded.
-        BudgetError: If all attempts are usable, its cache has no room for them; the message says
-            for how many it has.
+        BudgetError: The cache has no room for all attempts; the message says for how many it has.
         ConfigError: There is no wording for a problem's domain.
     """
     config, deliberator = run.config, run.deliberator.profile

@@ -60,13 +60,10 @@ class PoolsOfRun:
 
 
 def read_pools(config: RunConfig) -> PoolsOfRun:
-    """The pools of ``config.pools``, up to ``problems.limit``.
-
-    Verifiers of one's own must be loaded.
+    """The pools of ``config.pools``, up to ``problems.limit``; own verifiers must be loaded.
 
     Raises:
-        ConfigError: The folder holds no traces, or none that can be read here (``store.traces``),
-            or two of one problem.
+        ConfigError: The folder holds no traces that can be read here, or two of one problem.
         ProblemsError: A verifier is not known.
     """
     run, pools = Path(config.pools or ""), PoolsOfRun()

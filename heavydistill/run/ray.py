@@ -43,14 +43,10 @@ _CONNECT_TIMEOUT_S = 5.0
 
 
 class Tasks:
-    """Shards on a cluster.
+    """Shards on a cluster, of which each starts ``server``, a command, if there is one.
 
-    Args:
-        address: ``local`` starts Ray on this machine; ``host:port`` and ``auto`` join a cluster
-            that this machine is part of, ``ray://host:port`` one that it is not. Where Ray is
-            joined already, that is used and left as it is.
-        run: The run, for its models and its journal.
-        server: Command of the server that each shard starts; None for none.
+    ``local`` starts Ray here; ``host:port`` and ``auto`` join a cluster that this machine is part
+    of, ``ray://host:port`` one that it is not. Where Ray is joined already, that is used.
 
     Raises:
         ConfigError: The cluster cannot be joined, or has too few GPUs for a server.

@@ -146,7 +146,7 @@ def build_heavy_pipeline(
         run: A resolved run, or a configuration that is resolved here without a request.
         on_batch: Called in this process with (step name, rows) for each batch that leaves a step.
         replay: Send no request; take every response from ``config.journal``.
-        known_unfit: See ``LoadProblems``, as for the next one.
+        known_unfit: See ``LoadProblems``.
         part: Number of a shard and of all shards.
         holder: Shard that pays; see ``llm_of``.
 

@@ -81,8 +81,7 @@ def write(
         voted: See ``summarize``.
 
     Returns:
-        The summary over all rows, failed ones too; the rows that a step failed on; the problems
-        without a row.
+        (summary over all rows, rows that a step failed on, problems without a row).
 
     Raises:
         RunError: Rows are missing, or the disk is full.

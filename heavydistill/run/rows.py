@@ -24,12 +24,8 @@ _log = logging.getLogger(__name__)
 class RowWriter:
     """Writes the rows that leave a pipeline as they come; several threads may add some.
 
-    A trace that does not fit the schema becomes a reject, which has the problem and the reason.
-
-    Args:
-        folder: Folder of the parquet files; made here. A file has its name when it is whole.
-        schema: Arrow schema of every file.
-        prefix: First part of the names of the files, where several writers share the folder.
+    A trace that does not fit the schema becomes a reject, which has the problem and the reason. A
+    file in ``folder``, made here, has its name when it is whole; ``prefix`` begins the names.
     """
 
     ROWS_PER_FILE = 100
@@ -51,8 +47,7 @@ class RowWriter:
 
         Raises:
             RunError: A row does not fit the schema and is no trace.
-            StoppedError: The disk is full or fails. What is in flight is worth awaiting: it is
-                billed already, and the journal may be elsewhere.
+            StoppedError: The disk is full or fails; requests in flight are worth awaiting.
         """
         with self._lock:
             self._tables += map(self._table, rows)

@@ -77,11 +77,8 @@ _log = logging.getLogger("distilabel.pipeline")
 class HeavyPipeline(Pipeline):
     """A distilabel pipeline that runs in this process; see the module.
 
-    Args:
-        name: Name of the pipeline.
-        leaf_schema: Arrow schema of the rows that leave the last step.
-        on_batch: Progress callback.
-        window: Maximum number of rows between the first and the last step, give or take a batch.
+    The rows that leave the last step have ``leaf_schema``; ``window`` is the maximum number of rows
+    between the first and the last step, give or take a batch.
     """
 
     def __init__(
@@ -120,11 +117,7 @@ class HeavyPipeline(Pipeline):
     def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
         """Run to the end and return the rows as a ``Distiset`` with one configuration.
 
-        Args:
-            parameters: Runtime parameters by step name, as in distilabel.
-
-        Raises:
-            RunError, StoppedError, TeacherError, KeyboardInterrupt: See ``run_to_files``.
+        ``parameters`` are by step name, as in distilabel. Raises as ``run_to_files``.
         """
         from datasets import DatasetDict
 

@@ -346,8 +346,7 @@ def shards_of(
 ) -> list[Shard]:
     """The shards of a run, as many as ``pool`` runs, which put their rows into ``rows``.
 
-    ``server`` is the command of the server of its teacher, if that has no address yet: each shard
-    starts one for itself.
+    Each starts its teacher's ``server``, a command, if that has no address yet.
 
     Raises:
         ConfigError: There is less than one slot or request a minute for each.

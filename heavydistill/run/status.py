@@ -57,15 +57,12 @@ class StageStatus:
     asked: int = 0  # samples that have left it
     from_journal: int = 0  # those of them that the journal had
     thoughts: int = 0  # those of them with thinking; 0 for a judge's
-    failures: dict[str, int] = field(default_factory=dict)
-    """Samples that cannot be used, by reason."""
+    failures: dict[str, int] = field(default_factory=dict)  # samples that cannot be used, by reason
     prompt_tokens: int = 0
-    completion_tokens: int = 0
-    """Completion tokens of samples that have left it."""
+    completion_tokens: int = 0  # completion tokens of samples that have left it
     sent: int = 0  # samples that the model was asked for, without the journal's
     ended: int = 0  # those of them whose responses are there
-    new_tokens: int = 0
-    """Tokens of these responses, also of those that have not left the step."""
+    new_tokens: int = 0  # tokens of these responses, also of those that have not left the step
 
     @property
     def tokens(self) -> int:
@@ -91,22 +88,15 @@ class Status:
     finished: int = 0  # problems that have left the last step
     statuses: dict[str, int] = field(default_factory=dict)
     """Finished problems by status: ``ok``, ``too_few_usable`` and ``failed``."""
-    mean_at_k: float | None = None
-    """M@K of the problems whose trajectories are judged."""
-    heavy_mean_at_d: float | None = None
-    """HM@D of the last round, likewise."""
+    mean_at_k: float | None = None  # M@K of the problems whose trajectories are judged
+    heavy_mean_at_d: float | None = None  # HM@D of the last round, likewise
     problems_per_minute: float | None = None
     """Pace of late; None until it is known, as for the next two."""
-    tokens_per_s: float | None = None
-    """New completion tokens."""
-    left_s: float | None = None
-    """Seconds that the rest takes at this pace."""
-    requests: int | None = None
-    """Requests in flight at servers; None where none is asked."""
-    spent_tokens: int = 0
-    """Tokens that all runs into the folder have spent at servers."""
-    spent_usd: float | None = None
-    """Their cost; 0 where no server is asked, None without a price."""
+    tokens_per_s: float | None = None  # new completion tokens
+    left_s: float | None = None  # seconds that the rest takes at this pace
+    requests: int | None = None  # requests in flight at servers; None where none is asked
+    spent_tokens: int = 0  # tokens that all runs into the folder have spent at servers
+    spent_usd: float | None = None  # their cost; 0 where no server is asked, None without a price
 
 
 OnStatus = Callable[[Status], None]
@@ -299,10 +289,7 @@ def read_status(path: Path) -> Status | None:
 
 
 def running(run: Path) -> tuple[str, Status] | None:
-    """A run that lasts, or that was killed and has not begun again; None if there is none.
-
-    Returns:
-        Name of the run inside of an evaluation or a crossing, empty for a run alone; its status.
+    """(name inside of an evaluation, else empty; status) of a run that lasts or was killed, if any.
 
     Raises:
         ConfigError: A status cannot be read.

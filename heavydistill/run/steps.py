@@ -77,16 +77,12 @@ def _batches(rows: Iterator[Row], size: int) -> Iterator[tuple[list[Row], bool]]
 class LoadProblems(GeneratorStep):
     """Yields one row a problem."""
 
-    source: Problems
-    """Where from; see ``config.run.Problems``."""
-    verify: Verifying = Verifying()
-    """How references are checked, and verifiers of one's own."""
+    source: Problems  # where from; see ``config.run.Problems``
+    verify: Verifying = Verifying()  # how references are checked, and verifiers of one's own
     known_unfit: list[int] | None = None
     """Numbers of the rows that were found unfit already; null checks every row."""
-    first: int = 0
-    """Number of the first problem that is loaded: that of a shard."""
-    every: int = 1
-    """Distance from one problem that is loaded to the next: the number of shards."""
+    first: int = 0  # number of the first problem that is loaded: that of a shard
+    every: int = 1  # distance from one problem that is loaded to the next: the number of shards
 
     _problems: list[Problem] = PrivateAttr(default_factory=list)
 
@@ -143,14 +139,10 @@ class LoadPools(GeneratorStep):
     See ``pools``.
     """
 
-    source: str
-    """Folder of the run."""
-    limit: int | None = None
-    """Take the first so many."""
-    own: list[str] = Field(default_factory=list)
-    """Python files with verifiers of one's own."""
-    first: int = 0
-    """See ``LoadProblems``, as for the next one."""
+    source: str  # folder of the run
+    limit: int | None = None  # take the first so many
+    own: list[str] = Field(default_factory=list)  # Python files with verifiers of one's own
+    first: int = 0  # see ``LoadProblems``, as for the next one
     every: int = 1
 
     @property
@@ -185,10 +177,8 @@ _pools = SharedResources(VerdictPool.close)  # workers of one run judge for all 
 class Verify(Step):
     """Judges every generation of a column with the verifier of its problem."""
 
-    column: str = "pool"
-    """``pool`` or ``deliberations``."""
-    verify: Verifying = Verifying()
-    """Limits, workers, and verifiers of one's own."""
+    column: str = "pool"  # ``pool`` or ``deliberations``
+    verify: Verifying = Verifying()  # limits, workers, and verifiers of one's own
 
     _judges: VerdictPool | None = PrivateAttr(default=None)
 
@@ -246,27 +236,19 @@ class Verify(Step):
 class BuildCaches(Step):
     """Builds the cache of one round from the pool and the deliberations of the round before."""
 
-    choice: CacheChoice
-    """Selection, pruning and budget; ``budget_tokens`` must be set."""
-    reader: str
-    """Folder or Hub id of the deliberator's tokenizer, or ``models.tokenizer.SERVER``."""
-    model: str = ""
-    """Served name of the deliberator, where ``reader`` is ``SERVER``."""
-    endpoint: Endpoint = Endpoint()
-    """Its server, likewise."""
+    choice: CacheChoice  # selection, pruning and budget; ``budget_tokens`` must be set
+    reader: str  # folder or Hub id of the deliberator's tokenizer, or ``models.tokenizer.SERVER``
+    model: str = ""  # served name of the deliberator, where ``reader`` is ``SERVER``
+    endpoint: Endpoint = Endpoint()  # its server, likewise
     journal: str | None = None
     """Folder of the journal that keeps the server's counts; None keeps none."""
-    replay: bool = False
-    """Take these counts from the journal alone."""
-    min_k: int = Field(default=2, ge=1)
-    """Fewest usable trajectories."""
+    replay: bool = False  # take these counts from the journal alone
+    min_k: int = Field(default=2, ge=1)  # fewest usable trajectories
     round: int = Field(default=1, ge=1)
     seed: int = 0
-    domain: Domain = "general"
-    """Wording for problems that name none."""
+    domain: Domain = "general"  # wording for problems that name none
     language: Language = "en"
-    task: Task = "deliberate"
-    """What the reader is to do."""
+    task: Task = "deliberate"  # what the reader is to do
 
     _reader: ReaderTokenizer | ServerTokenizer | None = PrivateAttr(default=None)
 

@@ -100,8 +100,7 @@ class HeavyTask(Task):
 class SampleTrajectories(HeavyTask):
     """Samples ``num_generations`` independent trajectories a problem, not yet judged."""
 
-    domain: Domain = "general"
-    """Wording for problems that name none."""
+    domain: Domain = "general"  # wording for problems that name none
     language: Language = "en"
 
     @property
@@ -192,17 +191,13 @@ class JudgeUndecided(HeavyTask):
     the earlier ones too. What was asked and failed is undecided, and asked again by the next run.
     """
 
-    column: str = "pool"
-    """``pool`` or ``deliberations``."""
-    reasons: list[str] | None = None
-    """See ``config.models.Judge``."""
-    language: Language = "en"
-    """Of its prompt."""
+    column: str = "pool"  # ``pool`` or ``deliberations``
+    reasons: list[str] | None = None  # see ``config.models.Judge``
+    language: Language = "en"  # of its prompt
     tokenizer: str = ""
     """Folder or Hub id of the judge's tokenizer, whose control tokens are made harmless; without
     one, or with ``models.tokenizer.SERVER``, the common control tokens are."""
-    own: list[str] = Field(default_factory=list)
-    """Python files with verifiers of one's own."""
+    own: list[str] = Field(default_factory=list)  # Python files with verifiers of one's own
 
     _control_tokens: tuple[str, ...] = PrivateAttr(default=())
 

@@ -44,8 +44,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
     """What is different in the run in folder ``b`` from that in ``a``.
 
     Raises:
-        ConfigError: A folder holds no finished run, or the runs cannot be compared (see
-            ``metrics.comparison``).
+        ConfigError: A folder holds no finished run, or they cannot be compared.
     """
     for folder in (a, b):
         _refuse_unfinished(folder)

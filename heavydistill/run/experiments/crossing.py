@@ -57,14 +57,9 @@ def check(
     on_checked: OnChecked | None = None,
     contact: Contact | None = None,
 ) -> CrossingPlan:
-    """Check the runs of a crossing, each as ``generate.check`` does.
+    """Check the runs of a crossing of these models, each as ``generate.check`` does.
 
-    Args:
-        config: Configuration as the user gave it, without roles.
-        thinkers: Names of models.
-        deliberators: Names of models.
-        on_checked: As in ``generate.check``, for one thinker after the other.
-        contact: Asks the servers, as in ``generate.check``; None sends nothing.
+    ``config`` is without roles; ``on_checked`` is called for one thinker after the other.
 
     Raises:
         UserError: Anything that the user can fix; nothing was written.
@@ -103,13 +98,7 @@ def check(
 
 
 def crossed(plan: CrossingPlan, run_one: RunOne) -> Crossing:
-    """Make the runs, and the table of them.
-
-    Raises:
-        TeacherError: A server does not have a model; nothing was asked.
-        RunError, KeyboardInterrupt: As ``generate.run``. There is no folder, and what was answered
-            is in the journal.
-    """
+    """Make the runs, and the table of them; raises as ``evaluation.evaluate``."""
     first_plan, first_reader = next(iter(plan.asked.values())), next(iter(plan.deliberators))
     runs = [*(each.run for each in plan.asked.values()), *plan.deliberators.values()]
     sampling: Samplings = {"thinking": {}, "deliberating": {}}

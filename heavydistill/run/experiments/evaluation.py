@@ -149,11 +149,8 @@ def experiment(
 ) -> Iterator[Experiment]:
     """The experiment whose runs are made while this lasts.
 
-    The servers of all ``runs`` must be there before the first run begins; ``contact`` has asked
-    them, None asks them anew.
-
     Raises:
-        TeacherError: A server does not have a model; nothing was asked.
+        TeacherError: A server of any of ``runs`` does not have a model; nothing was asked.
     """
     known = contact or Contact()
     for run in runs:
@@ -186,8 +183,7 @@ class EvaluationPlan:
     place: ExperimentFolder
     runs: dict[str, generate.Plan]
     """``BEFORE``, if there is one, and ``AFTER``, in the order in which they are made."""
-    controls: list[ControlRun] = field(default_factory=list)
-    """Runs that are made after them."""
+    controls: list[ControlRun] = field(default_factory=list)  # runs that are made after them
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +210,7 @@ def check(
         controls: Names of ``metrics.controls.NAMES``.
         orders: Number of orders in which the caches of the run after are read.
         on_checked: As in ``generate.check``, for one run after the other.
-        contact: Asks the servers, as in ``generate.check``; None sends nothing.
+        contact: As in ``generate.check``.
 
     Raises:
         UserError: Anything that the user can fix; nothing was written.
@@ -238,8 +234,7 @@ def paired(
     itself for a role that nobody is named for.
 
     Raises:
-        UserError: As ``models.resolve.resolve``; or the models are the same, or cannot be asked
-            alike.
+        UserError: As ``resolve``; or the models are the same, or cannot be asked alike.
     """
     models = {"teacher": before, "thinker": None, "deliberator": None}
     before_run = resolve(config.model_copy(update=models), contact)
@@ -274,8 +269,7 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
 
     Raises:
         TeacherError: A server does not have a model; nothing was asked.
-        RunError, KeyboardInterrupt: As ``generate.run``. There is no folder, and what was answered
-            is in the journal.
+        RunError, KeyboardInterrupt: As ``generate.run``; there is no folder.
     """
     after = plan.runs[AFTER]
     anew = [control.plan for control in plan.controls if control.plan]
@@ -318,12 +312,7 @@ def control_names(given: Sequence[str]) -> list[str]:
 
 
 def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:
-    """The controls of a checked run.
-
-    Args:
-        evaluated: Run that they are compared with.
-        names: Names of ``metrics.controls.NAMES``.
-        orders: Number of orders in which its caches are read, its own among them.
+    """The controls of a checked run, and its caches in so many orders, its own among them.
 
     Raises:
         ConfigError: The run takes its pools from another or does not deliberate, there are not so
