@@ -36,12 +36,7 @@ from heavydistill.verifiers.code.values import (
 
 # --- The values of expressions that are constant, found without running them.
 _MAKERS: dict[str, Callable[..., Any]] = {
-    "float": float,
-    "set": set,
-    "frozenset": frozenset,
-    "list": list,
-    "tuple": tuple,
-    "dict": dict,
+    kind.__name__: kind for kind in (float, set, frozenset, list, tuple, dict)
 }
 _MATH = {f"math.{name}": getattr(math, name) for name in ("pi", "e", "inf", "nan", "tau")}
 _OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {

@@ -57,7 +57,6 @@ MOST_UNPACKED = 64_000_000
 """Bytes of the tests of a problem behind their compression."""
 _MOST_INPUT, _MOST_OUTPUT = 16_000_000, 8_000_000
 _MOST_TESTS = 5000
-_ENTRY = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)?")
 # Of a pickle, what stands around its one text: version, length, a place in the memo, the end.
 _AROUND = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
 
@@ -412,10 +411,11 @@ def _check_text(text: str, what: str) -> None:
 
 def _entry_point(args: dict[str, Any]) -> str:
     entry = args.get("entry_point")
-    named = isinstance(entry, str) and _ENTRY.fullmatch(entry)
-    if not named or any(keyword.iskeyword(part) for part in str(entry).split(".")):
+    parts = entry.split(".") if isinstance(entry, str) else []
+    are_names = all(part.isidentifier() and not keyword.iskeyword(part) for part in parts)
+    if not 1 <= len(parts) <= 2 or not are_names:
         raise ValueError('entry_point names the function, e.g. "f" or "Solution.f"')
-    return str(entry)
+    return ".".join(parts)
 
 
 def _choice(args: dict[str, Any], key: str, choices: tuple[str, ...]) -> str:

@@ -121,11 +121,7 @@ def run_tests(
     prelude: str = "",
     after: str = "",
 ) -> list[ProgramOutcome]:
-    """Run a program against tests, in one start of the sandbox; the job of ``inside.perform``.
-
-    Returns:
-        One outcome a test, in their order.
-    """
+    """Outcomes of a program's tests, in one start of the sandbox; see ``inside.perform``."""
     token, end_s = secrets.token_hex(16), _ENDED_AFTER * config.test_s
     job = {
         "token": token,
@@ -166,8 +162,7 @@ def processor_s(config: Sandboxing, tests: int) -> float:
 
 
 def wall_s(cpu_s: float) -> float:
-    """Most seconds of one start: generous, so that a busy machine does not look like a program
-    that hangs."""
+    """Most seconds of one start: on a busy machine a good program waits."""
     return 2 * cpu_s + 10
 
 

@@ -77,11 +77,7 @@ class Malformed(ValueError):
 
 
 def tree_of(value: object, most: int = 1_000_000) -> Tree:
-    """The tree of a value.
-
-    Raises:
-        NotAValue, TooLarge: As ``inside.carry.encode`` does.
-    """
+    """The tree of a value; raises as ``inside.carry.encode`` does."""
     return json.loads(encode(value, most))
 
 
@@ -172,11 +168,7 @@ def members(tree: Tree) -> list[Tree] | None:
 
 
 def truth(tree: Tree) -> bool:
-    """Whether Python calls the value true.
-
-    Raises:
-        Malformed: It is no value.
-    """
+    """Whether Python calls the value true; raises ``Malformed`` where it is no value."""
     there = members(tree)
     if there is not None:
         return bool(there)

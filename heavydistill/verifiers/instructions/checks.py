@@ -213,10 +213,6 @@ def _matches(text: str, word: str) -> int:
     return len(re.findall(re.escape(word), text, re.IGNORECASE))
 
 
-def _letters(text: str, letter: str) -> int:
-    return text.lower().count(letter.lower())
-
-
 def _has_no_forbidden_word(text: str, words: tuple[str, ...]) -> bool:
     return not any(_stands_alone(word, text) for word in words)
 
@@ -235,10 +231,6 @@ def _begins_paragraph(text: str, count: int, nth: int, word: str) -> bool:
 
 def _has_postscript(text: str, marker: str) -> bool:
     return bool(re.search(_POSTSCRIPTS.get(marker, re.escape(marker)), text, re.IGNORECASE))
-
-
-def _has_sections(text: str, heading: str, count: int) -> bool:
-    return len(re.findall(rf"{re.escape(heading)}\s?\d+", text)) >= count
 
 
 def _is_json(text: str) -> bool | None:
@@ -270,11 +262,6 @@ def _is_two_responses(text: str) -> bool:
     return len(found) == 2 and found[0] != found[1]
 
 
-def _is_quoted(text: str) -> bool:
-    body = text.strip()
-    return len(body) > 1 and body[0] == body[-1] == '"'
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """One of the 25 instructions."""
@@ -293,7 +280,7 @@ KINDS: dict[str, Kind] = {
     ),
     "keywords:forbidden_words": Kind(_has_no_forbidden_word, {"forbidden_words": _phrases}),
     "keywords:letter_frequency": Kind(
-        _compared(_letters),
+        _compared(lambda text, letter: text.lower().count(letter.lower())),
         {"letter": _letter, "let_frequency": _number, "let_relation": _relation},
     ),
     "language:response_language": Kind(is_in, {"language": _language}),
@@ -324,7 +311,8 @@ KINDS: dict[str, Kind] = {
         lambda text, count: highlights(text) >= count, {"num_highlights": _number}
     ),
     "detectable_format:multiple_sections": Kind(
-        _has_sections, {"section_spliter": _phrase, "num_sections": _number}
+        lambda text, heading, count: len(re.findall(rf"{re.escape(heading)}\s?\d+", text)) >= count,
+        {"section_spliter": _phrase, "num_sections": _number},
     ),
     "detectable_format:json_format": Kind(_is_json, {}),
     "detectable_format:title": Kind(lambda text: any(map(_is_title, text.split("\n"))), {}),
@@ -337,7 +325,9 @@ KINDS: dict[str, Kind] = {
         lambda text, phrase: text.strip().strip('"').lower().endswith(phrase.lower()),
         {"end_phrase": _phrase},
     ),
-    "startend:quotation": Kind(_is_quoted, {}),
+    "startend:quotation": Kind(
+        lambda text: bool(re.fullmatch('".*"', text.strip(), re.DOTALL)), {}
+    ),
     "change_case:capital_word_frequency": Kind(
         _compared(capital_words), {"capital_frequency": _number, "capital_relation": _relation}
     ),

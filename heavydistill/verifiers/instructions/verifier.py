@@ -43,9 +43,6 @@ MOST_CHARACTERS = 200_000
 COLUMNS = ("instruction_id_list", "kwargs")
 MODES = ("strict", "loose")
 
-# Each instruction: its id without "en:", and the values of its arguments.
-Demands = tuple[tuple[str, list[Any]], ...]
-
 
 class Instructions(Verifier):
     """See the module."""
@@ -116,8 +113,8 @@ def _is_met_by_any(id: str, values: list[Any], texts: list[str]) -> bool | None:
 
 
 @lru_cache(maxsize=256)
-def _demands(verifier_args: str) -> tuple[Demands, bool]:
-    """The demands in ``verifier_args``, in their order, and whether the mode is loose.
+def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
+    """Id and arguments of each instruction in ``verifier_args``, and whether the mode is loose.
 
     Raises:
         ValueError: They are not as the module says; the message names what is wrong and what to
@@ -142,7 +139,7 @@ def _demands(verifier_args: str) -> tuple[Demands, bool]:
         )
     if mode is not None and mode not in MODES:
         raise ValueError(f'"mode" takes {" or ".join(MODES)}, not {mode!r}')
-    return tuple(map(_demand, ids, kwargs)), mode == "loose"
+    return list(map(_demand, ids, kwargs)), mode == "loose"
 
 
 def _demand(id: Any, given: Any) -> tuple[str, list[Any]]:

@@ -103,12 +103,7 @@ class Interpreter:
 
 @cache
 def interpreter() -> Interpreter:
-    """The interpreter of this process, asked once.
-
-    Raises:
-        OSError: It cannot be started or read.
-        ValueError: It did not answer, with what it said instead.
-    """
+    """The interpreter of this process, asked once; ``OSError`` or ``ValueError`` if that fails."""
     path = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     command = [path, "-I", "-S", "-B", "-c", _QUESTION]
     try:
@@ -138,11 +133,7 @@ def interpreter() -> Interpreter:
 
 
 def _loader(path: str) -> str | None:
-    """The program that the kernel starts for a dynamic one; None for a static one.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """The program that the kernel starts for a dynamic one; None for a static one."""
     with open(path, "rb") as file:
         start = file.read(64)
         table, size, count = struct.unpack_from("<32xQ14xHH", start)
@@ -174,9 +165,6 @@ def _watched(
         process: bubblewrap, with pipes for standard output and error.
         reports: End of the pipe that the launcher reports to.
         alive: End of the pipe that keeps the launcher alive; closed here.
-
-    Raises:
-        OSError: Too many files are open; the run has been ended.
     """
     assert process.stdout is not None and process.stderr is not None
     try:
@@ -369,9 +357,6 @@ def _start(
 
     Returns:
         It, and the ends on this side of the pipes ``told`` and ``alive``.
-
-    Raises:
-        OSError: It cannot be started, or a file cannot be opened.
     """
     reports, told = (_opened(stack, end) for end in os.pipe())
     reads, writes = os.pipe()

@@ -4,9 +4,8 @@ The program goes to ``POST /run_code`` as ``main.py`` beside the launcher, which
 processor time and address space on that side; the server bounds the wall clock. What else holds
 the program is the server's business: how it isolates, which Python and packages it has.
 
-Whatever goes wrong between here and the server is ``unavailable`` with its reason: refused or
-broken connections, no answer in time, a status other than 200, an answer that is too long, no JSON
-or not in the server's format, and faults that the server reports of itself.
+Whatever goes wrong between here and the server, or in the server, is ``unavailable`` with its
+reason; an answer that is too long too.
 
 Not covered: standard input and output that are no UTF-8 (the server speaks text); counting files;
 starting or updating a server.

@@ -110,14 +110,7 @@ def machines() -> list[str]:
 
 
 def program(machine: str) -> bytes:
-    """The filter as an array of ``struct sock_filter``, as the kernel and bubblewrap take it.
-
-    Args:
-        machine: As ``platform.machine`` calls it, of a 64-bit little-endian process.
-
-    Raises:
-        KeyError: There is no filter for it.
-    """
+    """The filter as an array of ``struct sock_filter``; ``KeyError`` where there is none."""
     audit, _ = _MACHINES[machine]
     looked_at = numbers(machine, _LOOKED_AT)
     code: list[_Instruction] = [

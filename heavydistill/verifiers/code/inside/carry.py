@@ -36,12 +36,7 @@ class TooLarge(Exception):
 
 
 def encode(value: Any, most: int) -> str:
-    """The JSON of a value, of ``most`` characters at most.
-
-    Raises:
-        NotAValue: It is, or holds, what is no builtin value.
-        TooLarge: It does not fit, or is nested in itself.
-    """
+    """The JSON of a value, of ``most`` characters at most; else raises one of the above."""
     parts: list[str] = []
     _write(value, parts, [most], 0)
     return "".join(parts)
@@ -83,11 +78,7 @@ class _Reading:
 
 
 def parsed(text: str) -> Any:
-    """What a JSON text without blanks around it holds.
-
-    Raises:
-        Exception: It is no JSON.
-    """
+    """What a JSON text without blanks around it holds; raises any error for another."""
     return make_scanner(_Reading)(text, 0)[0]  # type: ignore[arg-type]
 
 

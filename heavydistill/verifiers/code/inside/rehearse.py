@@ -58,11 +58,10 @@ class Unknown:
     def __len__(self) -> int:
         return 0
 
-    def __bool__(self) -> bool:
+    def _true(self, *_: object) -> bool:
         return True
 
-    def __contains__(self, item: object) -> bool:
-        return True
+    __bool__ = __contains__ = _true
 
     def __float__(self) -> float:
         return 1.0
