@@ -181,24 +181,13 @@ def test_what_is_not_correct_alone_is_not_correct_after_other_words(before):
 LONG = 200_000
 HUGE = {
     "prose": "The quick brown fox, e.g. A or B, is not there. So it is. ",
-    "words of claims": "the answer is ",
-    "claims": "Answer: C\n",
-    "boxes": r"\boxed{C} ",
-    "unclosed boxes": r"\boxed{",
-    "letters": "A or ",
-    "corrections": "wait, ",
-    "denials": "answer: A is not ",
-    "qualities": "only correct right best ",
-    "line ends": "\n ",
-    "dots": ".",
-    "stars": "*",
-    "strokes": "~~a",
-    "tags": "<answer>",
-    "options said to be right": "C is correct.\n",
-    "Chinese words of claims": "答案是",
-    "full width": "Ａ",
-    "ligatures": "ﷺ",
-}
+    "words of claims": "the answer is ", "claims": "Answer: C\n", "boxes": r"\boxed{C} ",
+    "unclosed boxes": r"\boxed{", "letters": "A or ", "corrections": "wait, ",
+    "denials": "answer: A is not ", "qualities": "only correct right best ", "line ends": "\n ",
+    "dots": ".", "stars": "*", "strokes": "~~a", "tags": "<answer>",
+    "options said to be right": "C is correct.\n", "Chinese words of claims": "答案是",
+    "full width": "Ａ", "ligatures": "ﷺ",
+}  # fmt: skip
 HUGE = {name: part * (LONG // len(part)) for name, part in HUGE.items()} | {
     "nested boxes": r"\boxed{" * (LONG // 8) + "C" + "}" * (LONG // 8),
     "braces": "{" * (LONG // 2) + "}" * (LONG // 2),

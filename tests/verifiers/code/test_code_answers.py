@@ -14,8 +14,7 @@ F = "def f(x):\n    return 1\n"
     [
         ("```python\ndef f(x):\n    return 1\n```", F),
         ("```py\ndef f(x):\n    return 1\n```", F),
-        ("```Python3\ndef f(x):\n    return 1\n```", F),
-        ("```\ndef f(x):\n    return 1\n```", F),
+        ("```Python3\ndef f(x):\n    return 1\n```", F), ("```\ndef f(x):\n    return 1\n```", F),
         ("~~~python\ndef f(x):\n    return 1\n~~~", F),
         ("````python\ndef f(x):\n    return 1\n````", F),
         ("```python title=x\ndef f(x):\n    return 1\n```", F),
@@ -29,16 +28,13 @@ F = "def f(x):\n    return 1\n"
         (f"```\nf(2) -> 4\n```\n```python\n{F}```", F),
         ("```python\nf = lambda x: 1\n```", "f = lambda x: 1\n"),
         ("```python\nclass f:\n    pass\n```", "class f:\n    pass\n"),
-        ("```python\ng = 1\n```", "g = 1\n"),
-        (f"So: ```python\n{F}```\nIt is right.", F),
-        (f"代码如下：```python\n{F}```\n解释", F),
-        (f"\\boxed{{```python\n{F}```}}", F),
+        ("```python\ng = 1\n```", "g = 1\n"), (f"So: ```python\n{F}```\nIt is right.", F),
+        (f"代码如下：```python\n{F}```\n解释", F), (f"\\boxed{{```python\n{F}```}}", F),
         (f"```{{.python}}\n{F}```", F),
-        ('```python\nX = """\n    ```\n"""\n' + F + "```", 'X = """\n    ```\n"""\n' + F),
-        (F, F),
+        ('```python\nX = """\n    ```\n"""\n' + F + "```", 'X = """\n    ```\n"""\n' + F), (F, F),
         ("import math\n" + F, "import math\n" + F),
     ],
-)
+)  # fmt: skip
 def test_the_program_is_found(text: str, program: str) -> None:
     assert program_in(text, ["f"], "") == program
 
@@ -46,14 +42,10 @@ def test_the_program_is_found(text: str, program: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "I cannot do that.",
-        "The answer is 4.",
-        "```c\nint f;\n```",
-        "``` ```",
-        "use `f(x)`",
+        "I cannot do that.", "The answer is 4.", "```c\nint f;\n```", "``` ```", "use `f(x)`",
         "```text\ndef f(x): return 1\n```",
     ],
-)
+)  # fmt: skip
 def test_prose_and_other_languages_are_no_program(text: str) -> None:
     assert program_in(text, ["f"], "") is None
 
@@ -132,20 +124,13 @@ DRAFT = "```python\ndef x(): y()\n```\n"
 @pytest.mark.parametrize(
     ("before", "piece", "after"),
     [
-        ("", "```", ""),
-        ("", PYTHON, ""),
-        ("", " ", ""),
-        ("", "\n", ""),
-        ("```", "a", "`"),
-        (PYTHON, "a:", LAST),
-        (PYTHON, "def x(", LAST),
-        (f"{DRAFT}```python\nz()\n", "a:", "\n```"),
-        (f"{DRAFT}```python\nz()\n", "a ", "\n```"),
-        ("", DRAFT, "```python\ndef f():\n    x()\n```"),
-        (PYTHON, "import ", LAST),
+        ("", "```", ""), ("", PYTHON, ""), ("", " ", ""), ("", "\n", ""), ("```", "a", "`"),
+        (PYTHON, "a:", LAST), (PYTHON, "def x(", LAST),
+        (f"{DRAFT}```python\nz()\n", "a:", "\n```"), (f"{DRAFT}```python\nz()\n", "a ", "\n```"),
+        ("", DRAFT, "```python\ndef f():\n    x()\n```"), (PYTHON, "import ", LAST),
         (PYTHON, "class x(", LAST),
     ],
-)
+)  # fmt: skip
 def test_finding_the_program_takes_linear_time(before: str, piece: str, after: str) -> None:
     def text_of(size: int) -> str:
         return before + piece * (size // len(piece)) + after

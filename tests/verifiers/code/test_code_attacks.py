@@ -33,12 +33,9 @@ PRINTED: dict[str, Any] = {
     "tests": [{"input": "2", "output": "4"}, {"input": "3", "output": "9"}],
 }
 FORMATS = {
-    "split": SPLIT,
-    "rehearsed": REHEARSED,
-    "checked": CHECKED,
-    "functional": FUNCTIONAL,
+    "split": SPLIT, "rehearsed": REHEARSED, "checked": CHECKED, "functional": FUNCTIONAL,
     "printed": PRINTED,
-}
+}  # fmt: skip
 
 # Reports answers of its own, in the first test, for both.
 FORGED = """
@@ -219,14 +216,11 @@ def test_no_attack_of_a_program_that_prints_is_correct(attack: str) -> None:
 @pytest.mark.parametrize(
     "attack",
     [
-        "the exit status in a call",
-        "an object equal to everything",
-        "a number equal to everything",
-        "changed builtins",
-        "forged reports",
+        "the exit status in a call", "an object equal to everything",
+        "a number equal to everything", "changed builtins", "forged reports",
         "a list that shows another face each time",
     ],
-)
+)  # fmt: skip
 def test_no_attack_is_correct_in_other_formats(attack: str, form: str) -> None:
     label, _ = said(ATTACKS[attack], **FORMATS[form])
     assert label != "correct"

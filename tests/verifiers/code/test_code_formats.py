@@ -17,8 +17,7 @@ CHECK = "def check(candidate):\n    assert candidate(2) == 4\n"
 @pytest.mark.parametrize(
     ("args", "kind"),
     [
-        ({"tests": [RUN]}, Runs),
-        ({"tests": json.dumps([RUN])}, Runs),
+        ({"tests": [RUN]}, Runs), ({"tests": json.dumps([RUN])}, Runs),
         ({"tests": [RUN], "compare": "tokens", "prompt": None}, Runs),
         ({"tests": [CALL], "entry_point": "f"}, Called),
         ({"tests": [CALL], "entry_point": "Solution.f"}, Called),
@@ -27,10 +26,7 @@ CHECK = "def check(candidate):\n    assert candidate(2) == 4\n"
         ({"asserts": ["assert f(2) == 4"]}, Called),
         ({"asserts": ["assert f(2) == 4", "assert f(3) == 9, 'three'"]}, Called),
         ({"asserts": '["assert f(2) == 4"]'}, Called),
-        (
-            {"test_list": ["assert f(2) == 4"], "test_imports": [], "test_setup_code": ""},
-            Called,
-        ),
+        ({"test_list": ["assert f(2) == 4"], "test_imports": [], "test_setup_code": ""}, Called),
         ({"asserts": ["assert f(2) == 4"], "imports": ["import math", "import re"]}, Called),
         ({"asserts": ["assert f(t) == 4"], "setup": "t = 2"}, Called),
         ({"asserts": ["assert f(2) == t"], "setup": "t = 2"}, Rehearsable),
@@ -46,7 +42,7 @@ CHECK = "def check(candidate):\n    assert candidate(2) == 4\n"
         ({"asserts": ["assert queue(2) == 4"]}, Called),
         ({"test": "import math\n" + CHECK, "entry_point": "f"}, Rehearsable),
     ],
-)
+)  # fmt: skip
 def test_tests_of_every_format_are_read(args: dict[str, Any], kind: type) -> None:
     assert isinstance(task_of(problem(**args)).tests, kind)
     assert Code().check_reference(problem(**args)) is None

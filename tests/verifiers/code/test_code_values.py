@@ -96,43 +96,22 @@ def test_likeness_is_equality_in_python(left: Any, right: Any) -> None:
 @pytest.mark.parametrize(
     ("left", "right", "found"),
     [
-        (1, 1.0, "alike"),
-        (1, True, "alike"),
-        (0, False, "alike"),
-        ([1, [2]], [1, [2.0]], "alike"),
-        ({1: "a"}, {True: "a"}, "alike"),
-        ({1, 2}, {1.0, 2}, "alike"),
-        (0.5, Fraction(1, 2), "alike"),
-        (0.5, Decimal("0.5"), "alike"),
-        (Decimal("1.0"), Decimal("1.00"), "same"),
-        (1, complex(1, 0), "alike"),
-        (2**70, float(2**70), "alike"),
-        (2**70, 2**70 + 1, "different"),
-        (0.1, Decimal("0.1"), "close"),
-        (0.1 + 0.2, 0.3, "close"),
-        ({1: [0.1 + 0.2]}, {1: [0.3]}, "close"),
-        ({0.1 + 0.2}, {0.3}, "different"),
-        (0.3001, 0.3, "different"),
-        (1e-8, 0.0, "different"),
-        (math.nan, 0.3, "different"),
-        (1 + 1e-9, 1, "different"),
-        ([1], (1,), "different"),
-        ("1", 1, "different"),
-        (None, 0, "different"),
-        (None, False, "different"),
-        (b"a", "a", "different"),
-        ({1, 2}, {2, 1}, "same"),
-        ({1: 2, 3: 4}, {3: 4, 1: 2}, "same"),
-        ([1, 2], [2, 1], "different"),
-        ([], {}, "different"),
-        (math.nan, math.nan, "same"),
-        ([math.inf], [math.inf], "same"),
-        (math.inf, -math.inf, "different"),
-        (0.0, -0.0, "same"),
-        ("a", "a ", "different"),
-        ({1: [1]}, {1: [2]}, "different"),
+        (1, 1.0, "alike"), (1, True, "alike"), (0, False, "alike"),
+        ([1, [2]], [1, [2.0]], "alike"), ({1: "a"}, {True: "a"}, "alike"),
+        ({1, 2}, {1.0, 2}, "alike"), (0.5, Fraction(1, 2), "alike"),
+        (0.5, Decimal("0.5"), "alike"), (Decimal("1.0"), Decimal("1.00"), "same"),
+        (1, complex(1, 0), "alike"), (2**70, float(2**70), "alike"),
+        (2**70, 2**70 + 1, "different"), (0.1, Decimal("0.1"), "close"),
+        (0.1 + 0.2, 0.3, "close"), ({1: [0.1 + 0.2]}, {1: [0.3]}, "close"),
+        ({0.1 + 0.2}, {0.3}, "different"), (0.3001, 0.3, "different"), (1e-8, 0.0, "different"),
+        (math.nan, 0.3, "different"), (1 + 1e-9, 1, "different"), ([1], (1,), "different"),
+        ("1", 1, "different"), (None, 0, "different"), (None, False, "different"),
+        (b"a", "a", "different"), ({1, 2}, {2, 1}, "same"), ({1: 2, 3: 4}, {3: 4, 1: 2}, "same"),
+        ([1, 2], [2, 1], "different"), ([], {}, "different"), (math.nan, math.nan, "same"),
+        ([math.inf], [math.inf], "same"), (math.inf, -math.inf, "different"), (0.0, -0.0, "same"),
+        ("a", "a ", "different"), ({1: [1]}, {1: [2]}, "different"),
     ],
-)
+)  # fmt: skip
 def test_types_and_values_are_told_apart(left: Any, right: Any, found: str) -> None:
     assert likeness(tree_of(left), tree_of(right)) == found
 
@@ -146,17 +125,11 @@ def test_tuples_may_count_as_lists() -> None:
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
-        (Counter("aab"), {"a": 2, "b": 1}),
-        (defaultdict(int, a=1), {"a": 1}),
-        (OrderedDict(a=1), {"a": 1}),
-        (Point(1, 2), (1, 2)),
-        (Level.LOW, 1),
-        (Liar(7), 7),
-        (LyingText("wrong"), "wrong"),
-        (LyingList([9]), [9]),
-        (LyingDict(wrong=1), {"wrong": 1}),
+        (Counter("aab"), {"a": 2, "b": 1}), (defaultdict(int, a=1), {"a": 1}),
+        (OrderedDict(a=1), {"a": 1}), (Point(1, 2), (1, 2)), (Level.LOW, 1), (Liar(7), 7),
+        (LyingText("wrong"), "wrong"), (LyingList([9]), [9]), (LyingDict(wrong=1), {"wrong": 1}),
     ],
-)
+)  # fmt: skip
 def test_of_a_subclass_travels_what_it_is_not_what_it_says(value: Any, plain: Any) -> None:
     assert decode(json.loads(encode(value, MOST))) == plain
 
@@ -185,42 +158,21 @@ def doubled(times: int) -> Any:
 @pytest.mark.parametrize(
     "value",
     [
-        nested_in_itself(),
-        doubled(60),
-        2 ** (8 * MOST),
-        "a" * (MOST + 1),
-        [0] * MOST,
-        set(range(MOST)),
-        b"a" * (MOST + 1),
-        Decimal("1E+100000"),
+        nested_in_itself(), doubled(60), 2 ** (8 * MOST), "a" * (MOST + 1), [0] * MOST,
+        set(range(MOST)), b"a" * (MOST + 1), Decimal("1E+100000"),
     ],
     ids=["loop", "doubled", "integer", "text", "list", "set", "bytes", "decimal"],
-)
+)  # fmt: skip
 def test_what_is_too_large_is_refused_before_it_is_written(value: Any) -> None:
     with pytest.raises(TooLarge):
         encode(value, MOST)
 
 
 FORGED = [
-    b"",
-    b"{}",
-    b"nope",
-    b"[" * 100_000,
-    b"9" * 5000,
-    b"[]",
-    b"[[]]",
-    b'["d",1]',
-    b'["x",1]',
-    b'["i","zz"]',
-    b'["i",["l"]]',
-    b'["q",1,0]',
-    b'["q",["d",1,1],1]',
-    b'["D","1E+999999999"]',
-    b'["D","sNaN!"]',
-    b'["b","0"]',
-    b'["c"]',
-    b'["F",{}]',
-]
+    b"", b"{}", b"nope", b"[" * 100_000, b"9" * 5000, b"[]", b"[[]]", b'["d",1]', b'["x",1]',
+    b'["i","zz"]', b'["i",["l"]]', b'["q",1,0]', b'["q",["d",1,1],1]', b'["D","1E+999999999"]',
+    b'["D","sNaN!"]', b'["b","0"]', b'["c"]', b'["F",{}]',
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("payload", FORGED)

@@ -27,17 +27,14 @@ ALL: dict[str, dict[str, Any]] = {
     "detectable_format:constrained_response": {},
     "detectable_format:number_highlighted_sections": {"num_highlights": 2},
     "detectable_format:multiple_sections": {"section_spliter": "Section", "num_sections": 2},
-    "detectable_format:json_format": {},
-    "detectable_format:title": {},
+    "detectable_format:json_format": {}, "detectable_format:title": {},
     "combination:two_responses": {},
     "combination:repeat_prompt": {"prompt_to_repeat": "Name a river."},
-    "startend:end_checker": {"end_phrase": "That is all."},
-    "startend:quotation": {},
+    "startend:end_checker": {"end_phrase": "That is all."}, "startend:quotation": {},
     "change_case:capital_word_frequency": {"capital_frequency": 2, "capital_relation": "less than"},
-    "change_case:english_capital": {},
-    "change_case:english_lowercase": {},
+    "change_case:english_capital": {}, "change_case:english_lowercase": {},
     "punctuation:no_comma": {},
-}
+}  # fmt: skip
 """The 25 instructions, each with arguments."""
 
 

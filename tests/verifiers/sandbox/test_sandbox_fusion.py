@@ -148,18 +148,13 @@ def _flood(handler: Handler) -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (_saying({"detail": "oops"}, 500), "500"),
-        (_saying({"detail": "busy"}, 429), "429"),
-        (_saying({"detail": "no such field"}, 422), "422"),
-        (_hang, "Timeout"),
-        (_disconnect, "Connection"),
-        (_half, "Chunked|Incomplete|Connection"),
+        (_saying({"detail": "oops"}, 500), "500"), (_saying({"detail": "busy"}, 429), "429"),
+        (_saying({"detail": "no such field"}, 422), "422"), (_hang, "Timeout"),
+        (_disconnect, "Connection"), (_half, "Chunked|Incomplete|Connection"),
         (_flood, "more than"),
         (lambda handler: handler.send(200, b"<html>", "text/html"), "JSON"),
         (lambda handler: handler.send(200, b"\xff\xfe", "application/json"), "Error"),
-        (_saying(None), "None"),
-        (_saying([1]), "1"),
-        (_saying({}), "None"),
+        (_saying(None), "None"), (_saying([1]), "1"), (_saying({}), "None"),
         (_saying({"status": "Success", "run_result": None}), "SandboxFusion"),
         (_saying({"status": "SandboxError", "message": "overlay is full"}), "overlay is full"),
         (_saying({**_result(), "status": "SandboxError", "message": "gone"}), "gone"),
@@ -168,7 +163,7 @@ def _flood(handler: Handler) -> None:
         (_saying(_result(return_code="0")), "code 0"),
         (_saying(_result(return_code=True)), "code True"),
     ],
-)
+)  # fmt: skip
 def test_what_goes_wrong_is_no_run(
     answer: Answer, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,17 +188,13 @@ def test_input_that_is_no_text_is_no_run() -> None:
 @pytest.mark.parametrize(
     ("result", "ended", "exit_code"),
     [
-        ({"return_code": 0}, "exit", 0),
-        ({"return_code": 1}, "exit", 1),
-        ({"return_code": -11}, "signal", 11),
-        ({"return_code": 139}, "signal", 11),
-        ({"return_code": -24}, "cpu", -1),
-        ({"return_code": 152}, "cpu", -1),
+        ({"return_code": 0}, "exit", 0), ({"return_code": 1}, "exit", 1),
+        ({"return_code": -11}, "signal", 11), ({"return_code": 139}, "signal", 11),
+        ({"return_code": -24}, "cpu", -1), ({"return_code": 152}, "cpu", -1),
         ({"status": "TimeLimitExceeded", "return_code": None}, "wall", -1),
-        ({"stdout": "x" * 10_001}, "output", -1),
-        ({"stdout": None, "stderr": None}, "exit", 0),
+        ({"stdout": "x" * 10_001}, "output", -1), ({"stdout": None, "stderr": None}, "exit", 0),
     ],
-)
+)  # fmt: skip
 def test_ends_are_read(result: dict[str, Any], ended: str, exit_code: int) -> None:
     ran = _run(_saying(_result(**result)))
     assert (ran.ended, ran.exit_code) == (ended, exit_code)
