@@ -32,7 +32,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.chat.template import TAGS, Chat, Tokens
+from heavydistill.chat.template import TAGS, Chat
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.rows import SftRow
 
@@ -53,9 +53,7 @@ class Fault:
     detail: str
     """What is lost, in words."""
     problem: str
-    """Id of the row's problem."""
     generation: str
-    """Id of what it learns."""
 
     def __str__(self) -> str:
         row = f"problem {self.problem}, generation {self.generation}"
@@ -64,12 +62,10 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class TokenizedRow:
-    """A row in a trainer's hands."""
+    """A row in a trainer's hands: as many labels as ids, ``NOT_LEARNT`` where none is learnt."""
 
     ids: Sequence[int]
-    """Its tokens."""
     labels: Sequence[int]
-    """As many; ``NOT_LEARNT`` where a token is not learnt."""
 
     @property
     def learnt(self) -> list[int]:
@@ -90,17 +86,12 @@ class GuardReport:
     """What the guard saw."""
 
     rows: int
-    """How many it looked at."""
-    longest: int
-    """Most tokens of one."""
+    """Number of rows that it looked at."""
     faults: list[Fault]
     """All that it found, in the order of the rows."""
 
     def demand_whole(self, where: str) -> None:
-        """See to it that there is no fault.
-
-        Args:
-            where: Whose rows they are, for the message.
+        """See to it that there is no fault; ``where`` says whose rows they are.
 
         Raises:
             ConfigError: There is one; the message counts them and names the first rows.
@@ -132,34 +123,19 @@ def guard(
     Args:
         chat: The tokenizer and template that they are learnt with.
         rows: All, or some to judge the others by.
-        max_tokens: Most tokens of one.
-        seen: The same rows as a trainer prepared them; left out, as TRL would.
+        max_tokens: Maximum number of tokens of a row.
+        seen: The same rows as a trainer prepared them (default: as TRL would).
     """
-    faults: list[Fault] = []
-    count = longest = 0
-    pairs: Iterable[tuple[SftRow | Mapping[str, Any], TokenizedRow | None]] = (
-        ((row, None) for row in rows) if seen is None else zip(rows, seen, strict=True)
-    )
-    for row, prepared in pairs:
-        look = _Look(chat, _fields(row), prepared, max_tokens)
-        faults += look.faults()
-        longest = max(longest, len(look.seen.ids))
-        count += 1
-    return GuardReport(count, longest, faults)
+    whole = list(rows)
+    prepared = [None] * len(whole) if seen is None else seen
+    pairs = zip(whole, prepared, strict=True)
+    faults = [fault for row, given in pairs for fault in inspect(chat, row, max_tokens, given)]
+    return GuardReport(len(whole), faults)
 
 
 def seen_by_trl(chat: Chat, row: SftRow | Mapping[str, Any]) -> TokenizedRow:
     """A row as TRL's trainer prepares it, before it cuts."""
-    fields = _fields(row)
-    return _seen(chat.tokens(fields["prompt"], fields["completion"]))
-
-
-def seen_and_inspected(
-    chat: Chat, row: SftRow | Mapping[str, Any]
-) -> tuple[TokenizedRow, list[Fault]]:
-    """A row as TRL's trainer prepares it, and what is wrong with it; tokenized once for both."""
-    look = _Look(chat, _fields(row), None, None)
-    return look.seen, look.faults()
+    return Inspection(chat, row).seen
 
 
 def inspect(
@@ -168,30 +144,36 @@ def inspect(
     max_tokens: int | None = None,
     seen: TokenizedRow | None = None,
 ) -> list[Fault]:
-    """What is wrong with one row.
+    """What is wrong with one row; see ``guard``."""
+    return Inspection(chat, row, max_tokens, seen).faults()
 
-    Args:
-        chat: As for ``guard``.
-        row: The row.
-        max_tokens: Most tokens of it; None for any number.
-        seen: As for ``guard``.
+
+class Inspection:
+    """A row, what its template makes of it, and what is learnt; tokenized once.
+
+    ``seen`` is the row as a trainer prepared it (default: as TRL would).
     """
-    return _Look(chat, _fields(row), seen, max_tokens).faults()
-
-
-class _Look:
-    """At one row: what it says, what its template makes of it, and what is learnt."""
 
     def __init__(
-        self, chat: Chat, row: Mapping[str, Any], seen: TokenizedRow | None, max_tokens: int | None
+        self,
+        chat: Chat,
+        row: SftRow | Mapping[str, Any],
+        max_tokens: int | None = None,
+        seen: TokenizedRow | None = None,
     ) -> None:
-        self._chat, self._row, self._max_tokens = chat, row, max_tokens
-        self._wanted = chat.tokens(row["prompt"], row["completion"])
-        self.seen = seen or _seen(self._wanted)
-        self._reasoning = str(row["reasoning"]).strip()
-        self._answer = str(row["answer_text"]).strip()
+        from heavydistill.schema import to_row
+
+        fields = row if isinstance(row, Mapping) else to_row(row)
+        self._chat, self._row, self._max_tokens = chat, fields, max_tokens
+        self._wanted = chat.tokens(fields["prompt"], fields["completion"])
+        prompt, completion = self._wanted.prompt, self._wanted.completion
+        labels = [*[NOT_LEARNT] * len(prompt), *completion]
+        self.seen = seen or TokenizedRow([*prompt, *completion], labels)
+        self._reasoning = str(fields["reasoning"]).strip()
+        self._answer = str(fields["answer_text"]).strip()
 
     def faults(self) -> list[Fault]:
+        """What is wrong with it."""
         problem, generation = str(self._row["problem"]), str(self._row["generation"])
         return [Fault(code, detail, problem, generation) for code, detail in self._found_wrong()]
 
@@ -301,20 +283,9 @@ class _Look:
             yield "stops_early", f"it stops before {self._shown_ids(learnt[stop:])}"
 
 
-def _seen(tokens: Tokens) -> TokenizedRow:
-    ids = [*tokens.prompt, *tokens.completion]
-    return TokenizedRow(ids, [*[NOT_LEARNT] * len(tokens.prompt), *tokens.completion])
-
-
-def _fields(row: SftRow | Mapping[str, Any]) -> Mapping[str, Any]:
-    from heavydistill.schema import to_row
-
-    return row if isinstance(row, Mapping) else to_row(row)
-
-
 def _shown(text: str) -> str:
     """A text in a message: its start and its end."""
     text = text.strip()
-    return repr(
-        text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"
-    )
+    if len(text) > _SHOWN:
+        text = f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"
+    return repr(text)

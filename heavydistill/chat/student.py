@@ -37,6 +37,7 @@ from heavydistill.chat.template import (
     Tokens,
     lacks_template,
     own_template,
+    read_template,
 )
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import ConfigError, TeacherError
@@ -102,16 +103,13 @@ class Student:
     """A student.
 
     Attributes:
-        name: As it was given.
         aliases: The names under which its own attempts are known in traces.
-        context: Most tokens of prompt and response together.
-        response_tokens: Most tokens of one of its responses as a deliberator.
+        context: Maximum number of tokens of prompt and response together.
+        response_tokens: Maximum number of tokens of one of its responses as a deliberator.
         domain: Wording of the prompts that suits it.
         reader: Counts and cuts in its tokens.
-        chat: Its tokenizer and template, for the guard.
         form: Where the thinking of a completion stands.
         row: The type of its rows.
-        template_sha256: Of the template in use.
         chat_template: The template in use, if it is not the tokenizer's own; else None.
         mended: What was done to the template, a sentence each.
     """
@@ -128,7 +126,7 @@ class Student:
             ConfigError: It has no chat template, or one that loses what is to be learnt.
         """
         profile = find(name, Endpoint(), may_be_served=False)
-        given = _read(chat_template)
+        given = read_template(chat_template, "--chat-template") if chat_template else None
         folder = Path(profile.tokenizer)
         if not given and folder.is_dir() and not has_chat_template(folder):
             raise lacks_template(profile.tokenizer)
@@ -167,30 +165,22 @@ class Student:
 
         asked = list(map(to_row, self.prompt(prompt)))
         answered = list(map(to_row, self.completion(reasoning, answer_text)))
-        tokens = self.chat.tokens_at_once(asked, answered)
-        fault = tokens.fault or self._foreign(f"{reasoning}\n{answer_text}")
+        tokens = self.chat.tokens(asked, answered, at_once=True)
+        text = f"{reasoning}\n{answer_text}"
+        fault = tokens.fault
+        if not fault and any(tag in text for tag in TAGS):
+            fault = "its text holds a think tag, and would part in another place"
+        elif not fault and (control := self.chat.control_token(text)):
+            fault = f"its text holds {control}, which the student takes for a control token"
         return replace(tokens, fault=fault)
 
     def prompt_tokens(self, text: str) -> int:
         """Tokens of a prompt with the template around it and what opens the answer."""
         return self.chat.prompt_tokens([{"role": "user", "content": text}])
 
-    def _foreign(self, text: str) -> str:
-        """What of a completion's text is no text to the student, in words; empty if all is."""
-        if any(tag in text for tag in TAGS):
-            return "its text holds a think tag, and would part in another place"
-        if control := self.chat.control_token(text):
-            return f"its text holds {control}, which the student takes for a control token"
-        return ""
-
 
 def lost_student(name: str, error: TeacherError) -> ConfigError:
-    """What is said where the student of a folder of sets cannot be used, which keep its name alone.
-
-    Args:
-        name: As the sets give it.
-        error: Why not.
-    """
+    """The error of sets whose student, of which they keep the name alone, cannot be used."""
     return ConfigError(
         f"The student of the sets, {name}, cannot be used: {error.what}",
         "Give its folder or Hub id with --student.",
@@ -254,7 +244,7 @@ def _candidates(chat: Chat) -> Iterator[FittedTemplate]:
     named = [
         _changed(
             own,
-            _with_named_thinking(chat.template, name),
+            _NAMED.replace("NAME", name) + chat.template,
             f"thinking is handed to it as `{name}`",
         )
         for name in ("thinking", "reasoning")
@@ -263,11 +253,11 @@ def _candidates(chat: Chat) -> Iterator[FittedTemplate]:
     switched = []
     if "enable_thinking" in chat.template:
         note = "thinking is switched on in it"
-        switched = [_changed(own, _with_thinking_on(chat.template), note)]
+        switched = [_changed(own, _SWITCHED_ON + chat.template, note)]
     for start in (own, *named, replace(own, form="inline"), *switched):
         yield start
         note = "the end of sequence follows an answer"
-        yield _changed(start, _with_end(start.chat.template), note)
+        yield _changed(start, _before_the_end(start.chat.template) + _ENDED, note)
         note = "answers without thinking are written behind its prompt, which opens the thinking"
         yield from _continued(start, note, only_plain=True)
     for start in (own, *switched):
@@ -294,15 +284,19 @@ def _continued(start: FittedTemplate, note: str, only_plain: bool) -> Iterator[F
     _, kept, behind = thought.rpartition(_REASONING)
     own = behind.partition(_ANSWER)[0]
     closing = own if kept and TAGS[1] in own else f"\n{TAGS[1]}\n\n"
-    template = _with_continued_turn(
-        chat.template,
-        opening="" if chat.opens_thinking else f"{TAGS[0]}\n",
-        closing=closing,
-        empty=closing.lstrip() if chat.opens_thinking else "",
-        ending=ending,
-        only_plain=only_plain,
+    texts = {
+        "OPENING": "" if chat.opens_thinking else f"{TAGS[0]}\n",
+        "CLOSING": closing,
+        "EMPTY": closing.lstrip() if chat.opens_thinking else "",
+        "ENDING": ending,
+    }
+    behind = re.sub(
+        "|".join(texts),
+        lambda name: json.dumps(texts[name[0]], ensure_ascii=False),
+        _CONTINUED_BEHIND,
     )
-    yield _changed(start, template, note)
+    before = _CONTINUED_BEFORE.replace("CASE", _NO_THINKING if only_plain else "")
+    yield _changed(start, before + _before_the_end(chat.template) + behind, note)
 
 
 def _rendered(chat: Chat, form: Form, reasoning: str) -> str:
@@ -340,22 +334,6 @@ def _turn(form: Form, reasoning: str, answer_text: str) -> Message:
     return Message(role="assistant", content=thinking + answer_text)
 
 
-def _read(chat_template: Path | None) -> str | None:
-    if chat_template is None:
-        return None
-    fix = "Give a Jinja file with --chat-template FILE."
-    try:
-        # Its bytes, for text mode changes line breaks, and with them the hash of the template.
-        template = chat_template.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"The chat template {chat_template} cannot be read: {error}", fix
-        ) from error
-    if not template.strip():
-        raise ConfigError(f"The chat template {chat_template} is empty", fix)
-    return template
-
-
 def _with_fixed_date(template: str) -> str:
     """With a fixed date.
 
@@ -370,44 +348,6 @@ def _with_fixed_date(template: str) -> str:
             "Give a template with a fixed date with --chat-template FILE.",
         )
     return fixed
-
-
-def _with_named_thinking(template: str, name: str) -> str:
-    """With the thinking of the last turn in the key ``name`` as well."""
-    return _NAMED.replace("NAME", name) + template
-
-
-def _with_thinking_on(template: str) -> str:
-    """With thinking switched on, unless whoever renders says otherwise."""
-    return _SWITCHED_ON + template
-
-
-def _with_end(template: str) -> str:
-    """With the end of sequence behind a last turn of the assistant."""
-    return _before_the_end(template) + _ENDED
-
-
-def _with_continued_turn(
-    template: str, opening: str, closing: str, empty: str, ending: str, only_plain: bool
-) -> str:
-    """With a last turn of the assistant that continues the prompt.
-
-    Args:
-        template: The template.
-        opening: Before the thinking.
-        closing: Between thinking and answer.
-        empty: In place of both, before an answer without thinking.
-        ending: Behind the answer.
-        only_plain: Whether turns with thinking are left to the template.
-    """
-    texts = {"OPENING": opening, "CLOSING": closing, "EMPTY": empty, "ENDING": ending}
-    behind = re.sub(
-        "|".join(texts),
-        lambda name: json.dumps(texts[name[0]], ensure_ascii=False),
-        _CONTINUED_BEHIND,
-    )
-    before = _CONTINUED_BEFORE.replace("CASE", _NO_THINKING if only_plain else "")
-    return before + _before_the_end(template) + behind
 
 
 def _before_the_end(template: str) -> str:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ConfigError
@@ -48,11 +49,6 @@ class Chat:
         stops: Ids at which generation stops, beside the tokenizer's own end of sequence.
         template: Jinja text that replaces the tokenizer's own template.
 
-    Attributes:
-        tokenizer: As given.
-        template: The Jinja text in use.
-        stops: Ids at which generation stops.
-
     Raises:
         ConfigError: There is no template, or it is not Jinja; or nothing ends a response.
     """
@@ -70,7 +66,17 @@ class Chat:
                 f"The tokenizer {tokenizer.name_or_path} names no token that ends a response",
                 "Set eos_token in its tokenizer_config.json, or take another student.",
             )
-        self._compile()
+        from jinja2 import TemplateSyntaxError
+
+        try:
+            self.render([{"role": "user", "content": _PROBE}])
+        except ValueError as error:  # what else it does not take is found where it is rendered
+            cause = error.__cause__
+            if isinstance(cause, TemplateSyntaxError):
+                raise ConfigError(
+                    f"The chat template is no Jinja: line {cause.lineno}: {cause.message}",
+                    MENDED_BY_HAND,
+                ) from error
 
     @property
     def sha256(self) -> str:
@@ -92,11 +98,7 @@ class Chat:
         return self.opener.count(TAGS[0]) > self.opener.count(TAGS[1])
 
     def render(self, messages: Messages, opens: bool = False) -> str:
-        """A conversation as text.
-
-        Args:
-            messages: Its turns.
-            opens: Whether what opens an answer follows.
+        """A conversation as text, followed by what ``opens`` an answer.
 
         Raises:
             ValueError: The template does not take it; the message has its words.
@@ -125,27 +127,24 @@ class Chat:
             )
         )
 
-    def tokens(self, prompt: Messages, completion: Messages) -> Tokens:
-        """A row in tokens, as TRL makes them."""
+    def tokens(self, prompt: Messages, completion: Messages, at_once: bool = False) -> Tokens:
+        """A row in tokens, as TRL makes them; ``at_once`` in about half the time."""
         try:
-            asked, whole = self._texts(prompt, completion)
+            asked, whole = self.render(prompt, opens=True), self.render([*prompt, *completion])
         except ValueError as error:
             return Tokens([], [], str(error))
-        return self._split(self.ids(asked), self.ids(whole))
+        quick = self._at_once(asked, whole) if at_once else None
+        return quick or self._split(self.ids(asked), self.ids(whole))
 
-    def tokens_at_once(self, prompt: Messages, completion: Messages) -> Tokens:
-        """The same tokens in about half the time, for many rows.
+    def _at_once(self, asked: str, whole: str) -> Tokens | None:
+        """The tokens of a row of which the whole alone is tokenized; None if that does not do.
 
-        The row alone is tokenized. An added token in what opens the answer parts the text: what
-        is before it cannot depend on what follows, so only what is behind it must be compared.
+        An added token in what opens the answer parts the text: what is before it cannot depend on
+        what follows, so only what is behind it must be compared.
         """
-        try:
-            asked, whole = self._texts(prompt, completion)
-        except ValueError as error:
-            return Tokens([], [], str(error))
         tail, tail_ids = self._tail
         if not tail or not asked.endswith(tail) or not whole.startswith(asked):
-            return self._split(self.ids(asked), self.ids(whole))
+            return None
         encoding = self.tokenizer.backend_tokenizer.encode(whole, add_special_tokens=False)
         ids: list[int] = encoding.ids
         end = encoding.char_to_token(len(asked))
@@ -157,7 +156,7 @@ class Chat:
             or encoding.token_to_chars(end)[0] != len(asked)
             or encoding.token_to_chars(start)[0] != len(asked) - len(tail)
         ):
-            return self._split(self.ids(asked), ids)
+            return None
         return Tokens(ids[:end], ids[end:])
 
     def control_token(self, text: str) -> str | None:
@@ -173,9 +172,6 @@ class Chat:
         """
         return len(self.ids(self.render(prompt, opens=True)))
 
-    def _texts(self, prompt: Messages, completion: Messages) -> tuple[str, str]:
-        return self.render(prompt, opens=True), self.render([*prompt, *completion])
-
     def _split(self, asked: list[int], whole: list[int]) -> Tokens:
         pairs = zip(asked, whole, strict=False)
         same = next((at for at, (one, other) in enumerate(pairs) if one != other), None)
@@ -184,17 +180,11 @@ class Chat:
         if same == len(asked):
             return Tokens(whole[:same], whole[same:])
         fault = (
-            f"the prompt alone ends in {self._end_of(asked[same:])}, and in the row "
-            f"{self._start_of(whole[same:])} stands there, so the student would be trained after "
-            "another text than it is asked with"
+            f"the prompt alone ends in {self.decode(asked[same:][-8:])!r}, and in the row "
+            f"{self.decode(whole[same:][:8])!r} stands there, so the student would be trained "
+            "after another text than it is asked with"
         )
         return Tokens(whole[:same], whole[same:], fault)
-
-    def _start_of(self, ids: list[int]) -> str:
-        return repr(self.decode(ids[:8]))
-
-    def _end_of(self, ids: list[int]) -> str:
-        return repr(self.decode(ids[-8:]))
 
     @cached_property
     def _tail(self) -> tuple[str, list[int]]:
@@ -218,21 +208,6 @@ class Chat:
         names = sorted(control - {*TAGS})
         return re.compile("|".join(map(re.escape, names))) if names else None
 
-    def _compile(self) -> None:
-        from jinja2 import TemplateSyntaxError
-
-        try:
-            self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": _PROBE}], tokenize=False, chat_template=self.template
-            )
-        except TemplateSyntaxError as error:
-            raise ConfigError(
-                f"The chat template is no Jinja: line {error.lineno}: {error.message}",
-                MENDED_BY_HAND,
-            ) from error
-        except Exception:  # what it does not take is found where it is rendered
-            return
-
 
 def lacks_template(tokenizer: str) -> ConfigError:
     """The error of a student's tokenizer without a chat template."""
@@ -240,6 +215,22 @@ def lacks_template(tokenizer: str) -> ConfigError:
         f"The tokenizer {tokenizer} has no chat template",
         "Give one with --chat-template FILE, or take an instruction-tuned student.",
     )
+
+
+def read_template(path: Path, flag: str) -> str:
+    """The Jinja text of a file, with its line breaks, for the hash of the template has them.
+
+    Raises:
+        ConfigError: It cannot be read or is empty; the message says to give another with ``flag``.
+    """
+    fix = f"Give a Jinja file with {flag} FILE."
+    try:
+        template = path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The chat template {path} cannot be read: {error}", fix) from error
+    if not template.strip():
+        raise ConfigError(f"The chat template {path} is empty", fix)
+    return template
 
 
 def own_template(tokenizer: Any) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import math
 import os
 import re
 import sys
@@ -40,14 +41,11 @@ REFUSED: Refused = {
     "auto_find_batch_size": ((False,), "the batch is the one that is asked for"),
 }
 # What ``model_init_kwargs`` could say past the flag that says it.
-_FLAG_OF = {
-    "revision": "model_revision",
-    "attn_implementation": "attn_implementation",
-    "dtype": "dtype",
-    "torch_dtype": "dtype",
-    "trust_remote_code": "trust_remote_code",
-    "quantization_config": "load_in_4bit",
-}
+_FLAGS = {"revision", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code"}
+_MORE_THAN_0 = (
+    *("learning_rate", "num_train_epochs", "gradient_accumulation_steps", "num_iterations"),
+    *("per_device_train_batch_size", "per_device_eval_batch_size", "steps_per_generation"),
+)
 # Keys of earlier versions, and what to do instead.
 _REMOVED = {
     "final_norm_learning_rate": "Leave it out: all weights learn with learning_rate.",
@@ -138,7 +136,7 @@ def read_arguments(
         flags = ["--config", str(path), *rest] if path else rest
         found = TrainArguments(*parser.parse_args_and_config(flags))
     # From the types of the flags, and from the checks that the dataclasses make of themselves.
-    except (ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
+    except (ArithmeticError, ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         fix = _keys_of(config.script)
         if "bf16" in str(error):
             fix = "On a machine without a GPU set bf16: false (--bf16 false)."
@@ -214,10 +212,7 @@ def _parser(config: type[C], model: type[ModelConfig], description: str | None) 
         """Raises what argparse would print below the usage of two hundred flags."""
 
         def error(self, message: str) -> NoReturn:
-            of_file = re.match("argument --(datasets|verify):", message)
-            kind = {"datasets": "a list", "verify": "a mapping"}
-            fix = f"Give {of_file[1]} as {kind[of_file[1]]} in the file." if of_file else None
-            raise ConfigError(message, fix or _keys_of(config.script))
+            raise ConfigError(message, _keys_of(config.script))
 
     return Parser(
         (config, model),
@@ -243,11 +238,9 @@ def _check_file(parser: TrlParser, path: Path, tree: dict[str, Any], script: str
             raise ConfigError(f"{path}: there is no key {key!r}", fix)
         choices = actions[key].choices
         if choices is not None and value is not None and value not in choices:
-            words = [str(choice) for choice in choices]
-            # Which YAML takes for false.
-            word = next((word for word in words if value is False and word in ("no", "off")), None)
-            fix = f'Write "{word}", between quotes.' if word else "Take one of them."
-            raise ConfigError(f"{path}: {key}: {value!r} is none of {', '.join(words)}", fix)
+            words = ", ".join(str(choice) for choice in choices)
+            fix = "Take one of them." if value is not False else 'Write "no" or "off" in quotes.'
+            raise ConfigError(f"{path}: {key}: {value!r} is none of {words}", fix)
         try:
             # Text is what a flag is too, such as 1e-4, which is no number in YAML.
             TypeAdapter(hints[key]).validate_python(value, strict=not isinstance(value, str))
@@ -270,13 +263,26 @@ def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
 
 def _check(arguments: TrainArguments[Any]) -> None:
     """What every training needs."""
-    from transformers.integrations import get_available_reporting_integrations
-
     config, model = arguments.config, arguments.model
     for name, (allowed, why) in {**REFUSED, **config.refused}.items():
         if getattr(config, name) not in allowed:
             # Without its value, for it may be a key.
             raise ConfigError(f"{name}: it cannot be set: {why}", f"Leave {name} out.")
+    for name in _MORE_THAN_0:
+        if not 0 < getattr(config, name, 1) < math.inf:
+            raise ConfigError(
+                f"{name}: {getattr(config, name)} is not more than 0", "Give a larger one."
+            )
+    if config.max_steps == 0 or config.max_steps < -1:
+        raise ConfigError(
+            f"max_steps: {config.max_steps} is no number of steps",
+            "Give 1 or more, or leave it out: num_train_epochs then says how many there are.",
+        )
+    if config.save_strategy == "steps" and not config.save_steps > 0:
+        raise ConfigError(
+            f"save_steps: {config.save_steps:g} is not more than 0",
+            "Give a number of steps, a share of all below 1, or --save_strategy no.",
+        )
     for name in ("hub_model_id", "hub_revision", "license"):
         if getattr(config, name) is not None and not config.push_to_hub:
             raise ConfigError(
@@ -297,18 +303,10 @@ def _check(arguments: TrainArguments[Any]) -> None:
         raise ConfigError(
             f"model_init_kwargs: {config.model_init_kwargs!r} is no mapping", "Give one, as JSON."
         )
-    for key in config.model_init_kwargs or {}:
-        if key in _FLAG_OF:
-            raise ConfigError(
-                f"model_init_kwargs: {key} has a flag of its own", f"Give --{_FLAG_OF[key]}."
-            )
-    available = get_available_reporting_integrations()
-    for name in config.report_to:
-        if name not in available:
-            raise ConfigError(
-                f"report_to: {name} is not installed here, or is no tracker",
-                f"Install it (pip install {name}), or leave it out of report_to.",
-            )
+    if named := _FLAGS & {*(config.model_init_kwargs or {})}:
+        raise ConfigError(
+            f"model_init_kwargs: {min(named)} has a flag of its own", "Give that one in its place."
+        )
     if model.model_name_or_path is None:
         raise ConfigError(
             "There is no model to train",

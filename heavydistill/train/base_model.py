@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.chat.student import stops_of
-from heavydistill.chat.template import Chat, own_template
+from heavydistill.chat.template import Chat, own_template, read_template
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.hub_files import obstacle
 from heavydistill.models.local.engine import local_revision
@@ -34,23 +34,22 @@ class BaseCheckpoint:
     """A model, without its weights."""
 
     name: str
-    """For the record: the name of its folder, its id on the Hub, or a profile's name."""
+    """Name of its folder, its id on the Hub, or a profile's name."""
     path: str
     """What transformers loads it from."""
     revision: str
     """Its commit on the Hub, or a digest of its files."""
     tokenizer: Any
-    """With the template of ``chat``."""
+    """Its tokenizer, with the template of ``chat``."""
     chat: Chat
-    """Renders rows as it will be asked."""
     context: int
-    """Positions that it was made for."""
+    """Number of positions that it was made for."""
     training: TrainingRecord | None
-    """How it came about, if its folder tells."""
+    """Record of its own training, if there is one."""
 
     @property
     def used(self) -> BaseModelUsed:
-        """As the record has it."""
+        """The model as the record has it."""
         return BaseModelUsed(
             name=self.name,
             revision=self.revision,
@@ -89,8 +88,9 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
         )
         revision = getattr(config, "_commit_hash", None) or local_revision(path)
     except Exception as error:  # no such model, no network, no tokenizer: there is no common base
+        where = "" if Path(path).exists() else "no such folder is here, and of the Hub: "
         raise ConfigError(
-            f"model_name_or_path: {given} cannot be loaded: {_no_folder(path)}{error}",
+            f"model_name_or_path: {given} cannot be loaded: {where}{error}",
             "Give a folder with a checkpoint, an id on the Hub that this machine can reach "
             "(HF_TOKEN for a private one), or a profile's name.",
         ) from error
@@ -112,11 +112,6 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
     )
 
 
-def _no_folder(path: str) -> str:
-    """What libraries do not say of a folder that is not there: they ask the Hub for it."""
-    return "" if Path(path).exists() else "no such folder is here, and of the Hub: "
-
-
 def _path_of(name: str) -> str:
     """A profile's name as what transformers loads; anything else as it is."""
     try:
@@ -127,9 +122,8 @@ def _path_of(name: str) -> str:
 
 
 def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[SetsFolder]) -> str:
-    given = arguments.config.chat_template_path
-    if given is not None:
-        return _read(Path(given))
+    if arguments.config.chat_template_path is not None:
+        return read_template(Path(arguments.config.chat_template_path), "--chat_template_path")
     texts = {sets.template for sets in found}
     if len(texts) > 1:
         names = ", ".join(sorted({sets.name for sets in found}))
@@ -151,24 +145,10 @@ def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[Se
     return template
 
 
-def _read(path: Path) -> str:
-    fix = "Give a Jinja file."
-    if path.is_dir() or path.suffix not in (".jinja", ".j2"):
-        raise ConfigError(f"chat_template_path: {path} is no Jinja file", fix)
-    try:
-        template = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"chat_template_path: {path}: {error}", fix) from error
-    if not template.strip():
-        raise ConfigError(f"chat_template_path: {path} is empty", fix)
-    return template
-
-
 def _check_opening(chat: Chat, name: str) -> None:
-    """Whether a prompt ends with what opens an answer.
+    """Refuse a template whose prompts do not end with what opens an answer.
 
-    A template without it leaves the header of the answer to the model, which then learns to write
-    control tokens and is asked in a way that servers do not know.
+    The model would learn to write control tokens, and be asked in a way that servers do not know.
     """
     question = [{"role": "user", "content": _QUESTION}]
     answer = [{"role": "assistant", "content": _ANSWER}]

@@ -13,15 +13,7 @@ from transformers import TrainerCallback
 from heavydistill.report.curves import draw
 from heavydistill.store.training_record import Alarm
 from heavydistill.train import checkpoints
-from heavydistill.train.grpo.guards import (
-    MORE_TOKENS,
-    ROLL_BACK,
-    WARN,
-    GuardOptions,
-    alarm_text,
-    alarms,
-    cut_off,
-)
+from heavydistill.train.grpo.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms
 
 
 class KeepWhole(TrainerCallback):
@@ -48,14 +40,9 @@ class GoOn(TrainerCallback):
     """Has a training that goes on follow its own arguments, not those of the checkpoint.
 
     The Trainer takes from the checkpoint when to log, evaluate and save, and with which value later
-    ones are compared. A value that was measured by something else says nothing of them: then none
-    is the best so far.
-
-    Args:
-        measure: What is measured on what, by the names of the arguments; simple values.
+    ones are compared. If ``measure`` (what is measured on what, by the names of the arguments) has
+    changed, that value says nothing of them: then none is the best so far.
     """
-
-    _KEPT = "best_by"
 
     def __init__(self, measure: Mapping[str, Any]) -> None:
         self._measure = dict(measure)
@@ -64,14 +51,13 @@ class GoOn(TrainerCallback):
         """Correct what was read from the checkpoint."""
         state.compute_steps(args, state.max_steps)
         # In every checkpoint, for another than the last one may be gone on from.
-        before = state.stateful_callbacks.get(self._KEPT, self._measure)
-        state.stateful_callbacks[self._KEPT] = self._measure
-        changed = [name for name, value in self._measure.items() if before.get(name) != value]
-        if not changed:
+        before = state.stateful_callbacks.get("best_by", self._measure)
+        state.stateful_callbacks["best_by"] = self._measure
+        if before == self._measure:
             return
         if state.best_global_step and state.is_world_process_zero:
             print(
-                f"Step {state.best_global_step} is no longer the best one: {', '.join(changed)} "
+                f"Step {state.best_global_step} is no longer the best one: what is measured has "
                 "changed. Only evaluations from here on are compared.",
                 flush=True,
             )
@@ -79,10 +65,9 @@ class GoOn(TrainerCallback):
 
 
 class WatchGuards(TrainerCallback):
-    """Looks for a collapse in all that is logged, and does what the guards are set to.
+    """Looks for a collapse in all that is logged, does what the guards are set to, draws curves.
 
-    A step in which all responses were cut off is reported at once, whatever they are set to. A
-    training that resumes from a checkpoint behind which a guard ended it ends again, without a
+    A training that resumes from a checkpoint behind which a guard ended it ends again, without a
     step; with that guard at ``warn`` it goes on. ``alarms`` are what fired so far.
     """
 
@@ -99,29 +84,33 @@ class WatchGuards(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Look at what was logged."""
-        if state.is_world_process_zero:
-            _say_if_nothing_was_learnt(args, state)
         self._look(args, state, control)
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note which checkpoint became the model; the Trainer has loaded it by now."""
-        if not any(alarm.action == ROLL_BACK for alarm in self.alarms):
-            return
-        best = state.best_model_checkpoint
-        step = checkpoints.step_of(Path(best)) if best else None
-        self.alarms = [
-            alarm.model_copy(update={"rolled_back_to": step})
-            if alarm.action == ROLL_BACK
-            else alarm
-            for alarm in self.alarms
-        ]
-        said = f"Rolled back to checkpoint-{step}, the best one by {args.metric_for_best_model}."
-        if step is None:
-            said = (
-                f"There was no checkpoint to roll back to: the model is step {state.global_step}."
-            )
+    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Draw the curves into the output folder."""
         if state.is_world_process_zero:
-            print(said, flush=True)
+            folder, window = Path(args.output_dir), self._guards.guard_window
+            draw(state.log_history, folder, self.alarms, window)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note which checkpoint became the model, which the Trainer has loaded by now, and draw."""
+        rolled_back = [alarm for alarm in self.alarms if alarm.action == ROLL_BACK]
+        if rolled_back:
+            best = state.best_model_checkpoint
+            step = checkpoints.step_of(Path(best)) if best else None
+            for alarm in rolled_back:
+                at = self.alarms.index(alarm)
+                self.alarms[at] = alarm.model_copy(update={"rolled_back_to": step})
+            if state.is_world_process_zero:
+                print(
+                    f"There was no checkpoint to roll back to: the model is step "
+                    f"{state.global_step}."
+                    if step is None
+                    else f"Rolled back to checkpoint-{step}, the best one by "
+                    f"{args.metric_for_best_model}.",
+                    flush=True,
+                )
+        self.on_evaluate(args, state, control)
 
     def _look(self, args: Any, state: Any, control: Any, says_warnings: bool = True) -> None:
         # The first process decides for all: one that went on alone would wait for ever.
@@ -138,34 +127,3 @@ class WatchGuards(TrainerCallback):
             if state.is_world_process_zero and (says_warnings or alarm.action != WARN):
                 ending = "" if alarm.action == WARN else " The training ends here."
                 print(f"{alarm_text(alarm, self._guards)}{ending}", flush=True)
-
-
-def _say_if_nothing_was_learnt(args: Any, state: Any) -> None:
-    """Print a line if all responses, or all attempts, were cut off since the last log."""
-    logged = state.log_history[-1]
-    if not any(share == 1 for _, share in cut_off([logged])):
-        return
-    rows = args.per_device_train_batch_size * args.world_size * args.steps_per_generation
-    what = f"all responses ({rows:,} a generation)"
-    if logged.get("verdict/cut_off") != 1:
-        what = f"all attempts (among {rows:,} responses a generation)"
-    print(
-        f"Step {logged['step']}: {what} were cut off, at up to "
-        f"{logged['completions/max_length']:,.0f} tokens: nothing was learnt. {MORE_TOKENS}.",
-        flush=True,
-    )
-
-
-class DrawCurves(TrainerCallback):
-    """Draws the curves into the output folder, at every evaluation and at the end."""
-
-    def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
-        self._guards, self._metric = guards, metric
-
-    def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Draw."""
-        if state.is_world_process_zero:
-            fired = alarms(state.log_history, self._guards, self._metric)
-            draw(state.log_history, Path(args.output_dir), fired, self._guards.guard_window)
-
-    on_train_end = on_evaluate

@@ -43,9 +43,8 @@ _FREE = re.compile(
 
 def mark_whole(checkpoint: Path) -> None:
     """Note the sizes of all files of a checkpoint in it."""
-    text = json.dumps(_sizes(checkpoint), indent=1)
     new = checkpoint / f".{WHOLE}{_NEW}"
-    new.write_text(text, encoding="utf-8")
+    new.write_text(json.dumps(_sizes(checkpoint), indent=1), encoding="utf-8")
     new.replace(checkpoint / WHOLE)
 
 
@@ -87,8 +86,13 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
             f"output_dir: {folder} cannot be written: {there} is no folder, or not yours",
             "Name another --output_dir.",
         )
-    checkpoints = _checkpoints(folder)
-    if resume is None or str(resume).lower() in ("false", "no"):
+    if (folder / EVALUATION).exists():  # the card would tell its figures of the model that comes
+        raise ConfigError(
+            f"output_dir: there is an evaluation in {folder}, of the model that was there before",
+            f"Move {folder / EVALUATION} elsewhere, or remove it.",
+        )
+    checkpoints, chosen = _checkpoints(folder), str(resume).lower()
+    if resume is None or chosen in ("false", "no"):
         # A record alone is of a training that broke before there was anything to go on from.
         if checkpoints or any((folder / name).exists() for name in _ENTRIES):
             raise ConfigError(
@@ -96,55 +100,35 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
                 "Go on with it with --resume_from_checkpoint true, name another --output_dir, or "
                 "remove this one.",
             )
-        _refuse_evaluation(folder)
         return None
-    _refuse_evaluation(folder)
-    if str(resume).lower() in ("true", "yes", "last"):
-        whole = [path for path in checkpoints if is_whole(path)]
-        if not whole:
-            broken = f"; {', '.join(path.name for path in checkpoints)} is not whole"
-            raise ConfigError(
-                f"resume_from_checkpoint: {folder} has no checkpoint to go on from"
-                f"{broken if checkpoints else ''}",
-                f"Remove {folder} and begin anew." if checkpoints else "Leave it out.",
-            )
-        return whole[-1]
-    checkpoint = {path.resolve(): path for path in checkpoints}.get(Path(str(resume)).resolve())
-    if checkpoint is None or not is_whole(checkpoint):
+    whole = [path for path in checkpoints if is_whole(path)]
+    if chosen not in ("true", "yes", "last"):
+        whole = [path for path in whole if path.resolve() == Path(str(resume)).resolve()]
+    if not whole:
+        names = ", ".join(path.name for path in checkpoints) or "nothing"
         raise ConfigError(
-            f"resume_from_checkpoint: {resume} is no whole checkpoint in {folder}",
-            "Give another one of this output_dir, or true for the last one that is whole.",
+            f"resume_from_checkpoint: {resume} is no whole checkpoint in {folder}, which has "
+            f"{names}",
+            "Give true for the last one that is whole; if there is none, remove the folder and "
+            "begin anew.",
         )
-    return checkpoint
+    return whole[-1]
 
 
-def _refuse_evaluation(folder: Path) -> None:
-    """The card would tell its figures of the model that comes."""
-    if (folder / EVALUATION).exists():
-        raise ConfigError(
-            f"output_dir: there is an evaluation in {folder}, of the model that was there before",
-            f"Move {folder / EVALUATION} elsewhere, or remove it.",
-        )
-
-
-def remove_others(folder: Path, start: Path | None) -> list[str]:
-    """Remove the checkpoints that are not whole or come after the start; a sentence for each.
+def remove_others(folder: Path, start: Path | None) -> None:
+    """Remove the checkpoints that are not whole or come after the start, and say so.
 
     A later one would be overwritten file by file, and look whole meanwhile.
     """
-    checkpoints = _checkpoints(folder)
-    names = [path.name for path in checkpoints]
-    later = checkpoints[names.index(start.name) + 1 :] if start else []
-    said = []
-    for path in checkpoints:
+    for path in _checkpoints(folder):
         if not is_whole(path):
-            said.append(f"Removed {path.name}, which was not whole.")
-        elif path in later:
-            said.append(f"Removed {path.name}, which will be written again.")
+            why = "was not whole"
+        elif start and step_of(path) > step_of(start):
+            why = "will be written again"
         else:
             continue
         shutil.rmtree(path)
-    return said
+        print(f"Removed {path.name}, which {why}.", flush=True)
 
 
 def check_same(folder: Path, record: TrainingRecord) -> None:
@@ -188,7 +172,7 @@ def save_model(trainer: Trainer, folder: Path) -> None:
 
 
 def step_of(checkpoint: Path) -> int:
-    """After which step it was written."""
+    """The step after which it was written."""
     return int(checkpoint.name.rpartition("-")[2])
 
 

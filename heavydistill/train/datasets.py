@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -55,50 +55,29 @@ class SetsFolder:
     template: str
     """The chat template beside the sets; empty if there is none."""
 
-
-@dataclass(frozen=True, slots=True)
-class LocatedSource:
-    """The rows of a role in a folder of sets."""
-
-    sets: SetsFolder
-    role: Any
-    """``thinker`` or ``deliberator``."""
-    fraction: float | None
-    """Share of the mixture; see ``SetSource``."""
-
-    def file(self, split: str) -> Path | None:
-        """The rows of a split; None if it has none."""
-        path = file_of(self.sets.folder, f"sft_{self.role}", split)
+    def file(self, role: str, split: str) -> Path | None:
+        """The rows of a role and a split for SFT; None if there are none."""
+        path = file_of(self.folder, f"sft_{role}", split)
         return path if path.is_file() else None
 
-    def digest(self, split: str) -> str:
-        """The SHA-256 of that file, by the manifest."""
-        path = file_of(self.sets.folder, f"sft_{self.role}", split)
-        return self.sets.manifest.files[path.relative_to(self.sets.folder).as_posix()]
 
-
-def locate_sources(sources: Sequence[SetSource]) -> list[LocatedSource]:
-    """Find the sets of all sources; those on the Hub are downloaded, without their views.
+def locate_source(source: SetSource) -> SetsFolder:
+    """Find the sets of a source; those on the Hub are downloaded, without their views.
 
     Raises:
         ConfigError: There are no such sets, or they have no rows for the role.
     """
-    return [_located(source) for source in sources]
-
-
-def _located(source: SetSource) -> LocatedSource:
     sets = locate(source.path, [f"sft_{source.role}"], source.revision)
-    found = LocatedSource(sets, source.role, source.fraction)
-    file = found.file("train")
+    file = sets.file(source.role, "train")
     if file is None or not count_rows(file):
-        there = [role for role in ROLES if file_of(sets.folder, f"sft_{role}", "train").is_file()]
+        there = [role for role in ROLES if sets.file(role, "train")]
         has = f"it has rows for a {' and a '.join(there)}" if there else "it has none for any role"
         raise ConfigError(
             f"{source.path} has no rows to train a {source.role}: {has}",
             "Take another role, or build it with other bounds; `heavydistill build` says in its "
             "table what each filter took.",
         )
-    return found
+    return sets
 
 
 def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:

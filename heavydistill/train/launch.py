@@ -7,6 +7,7 @@ told from within it: the number of processes is said before training begins, and
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
@@ -106,17 +107,15 @@ def _is_set(variable: str) -> bool:
 
 
 def attention(arguments: TrainArguments[Any]) -> str:
-    """The implementation of attention: the user's, or of ``auto`` what fits this machine.
+    """The implementation of attention: the user's, or for ``auto`` what fits this machine.
 
     FlashAttention from the Hub's kernels where there is a GPU for it, the ``kernels`` package in
     a version that transformers takes, and the kernel itself; ``sdpa`` otherwise, with which packed
     rows do not attend to each other either, at the cost of memory.
     """
-    wanted = arguments.model.attn_implementation or FALLBACK
-    return _fitting() if wanted == AUTO else str(wanted)
-
-
-def _fitting() -> str:
+    chosen = str(arguments.model.attn_implementation or FALLBACK)
+    if chosen != AUTO:
+        return chosen
     import torch
     from transformers.utils import is_kernels_available
 
@@ -124,19 +123,13 @@ def _fitting() -> str:
         return FALLBACK
     if importlib.util.find_spec("kernels") is None:
         return FALLBACK
-    capability = torch.cuda.get_device_capability()
-    for least, end, name in _KERNELS:
-        if least <= capability < end and _loads(name):
-            return name
-    return FALLBACK
-
-
-def _loads(name: str) -> bool:
-    """Whether the Hub, or its cache on this machine, has the kernel for this torch and GPU."""
     from kernels import get_kernel
 
-    try:
-        get_kernel(name)
-    except Exception:  # offline, no build for this torch: whatever it is, there is another way
-        return False
-    return True
+    capability = torch.cuda.get_device_capability()
+    for least, end, name in _KERNELS:
+        if least <= capability < end:
+            # Offline, or no build for this torch: whatever it is, there is another way.
+            with contextlib.suppress(Exception):
+                get_kernel(name)
+                return name
+    return FALLBACK

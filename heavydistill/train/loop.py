@@ -9,17 +9,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import heavydistill
 from heavydistill.errors import ConfigError, HeavydistillError, RunError
-from heavydistill.store.training_record import Result, TrainingRecord, write_record
+from heavydistill.store.training_record import Launch, Result, TrainingRecord, write_record
 from heavydistill.train import checkpoints
 from heavydistill.train import launch as launching
-from heavydistill.train.arguments import TrainArguments
+from heavydistill.train.arguments import TrainArguments, recorded
 from heavydistill.train.base_model import BaseCheckpoint
 
 if TYPE_CHECKING:
@@ -30,13 +31,6 @@ _PACKAGES = ("trl", "transformers", "peft", "accelerate", "torch", "datasets")
 _GIB = 2**30
 _LONG = 8192
 """Tokens of a sequence above which sdpa costs much more time and memory than FlashAttention."""
-_MORE_THAN_0 = (
-    "learning_rate",
-    "num_train_epochs",
-    "gradient_accumulation_steps",
-    "per_device_train_batch_size",
-    "per_device_eval_batch_size",
-)
 # Values of the best checkpoint and of others are compared only where all of these are the same.
 _MEASURE = (
     "metric_for_best_model",
@@ -46,7 +40,7 @@ _MEASURE = (
     "num_generations_eval",
 )
 # What a trainer raises that is made with arguments, a model or a machine that do not fit.
-_OF_ARGUMENTS = (ValueError, ImportError, OSError)
+_OF_ARGUMENTS = (ValueError, ImportError, OSError, RuntimeError)
 _MEMORY = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator", "out of memory")
 # The last two: what torch says of a disk that took less than it was given.
 _DISK = (
@@ -102,25 +96,57 @@ class TrainResult:
         )
 
 
-def check_steps(config: Any) -> None:
-    """Refuse steps of nothing, and what the Trainer would take for something else.
+def begin(arguments: TrainArguments[Any]) -> tuple[Launch, Path | None]:
+    """The launch, and the checkpoint that the training resumes from; both stages begin so.
 
     Raises:
-        ConfigError: A number that must be larger is 0 or less.
+        ConfigError: Parameters that do not fit each other, the output folder or the launch.
     """
-    for name in _MORE_THAN_0:
-        if (value := getattr(config, name)) <= 0:
-            raise ConfigError(f"{name}: {value} is not more than 0", "Give a larger one.")
-    if config.max_steps == 0 or config.max_steps < -1:
-        raise ConfigError(
-            f"max_steps: {config.max_steps} is no number of steps",
-            "Give 1 or more, or leave it out: num_train_epochs then says how many there are.",
-        )
-    if config.save_strategy == "steps" and not config.save_steps > 0:
-        raise ConfigError(
-            f"save_steps: {config.save_steps:g} is not more than 0",
-            "Give a number of steps, a share of all below 1, or --save_strategy no.",
-        )
+    config = arguments.config
+    method_of(arguments.model)
+    start = checkpoints.start_of(Path(str(config.output_dir)), config.resume_from_checkpoint)
+    return launching.planned(arguments), start
+
+
+def new_record(
+    arguments: TrainArguments[Any],
+    base: BaseCheckpoint,
+    launch: Launch,
+    start: Path | None,
+    packages: Sequence[str] = (),
+    **stage: Any,
+) -> TrainingRecord:
+    """What is known of a training before it is launched.
+
+    Args:
+        arguments: Its arguments.
+        base: The model.
+        launch: As of ``begin``.
+        start: As of ``begin``.
+        packages: Names of those that it needs beside the usual ones.
+        **stage: The fields in which stages differ.
+
+    Raises:
+        ConfigError: It resumes another training.
+    """
+    method = method_of(arguments.model)
+    names = [*_PACKAGES, *["deepspeed"] * launch.engine.startswith("zero"), *packages]
+    versions = {}
+    for name in [*names, *["bitsandbytes"] * (method == "qlora")]:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    record = TrainingRecord(
+        heavydistill=heavydistill.__version__,
+        versions=versions,
+        method=method,
+        base=base.used,
+        arguments=recorded(arguments),
+        launch=launch,
+        **stage,
+    )
+    if start:
+        checkpoints.check_same(Path(str(arguments.config.output_dir)), record)
+    return record
 
 
 def method_of(model: ModelConfig) -> str:
@@ -154,17 +180,6 @@ def _refuse_unused(model: ModelConfig, prefixes: tuple[str, ...], needed: str) -
                 f"{name} is set, and {needed} is not",
                 f"Set {needed}: true, or leave {name} out (--{name} {field.default}).",
             )
-
-
-def versions(engine: str, method: str, *more: str) -> dict[str, str]:
-    """Versions of the packages that a training needs, and of others that it uses."""
-    names = [*_PACKAGES, *["deepspeed"] * engine.startswith("zero")]
-    names += ["bitsandbytes"] * (method == "qlora")
-    found = {}
-    for name in (*names, *more):
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
 
 
 def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
@@ -224,8 +239,7 @@ def run_training(
         if config.should_save:
             folder.mkdir(parents=True, exist_ok=True)
             write_record(record, folder)
-            for sentence in checkpoints.remove_others(folder, plan.start):
-                print(sentence, flush=True)
+            checkpoints.remove_others(folder, plan.start)
         started = time.perf_counter()
         output = trainer.train(resume_from_checkpoint=plan.start and str(plan.start))
         seconds = time.perf_counter() - started
@@ -257,25 +271,16 @@ def known_at_end(trainer: Trainer) -> Mapping[str, Any]:
 def common_summary(plan: TrainingPlan) -> list[tuple[str, str]]:
     """(what, how much) of what every training has: model, launch, start."""
     record, launch = plan.record, plan.record.launch
-    lines = [
-        ("model", f"{record.base.name}, {record.method}"),
-        (
-            "launch",
-            f"{launch.processes} process{'es' * (launch.processes > 1)}, {launch.engine}, "
-            f"{launch.device}, attention: {launch.attention}",
-        ),
-    ]
+    processes = f"{launch.processes} process{'es' * (launch.processes > 1)}"
+    where = f"{processes}, {launch.engine}, {launch.device}, attention: {launch.attention}"
+    lines = [("model", f"{record.base.name}, {record.method}"), ("launch", where)]
     wants_flash = plan.arguments.model.attn_implementation == launching.AUTO
     if wants_flash and launch.attention == launching.FALLBACK and record.max_length > _LONG:
-        lines.append(
-            (
-                "warning",
-                f"no FlashAttention fits this machine, and {launching.FALLBACK} needs time and "
-                f"memory of the square of {record.max_length:,} tokens; on a GPU install the extra "
-                'kernels with access to the Hub (pip install "heavydistill[kernels]"), or '
-                "shorten the sequences",
-            )
+        text = (
+            f"no FlashAttention fits this machine, and {launching.FALLBACK} takes the square of "
+            f"{record.max_length:,} tokens; on a GPU: pip install 'heavydistill[kernels]'"
         )
+        lines.append(("warning", text))
     if plan.start:
         lines.append(("goes on from", plan.start.name))
     return lines

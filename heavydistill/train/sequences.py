@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.chat.guard import NOT_LEARNT, Fault, GuardReport, seen_and_inspected
+from heavydistill.chat.guard import NOT_LEARNT, Fault, GuardReport, Inspection
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.train.datasets import ROLES, LocatedSource, shares
+from heavydistill.train.datasets import ROLES, SetsFolder, SetSource, shares
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -47,36 +47,35 @@ _MOST_IN_FLOAT32, _MOST_IN_HALF = 1e-5, 4e-3
 class SourceRows:
     """The rows of one source, as tokens."""
 
-    source: LocatedSource
+    source: SetSource
+    sets: SetsFolder
     train: Dataset
     """Columns ``input_ids``, ``labels``, ``tokens``, ``role``, ``problem`` and ``generation``;
     lists of token ids, ``-100`` in ``labels`` where nothing is learnt."""
     validation: Dataset | None
-    """Likewise; None if none are looked at."""
+    """Rows with the same columns; None if none are looked at."""
     left_out: dict[str, int]
     """Rows of each split that are longer than ``max_length``."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingRows:
-    """The rows of all sources."""
-
-    parts: list[SourceRows]
-    max_length: int
-    """Maximum tokens of a row, and the tokens of a pack."""
-
-
 def tokenize_sources(
-    config: SftConfig, base: BaseCheckpoint, sources: Sequence[LocatedSource]
-) -> TrainingRows:
-    """Read, look at and choose the rows of all sources.
+    config: SftConfig, base: BaseCheckpoint, found: Sequence[SetsFolder]
+) -> tuple[list[SourceRows], int]:
+    """Read, look at and choose the rows of all sources, which are in these folders.
+
+    Returns:
+        The rows of each source, and ``max_length``: the maximum tokens of a row and of a pack.
 
     Raises:
         ConfigError: A row would not be learnt as it stands, with its problem and generation; rows
             do not fit ``max_length``, or that does not fit the model; a split has no rows.
     """
     splits = ["train"] + ["validation"] * (config.do_eval or config.eval_on_start)
-    whole = [{split: _split(config, base, source, split) for split in splits} for source in sources]
+    sources = list(zip(config.sources, found, strict=True))
+    whole = [
+        {split: _split(config, base, sets, source.role, split) for split in splits}
+        for source, sets in sources
+    ]
     if len(splits) > 1 and not any(len(parts["validation"]) for parts in whole):
         raise ConfigError(
             "Validation is asked for, and the sets have no validation rows",
@@ -86,37 +85,42 @@ def tokenize_sources(
     lengths = [tokens for parts in whole for part in parts.values() for tokens in part["tokens"]]
     max_length = _max_length(config, base, lengths)
     fitting = [
-        _fitting(source, parts, max_length) for source, parts in zip(sources, whole, strict=True)
+        _fitting(source, sets, parts, max_length)
+        for (source, sets), parts in zip(sources, whole, strict=True)
     ]
     # Shares of those that fit, for the mixture is of what is learnt.
-    counts = shares([len(rows.train) for rows in fitting], [source.fraction for source in sources])
+    fractions = [source.fraction for source in config.sources]
+    counts = shares([len(rows.train) for rows in fitting], fractions)
     drawn = [
         rows
         if count == len(rows.train)
         else replace(rows, train=rows.train.shuffle(seed=config.seed).select(range(count)))
         for rows, count in zip(fitting, counts, strict=True)
     ]
-    return TrainingRows(drawn, max_length)
+    return drawn, max_length
 
 
-def _split(config: SftConfig, base: BaseCheckpoint, source: LocatedSource, split: str) -> Dataset:
+def _split(
+    config: SftConfig, base: BaseCheckpoint, sets: SetsFolder, role: str, split: str
+) -> Dataset:
     """The rows of a split as tokens, all of them whole."""
     from datasets import Dataset
 
-    file = source.file(split)
+    file = sets.file(role, split)
     if file is None:
         return Dataset.from_dict(
             {name: [] for name in ("input_ids", "labels", "tokens", *_COLUMNS)}
         )
     counted = config.chat_template_path is None
-    name = f"{source.sets.name}, {source.role}, {split}"
+    name = f"{sets.name}, {role}, {split}"
+    digest = sets.manifest.files[file.relative_to(sets.folder).as_posix()]
     with config.main_process_first(desc=f"reading {file.name}"):
         rows = Dataset.from_parquet(str(file))
         rows = rows.map(
             partial(_look, chat=base.chat, counted=counted),
             remove_columns=[name for name in rows.column_names if name not in _COLUMNS],
             num_proc=config.dataset_num_proc,
-            new_fingerprint=_fingerprint(base, source.digest(split), counted),
+            new_fingerprint=_fingerprint(base, digest, counted),
             desc=f"Looking at {name}",
         )
     _demand_whole(rows, name)
@@ -128,8 +132,9 @@ def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
 
     ``counted``: whether its token counts are of this template.
     """
-    seen, found = seen_and_inspected(chat, row)
-    faults = [[fault.code, fault.detail] for fault in found]
+    inspection = Inspection(chat, row)
+    seen = inspection.seen
+    faults = [[fault.code, fault.detail] for fault in inspection.faults()]
     prompt, completion = seen.start, len(seen.ids) - seen.start
     if counted and (prompt, completion) != (row["prompt_tokens"], row["completion_tokens"]):
         faults.append(
@@ -148,11 +153,9 @@ def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
 
 
 def _demand_whole(rows: Dataset, where: str) -> None:
-    at = [i for i, faults in enumerate(rows["faults"]) if faults]
-    faulty = [rows[i] for i in at]
     faults = [
         Fault(code, detail, row["problem"], row["generation"])
-        for row in faulty
+        for row in rows.select([at for at, found in enumerate(rows["faults"]) if found])
         for code, detail in row["faults"]
     ]
     others = [fault for fault in faults if fault.code == "other_tokenizer"]
@@ -163,7 +166,7 @@ def _demand_whole(rows: Dataset, where: str) -> None:
             "Build the sets with --student and this checkpoint, or train the student that they "
             "were built for.",
         )
-    GuardReport(len(rows), 0, faults).demand_whole(where)
+    GuardReport(len(rows), faults).demand_whole(where)
 
 
 def _fingerprint(base: BaseCheckpoint, digest: str, counted: bool) -> str:
@@ -198,19 +201,21 @@ def _max_length(config: SftConfig, base: BaseCheckpoint, lengths: list[int]) -> 
     return limit
 
 
-def _fitting(source: LocatedSource, parts: dict[str, Dataset], max_length: int) -> SourceRows:
+def _fitting(
+    source: SetSource, sets: SetsFolder, parts: dict[str, Dataset], max_length: int
+) -> SourceRows:
     fits = {
         split: [i for i, tokens in enumerate(part["tokens"]) if tokens <= max_length]
         for split, part in parts.items()
     }
     if not fits["train"]:
         raise ConfigError(
-            f"No row of {source.sets.name} for a {source.role} has {max_length:,} tokens or fewer",
+            f"No row of {sets.name} for a {source.role} has {max_length:,} tokens or fewer",
             "Give a larger --max_length.",
         )
     left_out = {split: len(part) - len(fits[split]) for split, part in parts.items()}
     kept = {split: part.select(fits[split]) for split, part in parts.items()}
-    return SourceRows(source, kept["train"], kept.get("validation"), left_out)
+    return SourceRows(source, sets, kept["train"], kept.get("validation"), left_out)
 
 
 def of_role(parts: Sequence[Dataset], role: str) -> Dataset:

@@ -9,26 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import heavydistill
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import SetsUsed, TrainingRecord
-from heavydistill.train import checkpoints
-from heavydistill.train import launch as launching
-from heavydistill.train.arguments import TrainArguments, recorded
+from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import load_base
-from heavydistill.train.datasets import ROLES, locate_sources
+from heavydistill.train.datasets import ROLES, locate_source
 from heavydistill.train.loop import (
     TrainingPlan,
-    check_steps,
+    begin,
     common_summary,
     known_at_end,
-    method_of,
+    new_record,
     run_training,
     trainer_options,
-    versions,
 )
 from heavydistill.train.sequences import (
     SourceRows,
@@ -64,43 +59,35 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
         ConfigError: Whatever a user can correct; see the modules that are called.
     """
     config = arguments.config
-    method = method_of(arguments.model)
-    check_steps(config)
-    folder = Path(str(config.output_dir))
-    start = checkpoints.start_of(folder, config.resume_from_checkpoint)
-    launch = launching.planned(arguments)
+    launch, start = begin(arguments)
     if config.muon and launch.engine not in ("single", "ddp"):
         raise ConfigError(
             f"muon is set, and {launch.engine} spreads matrices that Muon needs as a whole",
             "Leave out muon, or launch with configs/accelerate/single.yaml or ddp.yaml.",
         )
-    sources = locate_sources(config.sources)
-    base = load_base(arguments, [source.sets for source in sources])
-    rows = tokenize_sources(config, base, sources)
-    train = [part.train for part in rows.parts]
-    held_out = [part.validation for part in rows.parts if part.validation is not None]
+    found = [locate_source(source) for source in config.sources]
+    base = load_base(arguments, found)
+    parts, max_length = tokenize_sources(config, base, found)
+    train = [part.train for part in parts]
+    held_out = [part.validation for part in parts if part.validation is not None]
     with config.main_process_first(desc="packing"):
-        sequences = pack(train, rows.max_length) if config.packing else _unpacked(train)
+        sequences = pack(train, max_length) if config.packing else _unpacked(train)
         packs = config.packing if config.eval_packing is None else config.eval_packing
-        validation = _validation(held_out, rows.max_length, packs)
+        validation = _validation(held_out, max_length, packs)
     _check_metric(config.metric_for_best_model, validation)
     tokens, learnt = sum_of(sequences)
-    record = TrainingRecord(
-        heavydistill=heavydistill.__version__,
-        versions=versions(launch.engine, method),
+    record = new_record(
+        arguments,
+        base,
+        launch,
+        start,
         role=config.roles,
-        method=method,
-        base=base.used,
-        sets=[_used(part) for part in rows.parts],
-        max_length=rows.max_length,
+        sets=[_used(part) for part in parts],
+        max_length=max_length,
         sequences=len(sequences),
         tokens=tokens,
         learnt_tokens=learnt,
-        arguments=recorded(arguments),
-        launch=launch,
     )
-    if start:
-        checkpoints.check_same(folder, record)
     return SftPlan(arguments, base, record, start, sequences, validation)
 
 
@@ -158,13 +145,13 @@ def _check_metric(name: str | None, validation: Mapping[str, Any]) -> None:
 def _used(part: SourceRows) -> SetsUsed:
     held_out = len(part.validation) if part.validation is not None else 0
     return SetsUsed(
-        name=part.source.sets.name,
-        revision=part.source.sets.revision,
+        name=part.sets.name,
+        revision=part.sets.revision,
         role=part.source.role,
         fraction=part.source.fraction,
         rows={"train": len(part.train), "validation": held_out},
         left_out=part.left_out,
-        manifest=part.source.sets.manifest,
+        manifest=part.sets.manifest,
     )
 
 

@@ -203,7 +203,7 @@ def test_a_tokenizer_that_is_written_in_python_is_taken() -> None:
     assert (fitted.form, fitted.mended) == ("inline", ())
     asked = [{"role": "user", "content": "2*3?"}]
     answered = [{"role": "assistant", "content": "6"}]
-    tokens = fitted.chat.tokens_at_once(asked, answered)
+    tokens = fitted.chat.tokens(asked, answered, at_once=True)
     assert tokens == fitted.chat.tokens(asked, answered)
     assert fitted.chat.decode(tokens.completion) == "6</s>"
 
@@ -220,7 +220,7 @@ def test_a_row_whose_prompt_is_no_prefix_is_a_fault(tmp_path: Path) -> None:
     student = Student(checkpoint(tmp_path, PLAIN))
     asked = [{"role": "user", "content": "2*3?"}]
     answered = [{"role": "assistant", "content": "\n6"}]
-    tokens = student.chat.tokens_at_once(asked, answered)
+    tokens = student.chat.tokens(asked, answered, at_once=True)
     assert "another text than it is asked with" in tokens.fault
     whole = student.chat.render([*asked, *answered])
     assert [*tokens.prompt, *tokens.completion] == student.chat.ids(whole)
@@ -286,7 +286,7 @@ def test_the_quick_way_to_tokens_gives_those_of_the_exact_one(
     ]
     for chat in chats:
         for turn in turns:
-            assert chat.tokens_at_once(asked, [turn]) == chat.tokens(asked, [turn])
+            assert chat.tokens(asked, [turn], at_once=True) == chat.tokens(asked, [turn])
 
 
 @settings(max_examples=30, deadline=None)
@@ -311,9 +311,9 @@ def test_the_quick_way_is_taken(micro: Student, monkeypatch: pytest.MonkeyPatch)
     def refuse(text: str) -> list[int]:
         raise AssertionError("the prompt was tokenized a second time")
 
-    assert micro.chat.tokens_at_once(row["prompt"], row["completion"]) == exact
+    assert micro.chat.tokens(row["prompt"], row["completion"], at_once=True) == exact
     monkeypatch.setattr(micro.chat, "ids", refuse)
-    assert micro.chat.tokens_at_once(row["prompt"], row["completion"]) == exact
+    assert micro.chat.tokens(row["prompt"], row["completion"], at_once=True) == exact
 
 
 def test_two_students_of_one_name_are_alike(tmp_path: Path) -> None:

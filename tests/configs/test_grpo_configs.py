@@ -17,13 +17,6 @@ import yaml
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import TrainArguments
-from heavydistill.train.grpo.batches import (
-    GenerationBatch,
-    check_batch,
-    check_episodes,
-    check_prompts,
-    check_validation,
-)
 from heavydistill.train.grpo.config import HM, MODES, PASS_AT_1, STEPS, GrpoConfig, parse
 from heavydistill.train.grpo.guards import GUARDS, ROLL_BACK, GuardOptions, check_guards
 
@@ -61,10 +54,9 @@ def values(file: Path) -> dict[str, Any]:
     return yaml.safe_load(file.read_text(encoding="utf-8"))
 
 
-def batch(file: Path) -> GenerationBatch:
-    """On the machine that it is made for."""
-    found = read(file).config.batch
-    return dataclasses.replace(found, processes=PROCESSES[file.parent.name])
+def responses(file: Path) -> int:
+    """Responses of a generation, on the machine that it is made for."""
+    return int(read(file).config.generation_batch_size) * PROCESSES[file.parent.name]
 
 
 def test_there_are_files_for_all_modes_and_machines() -> None:
@@ -89,15 +81,16 @@ def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_its_batches_are_whole_and_learnt_from_in_as_many_steps_as_it_says(file: Path) -> None:
-    numbers, trl = batch(file), read(file).config
-    check_batch(numbers)
+    trl = read(file).config
+    assert responses(file) % trl.num_generations == 0
     steps = 1 if f"{file.parent.name}/{file.stem}" == "micro/deliberator" else STEPS
-    assert numbers.per_generation == steps * numbers.accumulation
+    assert trl.steps_per_generation == steps * trl.gradient_accumulation_steps
     assert trl.save_steps % steps == 0 and trl.max_steps % trl.save_steps == 0
     if file.stem == "joint":
-        check_episodes(numbers, load_config(Path(str(read(file).config.run))).think.k)
+        trl.check_episodes(load_config(Path(str(trl.run))).think.k)
     lines = file.read_text(encoding="utf-8")
-    told = f"{numbers.rows} responses, {numbers.prompts} prompts, learnt from in "
+    prompts = responses(file) // trl.num_generations
+    told = f"{responses(file)} responses, {prompts} prompts, learnt from in "
     assert f"{told}{'one step' if steps == 1 else 'four steps'}" in lines
     if (room := values(file).get("vllm_max_model_length")) is not None:
         assert room > trl.max_completion_length
@@ -111,12 +104,12 @@ def test_it_is_measured_meanwhile_where_the_time_allows(file: Path) -> None:
         flags = re.search(r"^# (--eval_strategy .*)$", text, re.MULTILINE)
         assert flags, "the file says what switches it on"
         found = parse(["--config", str(file), *given(file), *shlex.split(flags[1]), *HERE])
-    trl, numbers = found.config, batch(file)
+    trl = found.config
     assert found.config.looks_at_held_out and found.config.guard_evaluation == "warn"
     assert trl.metric_for_best_model == (PASS_AT_1 if file.stem == "thinker" else HM)
-    processes, group = numbers.processes, trl.num_generations_eval
-    check_validation(trl.per_device_eval_batch_size, processes, group)
-    assert trl.per_device_eval_batch_size <= numbers.per_device * numbers.per_generation
+    assert trl.per_device_eval_batch_size % trl.num_generations_eval == 0
+    of_generation = trl.per_device_train_batch_size * trl.steps_per_generation
+    assert trl.per_device_eval_batch_size <= of_generation
     every = {f"guard_{guard}": ROLL_BACK for guard in GUARDS}
     check_guards(GuardOptions(**every), trl)
     assert found.config.dataset_name or found.config.held_out_from, "a run holds no problems out"
@@ -135,7 +128,7 @@ def test_there_are_as_many_problems_as_a_generation_asks_or_it_says_whose(file: 
         there = len(Path(problems.source).read_text(encoding="utf-8").splitlines())
     said = f"# First put your own problems into {run}: its {there} are a sample.\n"
     if said not in file.read_text(encoding="utf-8"):
-        check_prompts(batch(file), there)
+        assert there >= responses(file) // read(file).config.num_generations
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")

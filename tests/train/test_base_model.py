@@ -14,7 +14,7 @@ from trainings import sft_arguments
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.base_model import load_base
-from heavydistill.train.datasets import locate_sources
+from heavydistill.train.datasets import locate_source
 from heavydistill.train.sft import prepare
 
 TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def test_a_profile_a_folder_and_its_tokenizer(sets: Path, tmp_path: Path) -> Non
     student = copied(tmp_path / "base")
     (tmp_path / "base" / "weights.txt").write_text("not a weight", encoding="utf-8")
     by_name, by_path = (
-        load_base(wanted, [found.sets for found in locate_sources(wanted.config.sources)])
+        load_base(wanted, [locate_source(source) for source in wanted.config.sources])
         for wanted in (
             sft_arguments(sets, tmp_path / "out"),
             sft_arguments(sets, tmp_path / "out", model_name_or_path=student),
@@ -117,7 +117,7 @@ def test_the_template_beside_the_sets_is_learnt(tmp_path: Path) -> None:
     template.write_text(TEMPLATE + "{# own #}", encoding="utf-8")
     build(tmp_path / "sets", run, chat_template=str(template), validation=0)
     wanted = sft_arguments(tmp_path / "sets", tmp_path / "out")
-    base = load_base(wanted, [found.sets for found in locate_sources(wanted.config.sources)])
+    base = load_base(wanted, [locate_source(source) for source in wanted.config.sources])
     assert base.chat.template == base.tokenizer.chat_template == TEMPLATE + "{# own #}"
 
 
@@ -134,15 +134,14 @@ def test_sets_with_different_templates_are_refused(sets: Path, tmp_path: Path) -
     )
     wanted = sft_arguments(None, tmp_path / "out", config=config, role=None)
     with pytest.raises(ConfigError, match="rendered with different chat templates"):
-        load_base(wanted, [found.sets for found in locate_sources(wanted.config.sources)])
+        load_base(wanted, [locate_source(source) for source in wanted.config.sources])
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("own.txt", b"{{ messages }}", "is no Jinja file"),
         ("none.jinja", None, "No such file"),
-        ("own.jinja", b"\xff\xfe\x00", "chat_template_path"),
+        ("own.jinja", b"\xff\xfe\x00", "cannot be read"),
         ("own.jinja", b"{% for %}", "is no Jinja"),
         ("own.jinja", b"", "is empty"),
     ],

@@ -87,5 +87,5 @@ def test_the_best_value_of_another_measure_is_forgotten(
     after = json.loads(text)
     best = (after["best_global_step"], after["best_metric"])
     assert best == ((8, last) if other else (4, 0.0))
-    said = "Step 4 is no longer the best one: metric_for_best_model changed."
+    said = "Step 4 is no longer the best one: what is measured has changed."
     assert (said in capsys.readouterr().out) == bool(other)

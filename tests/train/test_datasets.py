@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from set_folders import write_sets
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.datasets import SetSource, locate_sources, shares
+from heavydistill.train.datasets import SetSource, locate_source, shares
 
 COUNTS = st.integers(1, 100_000)
 FRACTIONS = st.floats(1e-3, 1)
@@ -44,19 +44,18 @@ def test_shares_need_not_add_up_to_one() -> None:
     assert shares([100, 100], [0.2, 0.6]) == [33, 100]
 
 
-def refused(*sources: SetSource) -> str:
+def refused(source: SetSource) -> str:
     with pytest.raises(ConfigError) as raised:
-        locate_sources(sources)
+        locate_source(source)
     return str(raised.value)
 
 
 def test_a_folder_is_found_with_its_name_and_files(tmp_path: Path) -> None:
     folder = write_sets(tmp_path / "sets")
-    (found,) = locate_sources([SetSource(path=str(folder), role="deliberator")])
-    assert (found.sets.name, found.sets.revision, found.sets.template) == ("sets", "", "")
-    train = found.file("train")
+    found = locate_source(SetSource(path=str(folder), role="deliberator"))
+    assert (found.name, found.revision, found.template) == ("sets", "", "")
+    train = found.file("deliberator", "train")
     assert train is not None and train.is_file()
-    assert found.digest("train") == found.sets.manifest.files[str(train.relative_to(folder))]
 
 
 def test_a_role_that_the_sets_lack_is_named_with_what_they_have(tmp_path: Path) -> None:
@@ -88,7 +87,7 @@ def test_rows_that_were_changed_after_the_build_are_refused(tmp_path: Path, spli
     shutil.copy(other, files[split])
     message = refused(SetSource(path=str(folder), role="thinker"))
     assert files[split].name in message and "changed, added or removed after the build" in message
-    assert locate_sources([SetSource(path=str(folder), role="deliberator")])
+    assert locate_source(SetSource(path=str(folder), role="deliberator"))
 
 
 def test_a_template_that_was_added_after_the_build_is_refused(tmp_path: Path) -> None:
@@ -123,18 +122,18 @@ def test_sets_of_the_hub_are_read_without_their_views_and_known_by_their_commit(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit = hub.repos["org/sets"].branches["main"][-1].sha
-    (found,) = locate_sources([SetSource(path="org/sets", role="deliberator")])
-    assert (found.sets.name, found.sets.revision) == ("org/sets", commit)
-    there = {path.name for path in found.sets.folder.iterdir()}
+    found = locate_source(SetSource(path="org/sets", role="deliberator"))
+    assert (found.name, found.revision) == ("org/sets", commit)
+    there = {path.name for path in found.folder.iterdir()}
     assert there == {"manifest.json", "sft_deliberator"}
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert locate_sources([SetSource(path="org/sets", role="deliberator")]) == [found]
+    assert locate_source(SetSource(path="org/sets", role="deliberator")) == found
 
 
 def test_a_revision_is_asked_for(hub: HubServer) -> None:
     assert "org/sets" in refused(SetSource(path="org/sets", role="thinker", revision="nowhere"))
-    (found,) = locate_sources([SetSource(path="org/sets", role="thinker", revision="main")])
-    assert found.sets.revision
+    found = locate_source(SetSource(path="org/sets", role="thinker", revision="main"))
+    assert found.revision
 
 
 def test_what_the_hub_does_not_give_is_said(
@@ -151,7 +150,7 @@ def test_what_the_hub_does_not_give_is_said(
 def test_what_is_only_in_part_in_the_cache_is_not_taken_for_all_of_it(
     hub: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    locate_sources([SetSource(path="org/sets", role="deliberator")])
+    locate_source(SetSource(path="org/sets", role="deliberator"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert "cached snapshot" in refused(SetSource(path="org/sets", role="thinker"))
 

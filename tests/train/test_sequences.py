@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -20,17 +20,21 @@ from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.rows import ThoughtfulSftRow
 from heavydistill.train.base_model import load_base
-from heavydistill.train.datasets import locate_sources
-from heavydistill.train.sequences import TrainingRows, tokenize_sources
+from heavydistill.train.datasets import locate_source
+from heavydistill.train.sequences import SourceRows, tokenize_sources
 
 TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 
 
-def reading(sets: Path, **keys: Any) -> TrainingRows:
-    wanted = sft_arguments(sets, sets / "nowhere", **keys)
-    found = locate_sources(wanted.config.sources)
-    base = load_base(wanted, [source.sets for source in found])
-    return tokenize_sources(wanted.config, base, found)
+class Rows(NamedTuple):
+    parts: list[SourceRows]
+    max_length: int
+
+
+def reading(sets: Path | None, **keys: Any) -> Rows:
+    arguments = sft_arguments(sets, "nowhere", **keys)
+    found = [locate_source(source) for source in arguments.config.sources]
+    return Rows(*tokenize_sources(arguments.config, load_base(arguments, found), found))
 
 
 def refused(sets: Path, **keys: Any) -> str:
@@ -39,7 +43,7 @@ def refused(sets: Path, **keys: Any) -> str:
     return str(raised.value)
 
 
-def learnt(read: TrainingRows, split: str = "train") -> int:
+def learnt(read: Rows, split: str = "train") -> int:
     return sum(
         label != NOT_LEARNT
         for part in read.parts
@@ -234,10 +238,7 @@ def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets: Path, tmp_path: Pat
     )
 
     def mixed(**keys: Any) -> list[list[str]]:
-        wanted = sft_arguments(None, tmp_path / "out", config=config, role=None, **keys)
-        found = locate_sources(wanted.config.sources)
-        base = load_base(wanted, [source.sets for source in found])
-        parts = tokenize_sources(wanted.config, base, found).parts
+        parts = reading(None, config=config, role=None, **keys).parts
         return [part.train["generation"][:] for part in parts]
 
     thinker, deliberator = mixed()

@@ -267,7 +267,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
         ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
         ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
         ({"max_length": 5}, "Error: max_length: "),
-        ({"report_to": "tensorboard"}, "Error: report_to: tensorboard is not installed"),
+        ({"report_to": "tensorboard"}, "TensorBoardCallback requires tensorboard"),
     ],
 )
 def test_bad_input_ends_with_2_and_leaves_nothing(

@@ -3,9 +3,8 @@
 ``parse`` reads the command line (see ``train.arguments``). Where a field of TRL's has another
 default here, its help says so; those of ``PRESETS`` have the preset's value unless they are given.
 
-Everything is checked before a model is loaded: TRL notices a batch without whole groups, or an
-unknown word, only when it trains. Importing this module imports TRL: a variable under ``env`` of
-the file is set before, by ``arguments.set_environment``.
+Everything is checked before a model is loaded, by TRL or here. Importing this module imports TRL: a
+variable under ``env`` of the file is set before, by ``arguments.set_environment``.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
@@ -32,14 +29,7 @@ from heavydistill.train.arguments import (
     option,
     read_arguments,
 )
-from heavydistill.train.grpo.batches import (
-    GenerationBatch,
-    batch_of,
-    check_batch,
-    check_validation,
-)
 from heavydistill.train.grpo.guards import OFF, WARN, GuardOptions, check_guards
-from heavydistill.train.grpo.passk import check_pass_at_k
 
 DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 ASK, LEAVE_OUT = "ask", "leave_out"
@@ -80,7 +70,20 @@ PRESETS: dict[str, dict[str, Any]] = {
 _MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
 _SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
 _ONE_REWARD = "there is one reward, the verdict; format_share is its share of form"
-_MOST_FORMAT = 0.05
+# Least and largest value of numbers that TRL takes as they are; more form would be learnt in place
+# of what is right.
+_BOUNDS = {
+    "temperature": (0.01, 100),
+    "max_completion_length": (1, 1_000_000),
+    "epsilon": (0, 1000),
+    "epsilon_high": (0, 1000),
+    "beta": (0, 1000),
+    "top_entropy_quantile": (0, 1),
+    "format_share": (0, 0.05),
+    "max_accuracy": (0, 1),
+    "held_out": (1, 1_000_000),
+    "num_generations_eval": (1, 1000),
+}
 _LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
 _CORRECTIONS = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 # Settings of a generation_config.json that change which tokens are sampled, or where a response
@@ -144,11 +147,6 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         "log_completions_hub_repo": (
             (None,),
             "it would publish prompts and responses unread; log_completions keeps them here",
-        ),
-        "use_transformers_paged": ((False,), "use_transformers_continuous_batching is its name"),
-        "vllm_importance_sampling_cap": (
-            (None,),
-            "vllm_importance_sampling_clip_max is its name",
         ),
     }
 
@@ -250,19 +248,25 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
 
     def __post_init__(self) -> None:
         self._check_sources()
-        self._fill_in()
-        self._check_batches()
-        super().__post_init__()
-        self._check_ranges()
-        if self.eval_strategy != "no":
-            self._check_metric()
-        if self.mode == THINKER:
-            check_pass_at_k(self.pass_at_k, self)
-        elif self.pass_at_k != 1:
+        trl = cast("Any", self)  # whose fields of TRL have no types here
+        usual = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
+        for name in {name for preset in PRESETS.values() for name in preset}:
+            if getattr(self, name) is None:
+                setattr(self, name, PRESETS[self.preset].get(name, usual[name]))
+        if trl.steps_per_generation is None and trl.generation_batch_size is None:
+            trl.steps_per_generation = STEPS * trl.gradient_accumulation_steps
+        is_evaluated = trl.eval_strategy != "no"
+        if trl.do_eval and not is_evaluated:
             raise ConfigError(
-                f"pass_at_k is {self.pass_at_k}, and the mode is {self.mode}",
-                "Leave it out, or give --mode thinker.",
+                "do_eval is given, and eval_strategy does not say when",
+                "Give --eval_strategy steps.",
             )
+        if self.guard_evaluation is None:
+            self.guard_evaluation = WARN if is_evaluated else OFF
+        if is_evaluated and trl.metric_for_best_model is None:
+            trl.metric_for_best_model = self.held_out_metric
+        super().__post_init__()
+        self._check_values()
         check_guards(self, self)
         fix = "Correct the value in the file."
         # How answers are judged, where the run does not say it.
@@ -274,14 +278,40 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         return bool(self.do_eval or self.eval_on_start)
 
     @property
-    def batch(self) -> GenerationBatch:
-        """The numbers of a generation and a step."""
-        return batch_of(self, self.world_size)
-
-    @property
     def held_out_metric(self) -> str:
         """What a model is measured by while it trains: the role that learns last."""
         return PASS_AT_1 if self.mode == THINKER else HM
+
+    @property
+    def prompts_of_generation(self) -> int:
+        """Number of prompts that are asked at once, ``num_generations`` times each."""
+        return int(self.generation_batch_size // self.num_generations)
+
+    def steps(self, prompts: int) -> int:
+        """Optimizer steps of an epoch, as TRL's sampler and the Trainer count them.
+
+        Prompts that fill no generation are left to another epoch, which draws another order.
+        """
+        generations = prompts // self.prompts_of_generation
+        micro_steps = generations * self.steps_per_generation * self.num_iterations
+        return int(-(-micro_steps // self.gradient_accumulation_steps))
+
+    def check_episodes(self, k: int) -> None:
+        """Refuse groups and micro-batches that are not whole episodes of K attempts and one more.
+
+        Raises:
+            ConfigError: They are not, or there is one episode to a problem alone.
+        """
+        size = k + 1
+        group, per_device = self.num_generations, self.per_device_train_batch_size
+        if group % size or group < 2 * size or per_device % size:
+            raise ConfigError(
+                f"num_generations {group} and per_device_train_batch_size {per_device} are to be "
+                f"whole episodes of K + 1 = {size} responses (think.k is {k}), two or more to a "
+                "problem",
+                f"Give multiples of {size}, such as --num_generations {2 * size} "
+                f"--per_device_train_batch_size {size}.",
+            )
 
     def _check_sources(self) -> None:
         if self.mode is None:
@@ -300,8 +330,7 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
             raise ConfigError(
                 "There is nothing to learn from",
                 "Give --dataset_name: a folder that `heavydistill build` wrote, or its id on the "
-                "Hub"
-                + ("." if self.mode == DELIBERATOR else "; or --run: the configuration of a run."),
+                "Hub; but for a deliberator also --run: the configuration of a run.",
             )
         if self.run and self.verify is not None:
             raise ConfigError(
@@ -314,86 +343,42 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
                     "Leave it out.",
                 )
 
-    def _fill_in(self) -> None:
-        """Set what is not given: the preset's values, and what follows from other keys."""
-        usual = {field.name: field.default for field in dataclasses.fields(GRPOConfig)}
-        for name in {name for preset in PRESETS.values() for name in preset}:
-            if getattr(self, name) is None:
-                setattr(self, name, PRESETS[self.preset].get(name, usual[name]))
-        trl = cast("Any", self)  # whose fields of TRL have no types here
-        if trl.steps_per_generation is None:
-            trl.steps_per_generation = STEPS * trl.gradient_accumulation_steps
-        is_evaluated = trl.eval_strategy != "no"
-        if self.guard_evaluation is None:
-            self.guard_evaluation = WARN if is_evaluated else OFF
-        if is_evaluated and trl.metric_for_best_model is None:
-            trl.metric_for_best_model = self.held_out_metric
-
-    def _check_batches(self) -> None:
-        """Whether groups are whole, before TRL looks: its messages name no way out."""
-        if self.generation_batch_size is not None:
-            raise ConfigError(
-                "generation_batch_size: it is per_device_train_batch_size x processes x "
-                "steps_per_generation",
-                "Leave it out, and give --steps_per_generation.",
-            )
-        processes = int(os.environ.get("WORLD_SIZE", "1"))
-        check_batch(batch_of(self, processes))
-        if self.eval_strategy == "no":
-            if self.do_eval:
+    def _check_values(self) -> None:
+        """What TRL takes as it is, or notices only when it trains."""
+        for name, (least, most) in _BOUNDS.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
                 raise ConfigError(
-                    "do_eval is given, and eval_strategy does not say when",
-                    "Give --eval_strategy steps.",
+                    f"{name}: {value} is not between {least:g} and {most:g}", "Give such a number."
                 )
-            return
-        group = self.num_generations_eval
-        if group is None:
-            group = self.num_generations
-        elif group < 1:
-            raise ConfigError(f"num_generations_eval: {group} is below 1", "Give 1 or more.")
-        check_validation(self.per_device_eval_batch_size, processes, group)
-
-    def _check_ranges(self) -> None:
-        for name in ("temperature", "max_completion_length"):
-            value = getattr(self, name)
-            if value is None or not 0 < value < math.inf:
-                raise ConfigError(f"{name}: {value} is no number above 0", "Give one.")
-        for name in ("learning_rate", "epsilon", "epsilon_high", "beta"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value < math.inf:
-                raise ConfigError(f"{name}: {value} is no number from 0 on", "Give one.")
-        if not 0 <= self.top_entropy_quantile <= 1:
+        measured, metric = _MEASURED[self.held_out_metric], str(self.metric_for_best_model)
+        if self.eval_strategy != "no" and f"eval_{metric.removeprefix('eval_')}" not in measured:
             raise ConfigError(
-                f"top_entropy_quantile: {self.top_entropy_quantile} is no share",
-                "Give one from 0 to 1.",
-            )
-        if self.sync_ref_model and not self.beta:
-            raise ConfigError(
-                "sync_ref_model is set, and with beta 0 there is no reference model",
-                "Leave it out, or give --beta.",
-            )
-        if not 0 <= self.format_share <= _MOST_FORMAT:
-            raise ConfigError(
-                f"format_share: {self.format_share} is not between 0 and {_MOST_FORMAT}: with "
-                "more, form would be learnt in place of what is right",
-                f"Give at most {_MOST_FORMAT}.",
-            )
-        if self.max_accuracy is not None and not 0 <= self.max_accuracy <= 1:
-            raise ConfigError(
-                f"max_accuracy: {self.max_accuracy} is no share",
-                "Give one from 0 to 1, such as 0.375.",
-            )
-
-    def _check_metric(self) -> None:
-        measured, name = _MEASURED[self.held_out_metric], str(self.metric_for_best_model)
-        if f"eval_{name.removeprefix('eval_')}" not in measured:
-            raise ConfigError(
-                f"metric_for_best_model: {name!r} does not tell how good a {self.mode} training is",
+                f"metric_for_best_model: {metric!r} does not tell how good a {self.mode} training "
+                "is",
                 f"Give {' or '.join(measured)}, or leave it out.",
             )
-        if self.greater_is_better is False:
+        if self.eval_strategy != "no" and self.greater_is_better is False:
             raise ConfigError(
-                f"greater_is_better is false, and {name} is an accuracy", "Leave it out."
+                f"greater_is_better is false, and {metric} is an accuracy", "Leave it out."
+            )
+        k, group = self.pass_at_k, self.num_generations
+        if k != 1 and self.mode != THINKER:
+            raise ConfigError(
+                f"pass_at_k is {k}, and the mode is {self.mode}",
+                "Leave it out, or give --mode thinker.",
+            )
+        if k < 1 or (k > 1 and k >= group):
+            raise ConfigError(
+                f"pass_at_k: {k} is not between 1 and num_generations - 1, which is {group - 1}: a "
+                "group must hold more answers than a pool",
+                "Give a smaller pass_at_k, or a larger num_generations.",
+            )
+        if k > 1 and self.scale_rewards != "none":
+            raise ConfigError(
+                f"pass_at_k is {k}, and scale_rewards is {self.scale_rewards!r}: divided by the "
+                "standard deviation of its group, the advantage would be that of pass@1",
+                "Give --scale_rewards none.",
             )
 
 
@@ -432,13 +417,9 @@ def parse(
 ) -> TrainArguments[GrpoConfig]:
     """Read the command line, and the file that it names; see ``arguments.read_arguments``."""
     found = read_arguments(GrpoConfig, GrpoModelConfig, arguments, description)
-    if found.config.use_vllm:
-        _check_vllm(found)
-    return found
-
-
-def _check_vllm(arguments: TrainArguments[GrpoConfig]) -> None:
-    config, model = arguments.config, arguments.model
+    config, model = found.config, found.model
+    if not config.use_vllm:
+        return found
     if model.load_in_4bit or model.load_in_8bit:
         bits = 4 if model.load_in_4bit else 8
         raise ConfigError(
@@ -459,11 +440,7 @@ def _check_vllm(arguments: TrainArguments[GrpoConfig]) -> None:
             'Install it with `pip install "heavydistill[vllm]"`, or give --use_vllm false, which '
             "samples with transformers.",
         )
-    if config.use_cpu:
-        raise ConfigError(
-            "use_vllm is set with use_cpu, and vLLM takes no weights from a training on a CPU",
-            "Give --use_vllm false.",
-        )
+    return found
 
 
 def check_sampling(model: str, revision: str | None = None) -> None:

@@ -15,10 +15,6 @@ set ``trajectories``; for an episode, rewarded for its deliberation, both. Probl
 asked unfiltered, as all of a run are. A refilter drops the attempts: from its sets, episodes go by
 deliberations alone, and a thinker is asked all problems.
 
-Rows have ``prompt`` (one user turn), ``problem`` (its id), ``text``, ``reference``, ``verifier``,
-``verifier_args``; of a cache also ``cache`` (its id), ``stratum``, ``right``, ``width`` and
-``success`` (null: unmeasured), of a problem ``domain`` and, from sets, ``success``.
-
 How problems are asked is the configuration of the given run or of those behind the sets: its
 ``domain``, ``language``, ``think``, ``cache`` and ``deliberate``, of a given one also ``problems``
 and ``verify``. Not covered: what is measured while it trains (``held_out``).
@@ -28,7 +24,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -50,9 +45,8 @@ from heavydistill.store.sets.rows import USED
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate
-from heavydistill.train.grpo.batches import check_episodes, check_prompts
 from heavydistill.train.grpo.config import ASK, DELIBERATOR, JOINT, LEAVE_OUT, GrpoConfig
-from heavydistill.train.grpo.episodes import Episodes, problem_row
+from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, Episodes, problem_of, problem_row
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
@@ -60,8 +54,7 @@ if TYPE_CHECKING:
 
 NEVER, ALWAYS, OVER = "never_right", "always_right", "over_accuracy"
 UNMEASURED, UNFIT, TOO_LONG = "unmeasured", "unfit", "too_long"
-_OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
-_OF_CACHE = ("prompt", *_OF_PROBLEM, "cache", "stratum", "right", "width", "success")
+_OF_CACHE = ("prompt", *PROBLEM_COLUMNS, "cache", "stratum", "right", "width", "success")
 _OF_SETS = ("domain", "language", "think", "cache", "deliberate")
 _ROUNDING = 1e-9
 _FEWEST_JUDGED = 2  # as of a cache
@@ -73,17 +66,17 @@ class Prompts:
     """All prompts of a training."""
 
     train: Dataset
-    """A row for each prompt; see the module."""
+    """Rows with ``prompt`` (one user turn) and the columns of a problem; of a cache also ``cache``
+    (its id), ``stratum``, ``right``, ``width`` and ``success`` (null: unmeasured), of a problem
+    ``domain`` and, from sets, ``success``."""
     lengths: list[int]
     """Tokens of the prompts of ``train``, with the template and what opens an answer."""
     left_out: dict[str, int]
-    """How many are not asked, by reason."""
-    unmeasured: int
-    """Prompts of ``train`` from sets whose success nobody has measured."""
-    measured_on: list[str]
-    """On whose responses success was measured, sorted."""
+    """Number of prompts that are not asked, by reason."""
     run: RunConfig | None
     """How problems are asked; None where the prompts are caches."""
+    episodes: Episodes | None
+    """What plays the episodes of mode ``joint``."""
     verify: Verifying
     """How answers are judged."""
 
@@ -96,7 +89,7 @@ class Prompts:
     def problems_sha256(self) -> str:
         """Hash of what is asked and what is right, in order."""
         digest = hashlib.sha256()
-        columns = [self.train[name] for name in ("prompt", *_OF_PROBLEM)]
+        columns = [self.train[name] for name in ("prompt", *PROBLEM_COLUMNS)]
         for row in zip(*columns, strict=True):
             digest.update(json.dumps(row).encode())
         return digest.hexdigest()
@@ -127,43 +120,56 @@ def read_prompts(
 
     Raises:
         ConfigError: There are none to learn from, too few for a generation, or one that does not
-            fit the model; or nobody here can judge an answer. The message says what to do.
+            fit the model; or nobody here can judge an answer.
+        BudgetError: A cache does not even hold its problem.
     """
     config = arguments.config
     left_out: Counter[str] = Counter()
-    run, verify, measured_on = None, config.verifying, list[str]()
+    run = episodes = None
+    verify, response = config.verifying, int(config.max_completion_length)
     if config.mode == DELIBERATOR and sets:
-        train = list(read_rows(sets.folder, "rl", "train"))
-        measured_on = sorted({row["measured_on"] for row in train})
+        rows = list(read_rows(sets.folder, "rl", "train"))
         if config.unmeasured == ASK:
-            train += _unmeasured(sets)
+            rows += _unmeasured(sets)
     else:
         run = run_of(arguments, sets.manifest if sets else None)
-        verify = run.verify if config.run else verify
-        problems = _problems_of_sets(sets) if sets else _problems_of_run(run, left_out)
-        train = list(_thinker_rows(problems, run))
+        if config.mode == JOINT:
+            reader, context = ReaderTokenizer(base.path), context_of(config, base)
+            episodes = Episodes(run, base.chat, reader, context, response)
+            response = episodes.most_tokens["thinker"]
         if sets:
-            success, measured_on = _successes(sets, str(config.mode))
-            train = [{**row, "success": success.get(row["problem"])} for row in train]
-    check_verifiers(train, verify)
+            success = _successes(sets, str(config.mode))
+            rows = [
+                {**row, "success": success.get(row["problem"])}
+                for row in _thinker_rows(_problems_of_sets(sets), run)
+            ]
+        else:
+            verify = run.verify
+            loaded = load_fit(run.problems, verify)
+            left_out += Counter({UNFIT: len(loaded.unfit)})
+            rows = list(_thinker_rows(loaded.problems, run))
+    check_verifiers(rows, verify)
     if sets:
-        found = train
-        train = _teaching(found, config.max_accuracy, left_out)
-        if not train and config.mode == DELIBERATOR:
-            raise _no_cache_left(arguments, sets, found, left_out)
-        if not train:
-            raise _no_problem_left(sets, left_out)
-    train, lengths = with_room(config, base, run, train, left_out)
-    check_prompts(config.batch, len(train))
-    return Prompts(
-        train=_dataset(train),
-        lengths=lengths,
-        left_out=dict(sorted(left_out.items())),
-        unmeasured=sum("success" in row and row["success"] is None for row in train),
-        measured_on=measured_on,
-        run=run,
-        verify=verify,
-    )
+        rows = _teaching(rows, config.max_accuracy, left_out)
+        if not rows:
+            raise _nothing_left(arguments, sets, left_out)
+    rows, lengths = with_room(config, base, rows, response, left_out)
+    if episodes:
+        for row in rows:
+            episodes.cache_of(problem_of(row), [])  # raises where there is not even room for that
+    if len(rows) < config.prompts_of_generation:
+        raise ConfigError(
+            f"A generation asks {config.prompts_of_generation:,} prompts ("
+            f"{config.generation_batch_size:,} responses, {config.num_generations} to each), and "
+            f"there are {len(rows):,}",
+            "Give a smaller --steps_per_generation or --per_device_train_batch_size, or more "
+            "prompts.",
+        )
+    from datasets import Dataset
+
+    names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
+    train = Dataset.from_list([{name: row[name] for name in names} for row in rows])
+    return Prompts(train, lengths, dict(sorted(left_out.items())), run, episodes, verify)
 
 
 def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
@@ -181,19 +187,12 @@ def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
         yield {
             "prompt": [{"role": "user", "content": cache["prompt"]}],
             "problem": problem["id"],
-            **{name: problem[name] for name in _OF_PROBLEM[1:]},
+            **{name: problem[name] for name in PROBLEM_COLUMNS[1:]},
             "cache": cache["id"],
             **{name: cache[name] for name in ("stratum", "right")},
             "width": len(cache["items"]),
             "success": None,
         }
-
-
-def _problems_of_run(run: RunConfig, left_out: Counter[str]) -> list[Problem]:
-    loaded = load_fit(run.problems, run.verify)
-    if loaded.unfit:
-        left_out[UNFIT] += len(loaded.unfit)
-    return loaded.problems
 
 
 def _problems_of_sets(sets: SetsFolder) -> list[Problem]:
@@ -212,14 +211,11 @@ def _problems_of_sets(sets: SetsFolder) -> list[Problem]:
     return found
 
 
-def _successes(sets: SetsFolder, mode: str) -> tuple[dict[str, float], list[str]]:
-    """The share of each problem's judged responses that is right, and who wrote the attempts."""
+def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
+    """The share of each problem's judged responses that is right."""
     right: Counter[str] = Counter()
     judged: Counter[str] = Counter()
-    models = set()
-    wanted = ["problem", "model", "verdict.label"]
-    for row in read_rows(sets.folder, "trajectories", columns=wanted):
-        models.add(row["model"])
+    for row in read_rows(sets.folder, "trajectories", columns=["problem", "verdict.label"]):
         label = row["verdict"] and row["verdict"]["label"]
         right[row["problem"]] += label == "correct"
         judged[row["problem"]] += label in ("correct", "incorrect")
@@ -228,8 +224,7 @@ def _successes(sets: SetsFolder, mode: str) -> tuple[dict[str, float], list[str]
             if row["judged"]:
                 right[row["problem"]] += round(row["success"] * row["judged"])
                 judged[row["problem"]] += row["judged"]
-    known = {problem: n for problem, n in judged.items() if n >= _FEWEST_JUDGED}
-    return {problem: right[problem] / n for problem, n in known.items()}, sorted(models)
+    return {problem: right[problem] / n for problem, n in judged.items() if n >= _FEWEST_JUDGED}
 
 
 def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]:
@@ -266,7 +261,7 @@ def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) 
     """The prompts that can teach something, of caches those of this accuracy at most."""
     kept = []
     for row in rows:
-        if not _may_teach(row):
+        if row["success"] in (0, 1):
             left_out[ALWAYS if row["success"] else NEVER] += 1
         elif most is not None and row["right"] > most * row["width"] + _ROUNDING:
             left_out[OVER] += 1
@@ -275,66 +270,29 @@ def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) 
     return kept
 
 
-def _may_teach(row: _Row) -> bool:
-    return row["success"] is None or 0 < row["success"] < 1
-
-
-def _no_problem_left(sets: SetsFolder, left_out: Counter[str]) -> ConfigError:
-    harder = "harder" if left_out[ALWAYS] >= left_out[NEVER] else "easier"
-    return ConfigError(
-        f"{sets.name} has no problem that was answered rightly sometimes and not always "
-        f"({_listed(left_out)}), so there is nothing to learn",
-        f"Build sets from {harder} problems or from the model's own run, or ask them unfiltered: "
-        "give --run, the configuration of a run, in place of --dataset_name.",
-    )
-
-
-def _listed(left_out: Counter[str]) -> str:
-    return ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common(3))
-
-
-def _no_cache_left(
-    arguments: TrainArguments[GrpoConfig],
-    sets: SetsFolder,
-    caches: Iterable[_Row],
-    left_out: Counter[str],
+def _nothing_left(
+    arguments: TrainArguments[GrpoConfig], sets: SetsFolder, left_out: Counter[str]
 ) -> ConfigError:
-    if left_out[OVER]:
-        lowest = min(row["right"] / row["width"] for row in caches if _may_teach(row))
-        return ConfigError(
-            f"max_accuracy: {left_out[OVER]:,} caches of {sets.name} have more than "
-            f"{arguments.config.max_accuracy:g} of their attempts right, and none has as few",
-            f"Give --max_accuracy {math.ceil(lowest * 1000) / 1000:g} or more.",
-        )
-    labels = left_out or Counter(
+    """What is said where no prompt can teach something; ``rl`` has only what the build left."""
+    is_of_caches = arguments.config.mode == DELIBERATOR
+    reasons = left_out or Counter(
         row["rl_label"] for row in read_rows(sets.folder, "caches") if row["rl_label"]
     )
-    if not labels and sets.manifest.unmeasured:  # caches are not always fetched from the Hub
-        labels = Counter({UNMEASURED: sets.manifest.unmeasured})
+    if not reasons and sets.manifest.unmeasured:  # caches are not always fetched from the Hub
+        reasons = Counter({UNMEASURED: sets.manifest.unmeasured})
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common(3))
     path, model = str(arguments.config.dataset_name), str(arguments.model.model_name_or_path)
-    command = ["heavydistill", "refilter", path, "--checkpoint", model, "--out"]
-    again = f"`{shlex.join([*command, f'{path}-refiltered'])}`"
-    if labels[UNMEASURED] > labels[ALWAYS] + labels[NEVER]:
-        fix = f"Measure them with {again}, or ask them as they are with --unmeasured ask."
-    elif labels[ALWAYS] > labels[NEVER]:
-        fix = f"Measure them on this model with {again}, or build sets from harder problems."
-    else:
-        fix = (
-            "Train the model on the set sft_deliberator first (scripts/sft.py), and measure again "
-            f"with {again}; or build sets from easier problems."
-        )
+    again = ["heavydistill", "refilter", path, "--checkpoint", model, "--out", f"{path}-refiltered"]
     return ConfigError(
-        f"{sets.name} has no cache that is answered rightly sometimes and not always"
-        f"{f' ({_listed(labels)})' if labels else ''}, so there is nothing to learn",
-        fix,
+        f"{sets.name} has no {'cache' if is_of_caches else 'problem'} to learn from that is "
+        f"answered rightly sometimes and not always{f' ({listed})' if listed else ''}",
+        f"Measure the caches on this model with `{shlex.join(again)}` (unmeasured ones are also "
+        "asked as they are with --unmeasured ask); give a larger max_accuracy; or build sets from "
+        "harder problems, or train the model on sft_deliberator first, where they are never right."
+        if is_of_caches
+        else "Build sets from harder or easier problems or from the model's own run, or ask all of "
+        "them: give --run, the configuration of a run, in place of --dataset_name.",
     )
-
-
-def _dataset(rows: list[_Row]) -> Dataset:
-    from datasets import Dataset
-
-    names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
-    return Dataset.from_list([{name: row[name] for name in names} for row in rows])
 
 
 def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
@@ -353,7 +311,7 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
         run = _run_behind(manifest)
     _refuse_unused(run, config)
     if config.mode == JOINT:
-        check_episodes(config.batch, run.think.k)
+        config.check_episodes(run.think.k)
     if run.domain is None:
         profile = file_of(str(arguments.model.model_name_or_path))
         run = run.model_copy(update={"domain": profile.domain if profile else "general"})
@@ -373,6 +331,14 @@ def _run_behind(manifest: Manifest | None) -> RunConfig:
     return parse(RunConfig, ways[0], "The run behind the sets: ", fix)
 
 
+def _way(config: dict[str, Any]) -> dict[str, Any]:
+    way = {name: config[name] for name in _OF_SETS if config.get(name) is not None}
+    for stage in ("think", "deliberate"):
+        way[stage] = {key: v for key, v in way.get(stage, {}).items() if key != "sampling"}
+    way["cache"] = {key: v for key, v in way.get("cache", {}).items() if key != "budget_tokens"}
+    return way
+
+
 def wording_of(manifest: Manifest | None) -> RunConfig | None:
     """How the runs behind sets worded their prompts; None if they did not do it alike."""
     found = {
@@ -386,14 +352,6 @@ def wording_of(manifest: Manifest | None) -> RunConfig | None:
     return RunConfig(domain=domain, **({"language": language} if language else {}))
 
 
-def _way(config: dict[str, Any]) -> dict[str, Any]:
-    way = {name: config[name] for name in _OF_SETS if config.get(name) is not None}
-    for stage in ("think", "deliberate"):
-        way[stage] = {key: v for key, v in way.get(stage, {}).items() if key != "sampling"}
-    way["cache"] = {key: v for key, v in way.get("cache", {}).items() if key != "budget_tokens"}
-    return way
-
-
 def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
     """Refuse sampling that another key of the training says, and what no training does."""
     if run.pools:
@@ -401,21 +359,21 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
             f"{config.run}: pools has no effect: the model that is trained thinks",
             "Leave it out, and say with problems what is asked.",
         )
-    most = config.max_completion_length
-    stages = {"think": run.think.sampling}
-    if config.mode == JOINT:
-        stages["deliberate"] = run.deliberate.sampling
-    for stage, sampling in stages.items():
-        if sampling.model_copy(update={"max_tokens": None}) != SamplingChoice():
+    most, is_joint = config.max_completion_length, config.mode == JOINT
+    stages: dict[str, Any] = {"think": run.think}
+    if is_joint:
+        stages["deliberate"] = run.deliberate
+    for name, stage in stages.items():
+        if stage.sampling.model_copy(update={"max_tokens": None}) != SamplingChoice():
             raise ConfigError(
-                f"{config.run}: of {stage}.sampling max_tokens alone counts in a training",
+                f"{config.run}: of {name}.sampling max_tokens alone counts in a training",
                 "Leave the others out; temperature is a key of the training.",
             )
         # In an episode either role may have a smaller number of its own.
-        tokens = sampling.max_tokens or most
-        if tokens > most or (tokens < most and config.mode != JOINT):
+        tokens = stage.sampling.max_tokens or most
+        if tokens > most or (tokens < most and not is_joint):
             raise ConfigError(
-                f"{config.run}: {stage}.sampling.max_tokens is {tokens}, and "
+                f"{config.run}: {name}.sampling.max_tokens is {tokens}, and "
                 f"max_completion_length {most}",
                 f"Give --max_completion_length {tokens}, or the same max_tokens.",
             )
@@ -427,69 +385,35 @@ def context_of(config: GrpoConfig, base: BaseCheckpoint) -> int:
     return min(base.context, server or base.context)
 
 
-def episodes_of(config: GrpoConfig, base: BaseCheckpoint, run: RunConfig) -> Episodes:
-    """What plays the episodes of a training."""
-    most = config.max_completion_length
-    return Episodes(run, base.chat, ReaderTokenizer(base.path), context_of(config, base), most)
-
-
 def with_room(
     config: GrpoConfig,
     base: BaseCheckpoint,
-    run: RunConfig | None,
     rows: list[_Row],
+    response: int,
     left_out: Counter[str],
 ) -> tuple[list[_Row], list[int]]:
-    """The prompts that fit, and their tokens.
+    """The prompts that fit with a response of so many tokens, and their tokens.
 
-    ``run`` is None where the prompts are caches; ``left_out`` counts what does not fit.
+    ``left_out`` counts what does not fit.
 
     Raises:
-        ConfigError: One does not fit and is not to be left out, or none does; the message says
-            what would do for the longest.
+        ConfigError: One does not fit and is not to be left out, or none does.
     """
+    room = context_of(config, base) - response
     lengths = [_tokens(base, row) for row in rows]
-    if config.mode == JOINT:
-        assert run, "episodes are of a run"
-        episodes = episodes_of(config, base, run)
-        lacks = [episodes.lack_of_room(row) for row in rows]
-    else:
-        lacks = [
-            _lack_of_room(config, base, row, tokens)
-            for row, tokens in zip(rows, lengths, strict=True)
-        ]
-    lacking = {at: lack for at, lack in enumerate(lacks) if lack}
-    if lacking and (config.too_long != LEAVE_OUT or len(lacking) == len(rows)):
-        what, fix = lacking[max(lacking, key=lambda at: lengths[at])]
-        if len(lacking) < len(rows):
-            fix = f"leave out what is longer with --too_long {LEAVE_OUT}, or {fix}"
-        many = f"{len(lacking):,} of {len(rows):,} prompts"
-        raise ConfigError(f"{what} ({many})", f"{fix[0].upper()}{fix[1:]}.")
-    if lacking:
-        left_out[TOO_LONG] += len(lacking)
-    kept = [at for at, lack in enumerate(lacks) if lack is None]
-    return [rows[at] for at in kept], [lengths[at] for at in kept]
-
-
-def _lack_of_room(
-    config: GrpoConfig, base: BaseCheckpoint, row: _Row, tokens: int
-) -> tuple[str, str] | None:
-    """(what does not fit, what would) of a prompt of so many tokens and a response to it."""
-    response, room = config.max_completion_length, context_of(config, base)
-    if tokens + response <= room:
-        return None
-    if tokens + response <= base.context:
-        fix = f"give --vllm_max_model_length {tokens + response}"
-    elif tokens < base.context:
-        fix = f"give --max_completion_length {base.context - tokens}"
-    else:
-        fix = (
-            "take a model that reads more, or cut caches to fit with "
-            f"`heavydistill build --set max_tokens={base.context}`"
+    kept = [at for at, tokens in enumerate(lengths) if tokens <= room]
+    lacking = len(rows) - len(kept)
+    if lacking and (config.too_long != LEAVE_OUT or not kept):
+        longest = max(range(len(rows)), key=lengths.__getitem__)
+        raise ConfigError(
+            f"{lacking:,} of {len(rows):,} prompts do not fit: problem {rows[longest]['problem']} "
+            f"has one of {lengths[longest]:,} tokens, and beside {response:,} of a response there "
+            f"is room for {room:,} (the model reads {base.context:,})",
+            f"Give a smaller max_completion_length or a larger vllm_max_model_length, leave them "
+            f"out with --too_long {LEAVE_OUT}, or build sets with a smaller max_tokens.",
         )
-    limit = "the model" if room == base.context else "vllm_max_model_length"
-    what = f"its prompt of {tokens:,} tokens and {response:,} of a response do not fit the {room:,}"
-    return f"Problem {row['problem']}: {what} of {limit}", fix
+    left_out += Counter({TOO_LONG: lacking})
+    return [rows[at] for at in kept], [lengths[at] for at in kept]
 
 
 def _tokens(base: BaseCheckpoint, row: _Row) -> int:

@@ -12,7 +12,7 @@ fall on those alone that were whole. The deliberation is sampled all the same, b
 must ask a server as often as each other.
 
 Nothing is cut but by the cache's pruning: ``data`` looks at prompts before a training, and
-``figures`` counts what each cache leaves out, and why, and what it shortens.
+``figures`` counts what each cache leaves out and what it shortens.
 
 Not covered: several rounds or deliberations; temperature, top_p and the like, which are those of
 the trainer, because the ratios are of its distribution; which row gets which reward (``joint``).
@@ -30,7 +30,7 @@ from heavydistill.chat.template import TAGS, Chat
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts as wordings
-from heavydistill.heavy.cache import build_cache, frame_tokens
+from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.http.completion import decoded, split_reasoning
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
@@ -39,6 +39,8 @@ from heavydistill.schema import Cache, LeftOutReason, Problem, Trajectory, conte
 from heavydistill.verifiers.pool import VerdictPool
 
 Failed = Literal["too_few_usable", "too_long"]
+PROBLEM_COLUMNS = ("problem", "text", "reference", "verifier", "verifier_args")
+"""What a row that is trained or measured on has of its problem; the first is its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class PolicyCompletion:
     is_whole: bool
     """Whether it ended by itself."""
     logprobs: list[float] | None = None
-    """As of who sampled it; None if those are not told."""
+    """By who sampled it; None if not known."""
 
 
 Sample = Callable[[list[list[int]], int], list[PolicyCompletion]]
@@ -62,27 +64,21 @@ class EpisodeRow:
     """One row of an episode."""
 
     prompt: list[dict[str, str]]
-    """The conversation."""
     prompt_ids: list[int]
-    """As the policy read it."""
     completion: PolicyCompletion
-    """What it wrote."""
     is_learnt: bool = True
-    """Whether it counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One episode."""
+    """The attempts at one problem, and the deliberation on them."""
 
     rows: list[EpisodeRow]
-    """Those of the thinkers, then the deliberation."""
+    """The thinkers' rows, then the deliberation."""
     pool: list[Trajectory]
     """The thinkers' attempts, judged."""
     cache: Cache
-    """What the deliberator read."""
     failed: Failed | None
-    """Why it has failed; None if it has not."""
 
 
 class Episodes:
@@ -101,12 +97,7 @@ class Episodes:
     """
 
     def __init__(
-        self,
-        run: RunConfig,
-        chat: Chat,
-        reader: Reader,
-        context: int,
-        max_tokens: int,
+        self, run: RunConfig, chat: Chat, reader: Reader, context: int, max_tokens: int
     ) -> None:
         if run.rounds != 1 or run.deliberate.task != "deliberate":
             raise ConfigError(
@@ -121,59 +112,20 @@ class Episodes:
         around = chat.prompt_tokens([{"role": "user", "content": "?"}])
         room = context - self.deliberator_tokens - max(around, TEMPLATE_TOKENS)
         self.budget_tokens = run.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
-        self._keys = {
-            stage: f"{stage}.sampling.max_tokens" if of_run else "max_completion_length"
-            for stage, of_run in (
-                ("think", run.think.sampling.max_tokens),
-                ("deliberate", run.deliberate.sampling.max_tokens),
-            )
-        }
-        if room < 1:
+        least = run.cache.budget_tokens or 1
+        if room < least:
             raise ConfigError(
-                f"{self.deliberator_tokens} tokens of a deliberation leave no room for a cache in "
-                f"the student's {context}",
-                f"Set {self._keys['deliberate']} to {context // 2} or less.",
-            )
-        if self.budget_tokens > room:
-            raise ConfigError(
-                f"cache.budget_tokens {run.cache.budget_tokens} and {self.deliberator_tokens} "
-                f"tokens of a deliberation do not fit the student's {context}",
-                f"Set cache.budget_tokens to {room} or less.",
+                f"A cache of {least} tokens and {self.deliberator_tokens} of a deliberation do not "
+                f"fit the student's {context}: there is room for {room} of the cache",
+                "Set a smaller cache.budget_tokens, or a smaller deliberate.sampling.max_tokens "
+                "or max_completion_length.",
             )
         self._run, self._chat, self._reader, self._context = run, chat, reader, context
 
     @property
     def most_tokens(self) -> dict[str, int]:
-        """Of a response of each role."""
+        """Maximum tokens of a response of each role."""
         return {"thinker": self.thinker_tokens, "deliberator": self.deliberator_tokens}
-
-    def lack_of_room(self, row: Mapping[str, Any]) -> tuple[str, str] | None:
-        """What of a problem does not fit the context, and what would do; None if all can.
-
-        Args:
-            row: Of the set that is trained on.
-        """
-        problem = problem_of(row)
-        prompt = len(self._ids(row["prompt"]))
-        left = self._context - prompt
-        if self.thinker_tokens > left:
-            return (
-                f"Problem {problem.id}: its prompt of {prompt} tokens and {self.thinker_tokens} of "
-                f"an attempt do not fit the student's {self._context}",
-                f"set {self._keys['think']} to {left} or less"
-                if left > 0
-                else "take shorter problems, or a model that reads more",
-            )
-        width = min(self._run.think.min_k, self.k)
-        needed = frame_tokens(problem, width, self._wording(problem), self._reader)
-        if needed > self.budget_tokens:
-            return (
-                f"Problem {problem.id}: a cache of {width} attempts has {needed} tokens without a "
-                f"word of them, and there is room for {self.budget_tokens}",
-                "give more room with a larger cache.budget_tokens or a smaller "
-                f"{self._keys['deliberate']}",
-            )
-        return None
 
     def play(
         self,
@@ -212,7 +164,7 @@ class Episodes:
     def _answered(
         self, prompts: list[list[dict[str, str]]], most: int, sample: Sample
     ) -> list[EpisodeRow]:
-        ids = [self._ids(prompt) for prompt in prompts]
+        ids = [self._chat.ids(self._chat.render(prompt, opens=True)) for prompt in prompts]
         longest = max(map(len, ids))
         if longest + most > self._context:
             raise ConfigError(
@@ -222,30 +174,19 @@ class Episodes:
             )
         return [EpisodeRow(*row) for row in zip(prompts, ids, sample(ids, most), strict=True)]
 
-    def _ids(self, prompt: Sequence[Mapping[str, Any]]) -> list[int]:
-        return self._chat.ids(self._chat.render(prompt, opens=True))
-
     def _pools(
         self, problems: Sequence[Problem], thinkers: Sequence[EpisodeRow], verdicts: VerdictPool
     ) -> list[list[Trajectory]]:
-        pools = [
-            [
-                self._attempt(problem, index, thinkers[number * self.k + index])
-                for index in range(self.k)
-            ]
+        pending = [
+            (attempt, verdicts.submit_generation(problem, attempt))
             for number, problem in enumerate(problems)
+            for index in range(self.k)
+            for attempt in [self._attempt(problem, index, thinkers[number * self.k + index])]
         ]
         judged = [
-            [verdicts.submit_generation(problem, attempt) for attempt in pool]
-            for problem, pool in zip(problems, pools, strict=True)
+            replace(attempt, verdict=to_come.result().verdict) for attempt, to_come in pending
         ]
-        return [
-            [
-                replace(attempt, verdict=to_come.result().verdict)
-                for attempt, to_come in zip(pool, of_pool, strict=True)
-            ]
-            for pool, of_pool in zip(pools, judged, strict=True)
-        ]
+        return [judged[start : start + self.k] for start in range(0, len(judged), self.k)]
 
     def _attempt(self, problem: Problem, index: int, row: EpisodeRow) -> Trajectory:
         written = row.completion
@@ -284,6 +225,7 @@ class Episodes:
         Raises:
             BudgetError: It does not fit.
         """
+        domain = problem.domain or self._run.domain or "general"
         return build_cache(
             problem,
             pool,
@@ -293,32 +235,22 @@ class Episodes:
             width=self._run.cache.width,
             pruning=self._run.cache.pruning,
             budget_tokens=self.budget_tokens,
-            prompt=self._wording(problem),
+            prompt=wordings.load("deliberator", domain, self._run.language),
             reader=self._reader,
             order=self._run.cache.order,
         )
 
-    def _wording(self, problem: Problem) -> wordings.Prompt:
-        domain = problem.domain or self._run.domain or "general"
-        return wordings.load("deliberator", domain, self._run.language)
-
 
 def problem_row(problem: Problem, prompt: str) -> dict[str, Any]:
     """A problem and how it is asked, as a row of a set that is trained or measured on."""
-    return {
-        "prompt": [{"role": "user", "content": prompt}],
-        "problem": problem.id,
-        "text": problem.text,
-        "reference": problem.reference,
-        "verifier": problem.verifier,
-        "verifier_args": problem.verifier_args,
-    }
+    values = (problem.id, problem.text, problem.reference, problem.verifier, problem.verifier_args)
+    columns = dict(zip(PROBLEM_COLUMNS, values, strict=True))
+    return {"prompt": [{"role": "user", "content": prompt}], **columns}
 
 
 def problem_of(row: Mapping[str, Any]) -> Problem:
     """The problem of such a row."""
-    names = ("text", "reference", "verifier", "verifier_args")
-    fields = {name: row[name] for name in names}
+    fields = {name: row[name] for name in PROBLEM_COLUMNS[1:]}
     return Problem(id=row["problem"], domain=row.get("domain") or "", **fields)
 
 
@@ -334,24 +266,21 @@ def figures(episodes: Sequence[Episode]) -> dict[str, float]:
     """
     attempts = [attempt for episode in episodes for attempt in episode.pool]
     shown = [item for episode in episodes for item in episode.cache.items]
-    fates = Counter(fate for episode in episodes for fate in _fates(episode))
+    fates = Counter[str]()
+    for episode in episodes:
+        if episode.failed:
+            fates.update(attempt.unusable_because or "unused" for attempt in episode.pool)
+        else:
+            fates.update(cut.reason for cut in episode.cache.left_out)
     shares = {name: fates[name] for name in (*get_args(LeftOutReason), "unused") if name != "error"}
     shares["right"] = sum(attempt.is_correct for attempt in attempts)
     shares["shown"] = len(shown)
     shares["shortened"] = sum(item.tokens_after < item.tokens_before for item in shown)
     found = {f"attempts/{name}": count / len(attempts) for name, count in shares.items()}
     for reason in get_args(Failed):
-        failed = [episode.failed == reason for episode in episodes]
-        found[f"episodes/{reason}"] = fmean(failed)
+        found[f"episodes/{reason}"] = fmean(episode.failed == reason for episode in episodes)
     for role, of_role in (("thinker", slice(-1)), ("deliberator", slice(-1, None))):
         written = [row.completion for episode in episodes for row in episode.rows[of_role]]
-        found[f"{role}/mean_length"] = fmean(len(one.ids) for one in written)
-        found[f"{role}/truncated"] = fmean(not one.is_whole for one in written)
+        found[f"{role}/mean_length"] = fmean(len(completion.ids) for completion in written)
+        found[f"{role}/truncated"] = fmean(not completion.is_whole for completion in written)
     return found
-
-
-def _fates(episode: Episode) -> list[str]:
-    """Why each attempt is not shown, where it is not."""
-    if episode.failed:
-        return [attempt.unusable_because or "unused" for attempt in episode.pool]
-    return [one.reason for one in episode.cache.left_out]

@@ -22,11 +22,10 @@ A guard fires once; ``cut_off`` a second time to end the training. Alarms are de
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.report.curves import Point, series, smoothed
@@ -36,17 +35,11 @@ from heavydistill.train.arguments import option
 if TYPE_CHECKING:
     from trl import GRPOConfig
 
-    from heavydistill.train.grpo.batches import GenerationBatch
-
 OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
 ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
 GUARDS = ("entropy", "length", "all_right", "evaluation", "cut_off")
 # Of the responses that are rewarded, and of the attempts that an episode begins with.
 _CUT_OFF = ("verdict/cut_off", "thinker/truncated")
-_SHARES = (
-    *("guard_entropy_below", "guard_length_below"),
-    *("guard_all_right_above", "guard_cut_off_above"),
-)
 MORE_TOKENS = (
     "Raise max_completion_length (mode joint: the run's sampling.max_tokens too), or teach the "
     "model shorter responses first, with scripts/sft.py"
@@ -100,16 +93,13 @@ def check_guards(guards: GuardOptions, config: GRPOConfig) -> None:
         ConfigError: A value is out of its range; a guard watches the evaluation, and there is none;
             or there is no best checkpoint to roll back to.
     """
-    for name in _SHARES:
-        if not 0 < (share := getattr(guards, name)) < 1:
-            raise ConfigError(f"{name}: {share} is not between 0 and 1", "Give a share.")
-    for name in ("guard_evaluation_falls", "guard_window"):
-        if (count := getattr(guards, name)) < 1:
-            raise ConfigError(f"{name}: {count} is below 1", "Give 1 or more.")
-    evaluated, saved = (
-        str(getattr(strategy, "value", strategy))
-        for strategy in (config.eval_strategy, config.save_strategy)
-    )
+    for field in fields(GuardOptions):
+        value = getattr(guards, field.name)
+        if isinstance(field.default, float) and not 0 < value < 1:
+            raise ConfigError(f"{field.name}: {value} is not between 0 and 1", "Give a share.")
+        if isinstance(field.default, int) and value < 1:
+            raise ConfigError(f"{field.name}: {value} is below 1", "Give 1 or more.")
+    evaluated, saved = str(config.eval_strategy.value), str(config.save_strategy.value)
     if evaluated == "no" and guards.action_of("evaluation") != OFF:
         raise ConfigError(
             f"guard_evaluation is {guards.action_of('evaluation')}, and nothing is evaluated",
@@ -119,76 +109,16 @@ def check_guards(guards: GuardOptions, config: GRPOConfig) -> None:
     rolling = [guard for guard in GUARDS if guards.action_of(guard) == ROLL_BACK]
     if not rolling:
         return
-    every = config.eval_steps, config.save_steps
     # The best one must have been saved when it was measured.
-    aligned = saved == "best" or (saved == evaluated and (saved != "steps" or every[0] == every[1]))
-    if evaluated == "no" or not aligned:
+    same = saved == evaluated and (saved != "steps" or config.eval_steps == config.save_steps)
+    if evaluated == "no" or not (saved == "best" or same):
         raise ConfigError(
             f"guard_{rolling[0]} is {ROLL_BACK}, and there is not a checkpoint wherever it is "
-            f"evaluated: eval_strategy {evaluated}, save_strategy {saved}, eval_steps {every[0]}, "
-            f"save_steps {every[1]}",
+            f"evaluated: eval_strategy {evaluated}, save_strategy {saved}, eval_steps "
+            f"{config.eval_steps}, save_steps {config.save_steps}",
             "Give --eval_strategy steps, and --save_strategy best, or steps with the same number "
             "for save_steps as for eval_steps.",
         )
-
-
-class ExpectedLogs(NamedTuple):
-    """Maximum numbers of values that a training will log."""
-
-    logs: int
-    responses: int
-    """Logs since the last one of which responses were sampled."""
-    evaluations: int
-
-
-def expected_logs(
-    config: GRPOConfig, batch: GenerationBatch, steps: int, prompts: int
-) -> ExpectedLogs:
-    """What guards will see of a training of so many steps, and so many prompts an epoch."""
-
-    def times(strategy: Any, every: float) -> int:
-        strategy = getattr(strategy, "value", strategy)
-        if strategy in ("no", "epoch"):
-            return math.ceil(steps / batch.steps(prompts)) if strategy == "epoch" else 0
-        return math.ceil(steps / (every if every >= 1 else math.ceil(every * steps)))
-
-    logs = times(config.logging_strategy, config.logging_steps) + config.logging_first_step
-    of_generation = batch.per_generation * batch.iterations
-    generations = math.ceil(steps * batch.accumulation / of_generation)
-    evaluations = times(config.eval_strategy, config.eval_steps or 1) + config.eval_on_start
-    return ExpectedLogs(logs, min(logs, generations), evaluations)
-
-
-def idle(guards: GuardOptions, seen: ExpectedLogs) -> dict[str, str]:
-    """The guards that are on and will see too few values to fire, and why, in words.
-
-    Raises:
-        ConfigError: One of them is to do more than warn.
-    """
-    window = guards.guard_window
-    # The first median is a peak itself.
-    needed = {
-        "entropy": (window + 1, "logged values", seen.logs),
-        "length": (window + 1, "logged values", seen.responses),
-        "all_right": (window, "logged values", seen.responses),
-        "cut_off": (window, "logged values", seen.responses),
-        "evaluation": (guards.guard_evaluation_falls + 1, "evaluations", seen.evaluations),
-    }
-    found = {
-        guard: f"it needs {least} {what}, and there will be {count}"
-        for guard, (least, what, count) in needed.items()
-        if guards.action_of(guard) != OFF and count < least
-    }
-    for guard, why in found.items():
-        if (action := guards.action_of(guard)) != WARN:
-            keys = "logging_steps or guard_window"
-            if guard == "evaluation":
-                keys = "eval_steps or guard_evaluation_falls"
-            raise ConfigError(
-                f"guard_{guard} is {action} and can never fire: {why}",
-                f"Give a smaller {keys}, or more steps.",
-            )
-    return found
 
 
 def alarms(
@@ -198,33 +128,36 @@ def alarms(
 
     Values that are missing, null or not finite are skipped; ``metric`` is the held-out accuracy.
     """
+    window = guards.guard_window
+    logged = {
+        name: smoothed(series(history, name), window)
+        for name in ("entropy", "completions/mean_length", "groups/all_right", "reward")
+    }
+    cut = cut_off(history)
     rules = {
-        "entropy": _below_peak(series(history, "entropy"), guards.guard_entropy_below, guards),
-        "length": _below_peak(
-            series(history, "completions/mean_length"), guards.guard_length_below, guards
-        ),
-        "all_right": _above(
-            series(history, "groups/all_right"), guards.guard_all_right_above, guards
-        ),
-        "cut_off": _above(cut_off(history), guards.guard_cut_off_above, guards),
-        "evaluation": _falling(
-            _first_of_steps(series(history, metric)), series(history, "reward"), guards
-        ),
+        "entropy": _below_peak(logged["entropy"], guards.guard_entropy_below),
+        "length": _below_peak(logged["completions/mean_length"], guards.guard_length_below),
+        "all_right": _above(logged["groups/all_right"], guards.guard_all_right_above),
+        "cut_off": _above(smoothed(cut, window), guards.guard_cut_off_above),
+        "evaluation": _falling(series(history, metric), logged["reward"], guards),
     }
     fired = []
-    for guard, checked in rules.items():
+    for guard, found in rules.items():
         action = guards.action_of(guard)
-        first = next((check for check in checked if check.is_passed), None)
-        if first and action != OFF:
-            step, _, value, bound = first
+        if action != OFF and (first := next(found, None)):
+            step, value, bound = first
             fired.append(Alarm(guard=guard, step=step, value=value, bound=bound, action=action))
-    last = _last_of_nothing(history, guards)
-    if last and guards.guard_cut_off != OFF:
+    in_a_row = 0
+    for step, share in cut if guards.guard_cut_off != OFF else []:
+        in_a_row = in_a_row + 1 if share == 1 else 0
+        if in_a_row < window:
+            continue
         action = STOP if guards.guard_cut_off == WARN else guards.guard_cut_off
         # In the place of a warning at the same step.
-        fired = [alarm for alarm in fired if (alarm.guard, alarm.step) != ("cut_off", last)]
+        fired = [alarm for alarm in fired if (alarm.guard, alarm.step) != ("cut_off", step)]
         bound = guards.guard_cut_off_above
-        fired.append(Alarm(guard="cut_off", step=last, value=1.0, bound=bound, action=action))
+        fired.append(Alarm(guard="cut_off", step=step, value=1.0, bound=bound, action=action))
+        break
     return sorted(fired, key=lambda alarm: alarm.step)
 
 
@@ -235,16 +168,6 @@ def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
         for step, value in series(history, name):
             found[step] = max(value, found.get(step, 0.0))
     return sorted(found.items())
-
-
-def _last_of_nothing(history: Sequence[Mapping[str, Any]], guards: GuardOptions) -> int | None:
-    """The step of the first ``guard_window`` logged values in a row with nothing but cut-offs."""
-    in_a_row = 0
-    for step, share in cut_off(history):
-        in_a_row = in_a_row + 1 if share == 1 else 0
-        if in_a_row == guards.guard_window:
-            return step
-    return None
 
 
 def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
@@ -266,42 +189,31 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
     return f"Guard {alarm.guard}, step {alarm.step}: {what}."
 
 
-class _Checked(NamedTuple):
-    """A value beside the bound of its guard."""
-
-    step: int
-    is_passed: bool
-    value: float
-    bound: float
+_Crossed = Iterator[tuple[int, float, float]]
+"""(step, value, bound) wherever a value is past the bound of its guard."""
 
 
-def _below_peak(points: list[Point], share: float, guards: GuardOptions) -> Iterator[_Checked]:
+def _below_peak(points: list[Point], share: float) -> _Crossed:
     peak = 0.0
-    for step, value in smoothed(points, guards.guard_window):
+    for step, value in points:
         peak = max(peak, value)
-        yield _Checked(step, value < share * peak, value, share * peak)
+        if value < share * peak:
+            yield step, value, share * peak
 
 
-def _above(points: list[Point], most: float, guards: GuardOptions) -> Iterator[_Checked]:
-    for step, value in smoothed(points, guards.guard_window):
-        yield _Checked(step, value > most, value, most)
+def _above(points: list[Point], most: float) -> _Crossed:
+    return ((step, value, most) for step, value in points if value > most)
 
 
-def _first_of_steps(points: list[Point]) -> list[Point]:
-    return list(dict(reversed(points)).items())[::-1]
-
-
-def _falling(
-    evaluations: list[Point], rewards: list[Point], guards: GuardOptions
-) -> Iterator[_Checked]:
+def _falling(evaluations: list[Point], rewards: list[Point], guards: GuardOptions) -> _Crossed:
     """The bound is what the accuracy was before it fell."""
+    first_of_steps = list(dict(reversed(evaluations)).items())[::-1]
     falls = guards.guard_evaluation_falls
-    rewards = smoothed(rewards, guards.guard_window)
-    for end in range(falls, len(evaluations)):
-        last = evaluations[end - falls : end + 1]
+    for end in range(falls, len(first_of_steps) if rewards else 0):
+        last = first_of_steps[end - falls : end + 1]
         falls_on = all(later < earlier for (_, earlier), (_, later) in pairwise(last))
-        rises = bool(rewards) and _at(rewards, last[0][0]) < _at(rewards, last[-1][0])
-        yield _Checked(last[-1][0], falls_on and rises, last[-1][1], last[0][1])
+        if falls_on and _at(rewards, last[0][0]) < _at(rewards, last[-1][0]):
+            yield last[-1][0], last[-1][1], last[0][1]
 
 
 def _at(points: Sequence[Point], step: int) -> float:

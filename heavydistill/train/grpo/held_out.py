@@ -15,8 +15,8 @@ is that of the problems. It is one that a run made, or else one that the build d
 
 Responses are sampled by the code of the training, ``num_generations_eval`` for each row. Without a
 server random numbers are the same at every evaluation, and those of the training stay untouched.
-TRL's own loop would log several sets under one name, average batches of different sizes, count some
-rows twice with several processes, and in mode ``joint`` make caches anew.
+TRL's own loop would average batches of different sizes, count some rows twice with several
+processes, and in mode ``joint`` make caches anew.
 
 Not covered: several rounds; problems that differ in a word from those that are learnt from.
 """
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
-from heavydistill.schema import Cache, Generation, Problem, content_id, from_row
+from heavydistill.schema import Problem, content_id, from_row
 from heavydistill.store.sets.folder import MANIFEST, read_rows
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, TrajectoryRow
 from heavydistill.train.grpo.episodes import problem_row
@@ -53,44 +53,27 @@ ThinkerPrompt = Callable[[Problem], str]
 class HeldOut:
     """Prompts to measure on."""
 
-    deliberator: list[Row]
-    """Rows with ``prompt`` (one user turn), ``problem``, ``text``, ``reference``, ``verifier``,
-    ``verifier_args``, ``cache`` (its id) and ``vote`` (V of its attempts)."""
-    thinker: list[Row]
-    """Rows with the first six of these."""
-    drawn: int = 0
+    roles: dict[str, list[Row]]
+    """Rows of each role, as of ``problem_row``; of a deliberator also with ``cache`` (its id) and
+    ``vote`` (V of its attempts)."""
+    drawn: int
     """Number of caches that no run made but the build."""
-    too_long: int = 0
+    too_long: int
     """Rows that are left out because they do not fit."""
 
     def __str__(self) -> str:
         drawn = f" ({self.drawn:,} drawn by the build)" if self.drawn else ""
         too_long = f", {self.too_long:,} too long" if self.too_long else ""
-        thinker = f"{len(self.thinker):,}" if self.thinker else "no"
-        caches = f"{len(self.deliberator):,} caches{drawn}{too_long}"
-        return f"{caches}, {thinker} problems for a thinker"
-
-    @property
-    def roles(self) -> dict[str, list[Row]]:
-        """The rows of each role."""
-        return {DELIBERATOR: self.deliberator, THINKER: self.thinker}
-
-    @property
-    def texts(self) -> set[str]:
-        """Texts of the problems."""
-        return {row["text"] for row in (*self.deliberator, *self.thinker)}
-
-    def that_fit(self, fits: Callable[[str, Row], bool]) -> HeldOut:
-        """Without the rows that do not, each of a role, which are counted."""
-        deliberator, thinker = (
-            [row for row in rows if fits(role, row)] for role, rows in self.roles.items()
-        )
-        lost = len(self.deliberator) - len(deliberator) + len(self.thinker) - len(thinker)
-        return HeldOut(deliberator, thinker, self.drawn, self.too_long + lost)
+        caches, problems = (len(self.roles[role]) for role in (DELIBERATOR, THINKER))
+        return f"{caches:,} caches{drawn}{too_long}, {problems or 'no'} problems for a thinker"
 
 
 def held_out(
-    folder: Path, most: int, thinker_prompt: ThinkerPrompt | None, learnt: Collection[str] = ()
+    folder: Path,
+    most: int,
+    thinker_prompt: ThinkerPrompt | None,
+    learnt: Collection[str] = (),
+    fits: Callable[[str, Row], bool] = lambda role, row: True,
 ) -> HeldOut:
     """The prompts of a folder of sets.
 
@@ -100,31 +83,18 @@ def held_out(
             they are the same with every seed.
         thinker_prompt: None if no thinker is measured.
         learnt: Texts of the problems that are learnt from.
+        fits: Whether a row of a role fits the model; the others are left out and counted.
 
     Raises:
         ConfigError: The folder holds no sets, no validation problems or not the attempts behind its
             caches; or one of its problems is learnt from.
     """
-    if most < 1:
-        raise ConfigError(f"held_out: {most} is below 1", "Give 1 or more.")
     if not (folder / MANIFEST).is_file():
         raise ConfigError(
             f"held_out_from: {folder} holds no sets: it has no {MANIFEST}",
             "Give the folder that `heavydistill build --out FOLDER` wrote. Of a run, build sets "
             f"first: heavydistill build {folder} --out {folder}-sets --set validation=0.5",
         )
-    found = _of_sets(folder, most, thinker_prompt)
-    if both := sorted(found.texts & set(learnt)):
-        raise ConfigError(
-            f"held_out_from: {len(both)} of the held-out problems are learnt from, such as "
-            f"{both[0][:80]!r}",
-            "Give a folder with other problems; beside dataset_name it may be left out, and the "
-            "validation split is held out.",
-        )
-    return found
-
-
-def _of_sets(folder: Path, most: int, thinker_prompt: ThinkerPrompt | None) -> HeldOut:
     rows = (from_row(ProblemRow, row) for row in read_rows(folder, "problems"))
     problems = {row.id: row for row in rows if row.split == "validation"}
     if not problems:
@@ -133,26 +103,40 @@ def _of_sets(folder: Path, most: int, thinker_prompt: ThinkerPrompt | None) -> H
             "Build the sets with --set validation=0.05 or more, give another folder with "
             "--held_out_from, or give --eval_strategy no.",
         )
-    chosen = dict(sorted(problems.items(), key=lambda item: content_id("held", item[0])))
+    chosen = sorted(problems, key=lambda id: content_id("held", id))
     caches: dict[str, CacheRow] = {}
     for row in read_rows(folder, "caches"):
-        if row["problem"] not in chosen or row["rl_label"] not in FIT or row["round"] > 1:
+        if row["problem"] not in problems or row["rl_label"] not in FIT or row["round"] > 1:
             continue
         before = caches.get(row["problem"])
         if before is None or (before.drawn and not row["drawn"]):
             caches[row["problem"]] = from_row(CacheRow, row)
-    kept = [caches[problem] for problem in chosen if problem in caches][:most]
+    kept = [caches[id] for id in chosen if id in caches][:most]
     attempts = _attempts(folder, {item.generation for cache in kept for item in cache.items})
-    return HeldOut(
-        [
-            _cache_row(
-                problems[cache.problem], cache, [attempts[i.generation] for i in cache.items]
-            )
+    of_roles: dict[str, list[Row]] = {
+        DELIBERATOR: [
+            {
+                **problem_row(problems[cache.problem], cache.prompt),
+                "cache": cache.id,
+                "vote": vote_value([attempts[item.generation] for item in cache.items]),
+            }
             for cache in kept
         ],
-        _thinker_rows(list(chosen.values())[:most], thinker_prompt),
-        drawn=sum(cache.drawn for cache in kept),
-    )
+        THINKER: [problem_row(problems[id], thinker_prompt(problems[id])) for id in chosen[:most]]
+        if thinker_prompt
+        else [],
+    }
+    both = {row["text"] for rows in of_roles.values() for row in rows} & set(learnt)
+    if both:
+        raise ConfigError(
+            f"held_out_from: {len(both)} of the held-out problems are learnt from, such as "
+            f"{min(both)[:80]!r}",
+            "Give a folder with other problems; beside dataset_name it may be left out, and the "
+            "validation split is held out.",
+        )
+    fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
+    too_long = sum(len(of_roles[role]) - len(fitting[role]) for role in of_roles)
+    return HeldOut(fitting, sum(cache.drawn for cache in kept), too_long)
 
 
 def _attempts(folder: Path, wanted: set[str]) -> dict[str, TrajectoryRow]:
@@ -174,16 +158,6 @@ def _attempts(folder: Path, wanted: set[str]) -> dict[str, TrajectoryRow]:
     return found
 
 
-def _thinker_rows(problems: Sequence[Problem], thinker_prompt: ThinkerPrompt | None) -> list[Row]:
-    if thinker_prompt is None:
-        return []
-    return [problem_row(problem, thinker_prompt(problem)) for problem in problems]
-
-
-def _cache_row(problem: Problem, cache: Cache, attempts: Sequence[Generation]) -> Row:
-    return {**problem_row(problem, cache.prompt), "cache": cache.id, "vote": vote_value(attempts)}
-
-
 class Judgement(NamedTuple):
     """What is said of a response."""
 
@@ -199,7 +173,7 @@ that ends it unless it was cut off."""
 
 
 class HeldOutResponse(NamedTuple):
-    """One response to a held-out row."""
+    """One response to a held-out row, which is given by its number."""
 
     row: int
     right: bool | None
@@ -208,24 +182,21 @@ class HeldOutResponse(NamedTuple):
 
 
 def figures(
-    deliberator: Sequence[Row],
-    thinker: Sequence[Row],
-    responses: Mapping[str, list[HeldOutResponse]],
+    rows: Mapping[str, Sequence[Row]], responses: Mapping[str, list[HeldOutResponse]]
 ) -> dict[str, float]:
     """The metrics of an evaluation, without ``eval_``, of the roles that have rows.
 
     ``responses``: of each role, equally many to each row.
     """
     found: dict[str, float] = {}
-    if deliberator:
-        hm = fmean(bool(response.right) for response in responses[DELIBERATOR])
-        v = fmean(row["vote"] for row in deliberator)
-        found |= {"hm": hm, "v": v, "hm_minus_v": hm - v}
-    if thinker:
-        of_thinker = responses[THINKER]
-        solved = {response.row for response in of_thinker if response.right}
-        found["pass_at_1"] = fmean(bool(response.right) for response in of_thinker)
-        found["pass_at_d"] = len(solved) / len(thinker)
+    for role, of_role in responses.items():
+        right = fmean(bool(response.right) for response in of_role)
+        if role == DELIBERATOR:
+            v = fmean(row["vote"] for row in rows[role])
+            found |= {"hm": right, "v": v, "hm_minus_v": right - v}
+        else:
+            solved = {response.row for response in of_role if response.right}
+            found |= {"pass_at_1": right, "pass_at_d": len(solved) / len(rows[role])}
     everything = [response for of_role in responses.values() for response in of_role]
     found["undecided"] = fmean(response.right is None for response in everything)
     found["unanswered"] = fmean(response.is_unanswered for response in everything)
@@ -258,18 +229,15 @@ class HeldOutEvaluation:
     ) -> dict[str, float]:
         """Measure, log, and call the callbacks, as the Trainer's; ``ignore_keys`` is not used."""
         trainer: Any = self
-        rows = {
-            role: list(of_role)
-            for role, of_role in (eval_dataset or trainer.eval_dataset).items()
-            if len(of_role)
-        }
+        given = (eval_dataset or trainer.eval_dataset).items()
+        rows = {role: list(of_role) for role, of_role in sorted(given) if len(of_role)}
         started = time.perf_counter()
         was_training = trainer.model.training
         trainer.model.eval()
         try:
             with self._same_draw():
-                responses = {role: self._responses(role, rows[role]) for role in sorted(rows)}
-            found = figures(rows.get(DELIBERATOR, []), rows.get(THINKER, []), responses)
+                responses = {role: self._responses(role, rows[role]) for role in rows}
+            found = figures(rows, responses)
             found["runtime"] = time.perf_counter() - started
             metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
             trainer.log(metrics)  # in this mode TRL adds nothing of the training to them
@@ -304,12 +272,12 @@ class HeldOutEvaluation:
         ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
         judged = self._judge([rows[row] for row in mine], written)
         own = [
-            HeldOutResponse(row, one.right, answer[-1] in ends, one.is_unanswered)
-            for row, one, answer in zip(mine, judged, written, strict=True)
+            HeldOutResponse(row, said.right, answer[-1] in ends, said.is_unanswered)
+            for row, said, answer in zip(mine, judged, written, strict=True)
         ]
         if missing and state.process_index >= state.num_processes - missing:
             own = own[:-1]
-        return [HeldOutResponse(*one) for one in gather_object(own)]
+        return [HeldOutResponse(*response) for response in gather_object(own)]
 
     @contextlib.contextmanager
     def _same_draw(self) -> Iterator[None]:

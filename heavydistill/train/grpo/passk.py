@@ -23,12 +23,10 @@ From this follows: k = 1 is the plain advantage; groups whose rewards are equal 
 up to zero in a group, because the mean of s_i is rho. With k = G there is only one set, and nothing
 to compare it with: it is refused.
 
-The sets of k are those of the analytical form in arXiv 2508.10751 (Pass@k Training). There the
-advantage is divided by the standard deviation of the best reward; here it is not, for that is what
-makes it the gradient of something else. ParaGator (arXiv 2603.18886) moves only the advantages of
-wrong answers, which suits rewards of 0 and 1 alone and is no gradient of pass@k either. Dividing by
-the standard deviation of s_i in the group, as GRPO divides, must not be done: with rewards of 0 and
-1 both s_i and r_i have two values, so what comes out is the same for every k.
+The sets of k are those of the analytical form in arXiv 2508.10751 (Pass@k Training), which divides
+the advantage by the standard deviation of the best reward, and so has the gradient of something
+else. Nor may it be divided by the standard deviation of s_i in the group, as GRPO does: with
+rewards of 0 and 1 both s_i and r_i have two values, so what comes out is the same for every k.
 
 Answers without a reward (undecided ones) belong to no set, and have no advantage; a group in which
 k or fewer are left has none either, which is counted.
@@ -38,45 +36,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.batches import up_to
-
-if TYPE_CHECKING:
-    from trl import GRPOConfig
+from typing import Any
 
 TOO_FEW = "pass_at_k/too_few"
 """Metric: share of the groups in which k or fewer answers have a reward."""
-
-
-def check_pass_at_k(k: int, config: GRPOConfig) -> None:
-    """Whether the advantage can be had with TRL's arguments.
-
-    Raises:
-        ConfigError: It cannot; the message says what to set.
-    """
-    if k < 1 or (k > 1 and k >= config.num_generations):
-        raise ConfigError(
-            f"pass_at_k: {k} is not between 1 and num_generations - 1, which is "
-            f"{config.num_generations - 1}: a group must hold more answers than a pool",
-            _larger_group(k, config) if k > 1 else "Give 1.",
-        )
-    if k > 1 and config.scale_rewards != "none":
-        raise ConfigError(
-            f"pass_at_k is {k}, and scale_rewards is {config.scale_rewards!r}: divided by the "
-            "standard deviation of its group, the advantage would be that of pass@1",
-            "Give --scale_rewards none.",
-        )
-
-
-def _larger_group(k: int, config: GRPOConfig) -> str:
-    """What makes the groups large enough, and the batch with them."""
-    group = 2 * k
-    of_step = config.per_device_train_batch_size * config.world_size
-    steps = up_to(config.steps_per_generation, math.lcm(group, of_step) // of_step)
-    more = f" --steps_per_generation {steps}" * (steps != config.steps_per_generation)
-    return f"Give --num_generations {group}{more}, or a smaller pass_at_k."
 
 
 def advantages(rewards: Sequence[float], k: int) -> list[float]:
@@ -124,8 +87,8 @@ class PassAtK:
 
         class ThinkerTrainer(PassAtK, RlTrainer): ...
 
-    What is logged of rewards stays what the answers earned one by one. ``pass_at_k`` was checked by
-    ``check_pass_at_k``.
+    What is logged of rewards stays what the answers earned one by one. ``pass_at_k`` is below
+    ``num_generations``, and rewards are not scaled (checked by ``config``).
     """
 
     def __init__(self, *, pass_at_k: int, **options: Any) -> None:

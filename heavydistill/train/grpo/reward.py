@@ -42,6 +42,7 @@ from typing import Any
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Problem, Verdict
+from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
 from heavydistill.train.grpo.held_out import Judgement
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.finals import final_answers
@@ -53,7 +54,6 @@ UNANSWERED = {
     *("not_text", "no_option", "outside_box", "several_boxes"),
     *("conflict", "unclear", "retracted", "echoed"),
 }
-_OF_PROBLEM = ("problem", "text", "reference", "verifier", "verifier_args")
 _LEAST_REPEATED = 16  # characters; verifiers look at what is shorter
 _OF_PARTS = ("code",)  # verifiers whose score is the reward
 _THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
@@ -70,7 +70,12 @@ class Reward:
     kind: str
     """One of ``METRICS``, or empty for an answer that is wrong, or right in part."""
     reason: str
-    """Of the verdict, or the kind."""
+    """Reason of the verdict, or the kind."""
+
+    @property
+    def is_right(self) -> bool | None:
+        """Whether the answer is right in full; None if there is no reward."""
+        return None if self.value is None else self.kind == "correct"
 
 
 MALFORMED = Reward(0.0, "malformed", "malformed")
@@ -97,15 +102,10 @@ class FinalAnswer:
         self,
         *,
         completion_ids: Sequence[Sequence[int]],
-        problem: Sequence[str],
-        text: Sequence[str],
-        reference: Sequence[str],
-        verifier: Sequence[str],
-        verifier_args: Sequence[str],
         log_metric: Callable[[str, float], None],
         log_extra: Callable[[str, list[Any]], None],
         failed: Sequence[bool] | None = None,
-        **others: Any,
+        **columns: Any,
     ) -> list[float | None]:
         """The reward of each completion; None where there is none.
 
@@ -114,30 +114,26 @@ class FinalAnswer:
         """
         from accelerate.utils import gather_object
 
-        columns = zip(problem, text, reference, verifier, verifier_args, strict=True)
-        rewarded = self._rewarded([_problem(*row) for row in columns], completion_ids)
+        rewarded = self._rewarded(_problems(columns), completion_ids)
         if failed:
             pairs = zip(rewarded, failed, strict=True)
-            rewarded = [FAILED if is_failed else one for one, is_failed in pairs]
+            rewarded = [FAILED if is_failed else reward for reward, is_failed in pairs]
         # A group may lie in two processes.
-        right = gather_object([_is_right(one) for one in rewarded])
+        right = gather_object([reward.is_right for reward in rewarded])
         for name, share in group_shares(right, self._group).items():
             log_metric(name, share)
-        counts = Counter(one.kind for one in rewarded)
+        counts = Counter(reward.kind for reward in rewarded)
         for name in METRICS:
             log_metric(f"verdict/{name}", counts[name] / len(rewarded))
-        log_extra("verdict", [one.reason for one in rewarded])
-        return [one.value for one in rewarded]
+        log_extra("verdict", [reward.reason for reward in rewarded])
+        return [reward.value for reward in rewarded]
 
     def judge(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
     ) -> list[Judgement]:
         """Whether responses to held-out rows are right, as of ``held_out.Judge``."""
-        problems = [_problem(*(row[name] for name in _OF_PROBLEM)) for row in rows]
-        return [
-            Judgement(_is_right(one), one.kind == "unanswered")
-            for one in self._rewarded(problems, completion_ids)
-        ]
+        rewarded = self._rewarded([_known(problem_of(row)) for row in rows], completion_ids)
+        return [Judgement(reward.is_right, reward.kind == "unanswered") for reward in rewarded]
 
     def _rewarded(
         self, problems: Sequence[Problem], completion_ids: Sequence[Sequence[int]]
@@ -159,35 +155,27 @@ class FinalAnswer:
         return f"{TAGS[0]}{text}" if self._chat.opens_thinking else text
 
 
-def _is_right(rewarded: Reward) -> bool | None:
-    return None if rewarded.value is None else rewarded.kind == "correct"
-
-
 def final_answer(
     completions: Sequence[Any],
     *,
-    text: Sequence[str],
-    reference: Sequence[str],
-    verifier: Sequence[str],
-    verifier_args: Sequence[str],
     log_metric: Callable[[str, float], None] | None = None,
-    **others: Any,
+    **columns: Any,
 ) -> list[float | None]:
     """The reward of each completion, which is a text or the messages of a turn; see the module.
 
     Raises:
         ProblemsError: There is no verifier of that name.
     """
-    columns = zip(text, reference, verifier, verifier_args, strict=True)
-    problems = [_problem("", *row) for row in columns]
+    problems = _problems({**columns, "problem": [""] * len(completions)})
     written = [
-        one if isinstance(one, str) else str(one[-1]["content"] or "") for one in completions
+        completion if isinstance(completion, str) else str(completion[-1]["content"] or "")
+        for completion in completions
     ]
     rewarded = rewards(_shared_pool(), zip(problems, written, strict=True))
     if log_metric:
-        undecided = sum(one.kind == "undecided" for one in rewarded)
+        undecided = sum(reward.kind == "undecided" for reward in rewarded)
         log_metric("verdict/undecided", undecided / len(rewarded))
-    return [one.value for one in rewarded]
+    return [reward.value for reward in rewarded]
 
 
 def rewards(
@@ -251,11 +239,14 @@ def _repeats(problem: Problem, verdict: Verdict) -> bool:
     return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.text.split())
 
 
-def _problem(id: str, text: str, reference: str, verifier: str, verifier_args: str) -> Problem:
-    registry.get(verifier)  # one that is not known here would leave every answer undecided
-    return Problem(
-        id=id, text=text, reference=reference, verifier=verifier, verifier_args=verifier_args
-    )
+def _problems(columns: Mapping[str, Sequence[Any]]) -> list[Problem]:
+    rows = zip(*(columns[name] for name in PROBLEM_COLUMNS), strict=True)
+    return [_known(problem_of(dict(zip(PROBLEM_COLUMNS, row, strict=True)))) for row in rows]
+
+
+def _known(problem: Problem) -> Problem:
+    registry.get(problem.verifier)  # one that is not known would leave every answer undecided
+    return problem
 
 
 @functools.cache

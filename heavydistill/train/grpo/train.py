@@ -13,45 +13,33 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import heavydistill
 from heavydistill.errors import ConfigError
 from heavydistill.store.redact import without_places
 from heavydistill.store.training_record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
-from heavydistill.train import checkpoints
-from heavydistill.train import launch as launching
-from heavydistill.train.arguments import TrainArguments, recorded
+from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
-from heavydistill.train.grpo.config import (
-    DELIBERATOR,
-    JOINT,
-    THINKER,
-    GrpoConfig,
-    check_sampling,
-)
+from heavydistill.train.grpo.config import DELIBERATOR, JOINT, THINKER, GrpoConfig, check_sampling
 from heavydistill.train.grpo.data import (
     Prompts,
     check_verifiers,
     context_of,
-    episodes_of,
     find_sets,
     read_prompts,
     thinker_prompt,
     wording_of,
 )
-from heavydistill.train.grpo.guards import expected_logs, idle
 from heavydistill.train.grpo.held_out import HeldOut, held_out
 from heavydistill.train.grpo.reward import METRICS, FinalAnswer
 from heavydistill.train.loop import (
     TrainingPlan,
     TrainResult,
-    check_steps,
+    begin,
     common_summary,
-    method_of,
+    new_record,
     run_training,
     step_at_end,
     trainer_options,
-    versions,
 )
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -94,11 +82,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
     """
     config = arguments.config
     _demand_trl()
-    method = method_of(arguments.model)
-    check_steps(config)
-    folder = Path(str(config.output_dir))
-    start = checkpoints.start_of(folder, config.resume_from_checkpoint)
-    launch = launching.planned(arguments)
+    launch, start = begin(arguments)
     if launch.engine.startswith("fsdp") and not config.use_vllm:
         raise ConfigError(
             "FSDP and no vLLM: the processes would wait for each other, for their responses are of "
@@ -117,13 +101,14 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
         check_sampling(base.path, arguments.model.model_revision)
     prompts = read_prompts(arguments, base, sets)
     measured_on = _held_out(config, base, sets, prompts)
-    record = TrainingRecord(
-        heavydistill=heavydistill.__version__,
-        versions=versions(launch.engine, method, *["vllm"] * config.use_vllm),
+    record = new_record(
+        arguments,
+        base,
+        launch,
+        start,
+        packages=["vllm"] * config.use_vllm,
         stage="grpo",
         role=_ROLES.get(str(config.mode), "thinker"),
-        method=method,
-        base=base.used,
         sets=[_used(sets, config, prompts, measured_on)] if sets else [],
         # A cache takes up to what the context leaves beside the response.
         max_length=base.context
@@ -132,11 +117,9 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
         sequences=len(prompts.train),
         tokens=sum(prompts.lengths),
         learnt_tokens=0,
-        arguments=recorded(arguments),
-        launch=launch,
         rl=RlUsed(
             mode=config.mode,
-            rows_of_episode=prompts.run.think.k + 1 if prompts.run and config.mode == JOINT else 1,
+            rows_of_episode=prompts.episodes.k + 1 if prompts.episodes else 1,
             longest_prompt=prompts.longest,
             response_tokens=config.max_completion_length,
             left_out=prompts.left_out,
@@ -144,21 +127,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
             run=without_places(prompts.run) if prompts.run else None,
         ),
     )
-    _idle_guards(config, len(prompts.train))
-    if start:
-        checkpoints.check_same(folder, record)
     return GrpoPlan(arguments, base, record, start, prompts, measured_on)
-
-
-def _steps(config: GrpoConfig, prompts: int) -> int:
-    """Optimizer steps of the training."""
-    if config.max_steps > 0:
-        return int(config.max_steps)
-    return math.ceil(config.batch.steps(prompts) * float(config.num_train_epochs))
-
-
-def _idle_guards(config: GrpoConfig, prompts: int) -> dict[str, str]:
-    return idle(config, expected_logs(config, config.batch, _steps(config, prompts), prompts))
 
 
 def _demand_trl() -> None:
@@ -183,7 +152,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
     """The trainer of the mode, as ``train`` runs it; ``pool`` judges responses."""
     from datasets import Dataset
 
-    from heavydistill.train.callbacks import DrawCurves, WatchGuards
+    from heavydistill.train.callbacks import WatchGuards
     from heavydistill.train.grpo.joint import JointTrainer
     from heavydistill.train.grpo.trainer import RlTrainer, ThinkerTrainer
 
@@ -200,14 +169,11 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
         "judge": reward.judge,
         **trainer_options(plan),
     }
-    metric = config.held_out_metric
-    options["callbacks"] += [WatchGuards(config, metric), DrawCurves(config, metric)]
+    options["callbacks"].append(WatchGuards(config, config.held_out_metric))
     trainer: RlTrainer
-    if config.mode == JOINT:
-        assert prompts.run, "episodes are of a run"
-        episodes = episodes_of(config, base, prompts.run)
-        options["most_tokens"] = episodes.most_tokens
-        trainer = JointTrainer(episodes=episodes, verdicts=pool, **options)
+    if prompts.episodes:
+        options["most_tokens"] = prompts.episodes.most_tokens
+        trainer = JointTrainer(episodes=prompts.episodes, verdicts=pool, **options)
     elif config.mode == THINKER:
         trainer = ThinkerTrainer(pass_at_k=config.pass_at_k, **options)
     else:
@@ -235,16 +201,17 @@ def _held_out(
     folder = Path(config.held_out_from or str(sets and sets.folder))
     wording = prompts.run or wording_of(sets.manifest if sets else None)
     most = dict.fromkeys((DELIBERATOR, THINKER), int(config.max_completion_length or 0))
-    if config.mode == JOINT and prompts.run:
-        most = episodes_of(config, base, prompts.run).most_tokens
+    if prompts.episodes:
+        most = prompts.episodes.most_tokens
     room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
     found = held_out(
         folder,
         config.held_out,
         (lambda problem: thinker_prompt(problem, wording)) if wording else None,
         prompts.train["text"],
-    ).that_fit(lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role])
-    check_verifiers([*found.deliberator, *found.thinker], prompts.verify)
+        lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role],
+    )
+    check_verifiers([row for rows in found.roles.values() for row in rows], prompts.verify)
     role = THINKER if config.mode == THINKER else DELIBERATOR
     if not found.roles[role]:
         what = "problem" if role == THINKER else "cache"
@@ -260,57 +227,47 @@ def _held_out(
 def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
     """(what, how much) of a training, for the terminal."""
     record, prompts, config = plan.record, plan.prompts, plan.arguments.config
-    batch = config.batch
-    steps = _steps(config, record.sequences)
-    epochs = steps / batch.steps(record.sequences)
+    of_epoch, group = config.steps(record.sequences), config.num_generations
+    steps = math.ceil(of_epoch * float(config.num_train_epochs))
+    if config.max_steps > 0:
+        steps = int(config.max_steps)
+    of_step = config.per_device_train_batch_size * config.world_size
     episode = record.rl.rows_of_episode if record.rl else 1
     left = "".join(f", {count:,} {reason}" for reason, count in prompts.left_out.items())
+    unmeasured = sum("success" in row and row["success"] is None for row in prompts.train)
     source = record.sets[0].name if record.sets else str(config.run)
     lines = [
         (
             f"{source}, {config.mode}",
             f"{record.sequences:,} prompts of up to {prompts.longest:,} tokens"
-            + (f", {prompts.unmeasured:,} of them unmeasured" if prompts.unmeasured else "")
+            + (f", {unmeasured:,} of them unmeasured" if unmeasured else "")
             + (f"; left out{left[1:]}" if left else ""),
         ),
         (
             "a generation",
-            f"{batch.prompts:,} prompts x {batch.group} responses"
-            + (f", {batch.group // episode} episodes," if episode > 1 else "")
+            f"{config.prompts_of_generation:,} prompts x {group} responses"
+            + (f", {group // episode} episodes," if episode > 1 else "")
             + f" of up to {config.max_completion_length:,} tokens",
         ),
         (
             "steps",
-            f"{steps:,} of {batch.rows_of_step:,} responses, {epochs:.2g} epochs; "
+            f"{steps:,} of {of_step * config.gradient_accumulation_steps:,} responses, "
+            f"{steps / of_epoch:.2g} epochs; "
             f"{config.preset}, temperature {config.temperature:g}",
         ),
     ]
     if plan.held_out:
-        each = config.num_generations_eval or batch.group
+        each = config.num_generations_eval or group
         lines.append(("held out", f"{plan.held_out}, {each} responses each"))
-    for guard, why in _idle_guards(config, record.sequences).items():
-        lines.append(("note", f"guard_{guard} cannot fire: {why}"))
-    others = [name for name in prompts.measured_on if name != plan.base.name]
-    if others:
-        what, how = (
-            ("caches", "`heavydistill refilter`")
-            if config.mode == DELIBERATOR
-            else ("problems", "a build from its own run")
-        )
-        lines.append(
-            (
-                "note",
-                f"which {what} teach something was measured on {', '.join(others)}; {how} measures "
-                "it on the model that is trained",
-            )
-        )
     return [*lines, *common_summary(plan)]
 
 
 def _used(
     sets: SetsFolder, config: GrpoConfig, prompts: Prompts, measured_on: HeldOut | None
 ) -> SetsUsed:
-    held_out = len(measured_on.texts) if measured_on and not config.held_out_from else 0
+    held_out = 0
+    if measured_on and not config.held_out_from:
+        held_out = len({row["text"] for rows in measured_on.roles.values() for row in rows})
     return SetsUsed(
         name=sets.name,
         revision=sets.revision,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tiny_grpo import Scripted, held_out, rewarding, trainer
 
-from heavydistill.train.callbacks import DrawCurves, KeepWhole, WatchGuards
+from heavydistill.train.callbacks import KeepWhole, WatchGuards
 from heavydistill.train.grpo.guards import GuardOptions
 from heavydistill.train.loop import step_at_end
 
@@ -30,7 +30,7 @@ def _train(
     made = trainer(
         folder,
         SOLVED_FROM_4,
-        [watch, KeepWhole(None), DrawCurves(guards)],
+        [watch, KeepWhole(None)],
         **{
             "judge": Scripted(0.5, 0.25, 0.25),
             "eval_dataset": held_out(4),
@@ -57,9 +57,7 @@ def test_a_warning_changes_nothing(tmp_path: Path, capsys: Any) -> None:
     assert {"curves.png", "curves.svg"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_training_in_which_all_is_cut_off_says_so_at_once_and_ends(
-    tmp_path: Path, capsys: Any
-) -> None:
+def test_a_training_in_which_all_is_cut_off_ends(tmp_path: Path, capsys: Any) -> None:
     cut_off = rewarding(verdict__cut_off=lambda step: 0.75 if step == 2 else 1.0)
     watch = WatchGuards(GuardOptions(guard_window=2, guard_entropy="off"))
     made = trainer(tmp_path, cut_off, [watch])
@@ -67,10 +65,7 @@ def test_a_training_in_which_all_is_cut_off_says_so_at_once_and_ends(
     assert made.state.global_step == 4
     ends = [(alarm.guard, alarm.step, alarm.action) for alarm in watch.alarms]
     assert ends == [("cut_off", 2, "warn"), ("cut_off", 4, "stop")]
-    said = capsys.readouterr().out
-    line = "all responses (4 a generation) were cut off, at up to 4 tokens: nothing was learnt."
-    assert [f"Step {step}: {line}" in said for step in (1, 2, 3, 4)] == [True, False, True, True]
-    assert said.count("The training ends here.") == 1
+    assert capsys.readouterr().out.count("The training ends here.") == 1
 
 
 @pytest.mark.slow

@@ -5,16 +5,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trainings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from students import MICRO
 from tiny_grpo import rewarding, trainer
 from trainings import GRPO, grpo_arguments
+from trl.trainer.utils import RepeatSampler
 
 from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import REFUSED, recorded
@@ -99,7 +104,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"preset": "ppo"}, "preset: 'ppo' is none of gspo, dapo, dr_grpo"),
         ({"mode": None}, "Who learns is not said. Give --config FILE, such as one of"),
         ({"dataset_name": None}, "There is nothing to learn from. Give --dataset_name"),
-        ({"dataset_name": None, "mode": "joint"}, "or --run: the configuration of a run."),
+        ({"dataset_name": None, "mode": "joint"}, "also --run: the configuration of a run."),
         ({"run": "r.yaml"}, "Both dataset_name and run are given"),
         ({"run": "r.yaml", "dataset_name": None}, "a deliberator learns from caches"),
         (
@@ -108,19 +113,18 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ),
         ({"mode": "thinker", "max_accuracy": 0.5}, "max_accuracy is given, and a thinker"),
         ({"mode": "joint", "unmeasured": "ask"}, "unmeasured is given, and a joint"),
-        ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is no share"),
-        ({"temperature": 0.0}, "temperature: 0.0 is no number above 0"),
-        ({"temperature": float("inf")}, "temperature: inf is no number above 0"),
-        ({"max_completion_length": -5}, "max_completion_length: -5 is no number above 0"),
-        ({"beta": -1.0}, "beta: -1.0 is no number from 0 on"),
-        ({"epsilon": float("nan")}, "epsilon: nan is no number from 0 on"),
-        ({"learning_rate": float("nan")}, "learning_rate: nan is no number from 0 on"),
-        ({"top_entropy_quantile": 3.0}, "top_entropy_quantile: 3.0 is no share"),
+        ({"max_accuracy": 1.5}, "max_accuracy: 1.5 is not between 0 and 1"),
+        ({"temperature": 0.0}, "temperature: 0.0 is not between 0.01 and 100"),
+        ({"temperature": float("inf")}, "temperature: inf is not between"),
+        ({"max_completion_length": -5}, "max_completion_length: -5 is not between 1"),
+        ({"beta": -1.0}, "beta: -1.0 is not between 0"),
+        ({"epsilon": float("nan")}, "epsilon: nan is not between 0"),
+        ({"learning_rate": float("nan")}, "learning_rate: nan is not more than 0"),
+        ({"top_entropy_quantile": 3.0}, "top_entropy_quantile: 3.0 is not between 0 and 1"),
         ({"loss_type": "grop"}, "loss_type: 'grop' is none of grpo, dr_grpo, dapo"),
         ({"importance_sampling_level": "seq"}, "'seq' is none of token, sequence"),
         ({"scale_rewards": "grp"}, "scale_rewards: 'grp' is none of group, batch, none"),
         ({"vllm_importance_sampling_mode": "foo"}, "'foo' is none of token_truncate"),
-        ({"sync_ref_model": True}, "with beta 0 there is no reference model"),
         (
             {"use_peft": True, "lora_dropout": 0.1},
             "lora_dropout: 0.1 adds noise to the importance ratios",
@@ -135,20 +139,29 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ({"verify": {"worker": 1}}, "verify: unknown key worker. Did you mean workers?"),
         ({"verify": {"workers": 0}}, "verify: workers: "),
         ({"verify": [1]}, "verify: [1] is no dict"),
-        ({"num_generations": 3}, "Give --num_generations 4, or --steps_per_generation 6."),
-        ({"generation_batch_size": 16}, "generation_batch_size: it is per_device"),
-        ({"eval_strategy": "epoch", "per_device_eval_batch_size": 3}, "batch_size 4."),
+        ({"num_generations": 3}, "generation_batch_size (16) must be divisible by num_generations"),
+        ({"num_generations": 0}, "modulo by zero"),
+        ({"num_generations": 1}, "at least 2 generations per prompt"),
+        ({"steps_per_generation": 0}, "steps_per_generation: 0 is not more than 0"),
+        ({"eval_strategy": "epoch", "per_device_eval_batch_size": 3}, "batch size (3 * 1) must be"),
+        ({"held_out": 0}, "held_out: 0 is not between 1"),
+        ({"pass_at_k": 2}, "pass_at_k is 2, and the mode is deliberator"),
+        *(
+            ({"mode": "thinker", "scale_rewards": "none", "pass_at_k": k}, f"pass_at_k: {k} is not")
+            for k in (0, 4, 5)
+        ),
+        ({"mode": "thinker", "pass_at_k": 2}, "Give --scale_rewards none."),
         ({"guard_evaluation": "stop"}, "guard_evaluation is stop, and nothing is evaluated"),
         ({"guard_evaluation": "warn"}, "guard_evaluation is warn, and nothing is evaluated"),
         ({"guard_entropy": "roll_back"}, "Give --eval_strategy steps, and --save_strategy best"),
-        ({"guard_entropy": False}, 'Write "off", between quotes.'),
-        ({"eval_strategy": False}, 'Write "no", between quotes.'),
+        ({"guard_entropy": False}, 'Write "no" or "off" in quotes.'),
+        ({"eval_strategy": False}, 'Write "no" or "off" in quotes.'),
         (
             {"eval_strategy": "steps", "greater_is_better": False},
             "greater_is_better is false, and eval_hm is an accuracy",
         ),
         ({"do_eval": True}, "do_eval is given, and eval_strategy does not say when"),
-        ({"eval_strategy": "steps", "num_generations_eval": 0}, "num_generations_eval: 0 is below"),
+        ({"eval_strategy": "steps", "num_generations_eval": 0}, "num_generations_eval: 0 is not"),
         (
             {"eval_strategy": "steps", "metric_for_best_model": "eval_loss"},
             "'eval_loss' does not tell how good a deliberator training is. Give eval_hm or "
@@ -218,7 +231,7 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(
     [
         (["--objective", "row"], "There is no flag --objective. Leave it out"),
         (["--num_generatons", "4"], "There is no flag --num_generatons. Did you mean"),
-        (["--verify", "x"], "Give verify as a mapping in the file."),
+        (["--verify", "x"], "invalid dict value: 'x'"),
         (["--preset", "ppo"], "invalid choice: 'ppo'"),
     ],
 )
@@ -226,12 +239,45 @@ def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: s
     assert message in refused("--config", written(tmp_path), *flags)
 
 
-def test_the_number_of_processes_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generation_has_whole_groups(tmp_path: Path) -> None:
     path = written(tmp_path, num_generations=8, per_device_train_batch_size=1)
-    assert "--num_generations 4, or --steps_per_generation 8." in refused("--config", path)
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    message = refused("--config", path)
-    assert "(1 a process x 3 process(es) x 4 steps_per_generation)" in message
+    assert "generation_batch_size (4) must be divisible" in refused("--config", path)
+
+
+NUMBERS = st.integers(1, 12)
+
+
+@settings(deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {
+            "generation_batch_size": NUMBERS.map(lambda prompts: 4 * prompts),
+            "num_generations": st.just(4),
+            "steps_per_generation": st.sampled_from([1, 2, 4]),
+            "num_iterations": st.integers(1, 3),
+            "gradient_accumulation_steps": NUMBERS,
+        }
+    ),
+    st.integers(1, 100),
+)
+def test_steps_are_counted_as_the_trainer_counts_them(
+    numbers: dict[str, int], prompts: int
+) -> None:
+    of_generation = numbers["generation_batch_size"] // numbers["num_generations"]
+    config = SimpleNamespace(**numbers, prompts_of_generation=of_generation)
+    found = GrpoConfig.steps(config, prompts)
+    if prompts < of_generation:
+        assert found == 0
+        return
+    sampler = RepeatSampler(
+        range(prompts),
+        mini_repeat_count=numbers["num_generations"],
+        batch_size=of_generation,
+        repeat_count=numbers["num_iterations"] * numbers["steps_per_generation"],
+    )
+    of_loader = len(sampler) // numbers["generation_batch_size"]
+    accumulation = numbers["gradient_accumulation_steps"]
+    assert found == max(1, math.ceil(of_loader / accumulation))
 
 
 OTHER: dict[str, Any] = {
@@ -252,8 +298,6 @@ OTHER: dict[str, Any] = {
     "chat_template_kwargs": {"enable_thinking": False},
     "max_tool_calling_iterations": 3,
     "log_completions_hub_repo": "a/b",
-    "use_transformers_paged": True,
-    "vllm_importance_sampling_cap": 2.0,
     "hub_strategy": "all_checkpoints",
     "hub_token": "hf_secret",
     "save_only_model": True,

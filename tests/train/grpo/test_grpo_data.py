@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from set_folders import rewrite, write_sets
 from trainings import grpo_arguments
 
-from heavydistill.errors import ConfigError, UserError
+from heavydistill.errors import BudgetError, ConfigError, UserError
 from heavydistill.heavy.prompts import load
 from heavydistill.store.sets.folder import RunUsed, file_of, read_manifest, write_manifest
 from heavydistill.train.base_model import load_base
@@ -73,36 +72,21 @@ def test_a_row_has_the_columns_that_trainers_and_rewards_read(tmp_path: Path) ->
     assert row["prompt"][0]["role"] == "user" and "Attempt 1" in row["prompt"][0]["content"]
     assert (row["right"], row["width"], row["success"]) == (1, 2, 0.5)
     assert prompts.lengths == [prompts.longest] and prompts.longest > 20
-    assert prompts.measured_on == ["micro"]
 
 
 def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path: Path) -> None:
     never = with_rows(tmp_path / "never", *[{"success": 0.0, "cache": f"c{n}"} for n in range(3)])
     message = refused(never, tmp_path)
-    assert "never has no cache that is answered rightly sometimes" in message
-    assert "(3 never_right)" in message and "Train the model on the set sft_deliberator" in message
-    assert f"heavydistill refilter {never} --checkpoint micro-student" in message
-
-
-def test_caches_that_are_always_right_are_to_be_measured_on_this_model(tmp_path: Path) -> None:
-    rows = [{"success": 1.0, "cache": f"c{n}"} for n in range(3)]
-    always = with_rows(tmp_path / "always", *rows)
-    again = f"refilter {always} --checkpoint micro-student --out {always}-refiltered"
-    message = refused(always, tmp_path)
-    assert f"Measure them on this model with `heavydistill {again}`, or build sets" in message
+    assert "never has no cache to learn from that is answered rightly sometimes" in message
+    assert "(3 never_right)" in message and "train the model on sft_deliberator first" in message
+    again = f"refilter {never} --checkpoint micro-student --out {never}-refiltered"
+    assert f"on this model with `heavydistill {again}`" in message
 
 
 def test_an_empty_set_tells_what_became_of_its_caches(tmp_path: Path) -> None:
     sets = with_rows(tmp_path / "sets")
     rewrite(sets, "caches", lambda row: [{**row, "rl_label": "never_right"}])
     assert "(2 never_right)" in refused(sets, tmp_path)
-
-
-def test_a_bound_that_no_cache_keeps_is_told_the_least_that_one_does(tmp_path: Path) -> None:
-    sets = with_rows(tmp_path / "sets", {"right": 2, "width": 6}, {"right": 5, "width": 6})
-    message = refused(sets, tmp_path, max_accuracy=0.2)
-    assert message.endswith("Give --max_accuracy 0.334 or more.")
-    assert len(found(sets, tmp_path, max_accuracy=0.334).train) == 1
 
 
 def unmeasured(folder: Path, *rights: int) -> Path:
@@ -122,19 +106,16 @@ def unmeasured(folder: Path, *rights: int) -> Path:
 def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path: Path) -> None:
     sets = unmeasured(tmp_path / "sets", 0, 1, 2)
     message = refused(sets, tmp_path)
-    assert (
-        "(8 unmeasured)" in message and "or ask them as they are with --unmeasured ask" in message
-    )
+    assert "(8 unmeasured)" in message and "asked as they are with --unmeasured ask" in message
     prompts = found(sets, tmp_path, unmeasured="ask", max_accuracy=0.5)
     assert prompts.train["cache"] == ["c_0_0", "c_0_1", "c_0_3"], "none of the validation split"
     assert prompts.left_out == {"over_accuracy": 1}
-    assert (prompts.unmeasured, prompts.measured_on) == (3, [])
     row = prompts.train[0]
     assert (row["problem"], row["width"], row["success"], row["reference"]) == ("p_0", 2, None, "6")
     assert "Attempt 1" in row["prompt"][0]["content"]
     sets = unmeasured(tmp_path / "right", 2)
     message = refused(sets, tmp_path, unmeasured="ask", max_accuracy=0.5)
-    assert message.endswith("Give --max_accuracy 1 or more.")
+    assert "over_accuracy)" in message and "give a larger max_accuracy" in message
 
 
 def test_that_nobody_measured_is_told_where_the_caches_are_not_fetched(tmp_path: Path) -> None:
@@ -156,26 +137,25 @@ def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path: Path) -> 
     assert found(sets, tmp_path).train["cache"] == ["c_0"]
     prompts = found(sets, tmp_path, unmeasured="ask")
     assert prompts.train["cache"] == ["c_0", "again"]
-    assert (prompts.train["success"], prompts.unmeasured) == ([0.5, None], 1)
+    assert prompts.train["success"] == [0.5, None]
 
 
 def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
     long = [{"role": "user", "content": "one plus one " * 400}]
     sets = with_rows(tmp_path / "sets", {"cache": "c0"}, {"cache": "c1", "prompt": long})
     message = refused(sets, tmp_path, max_completion_length=1000)
-    assert "and 1,000 of a response do not fit the 2,048 of the model (1 of 2 prompts)" in message
-    assert "--too_long leave_out" in message
+    assert "1 of 2 prompts do not fit" in message and "--too_long leave_out" in message
+    assert "beside 1,000 of a response there is room for 1,048" in message
     kept = found(sets, tmp_path, max_completion_length=1000, too_long="leave_out")
     assert kept.train["cache"] == ["c0"] and kept.left_out == {"too_long": 1}
     message = refused(sets, tmp_path, max_completion_length=2040, too_long="leave_out")
-    assert "(2 of 2 prompts)" in message and "leave_out" not in message
+    assert "2 of 2 prompts do not fit" in message
 
 
 def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path: Path) -> None:
     sets = write_sets(tmp_path / "sets")
     message = refused(sets, tmp_path, steps_per_generation=4)
-    assert "A generation asks 4 prompts" in message
-    assert "Give --steps_per_generation 1, or more prompts." in message
+    assert "A generation asks 4 prompts (16 responses, 4 to each), and there are 1" in message
 
 
 def test_who_cannot_judge_is_told_before_anything_is_loaded(
@@ -250,7 +230,7 @@ def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path: Path) -
     run = run_file(tmp_path, think={"k": 4})
     message = refused(None, tmp_path, mode="joint", run=run)
     assert "K + 1 = 5" in message
-    assert "--num_generations 10 --per_device_train_batch_size 5" in message
+    assert "multiples of 5, such as --num_generations 10" in message
     keys = {"num_generations": 10, "per_device_train_batch_size": 5, "steps_per_generation": 2}
     assert found(None, tmp_path, mode="joint", run=run, **keys).run
 
@@ -261,34 +241,17 @@ def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
     keys = {**EPISODES, "max_completion_length": 2040, "too_long": "leave_out"}
     shorter = {"deliberate": {"sampling": {"max_tokens": 90}}}
     message = refused(None, tmp_path, run=run_file(tmp_path, think={"k": 2}, **shorter), **keys)
-    assert "and 2040 of an attempt do not fit the student's 2048 (12 of 12 prompts)" in message
-    assert "Set max_completion_length to 19" in message and "leave_out" not in message
+    assert "12 of 12 prompts do not fit" in message and "2,040 of a response" in message
     run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 1900}}, **shorter)
     for more in (keys, {**keys, "too_long": "refuse"}):
         prompts = found(None, tmp_path, run=run, **more)
         assert len(prompts.train) == 12 and prompts.left_out == {}
 
 
-def test_problems_that_have_no_room_for_a_cache_are_left_out_where_that_is_asked_for(
-    tmp_path: Path,
-) -> None:
-    asked = {"think": {"k": 2}, "deliberate": {"sampling": {"max_tokens": 90}}}
-    free = found(None, tmp_path, run=run_file(tmp_path, **asked), **EPISODES)
-    # The frame of a cache holds the problem once, so the longest problem's is the largest.
-    longest = max(free.train["text"], key=len)
-    budgets = range(60, 400)
-    for budget in budgets:
-        run = run_file(tmp_path, cache={"budget_tokens": budget}, **asked)
-        try:
-            some = found(None, tmp_path, run=run, too_long="leave_out", **EPISODES)
-        except ConfigError as none:
-            assert "(12 of 12 prompts)" in str(none)
-            continue
-        break
-    assert 0 < some.left_out["too_long"] < 12 and longest not in some.train["text"]
-    message = refused(None, tmp_path, run=run, **EPISODES)
-    assert f"and there is room for {budget} ({some.left_out['too_long']} of 12 prompts)" in message
-    assert "Leave out what is longer with --too_long leave_out, or give more room" in message
+def test_a_problem_that_no_cache_has_room_for_is_told_before(tmp_path: Path) -> None:
+    run = run_file(tmp_path, think={"k": 2}, cache={"budget_tokens": 60})
+    with pytest.raises(BudgetError, match="budget of 60 tokens does not hold the problem"):
+        found(None, tmp_path, run=run, **EPISODES)
 
 
 def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:
@@ -358,7 +321,6 @@ def test_problems_that_are_always_or_never_answered_rightly_are_left_out(tmp_pat
     assert prompts.train["problem"] == ["p1", "p3", "p4"]
     assert prompts.train["success"] == [0.5, None, None]
     assert prompts.left_out == {"always_right": 1, "never_right": 1}
-    assert (prompts.unmeasured, prompts.measured_on) == (2, ["micro"])
 
 
 @pytest.mark.parametrize(("success", "asked"), [(0.5, True), (1.0, True), (0.0, False)])
@@ -374,16 +336,14 @@ def test_of_an_episode_a_right_deliberation_counts_too(
 def test_problems_without_attempts_are_asked_and_counted(tmp_path: Path) -> None:
     sets = write_sets(tmp_path / "sets", runs=of_runs(WAY), without=("trajectories", "train"))
     prompts = found(sets, tmp_path, mode="thinker")
-    assert (prompts.unmeasured, prompts.left_out, prompts.measured_on) == (1, {}, [])
-    run = run_file(tmp_path)
-    assert found(None, tmp_path, mode="thinker", run=run).unmeasured == 0
+    assert (prompts.train["success"], prompts.left_out) == ([None], {})
 
 
 def test_problems_of_which_none_can_teach_are_refused_with_what_to_do(tmp_path: Path) -> None:
     sets = answered(tmp_path / "sets", (RIGHT, RIGHT), (RIGHT, RIGHT), (WRONG, WRONG))
     message = refused(sets, tmp_path, mode="thinker")
-    assert "(2 always_right, 1 never_right), so there is nothing to learn" in message
-    assert "Build sets from harder problems" in message and "give --run" in message
+    assert "(2 always_right, 1 never_right)" in message
+    assert "Build sets from harder or easier problems" in message and "give --run" in message
 
 
 def room(
@@ -393,7 +353,6 @@ def room(
     config: Any = SimpleNamespace(
         mode="deliberator",
         too_long=too_long,
-        max_completion_length=response,
         use_vllm=server is not None,
         vllm_max_model_length=server,
     )
@@ -401,7 +360,7 @@ def room(
         context=context, chat=SimpleNamespace(prompt_tokens=lambda prompt: prompt)
     )
     rows = [{"problem": f"p{n}", "prompt": length} for n, length in enumerate(lengths)]
-    return with_room(config, base, None, rows, Counter())[1]
+    return with_room(config, base, rows, response, Counter())[1]
 
 
 @given(
@@ -410,7 +369,7 @@ def room(
     st.integers(50, 500),
     st.none() | st.integers(50, 500),
 )
-def test_prompts_and_a_response_fit_or_the_message_says_what_would(
+def test_prompts_that_do_not_fit_with_a_response_are_counted(
     lengths: list[int], response: int, context: int, server: int | None
 ) -> None:
     most = min(context, server or context) - response
@@ -422,15 +381,8 @@ def test_prompts_and_a_response_fit_or_the_message_says_what_would(
         return
     with pytest.raises(ConfigError) as raised:
         room(lengths, response, context, server)
-    message = str(raised.value)
-    assert f"({len(lengths) - len(kept):,} of {len(lengths):,} prompts)" in message
-    if found := re.search(r"--max_completion_length (\d+)", message):
-        assert room(lengths, int(found[1]), context, None) == lengths
-    elif found := re.search(r"--vllm_max_model_length (\d+)", message):
-        assert room(lengths, response, context, int(found[1])) == lengths
-    else:
-        assert max(lengths) >= context and "ake a model that reads more" in message
-    assert ("--too_long leave_out" in message) == bool(kept)
+    lost = len(lengths) - len(kept)
+    assert str(raised.value).startswith(f"{lost:,} of {len(lengths):,} prompts do not fit")
 
 
 def test_with_a_server_the_shorter_context_counts(

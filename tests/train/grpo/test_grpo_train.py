@@ -22,7 +22,7 @@ from heavydistill.train.callbacks import WatchGuards
 from heavydistill.train.checkpoints import mark_whole
 from heavydistill.train.grpo import train as stage
 from heavydistill.train.grpo.guards import GuardOptions
-from heavydistill.train.grpo.train import new_trainer, prepare, summary, train
+from heavydistill.train.grpo.train import new_trainer, prepare, train
 from heavydistill.train.loop import TrainResult, trainer_options
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -46,7 +46,6 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     assert f"sets, deliberator {count} prompts of up to " in said
     assert "a generation 2 prompts x 4 responses of up to 128 tokens" in said
     assert f"steps {count // 2 * 2 * 2} of 4 responses, 2 epochs; gspo, temperature 1" in said
-    assert "note which caches teach something was measured on teacher" in said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -54,10 +53,10 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     ("keys", "message"),
     [
         ({"num_generatons": 4}, "Error: There is no flag --num_generatons"),
-        ({"num_generations": 3}, "Error: num_generations: 3 does not divide the 16 responses"),
-        ({"max_completion_length": 2000}, "Give --max_completion_length 1751."),
+        ({"num_generations": 3}, "must be divisible by num_generations (3)"),
+        ({"max_completion_length": 2000}, "Give a smaller max_completion_length"),
         ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
-        ({"max_accuracy": 0.0}, "Error: max_accuracy: "),
+        ({"max_accuracy": 0.0}, "over_accuracy"),
         ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
         ({"learning_rate": 0}, "Error: learning_rate: 0.0 is not more than 0"),
         ({"max_steps": 0}, "Error: max_steps: 0 is no number of steps"),
@@ -129,7 +128,7 @@ def test_held_out_caches_of_an_episode_leave_room_for_its_own_deliberation(
     keys = {**FEW, **LOOKED_AT, "mode": "joint", "run": run, "num_generations": 6}
     keys |= {"per_device_train_batch_size": 6, "max_completion_length": 1000}
     found = prepare(grpo_arguments(None, tmp_path / "out", held_out_from=sets, **keys)).held_out
-    assert found and found.deliberator and not found.too_long
+    assert found and found.roles["deliberator"] and not found.too_long
 
 
 def test_what_the_libraries_do_not_take_is_said(sets: Path, tmp_path: Path) -> None:
@@ -172,7 +171,6 @@ def test_a_training_that_learnt_nothing_ends_with_1_and_says_why(
     keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
     assert main(grpo_flags(sets, out, **keys), GRPO) == 1
     shown = capfd.readouterr()
-    assert "Step 1: all responses (4 a generation) were cut off" in shown.out
     assert "Nothing was learnt" in shown.err and "100% of the last ones were cut off" in shown.err
     assert "Raise max_completion_length" in shown.err
     assert read_record(out).result and (out / "README.md").is_file()
@@ -253,15 +251,6 @@ def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path
     keys = {**FEW, **LOOKED_AT, "held_out_from": other}
     with pytest.raises(ConfigError, match="problems for the verifier 'mth', which is not known"):
         prepare(grpo_arguments(sets, tmp_path / "out", **keys))
-
-
-def test_guards_that_can_never_fire_are_told_or_refused(sets: Path, tmp_path: Path) -> None:
-    keys = {**FEW, "max_steps": 6, "logging_steps": 2}
-    said = summary(prepare(grpo_arguments(sets, tmp_path / "out", **keys)))
-    notes = [text for name, text in said if name == "note"]
-    assert "guard_entropy cannot fire: it needs 6 logged values, and there will be 3" in notes
-    with pytest.raises(ConfigError, match="guard_entropy is stop and can never fire"):
-        prepare(grpo_arguments(sets, tmp_path / "out", **keys, guard_entropy="stop"))
 
 
 @pytest.mark.parametrize(

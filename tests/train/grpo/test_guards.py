@@ -1,7 +1,6 @@
 """Which trainings are taken for a collapse, on recorded series and on odd ones."""
 
 import math
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,20 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import K8, K16, history
-from tiny_grpo import arguments as arguments_of
+from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.batches import GenerationBatch
 from heavydistill.train.grpo.guards import (
     ACTIONS,
     GUARDS,
-    ExpectedLogs,
     GuardOptions,
     alarm_text,
     alarms,
     check_guards,
-    expected_logs,
-    idle,
 )
 
 USUAL = GuardOptions()
@@ -205,7 +200,10 @@ def _arguments(**changes: Any) -> Any:
         "eval_steps": 10,
         "save_steps": 10,
     }
-    return SimpleNamespace(**{**usual, **changes})
+    found = {**usual, **changes}
+    found["eval_strategy"] = IntervalStrategy(found["eval_strategy"])
+    found["save_strategy"] = SaveStrategy(found["save_strategy"])
+    return SimpleNamespace(**found)
 
 
 def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None:
@@ -242,82 +240,6 @@ def test_without_rolling_back_the_others_need_no_evaluation() -> None:
     for action in ("warn", "stop"):
         others = {f"guard_{guard}": action for guard in GUARDS}
         check_guards(GuardOptions(**{**others, **UNMEASURED}), arguments)
-
-
-STEPS_OF_4 = {"per_generation": 4}
-EVERY_20 = {"eval_strategy": "steps", "eval_steps": 20}
-
-
-@pytest.mark.parametrize(
-    ("steps", "arguments", "batch", "expected"),
-    [
-        (17, {}, STEPS_OF_4, (17, 5, 0)),
-        (17, {"logging_steps": 2}, STEPS_OF_4, (9, 5, 0)),
-        (17, {"logging_steps": 8}, STEPS_OF_4, (3, 3, 0)),
-        (17, {"logging_steps": 0.5}, STEPS_OF_4, (2, 2, 0)),
-        (18, {"logging_steps": 9, "logging_first_step": True}, STEPS_OF_4, (3, 3, 0)),
-        (17, {"logging_strategy": "epoch"}, STEPS_OF_4, (3, 3, 0)),
-        (6, {}, {"per_generation": 2, "accumulation": 3, "iterations": 2}, (6, 5, 0)),
-        (70, EVERY_20, {}, (70, 70, 4)),
-        (70, {**EVERY_20, "eval_on_start": True}, {}, (70, 70, 5)),
-        (70, {"eval_strategy": "steps", "eval_steps": 0.3}, {}, (70, 70, 4)),
-        (10, {"eval_strategy": "epoch"}, STEPS_OF_4, (10, 3, 2)),
-    ],
-)
-def test_how_much_guards_will_see_is_known_before(
-    tmp_path: Path,
-    steps: int,
-    arguments: dict[str, Any],
-    batch: dict[str, int],
-    expected: tuple[int, int, int],
-) -> None:
-    """Of two generations an epoch."""
-    of_one = {"per_device": 4, "processes": 1, "group": 4, "accumulation": 1, "iterations": 1}
-    batches = GenerationBatch(**{**of_one, "per_generation": 1, **batch})
-    config = arguments_of(tmp_path, **arguments)
-    assert expected_logs(config, batches, steps, 2 * batches.prompts) == ExpectedLogs(*expected)
-
-
-def test_a_guard_that_can_never_fire_is_told_and_refused_if_it_is_to_act() -> None:
-    seen = ExpectedLogs(logs=6, responses=5, evaluations=3)
-    assert idle(GuardOptions(), seen) == {
-        "length": "it needs 6 logged values, and there will be 5",
-        "evaluation": "it needs 4 evaluations, and there will be 3",
-    }
-    assert idle(GuardOptions(guard_window=4, guard_evaluation_falls=2), seen) == {}
-    for guard, fix in (("length", "logging_steps"), ("evaluation", "eval_steps")):
-        with pytest.raises(ConfigError, match=f"guard_{guard} is stop .* a smaller {fix}"):
-            idle(GuardOptions(**{f"guard_{guard}": "stop"}), seen)
-
-
-STEPS = st.sets(st.integers(1, 12)).map(sorted)
-
-
-@given(STEPS, STEPS, st.sets(st.integers(0, 12)).map(sorted), st.integers(1, 8), st.integers(1, 4))
-def test_what_is_idle_never_fires(
-    logs: list[int], responses: list[int], evaluations: list[int], window: int, falls: int
-) -> None:
-    """In a training in which all collapses as soon as it can be seen; others fire but evaluation,
-    which needs a reward that rises between evaluations as well."""
-    guards = GuardOptions(guard_window=window, guard_evaluation_falls=falls)
-
-    def falling(name: str, steps: list[int]) -> list[dict[str, Any]]:
-        high = (window + 1) // 2  # so many values of the first median
-        return [{"step": step, name: float(at < high)} for at, step in enumerate(steps)]
-
-    entries = [
-        *falling("entropy", logs),
-        *falling("completions/mean_length", responses),
-        *(
-            {"step": step, "groups/all_right": 1.0, "verdict/cut_off": 0.9, "reward": step}
-            for step in responses
-        ),
-        *({"step": step, "eval_hm": -step} for step in evaluations),
-    ]
-    fired = {alarm.guard for alarm in alarms(entries, guards)}
-    seen = ExpectedLogs(len(logs), len(responses), len(evaluations))
-    may_fire = set(GUARDS) - idle(guards, seen).keys()
-    assert may_fire - {"evaluation"} <= fired <= may_fire
 
 
 def test_they_are_flags_of_a_script() -> None:

@@ -13,7 +13,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
 from heavydistill.schema import Problem, from_row
 from heavydistill.store.sets.rows import TrajectoryRow
-from heavydistill.train.grpo.held_out import FIT, HeldOut, held_out
+from heavydistill.train.grpo.held_out import FIT, held_out
 
 
 def asked(problem: Problem) -> str:
@@ -25,17 +25,17 @@ def test_the_caches_are_those_of_the_runs_one_a_problem_whatever_their_success(s
     problems = {row["id"]: row for row in rows(sets, "problems") if row["split"] == "validation"}
     caches = {row["id"]: row for row in rows(sets, "caches")}
     attempts = {row["id"]: from_row(TrajectoryRow, row) for row in rows(sets, "trajectories")}
-    assert {row["problem"] for row in found.deliberator} == problems.keys()
-    assert len(found.deliberator) == len(problems) and found.drawn == 0
-    for row in found.deliberator:
+    assert {row["problem"] for row in found.roles["deliberator"]} == problems.keys()
+    assert len(found.roles["deliberator"]) == len(problems) and found.drawn == 0
+    for row in found.roles["deliberator"]:
         cache = caches[row["cache"]]
         assert cache["problem"] == row["problem"] and not cache["drawn"]
         assert row["prompt"] == [{"role": "user", "content": cache["prompt"]}]
         assert row["vote"] == vote_value([attempts[item["generation"]] for item in cache["items"]])
         assert row["reference"] == problems[row["problem"]]["reference"]
-    labels = {caches[row["cache"]]["rl_label"] for row in found.deliberator}
+    labels = {caches[row["cache"]]["rl_label"] for row in found.roles["deliberator"]}
     assert labels - {""}  # more than the prompts of RL
-    assert {row["prompt"][0]["content"] for row in found.thinker} == {
+    assert {row["prompt"][0]["content"] for row in found.roles["thinker"]} == {
         f"Think: {row['text']}" for row in problems.values()
     }
     learnt = {row["problem"] for row in rows(sets, "rl", "train")}
@@ -44,9 +44,9 @@ def test_the_caches_are_those_of_the_runs_one_a_problem_whatever_their_success(s
 
 def test_fewer_are_always_the_same(sets: Path) -> None:
     few, many = held_out(sets, 2, asked), held_out(sets, 5, asked)
-    assert few.deliberator == many.deliberator[:2] and few.thinker == many.thinker[:2]
-    assert len(few.deliberator) == 2
-    assert held_out(sets, 2, None).thinker == []
+    assert few.roles == {role: rows[:2] for role, rows in many.roles.items()}
+    assert len(few.roles["deliberator"]) == 2
+    assert held_out(sets, 2, None).roles["thinker"] == []
 
 
 def test_every_label_of_a_build_is_known_to_be_fit_or_not(sets: Path) -> None:
@@ -63,7 +63,7 @@ def test_a_cache_that_the_build_drew_stands_in_where_no_run_made_one(tmp_path: P
     drawn = [{**row, "drawn": True} for row in table.to_pylist()]
     pq.write_table(type(table).from_pylist(drawn, table.schema), file)
     found = held_out(folder, 10, asked)
-    assert found.drawn == len(found.deliberator) == 1
+    assert found.drawn == len(found.roles["deliberator"]) == 1
 
 
 def test_a_folder_without_attempts_or_validation_is_refused(tmp_path: Path, sets: Path) -> None:
@@ -77,8 +77,6 @@ def test_a_folder_without_attempts_or_validation_is_refused(tmp_path: Path, sets
         held_out(folder, 10, asked)
     with pytest.raises(ConfigError, match=r"holds no sets.*heavydistill build"):
         held_out(tmp_path, 10, asked)
-    with pytest.raises(ConfigError, match="held_out: 0 is below 1"):
-        held_out(sets, 0, asked)
 
 
 def test_problems_that_are_learnt_from_are_refused(sets: Path) -> None:
@@ -88,11 +86,8 @@ def test_problems_that_are_learnt_from_are_refused(sets: Path) -> None:
         held_out(sets, 100, asked, learnt=[text])
 
 
-def test_rows_that_do_not_fit_are_left_out_and_counted() -> None:
-    rows = [{"problem": name, "text": name} for name in ("a", "b", "c")]
-    found = HeldOut(rows, rows[1:], drawn=1, too_long=2)
-    kept = found.that_fit(
-        lambda role, row: row["problem"] != {"deliberator": "b", "thinker": "c"}[role]
-    )
-    assert kept.deliberator == [rows[0], rows[2]] and kept.thinker == [rows[1]]
-    assert (kept.drawn, kept.too_long) == (1, 4)
+def test_rows_that_do_not_fit_are_left_out_and_counted(sets: Path) -> None:
+    whole = held_out(sets, 5, asked).roles
+    missed = {role: rows[0] for role, rows in whole.items()}
+    kept = held_out(sets, 5, asked, fits=lambda role, row: row != missed[role])
+    assert kept.roles == {role: rows[1:] for role, rows in whole.items()} and kept.too_long == 2

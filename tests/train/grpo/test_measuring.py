@@ -23,7 +23,10 @@ def test_the_figures_count_what_is_undecided_as_wrong() -> None:
         HeldOutResponse(0, False, True, True),
         HeldOutResponse(1, None, False),
     ]
-    found = figures(caches, rows(2), {"deliberator": deliberations, "thinker": attempts})
+    found = figures(
+        {"deliberator": caches, "thinker": rows(2)},
+        {"deliberator": deliberations, "thinker": attempts},
+    )
     assert found == pytest.approx(
         {
             "hm": 1 / 3,
@@ -39,7 +42,7 @@ def test_the_figures_count_what_is_undecided_as_wrong() -> None:
 
 
 def test_what_is_not_held_out_has_no_figure() -> None:
-    found = figures([], rows(1), {"thinker": [HeldOutResponse(0, True, True)]})
+    found = figures({"thinker": rows(1)}, {"thinker": [HeldOutResponse(0, True, True)]})
     assert found.keys() == {"pass_at_1", "pass_at_d", "undecided", "unanswered", "cut_off"}
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.passk import TOO_FEW, PassAtK, advantages, check_pass_at_k
+from heavydistill.train.grpo.passk import TOO_FEW, PassAtK, advantages
 from heavydistill.train.grpo.trainer import RlTrainer
 
 GROUPS = st.lists(st.sampled_from([0.0, 1.0, 0.05, 0.5]), min_size=2, max_size=7)
@@ -84,39 +83,6 @@ def test_answers_without_a_reward_change_nothing(
 def test_a_group_with_no_more_answers_than_a_set_has_none() -> None:
     assert advantages([1.0, 0.0, math.nan, math.nan], 2) == [0.0] * 4
     assert advantages([], 2) == []
-
-
-def _arguments(**changes: Any) -> Any:
-    usual = {
-        "num_generations": 8,
-        "scale_rewards": "none",
-        "per_device_train_batch_size": 8,
-        "steps_per_generation": 2,
-        "world_size": 1,
-    }
-    return SimpleNamespace(**{**usual, **changes})
-
-
-def test_arguments_with_which_it_can_be_had_pass() -> None:
-    check_pass_at_k(7, _arguments())
-    check_pass_at_k(1, _arguments(scale_rewards="group"))
-
-
-@pytest.mark.parametrize(
-    ("k", "changes", "said"),
-    [
-        (8, {}, "Give --num_generations 16, or"),
-        (9, {}, "Give --num_generations 18 --steps_per_generation 9, or"),
-        (0, {}, "Give 1"),
-        (4, {"scale_rewards": "group"}, "--scale_rewards none"),
-        (4, {"scale_rewards": "batch"}, "--scale_rewards none"),
-    ],
-)
-def test_arguments_with_which_it_cannot_are_refused(
-    k: int, changes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(ConfigError, match=said):
-        check_pass_at_k(k, _arguments(**changes))
 
 
 class _Stock:

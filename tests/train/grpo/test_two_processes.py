@@ -25,7 +25,7 @@ from heavydistill.train.callbacks import KeepWhole
 from heavydistill.train.grpo.guards import GuardOptions
 from heavydistill.train.grpo.held_out import Judgement
 from heavydistill.train.grpo.passk import PassAtK
-from heavydistill.train.callbacks import DrawCurves, WatchGuards
+from heavydistill.train.callbacks import WatchGuards
 
 out, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 judged = []
@@ -40,7 +40,7 @@ reward = tiny_grpo.rewarding(groups__all_right=lambda step: 0.9 if step >= 2 and
 guards = GuardOptions(guard_window=1, guard_all_right="roll_back", guard_entropy="off")
 watch = WatchGuards(guards)
 made = tiny_grpo.trainer(
-    out, reward, [watch, KeepWhole(None), DrawCurves(guards)],
+    out, reward, [watch, KeepWhole(None)],
     mixins=(PassAtK,), pass_at_k=2,
     judge=judge, eval_dataset=tiny_grpo.held_out(5), eval_strategy="steps", save_strategy="steps",
     eval_steps=1, save_steps=1, metric_for_best_model="eval_hm", num_generations=4,
