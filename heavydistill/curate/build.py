@@ -65,15 +65,9 @@ def build_sets(
 ) -> Manifest:
     """Build training sets of both roles, and prompts for RL, from one or more runs.
 
-    Args:
-        config: The build; a student that it leaves open is filled in.
-        on_progress: Called after each trace of a pass.
-        on_volume: Called before a model is asked, with who is asked and how much.
-        on_written: Called with the folder, whatever its name is, when the manifest is in it.
-        dry_run: Do all of it but for asking a model, and keep nothing.
-
-    Returns:
-        What was built, from what, and what was left out for which reason.
+    ``on_progress`` is called after each trace of a pass, ``on_volume`` before a model is asked, and
+    ``on_written`` with the folder, whatever its name is, when the manifest is in it. A dry run does
+    all of it but for asking a model, and keeps nothing.
 
     Raises:
         EmptyError: Nothing is left; the manifest that it holds says what took what.

@@ -1,19 +1,13 @@
 """Candidate sets: which attempts at a problem stand together in one cache.
 
-One pool gives several sets of different widths. No two of a problem show the same texts the same
-number of times, whatever their order; the order is the cache's to shuffle. Sets are drawn by how
-many of their members are right, each number as likely as any other, because uniform draws from a
-pool would hardly ever give the rare and instructive ones, such as one right attempt among wrong
-ones. They depend on the pool, its problem and the seed alone.
+One pool gives several sets of different widths, no two of which show the same texts. They are drawn
+by how many of their members are right, each number as likely as any other, because uniform draws
+would hardly ever give the rare and instructive ones, such as one right attempt among wrong ones.
+They depend on the pool, its problem and the seed alone. Only usable attempts with a verdict are
+members; an undecided one counts as not right, as in ``heavy.voting``.
 
-Only usable attempts with a verdict are ever members. One that the verifier left undecided is a
-member like any other; it counts as not right, as in ``heavy.voting``.
-
-How often a set is deliberated rightly (``Success``) makes it a prompt of RL: a prompt teaches where
-some deliberations are right and some are not, for equal rewards tell nothing apart.
-
-Not covered: which of the sets are used (``mixture``), and how a set becomes a prompt
-(``heavy.cache``).
+How often a set is deliberated rightly (``Success``) makes it a prompt of RL: it teaches where some
+deliberations are right and some are not, for equal rewards tell nothing apart.
 """
 
 from __future__ import annotations

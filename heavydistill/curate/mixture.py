@@ -138,18 +138,6 @@ _WIDTHS = tuple(range(4, 17))
 _HARD: frozenset[Stratum] = frozenset({"minority-right", "tie"})
 
 
-def _pacore(candidate: CandidateSet, domain: str) -> bool:
-    return 0 < candidate.accuracy < (15 if domain == "code" else 9) / 24
-
-
-def _genselect(candidate: CandidateSet, domain: str) -> bool:
-    return 0 < candidate.right <= candidate.width - candidate.right
-
-
-def _heavyskill(candidate: CandidateSet, domain: str) -> bool:
-    return candidate.accuracy <= 0.625
-
-
 PRESETS: dict[str, Preset] = {
     preset.name: preset
     for preset in (
@@ -170,15 +158,19 @@ PRESETS: dict[str, Preset] = {
                 Bound(frozenset({"majority-right", "all-right"}), 0.5, of=_HARD | {"all-wrong"}),
             ),
         ),
-        Preset(name="pacore", widths=tuple(range(16, 25)), admits=_pacore),
+        Preset(
+            name="pacore",
+            widths=tuple(range(16, 25)),
+            admits=lambda of, domain: 0 < of.accuracy < (15 if domain == "code" else 9) / 24,
+        ),
         Preset(
             name="genselect",
             widths=tuple(range(2, 17)),
-            admits=_genselect,
+            admits=lambda of, domain: 0 < of.right <= of.width - of.right,
             fewest_attempts=4,
             most_tokens=20_000,
         ),
         Preset(name="natural", widths=_WIDTHS, any_width=True),
-        Preset(name="heavyskill", widths=(8, 16), admits=_heavyskill),
+        Preset(name="heavyskill", widths=(8, 16), admits=lambda of, domain: of.accuracy <= 0.625),
     )
 }

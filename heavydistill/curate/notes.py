@@ -44,15 +44,7 @@ from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache, recut
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
-from heavydistill.schema import (
-    Cache,
-    Deliberation,
-    Generation,
-    Problem,
-    Stratum,
-    Trace,
-    content_id,
-)
+from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import name_alone
 from heavydistill.store.sets.rows import Split
@@ -361,17 +353,12 @@ class Build:
         if right and deliberation.unusable_because is None:
             self.attention["deliberations"] += 1
             self.attention["using"] += looked.uses_attempts
-        tokens, answer_tokens = self._tokens(deliberation, looked.label)
         return DeliberationNote(
-            id=deliberation.id,
-            label=looked.label,
-            tokens=tokens,
-            answer_tokens=answer_tokens,
-            fingerprint=fingerprint(deliberation),
-            right=right,
-            model=deliberation.model,
-            uses_attempts=looked.uses_attempts,
-            copied=looked.copied,
+            *self._known(deliberation, looked.label),
+            right,
+            deliberation.model,
+            looked.uses_attempts,
+            looked.copied,
         )
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
@@ -392,10 +379,7 @@ class Build:
                 widest = self.preset.widths[-1]
                 signs = uses_attempts(spoken(attempt), widest, problem.text)
                 self.attention["blind_using"] += signs
-            tokens = self._tokens(attempt, label)
-            note.trajectories.append(
-                GenerationNote(attempt.id, label, *tokens, fingerprint(attempt))
-            )
+            note.trajectories.append(GenerationNote(*self._known(attempt, label)))
         by_id = generations_of(trace)
         for cache in trace.caches:
             shown = [by_id[item.generation] for item in cache.items]
@@ -427,12 +411,14 @@ class Build:
         ]
         return note
 
-    def _tokens(self, generation: Generation, label: str) -> tuple[int, int]:
-        if label:
-            return NOT_COUNTED, NOT_COUNTED
-        answer = self.student.reader.count(generation.answer_text)
-        thinking = generation.reasoning and self.student.reader.count(generation.reasoning)
-        return answer + (thinking or 0), answer
+    def _known(self, generation: Generation, label: str) -> tuple[str, str, int, int, str]:
+        """The fields of ``GenerationNote``."""
+        tokens = answer = NOT_COUNTED
+        if not label:
+            answer = self.student.reader.count(generation.answer_text)
+            thinking = generation.reasoning and self.student.reader.count(generation.reasoning)
+            tokens = answer + (thinking or 0)
+        return generation.id, label, tokens, answer, fingerprint(generation)
 
     def _may_stand(self, model: str) -> bool:
         """Whether the attempts of a model may stand in a set."""

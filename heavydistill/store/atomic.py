@@ -84,30 +84,24 @@ class Workplace:
         Raises:
             ConfigError: Another process has it, or the disk does not allow it.
         """
-        lock = None
-        try:
-            lock = self._lock()
-            self._clear()
-        except BlockingIOError:
-            raise ConfigError(
-                f"out: another process is about to write {self._folder}",
-                "Wait for it, or name another --out.",
-            ) from None
-        except OSError as error:
-            if lock is not None:
-                os.close(lock)
-            raise ConfigError(
-                f"out: {self.path} cannot be written: {error.strerror}",
-                f"{remedy(error, 'another --out')}.",
-            ) from error
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # what is left is removed by the next start
+        with contextlib.ExitStack() as held:
+            try:
+                held.callback(os.close, self._lock())
                 self._clear()
-                (self.path / _LOCK).unlink()
-                self.path.rmdir()
-            os.close(lock)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"out: another process is about to write {self._folder}",
+                    "Wait for it, or name another --out.",
+                ) from None
+            except OSError as error:
+                raise _unwritable(self.path, error) from error
+            try:
+                yield
+            finally:
+                with contextlib.suppress(OSError):  # what is left is removed by the next start
+                    self._clear()
+                    (self.path / _LOCK).unlink()
+                    self.path.rmdir()
 
     def _lock(self) -> int:
         """The lock, held. Raises BlockingIOError if another process holds it."""
@@ -175,10 +169,13 @@ def require_writable(folder: Path) -> None:
     try:
         probe(folder.absolute().parent)
     except OSError as error:
-        raise ConfigError(
-            f"out: {folder} cannot be written: {error.strerror}",
-            f"{remedy(error, 'another --out')}.",
-        ) from error
+        raise _unwritable(folder, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"out: {path} cannot be written: {error.strerror}", f"{remedy(error, 'another --out')}."
+    )
 
 
 def recover(folder: Path) -> None:

@@ -139,8 +139,12 @@ class Journal:
         line = record.line()
         is_failed = record.response.finish_reason == "error"
         try:
-            with self._write_lock:
-                path, file = self._append(line)
+            with self._write_lock, self._while_sound():
+                if self._own is None:  # it is made for the first line
+                    self._own = segment.create(self.folder)
+                    self._offset = len(segment.FORMAT)
+                path, file = self._own
+                segment.write(file, line)
                 place = path, self._offset
                 _note(self._answered, self._failed, bytes.fromhex(record.key), is_failed, place)
                 self._offset += len(line)
@@ -148,7 +152,8 @@ class Journal:
             with self._sync_lock:
                 if self._synced < mine:
                     reached = self._written
-                    self._sync(file)
+                    with self._while_sound():
+                        os.fdatasync(file)
                     self._synced = reached
         except OSError as error:
             raise RunError(
@@ -164,26 +169,15 @@ class Journal:
                 os.close(self._own[1])
             self._fault = self._fault or OSError(0, "it was closed")
 
-    def _append(self, line: bytes) -> tuple[Path, int]:
-        """Write a line to the own segment, which is made for the first one; returns that."""
-        if self._fault:  # nothing may follow half of a line, nor what never reached the disk
-            raise self._fault
-        try:
-            if self._own is None:
-                self._own = segment.create(self.folder)
-                self._offset = len(segment.FORMAT)
-            segment.write(self._own[1], line)
-        except OSError as error:
-            self._fault = error
-            raise
-        return self._own
-
-    def _sync(self, file: int) -> None:
+    @contextmanager
+    def _while_sound(self) -> Iterator[None]:
+        """Nothing may follow half of a line, nor what never reached the disk: the system reports
+        that once, and the next flush as a success."""
         if self._fault:
             raise self._fault
         try:
-            os.fdatasync(file)
-        except OSError as error:  # the system reports this once, and the next flush as a success
+            yield
+        except OSError as error:
             self._fault = error
             raise
 

@@ -237,7 +237,7 @@ def trace_files(run: Path) -> list[Path]:
 
 def _refuse_other_schema(path: Path) -> None:
     with reading(path) as file:
-        theirs = _names(file.schema_arrow)
+        theirs = set(_dotted(file.schema_arrow))
         versions = set(file.read(columns=["schema_version"]).to_pydict().get("schema_version", []))
     if "schema_version" not in theirs:
         raise ConfigError(
@@ -251,25 +251,21 @@ def _refuse_other_schema(path: Path) -> None:
             "Read it with the heavydistill that wrote it, or generate the traces again: what is "
             "in the journal is not asked again.",
         )
-    ours = _names(arrow_schema(Trace))
-    if different := [name for name in ours if ours[name] != theirs.get(name, "missing")]:
+    lacking = [name for name in _dotted(arrow_schema(Trace)) if name not in theirs]
+    if different := dict.fromkeys(name.partition(".")[0] for name in lacking):
         raise ConfigError(
             f"{path} lacks the columns {', '.join(different)}, or they have other fields",
             "Generate the traces again.",
         )
 
 
-def _names(fields: Iterable[pa.Field]) -> dict[str, Any]:
-    """Names of the fields as a tree: types may be wider than ours, names must be the same."""
-    return {field.name: _inner_names(field.type) for field in fields}
-
-
-def _inner_names(kind: pa.DataType) -> dict[str, Any]:
-    import pyarrow.types as arrow_types
-
-    if arrow_types.is_list(kind) or arrow_types.is_large_list(kind):
-        kind = kind.value_type
-    return _names(kind) if arrow_types.is_struct(kind) else {}
+def _dotted(fields: Iterable[pa.Field], start: str = "") -> Iterator[str]:
+    """The names of fields and what is in them, lists not named; types may be wider than ours."""
+    for field in fields:
+        yield f"{start}{field.name}"
+        kind = getattr(field.type, "value_type", field.type)
+        if getattr(kind, "num_fields", 0):  # a struct
+            yield from _dotted(kind, f"{start}{field.name}.")
 
 
 def _traces(files: Iterable[Path]) -> Iterator[Trace]:

@@ -115,12 +115,7 @@ class Trainer:
 
 
 def export(sets: Path, to: str, out: Path) -> Export:
-    """Write the sets of a folder for a trainer.
-
-    Args:
-        sets: Folder that a build wrote.
-        to: A key of ``TRAINERS``.
-        out: Folder that is not there or empty.
+    """Write the sets of a folder for a trainer, a key of ``TRAINERS``, into a new or empty folder.
 
     Raises:
         ConfigError: No such trainer, no sets, none that the trainer can train on, or a folder

@@ -1,7 +1,7 @@
 """Whether a problem stands in a benchmark, told from hashes of the benchmark's texts.
 
-Texts are compared by their words, with a ``0`` in the place of numbers. A problem is contaminated,
-by reason, if
+Texts are compared by their words, with a ``0`` in the place of numbers, so that a problem whose
+numbers were changed is found too. A problem is contaminated, by reason, if
 
     same_text    it has fewer than 8 words, and they are all there is of a text of the benchmark,
                  with its numbers and signs: else every sum were the same as every other
@@ -9,14 +9,9 @@ by reason, if
                  or more of its texts are its manner of speaking and tell nothing
     8_words      at least half of its runs of 8 words stand in texts of the benchmark
 
-The mask finds a problem whose numbers were changed. It also finds a problem of the same template,
-where the template is a benchmark's.
-
-A benchmark is a parquet file of hashes (``save``), which can be published where the texts cannot;
-``read`` takes such a file or a user's own .jsonl or .parquet file of texts. Hashes keep a text out
-of a search and out of what models are trained on. They do not keep it secret: whoever suspects a
-text can look whether it is there, a text of very few words can be found by trying, and so can the
-word that follows eight that are known.
+A benchmark is a parquet file of hashes (``save``) or a user's own .jsonl or .parquet file of texts.
+Hashes keep a text out of a search and out of training data. They do not keep it secret: a suspected
+or very short text can be looked up, and so can the word that follows eight that are known.
 
 Not covered: paraphrases and translations, and a problem that stands in the midst of a longer text
 while all its words in a row are a benchmark's manner of speaking.

@@ -1,15 +1,10 @@
 """Problems that are nearly the same as an earlier one, found by MinHash; the earlier one stays.
 
 Two problems are near-duplicates if they have the same numbers in the same order, and share at
-least ``THRESHOLD`` of their runs of three words (Jaccard similarity). Which pairs are looked at
-comes from MinHash, which misses about one in twenty of those that share just that much and hardly
-any that share more; what they share is then counted exactly. Numbers count, because problems of
-one template with other numbers are different problems.
-
-Templates may differ in other things than numbers: words, drawings, code. So of problems that a
-program made only those with the same text are the same.
-
-The attempts at one problem are never compared, for they are alike by their nature.
+least ``THRESHOLD`` of their runs of three words (Jaccard similarity), which is counted exactly for
+the pairs that MinHash finds; it misses about one in twenty of those that share just that much.
+Templates may differ in words, drawings and code too, so of problems that a program made only those
+with the same text are the same.
 
 Not covered: paraphrases, a problem that has a number more, such as its own in front, and templates
 of unknown origin that differ in words alone.

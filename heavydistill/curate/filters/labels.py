@@ -1,21 +1,15 @@
 """What is wrong with a response as something to learn from, as one label: the first that applies.
 
 ``rows.LABELS`` is all of them in their order. Those up to ``other_language`` are found here, from
-the response and what it was shown; the others are a build's, which knows all responses. A response
-without a label is used; none is left out without one.
+the response and what it was shown; the others are a build's, which knows all responses.
 
 A deliberation worked with the attempts, rather than alone, if its thinking and answer together
-(``heavy.mentions``)
-
-- name two or more of the attempts by number ("attempt 3", "the second and fourth thinkers",
-  "solution 2 forgets the sign", 尝试3), or one of them and the others, or
-- say of several together what they hold, that all of them are wrong, or that it examines them
-  ("most attempts agree", "none of the attempts is right", "comparing the attempts",
-  所有尝试都错了).
-
-A blind solver shows neither; how often attempts, which saw nothing of each other, do so all the
-same is the control that a build reports. The opposite fault is a copy: ``copied`` is the largest
-share of the runs of eight words of an answer that stand in a single attempt.
+(``heavy.mentions``) name two or more of them by number ("attempt 3", "the second and fourth
+thinkers", 尝试3), or say of several together what they hold, that all are wrong, or that it
+examines them ("most attempts agree", "comparing the attempts", 所有尝试都错了). How often attempts,
+which saw nothing of each other, do so all the same is the control that a build reports. The
+opposite fault is a copy: ``copied`` is the largest share of the runs of eight words of an answer
+that stand in one attempt.
 
 Not covered: a deliberation that uses the attempts without a word about them; languages other than
 English and Chinese; an answer copied from the thinking of an attempt.

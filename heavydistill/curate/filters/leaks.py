@@ -3,14 +3,11 @@
 Two signs, in its thinking or its answer:
 
 - It says so, in English or Chinese: "according to the answer key", "this matches the ground
-  truth", "I was given the correct answer", 根据参考答案. What is only supposed or denied is none
-  ("without the answer key", "the expected answer is probably"), nor are words that the problem
-  itself uses, nor what is merely right ("the correct answer is 5").
-- It repeats the worked solution of the reference: 13 words in a row (26 characters of a script
-  without blanks), and the numbers between them, that stand in it before its final answer, and
-  neither in the problem nor in an attempt that was shown. Numbers alone are no sign, for those who
-  solve a problem in the same steps write the same. Only ``math`` and ``exact`` have references with
-  more than an answer in them, and ``instructions``, whose reference is a response of somebody's.
+  truth", 根据参考答案. What is only supposed or denied is none ("the expected answer is probably"),
+  nor are words that the problem itself uses, nor what is merely right ("the correct answer is 5").
+- It repeats the worked solution of the reference of ``math``, ``exact`` and ``instructions``: 13
+  words in a row (26 characters of a script without blanks), and the numbers between them, that
+  stand neither in the problem nor in an attempt that was shown. Numbers alone are no sign.
 
 Not covered: an answer that is known by heart and written without a word about it; what a text says
 behind ``MOST_READ`` words for a reference.

@@ -1,33 +1,28 @@
 """The formats of files with answers: how a row of each is read, and one answer of it.
 
-    heavyskill  the result files of the authors' HeavySkill, a JSON document of one query or of a
-                list: ``{"query": ..., "trajectories": [...], "summaries": [...], ...}``. The
-                reference is ``target``, in the row or in a file of targets beside the results,
-                ``{"query", "target"}``. Summaries are counted and left out: what they had read is
-                not in the file.
-    pacore      ``{"conversation": [...], "responses": [...], "ground_truth": ...}``. The
-                conversation is the problem: system messages, if any, and one question of the user,
-                joined with a blank line. The reference may be the ``answer`` of an object.
+    heavyskill  results of the authors' HeavySkill: ``{"query", "trajectories", "summaries", ...}``,
+                with the reference in ``target``, in the row or in a file ``{"query", "target"}``.
+                Summaries are left out: what they had read is not in the file.
+    pacore      ``{"conversation", "responses", "ground_truth"}``. The conversation is the problem:
+                system messages, if any, and one question of the user. The reference may be the
+                ``answer`` of an object.
     nemo        ``output-rs0.jsonl``, ``output-rs1.jsonl``, ... of NeMo-Skills, one answer to each
-                problem in each: ``{"problem": ..., "expected_answer": ..., "generation": ...}``.
-                Where the thinking was taken out of ``generation``, ``_full_generation`` is read;
-                where ``_generation_finished_thinking`` is false, all of it is thinking.
-    answers     plain files with several answers a problem, in whatever columns they are:
-                ``--columns answers=COLUMN`` names a list, or a single answer a row (rows of the
-                same problem are joined); ``--columns answers='PART*'`` one column for each answer.
-                Unnamed, it is the list in a column of a usual name (``LISTS``), else all columns
-                that hold objects with a text, if there are two or more, else ``answer_1``,
-                ``answer_2``, ..., by the first row. A column of its own says who wrote the answer
-                by its name, unless it is only numbered; null there is no answer.
+                problem in each: ``{"problem", "expected_answer", "generation"}``. Where the
+                thinking was taken out, ``_full_generation`` is read; where
+                ``_generation_finished_thinking`` is false, all of it is thinking.
+    answers     plain files: ``--columns answers=COLUMN`` names a list, or a single answer a row;
+                ``--columns answers='PART*'`` one column for each answer. Unnamed, it is the list in
+                a column of a usual name (``LISTS``), else all columns that hold objects with a
+                text, else ``answer_1``, ``answer_2``, ..., by the first row. A column of its own
+                says who wrote the answer by its name; null there is no answer.
 
-An answer is a text, or an object with the text under a key and perhaps more beside it: reasoning,
-a label, a finish reason, tokens, a model. Thinking that stands in the text between ``<think>`` and
-``</think>`` is split off. What a file does not say stays unknown: tokens, seconds and seed are -1.
-A finish reason is assumed where none is given (``Attempt.is_assumed``): ``stop`` for an answer with
+An answer is a text, or an object with the text under a key and perhaps more beside it. Thinking
+between ``<think>`` and ``</think>`` is split off. What a file does not say stays unknown: tokens,
+seconds and seed are -1. A finish reason is assumed where none is given: ``stop`` for an answer with
 text, ``length`` for thinking that was never closed, ``error`` where there is nothing at all.
 
-Not covered: records of the authors' research script (import them as ``answers``); conversations of
-several turns; tests of programming problems; NeMo-Skills' comparisons and judgements in words.
+Not covered: conversations of several turns; tests of programming problems; NeMo-Skills' comparisons
+and judgements in words.
 """
 
 from __future__ import annotations
@@ -271,21 +266,18 @@ class Answers(Format):
                 f"{row.where}: there is no column {self.answers!r}, so the answers are missing",
                 choices(self.answers, row.values, "Columns of this row"),
             )
+        key = self._text_key
         if not self._is_one:
             return [
-                self._attempt(row, name, model=self._model(name))
+                attempt_of(row.values[name], row.where, text_key=key, model=self._model(name))
                 for name in names
                 if row.values[name] is not None
             ]
         labels, ends = row.values.get(self._labels), row.values.get(self._ends)
         answers = row.values[self.answers]
         if isinstance(answers, list):
-            key = self._text_key
             return attempts_of(answers, row.where, text_key=key, labels=labels, ends=ends)
-        return [self._attempt(row, self.answers, label=labels, finish_reason=ends)]
-
-    def _attempt(self, row: TableRow, name: str, **known: Any) -> ImportedAttempt:
-        return attempt_of(row.values[name], row.where, text_key=self._text_key, **known)
+        return [attempt_of(answers, row.where, text_key=key, label=labels, finish_reason=ends)]
 
     def _names(self, values: Mapping[str, Any]) -> list[str]:
         """The columns of this row that hold its answers."""
@@ -327,14 +319,14 @@ def guess(values: Mapping[str, Any]) -> list[str]:
             f"The columns {' and '.join(lists)} could each be the answers",
             "Name one: --columns answers=COLUMN.",
         )
-    objects = [name for name, value in values.items() if _holds_text(value)]
+    objects = [
+        name
+        for name, value in values.items()
+        if isinstance(value, Mapping) and any(isinstance(value.get(k), str) for k in TEXT_KEYS)
+    ]
     numbered = [name for name in values if _NUMBERED.fullmatch(name)]
     several = (columns for columns in (objects, numbered) if len(columns) > 1)
     return lists or next(several, [])
-
-
-def _holds_text(value: Any) -> bool:
-    return isinstance(value, Mapping) and any(isinstance(value.get(k), str) for k in TEXT_KEYS)
 
 
 # --- One answer.

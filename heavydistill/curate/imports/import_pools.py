@@ -116,11 +116,7 @@ class Imported:
 
 
 def import_pools(config: ImportConfig, show: Show = lambda what, done, total: None) -> Imported:
-    """Read, judge and write.
-
-    Args:
-        config: What to read, and where to write.
-        show: Called after each reference and each problem.
+    """Read, judge and write; ``show`` is called after each reference and each problem.
 
     Raises:
         UserError: Anything that the user can fix; nothing was written.
@@ -158,16 +154,6 @@ def import_pools(config: ImportConfig, show: Show = lambda what, done, total: No
 class ImportedPools:
     """The problems of an import, and what was left out; iterating gives each with its pool.
 
-    Attributes:
-        files: Files in the order in which their answers stand in the pools.
-        rows: Number of rows read of each file.
-        without_answers: Rows that hold the reference of another row.
-        format: Format of all files.
-        columns: Field to column, as they were found.
-        problems: Checked problems, in the order of their first rows.
-        joined: Rows that were joined to an earlier row of the same problem.
-        left_out: Rows by reason.
-
     Raises:
         UserError: As ``problems.load``; or the files are of another format.
         RunError: The disk of ``TMPDIR`` is full or fails.
@@ -178,16 +164,16 @@ class ImportedPools:
     ) -> None:
         registry.load_own(config.verify.own)
         self._config = config
-        self.files = _files(config)
+        self.files = _files(config)  # in the order in which their answers stand in the pools
         columns = config.problems.columns
         self._verifier = registry.get(config.problems.verifier or DEFAULT_VERIFIER)
         _check_fields(columns, FORMATS[config.format], config.format)
         self.format = FORMATS[config.format](columns, self.files, self._verifier.argument_columns)
         # A format of its own gives values under the names of our fields already.
         self._mapped = {} if self.format.own else {f: columns[f] for f in FIELDS if f in columns}
-        self.rows = [0] * len(self.files)
-        self.without_answers = 0
-        self.left_out: dict[str, SkippedRows] = {}
+        self.rows = [0] * len(self.files)  # read of each file
+        self.without_answers = 0  # rows that hold the reference of another row
+        self.left_out: dict[str, SkippedRows] = {}  # by reason
         self._faults: list[ProblemsError] = []
         self._waiting = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._waiting.close)
