@@ -25,7 +25,6 @@ from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES, STRATA
 from heavydistill.report import markdown
 from heavydistill.report.grid import (
-    FEW_NOTE,
     Grid,
     IntervalCell,
     Line,
@@ -34,6 +33,7 @@ from heavydistill.report.grid import (
     bracketed,
     counted,
     difference,
+    few_note,
     few_warning,
     listed,
     marked,
@@ -46,12 +46,7 @@ from heavydistill.report.grid import (
     versions,
 )
 from heavydistill.report.summary import matched_lines, print_unanswered, strata_note
-from heavydistill.report.terminal import (
-    plain,
-    print_few_note,
-    print_grid,
-    print_lines,
-)
+from heavydistill.report.terminal import plain, print_grid, print_lines
 
 HEAVY = "deliberation on the attempts"
 _CONTROLS_NOTE = (
@@ -78,8 +73,8 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     for grid in shown:
         print_grid(grid, console)
     console.print()
-    print_few_note(shown, console)
-    if any(grid.has_few for grid in shown):
+    print_lines(few_note(shown), console, fold=True)
+    if few_note(shown):
         console.print()
     for word, names in _readings(comparison).items():
         style = _READING_STYLES.get(word, "")
@@ -95,7 +90,7 @@ def as_markdown(comparison: Comparison) -> str:
     """The same tables as Markdown, without folders."""
     shown = list(grids(comparison, NAMES))
     sentences = [
-        *([FEW_NOTE] if any(grid.has_few for grid in shown) else []),
+        *few_note(shown),
         *(f"{word}: {', '.join(names)}." for word, names in _readings(comparison).items()),
         *(f"{line}." for line in _token_lines(comparison)),
         *unanswered_lines(comparison),

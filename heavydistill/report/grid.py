@@ -136,6 +136,11 @@ def marked_problems(problems: int) -> str:
     return marked(counted(problems, "problem"), problems)
 
 
+def few_note(grids: Iterable[Grid]) -> list[str]:
+    """What the mark of few problems says, if one of the grids has it."""
+    return [FEW_NOTE] if any(grid.has_few for grid in grids) else []
+
+
 def few_warning(problems: int) -> list[str]:
     """A warning if there are so few problems that intervals over them mislead."""
     return [FEW_WARNING] if problems < FEW_PROBLEMS else []

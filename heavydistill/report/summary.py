@@ -28,6 +28,7 @@ from heavydistill.report.grid import (
     Line,
     bracketed,
     counted,
+    few_note,
     few_warning,
     listed,
     marked,
@@ -36,12 +37,7 @@ from heavydistill.report.grid import (
     percent,
     versions,
 )
-from heavydistill.report.terminal import (
-    plain,
-    print_few_note,
-    print_grid,
-    print_lines,
-)
+from heavydistill.report.terminal import plain, print_grid, print_lines
 
 if TYPE_CHECKING:
     from heavydistill.verifiers.markers import Shared
@@ -100,13 +96,13 @@ def print_summary(summary: Summary, console: Console, *, breakdown: bool = False
     print_lines(few_warning(summary.problems), console, fold=True)
     print_grid(rounds(summary), console)
     print_grid(rates(summary), console)
-    print_few_note([rates(summary)], console)
+    print_lines(few_note([rates(summary)]), console, fold=True)
     print_grid(labels(summary), console)
     if breakdown:
         groups = list(group_grids(summary))
         for grid in groups:
             print_grid(grid, console)
-        print_few_note(groups, console)
+        print_lines(few_note(groups), console, fold=True)
         if summary.curve:
             print_grid(curve(summary.curve), console)
     print_lines(matched_lines(summary), console, fold=True, gap=True)

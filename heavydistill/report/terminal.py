@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heavydistill.errors import CONTROL
-from heavydistill.report.grid import FEW_NOTE, Grid, Value
+from heavydistill.report.grid import Grid, Value
 
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
@@ -80,12 +80,6 @@ def print_lines(
         if gap and not number:
             console.print()
         console.print(plain(line), soft_wrap=not fold)
-
-
-def print_few_note(grids: Iterable[Grid], console: Console) -> None:
-    """Print what the mark of few problems says, if one of the grids has it."""
-    if any(grid.has_few for grid in grids):
-        console.print(plain(FEW_NOTE))
 
 
 def _cell(cell: Value) -> Text:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,13 @@ from heavydistill.errors import ConfigError
 from heavydistill.hub.dataset_card import dataset_card, write_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.report.markdown import table, text
+from heavydistill.report.markdown import text
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import (
     Attention,
     BenchmarkUsed,
     Fraction,
     RedeliberationSummary,
-    RefilterSummary,
     RunUsed,
     Strata,
     StudentUsed,
@@ -170,17 +168,6 @@ def test_what_became_of_the_answers_is_told_and_many_without_a_final_one_in_a_se
     assert "hold no final answer (" not in made(tmp_path / "b", **CHANGES)
 
 
-def test_what_a_judge_decided_is_told(tmp_path):
-    judging = {"asked": 40, "correct": 21, "incorrect": 12, "judges": {"gpt-oss-120b": 40}}
-    judged = RUN.model_copy(update={"summary": SUMMARY | {"judging": judging}})
-    written = made(tmp_path / "a", runs=[judged])
-    assert (
-        "In `glm`, `gpt-oss-120b` judged what rules left undecided: of 40 verdicts, 21 correct "
-        "and 12 incorrect." in written
-    )
-    assert "left undecided: of" not in made(tmp_path / "b", **CHANGES)
-
-
 def test_what_was_asked_again_is_told_with_its_cost_and_sampling(tmp_path):
     written = made(tmp_path / "sets", **CHANGES)
     (model,) = rows_of(written, "Models, licence and terms")
@@ -251,12 +238,6 @@ def test_what_the_user_wrote_at_the_end_is_kept(tmp_path):
         assert path.read_text(encoding="utf-8") == first + mine
 
 
-def test_numbers_stand_right_and_words_left():
-    shown = table(("Name", "Count", "Said"), [("a", "1,234", "3 of them"), ("b", "-", "none")])
-    assert shown.splitlines()[1] == "| :-- | --: | :-- |"
-    assert table(("Name",), []) == "| Name |\n| :-- |"
-
-
 def test_attempts_of_another_run_are_not_said_to_be_sampled_and_paid_for_by_this_one(tmp_path):
     nothing = {"requests": 0, "prompt": 0, "completion": 0, "cost_usd": 0.0}
     usage = {"thinking": nothing, "deliberating": USED}
@@ -278,25 +259,6 @@ def test_tokens_that_nobody_reported_are_not_told_to_be_none(tmp_path):
     written = made(tmp_path / "sets", runs=[run])
     assert "| `glm` thinking | 320 | - | at least 123,456 | - |" in written
     assert "`glm` deliberating" not in written
-
-
-def test_prompts_that_a_checkpoint_chose_tell_it_and_nothing_of_sets_that_are_elsewhere(tmp_path):
-    counts = {"caches": 180, "kept": 68, "always_right": 52, "never_right": 59, "unmeasured": 1}
-    counts |= {"deliberations": 1440, "failed": 0, "cut_off": 0, "undecided": 0}
-    done = RefilterSummary(checkpoint="step-100", revision="b2eeb71b", d=8, seed=0, **counts)
-    folder = write_sets(tmp_path / "sets", refiltered=done)
-    for name in ("trajectories", "deliberations", "sft_deliberator", "sft_thinker"):
-        shutil.rmtree(folder / name)
-    written = dataset_card(read_manifest(folder), folder)
-    assert DatasetCard(written).data.pretty_name == "Prompts for RL of attempts by micro"
-    assert "chosen anew for `step-100` (`b2eeb71b`), which deliberated 8 times on each of 180" in (
-        written
-    )
-    for part in ("68 that it got", "52 were always", "59 never", "1 could not be measured"):
-        assert part in written
-    assert "| refilter | 1,440 | - | - | - |" in written
-    assert "Use of the attempts" not in written and "sft_deliberator" not in written
-    assert {row[0] for row in rows_of(written, "Filters")} == {"problems"}
 
 
 def test_a_card_that_is_no_text_is_refused(tmp_path):

@@ -128,51 +128,34 @@ def test_data_has_its_provenance(tmp_path):
         "- deliberations: 31 of 48 (64.6%) passed the filters; left out: 17 `ignores_attempts`",
         "- trajectories: 5 of 7 (71.4%) passed the filters; left out: 2 `not_correct`",
         "compared with `gsm8k` (4 found)",
-        "`run` (24 problems, K = 8, D = 4)",
-        "from problems of `micro`",
-        "| tie | 2 | 2 | 0 | 0 | 2 | 2 |",
         "| `micro` | deliberator and thinker | Apache-2.0 | allowed |",
-        "- `deliberator.brief.en@8f91f83e6952`",
-        "- `math@2`",
     ):
         assert part in card, part
     alone = card_of(tmp_path / "b", sets=[thinker], role="thinker")
     assert "| tie |" not in alone and "31 of 48" not in alone and "| `micro` | thinker |" in alone
-    none = manifest(benchmarks=[], runs=[GENERATED.model_copy(update={"config": {}})])
-    card = card_of(tmp_path / "c", sets=[sets(none)])
-    assert "not compared with any benchmark" in card and "`run` (24 problems)" in card
+    none = manifest(runs=[GENERATED.model_copy(update={"config": {}})])
+    assert "`run` (24 problems)" in card_of(tmp_path / "c", sets=[sets(none)])
 
 
-def test_the_training_is_told(tmp_path):
-    card = card_of(
-        tmp_path / "model",
-        method="qlora",
-        lora={},
-        arguments={"learning_rate": 2e-4, "note": "a|b`c", "report_to": ["wandb"]},
-        result=Result(
-            steps=1500,
-            epochs=2.5,
-            train_loss=0.81234,
-            eval_loss={"thinker": 0.7, "deliberator": 0.61},
-            tokens=3_000_000,
-            seconds=3600.7,
-            peak_memory_gib=23.456,
-        ),
+def test_what_not_every_training_has_is_told(tmp_path):
+    result = Result(
+        steps=1500,
+        epochs=2.5,
+        train_loss=0.81234,
+        eval_loss={"thinker": 0.7, "deliberator": 0.61},
+        tokens=3_000_000,
+        seconds=3600.7,
+        peak_memory_gib=23.456,
     )
+    arguments = {"note": "a|b`c", "report_to": ["wandb"]}
+    card = card_of(tmp_path / "a", method="qlora", lora={}, arguments=arguments, result=result)
     for row in (
         "| Method | QLoRA |",
-        "| Most tokens of a sequence | 96 |",
-        "| Tokens of an epoch | 60,000, 12,345 learnt |",
-        "| Launch | 2 x cpu, ddp |",
         "| Steps | 1,500 (2.5 epochs) |",
-        "| Training loss | 0.8123 |",
         "| Validation loss, thinker | 0.7000 |",
         "| Validation loss, deliberator | 0.6100 |",
-        "| Tokens since the last start | 3,000,000 |",
         "| Time since the last start | 3,601 s |",
         "| Most memory of a GPU | 23.5 GiB |",
-        "| Versions | trl 1.16.0, peft 0.21.2 |",
-        "| `learning_rate` | `0.0002` |",
         "| `note` | `a/b'c` |",
         '| `report_to` | `["wandb"]` |',
     ):
@@ -301,29 +284,22 @@ def comparison(before: bool = True) -> Comparison:
     )
 
 
-def test_an_evaluation_is_told_before_and_after_with_its_intervals(hub, publish, tmp_path):
+def test_an_evaluation_is_published_with_its_results(hub, publish, tmp_path):
     folder = write_model(tmp_path / "model")
-    (folder / "evaluation").mkdir()
+    (folder / "evaluation" / "after").mkdir(parents=True)
     write_versioned(comparison(), folder / "evaluation" / "evaluation.json")
-    (folder / "evaluation" / "after").mkdir()
     code, said = publish(folder, "--to", "org/model")
     assert code == 0 and "evaluation/after" in said
     there = hub.files("org/model")
     assert "evaluation/evaluation.json" in there
     card = there["README.md"].decode()
     for part in (
-        "20 problems of `hub:org/problems`, 8 trajectories of each and 4 deliberations",
-        "Before: trajectories by `micro-student`, deliberations by `micro-student`.",
         "After: trajectories by `micro-student`, deliberations by `deliberator`.",
         "| HM@4 | a deliberation is right | 61.2% (50.0 to 70.0) | 72.3% (60.0 to 80.0) | "
         "+11.1 (-2.1 to +20.0) |",
-        "| HM@4 - V@8 | what deliberation adds | +61.2 (+50.0 to +70.0) |",
         "fewer than 30 problems",
-        "| trajectories before | 9,600 | 11 | 22 | 120 | 44 | 55 |",
-        "| deliberations after | 4,800 | 0 | 66 | 0 | 0 | 0 |",
     ):
         assert part in card, part
-    assert "hold no final answer" not in card
     results = {result.metric_name: result for result in ModelCard(card).data.eval_results}
     assert results["HM@4 (a deliberation is right)"].metric_value == 0.723
     assert results["HM@4 (a deliberation is right)"].dataset_type == "org/problems"
@@ -390,15 +366,9 @@ REWARDED = Result(
 
 def test_a_model_of_grpo_tells_what_was_asked_and_rewarded(tmp_path):
     text = card_of(tmp_path / "a", stage="grpo", rl=ASKED, result=REWARDED)
-    data = ModelCard(text).data
-    assert "grpo" in data.tags and "sft" not in data.tags
-    assert "reinforcement learning, in which the verdict of a verifier on its answers" in text
-    assert "caches of `sets` were asked, of up to 500 tokens" in text
-    assert "left out: 7 `never_right`, 2 `too_long`" in text
-    assert "| reward, first and last tenth | 0.25, 0.5 |" in text
+    assert "left out: 7 `never_right`, 2 `too_long`" in text and "max_new_tokens=96)" in text
     assert "Rows learnt" not in text and "Tokens of an epoch" not in text
     assert "Training loss" not in text
-    assert "max_new_tokens=96)" in text
 
 
 @pytest.mark.parametrize(

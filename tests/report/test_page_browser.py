@@ -215,34 +215,27 @@ def test_search_finds_what_stands_deep_in_a_text(browser, report, traces):
         assert visit.counted == f"{PROBLEMS} problems"
 
 
-def search_and_click(visit, button):
-    """Begin a search, and click before anything of it is there."""
-    visit.press("/")
-    visit.page.evaluate(
-        """(button) => {
-          const query = document.getElementById("query");
-          query.value = "carry";
-          query.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
-          document.getElementById(button).click();
-        }""",
-        button,
-    )
-
-
-def test_a_search_can_be_stopped(browser, report):
+@pytest.mark.parametrize("button", ["stop", "clear"])
+def test_a_search_can_be_stopped_or_cleared_before_its_end(browser, report, button):
     with visiting(browser, report) as visit:
-        search_and_click(visit, "stop")
-        visit.says("#searched", "Stopped. ")
-        assert " of 60 searched" in visit.page.inner_text("#searched")
-        assert "60 of 60" not in visit.page.inner_text("#searched")
-        assert visit.page.is_hidden("#stop")
-
-
-def test_a_search_that_is_cleared_before_its_end_stays_so(browser, report):
-    with visiting(browser, report) as visit:
-        search_and_click(visit, "clear")
-        visit.page.wait_for_timeout(500)  # longer than the chunk that was being unpacked takes
-        assert visit.page.is_hidden("#searched") and visit.counted == f"{PROBLEMS} problems"
+        visit.press("/")
+        visit.page.evaluate(
+            """(button) => {
+              const query = document.getElementById("query");
+              query.value = "carry";
+              query.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+              document.getElementById(button).click();
+            }""",
+            button,
+        )
+        if button == "stop":
+            visit.says("#searched", "Stopped. ")
+            searched = visit.page.inner_text("#searched")
+            assert " of 60 searched" in searched and "60 of 60" not in searched
+            assert visit.page.is_hidden("#stop")
+        else:
+            visit.page.wait_for_timeout(500)  # longer than the chunk that was unpacked takes
+            assert visit.page.is_hidden("#searched") and visit.counted == f"{PROBLEMS} problems"
 
 
 def test_a_trace_that_was_left_does_not_come_back(browser, report):

@@ -17,7 +17,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, compare, read_comparison
 from heavydistill.metrics.controls import CONTROLS, hold_against, read_controlled
 from heavydistill.metrics.crossing import CROSSING, cross
-from heavydistill.report.grid import FEW_NOTE, percent, points
+from heavydistill.report.grid import FEW_NOTE, percent
 from heavydistill.report.page import writer
 from heavydistill.report.page.sections import of_folder
 from heavydistill.report.summary import STRATA_NOTE
@@ -61,15 +61,9 @@ def words(page: str) -> str:
 
 def test_an_evaluation_shows_changes_controls_and_orders(evaluation: Path) -> None:
     shown = rendered(*of_folder(evaluation))
-    comparison = read_comparison(evaluation / COMPARISON)
-    controlled = read_controlled(evaluation / CONTROLS)
     told = words(shown)
     assert "mine: its runs together" in told and "points are paired by problem" in told
-    for name, _, change in comparison.metrics:
-        assert change.difference
-        assert name in told and points(change.difference.mean) in told
-    alone = controlled.controls[0]
-    assert percent(alone.answering.accuracy.mean) in told
+    (alone,) = read_controlled(evaluation / CONTROLS).controls
     assert f"the deliberator, without attempts {percent(alone.answering.accuracy.mean)}" in told
     assert "2 orders of the same attempts, 20 problems" in told
     # Votes of the run, its deliberation, and the control are in the plot.
@@ -120,31 +114,10 @@ def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them
     share, of_all = rescue.interval, f"{rescue.count} of {rescue.of}"
     assert share and f" to {percent(share.high)} {of_all} regress" in tables["Rate, 95% intervals"]
     assert words(shown).count(FEW_WARNING) == 2  # changes and controls
-
-
-def test_changes_over_thirty_problems_bear_no_warning(tmp_path: Path) -> None:
     side = side_of(runs.write_run(tmp_path / "run", 30, k=2, d=1), "run")
     write_versioned(compare(side, side, {}), tmp_path / COMPARISON)
     told = words(rendered(*of_folder(tmp_path)))
     assert "30 problems" in told and FEW_WARNING not in told
-
-
-def test_a_crossing_shows_a_row_a_thinker_and_a_column_a_deliberator(
-    evaluation: Path, tmp_path: Path
-) -> None:
-    pairs = {
-        (thinker, reader): list(read_traces(evaluation / thinker))
-        for thinker in ("before", "after")
-        for reader in ("first", "<b>other</b>")
-    }
-    crossing = cross(pairs, 4, 2, 1)
-    write_versioned(crossing, tmp_path / CROSSING)
-    shown = rendered(*of_folder(tmp_path))
-    told = words(shown)
-    assert "HM@2 first HM@2 <b>other</b>" in told and "<b>other</b>" not in shown
-    for cell in crossing.cells:
-        assert percent(cell.heavy_mean_at_d.mean) in told
-        assert points(cell.heavy_minus_vote.mean) in told
 
 
 def test_a_crossing_says_who_was_not_sampled_alike_and_that_problems_are_few(
@@ -152,6 +125,7 @@ def test_a_crossing_says_who_was_not_sampled_alike_and_that_problems_are_few(
 ) -> None:
     traces = list(read_traces(evaluation / "before"))
     told = _crossed(traces, {"a": 1.0, "<b>b</b>": 0.3}, tmp_path)
+    assert "HM@2 a HM@2 <b>b</b>" in told
     assert "Not sampled alike, deliberating: a: temperature 1; <b>b</b>: temperature 0.3" in told
     assert "alike, thinking" not in told and FEW_WARNING in told
     many = [
@@ -182,14 +156,14 @@ def test_a_run_says_nothing_of_several_and_one_alone_has_no_changes(
     assert rendered(*of_folder(tmp_path)) == ""
 
 
-def test_it_stands_in_the_page_once_and_before_the_runs(evaluation: Path, tmp_path: Path) -> None:
+def test_it_stands_in_the_page_once_before_the_runs_which_must_be_there(
+    evaluation: Path, tmp_path: Path
+) -> None:
     page = writer.write_report([evaluation], tmp_path / "page.html").file.read_text("utf-8")
     assert page.count("What else the same models do") == 1
     assert page.index("What else the same models do") < page.index('id="summary-0"')
 
-
-def test_an_evaluation_that_lost_its_runs_is_refused(evaluation: Path, tmp_path: Path) -> None:
     (tmp_path / COMPARISON).write_bytes((evaluation / COMPARISON).read_bytes())
     with pytest.raises(ConfigError, match=r"traces/\*\.parquet"):
-        writer.write_report([tmp_path], tmp_path / "page.html")
-    assert not (tmp_path / "page.html").exists()
+        writer.write_report([tmp_path], tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()

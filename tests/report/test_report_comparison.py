@@ -87,41 +87,39 @@ def lines_of(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def test_each_metric_stands_before_and_after_with_points_and_intervals(
+def test_what_the_intervals_and_tokens_show_is_said(
     comparison: Comparison, printed: Printed
 ) -> None:
-    lines = lines_of(printed(print_comparison, comparison))
-    at = lines.index("M@8 54.0% 54.0% -3.0")
-    assert lines[at + 1] == "the thinker's own pass@1 52.0 to 56.0 52.0 to 56.0 -5.0 to -1.0"
-    at = lines.index("HM@4 53.6% 75.0% +21.4")
-    assert lines[at + 1] == "a deliberation is right 51.2 to 56.0 70.0 to 80.0 +19.0 to +24.0"
-    at = lines.index("HM@4 - V@8 -8.0 +20.0 +28.0")
-    assert lines[at + 1].endswith("-10.0 to -7.0 +17.0 to +22.0 +25.0 to +30.0")
-
-
-def test_what_the_intervals_show_is_said(comparison: Comparison, printed: Printed) -> None:
-    text = printed(print_comparison, comparison)
-    assert "Better: HM@4, HM@4 - V@8\n" in text
-    assert "Worse: M@8\n" in text
-    assert "No difference shown: V@8, P@8, HP@4\n" in text
-    assert "too narrow" not in text
     few = dataclasses.replace(comparison, problems=29)
-    assert "fewer than 30 problems are too narrow" in printed(print_comparison, few)
+    for show, end in ((lambda told: printed(print_comparison, told), "\n"), (as_markdown, ".")):
+        text = show(comparison)
+        for said in (
+            "Better: HM@4, HM@4 - V@8",
+            "Worse: M@8",
+            "No difference shown: V@8, P@8, HP@4",
+        ):
+            assert f"{said}{end}" in text
+        assert "After: HM@4 takes the tokens written of 6.0 votes" in " ".join(text.split())
+        assert "too narrow" not in text and "too narrow" in show(few)
+    assert "first deliberation 500 36 250 214 < 0.001" in lines_of(
+        printed(print_comparison, comparison)
+    )
+    assert "| 250 | 214 | &lt; 0.001 |" in as_markdown(comparison)
 
 
 def test_who_was_asked_and_how_is_said(comparison: Comparison, printed: Printed) -> None:
     text = printed(print_comparison, comparison)
     assert "1,000 problems, K=8 trajectories, D=4 deliberations, 1 round" in text
-    lines = lines_of(text)
-    assert "Thinker base abc trained abc" in lines
-    assert "Verifiers math@2 math@2" in lines and "heavydistill 0.1.0 0.1.0" in lines
     assert "prompts brief (en)" in text
     assert "thinking: temperature 1, top_p 0.95, top_k 10, max_tokens 192" in text
     assert "deliberating: temperature 1, top_p 0.95, top_k 10, max_tokens 448" in text
-    samples = lines[lines.index("Samples all failed truncated unanswered undecided unjudged") + 2 :]
-    assert samples[:2] == ["trajectories 8,000 0 17 170 0 0", "before"]
-    assert samples[4:6] == ["trajectories 8,000 0 3 30 0 0", "after"]
-    assert samples[6] == "deliberations 4,000 0 0 - 0 0", "a version that did not count them"
+    lines = lines_of(text)
+    assert "deliberations 4,000 0 0 - 0 0" in lines, "a version that did not count them"
+    asked = [ConfigDifference("think.k", 4, 8), ConfigDifference("domain", None, "brief")]
+    text = printed(print_comparison, dataclasses.replace(comparison, asked_differently=asked))
+    lines = lines_of(text)
+    assert "think.k 4 8" in lines and 'domain null "brief"' in lines
+    assert "Asked alike" not in text
 
 
 def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(
@@ -157,38 +155,6 @@ def test_sampling_of_attempts_that_one_run_took_from_another_is_not_called_alike
         assert "thinking: temperature" not in text and "deliberating: temperature" in text
 
 
-def test_one_answer_a_problem_is_counted_in_pairs(comparison: Comparison, printed: Printed) -> None:
-    lines = lines_of(printed(print_comparison, comparison))
-    assert "vote 500 40 60 400 0.057" in lines
-    assert "first deliberation 500 36 250 214 < 0.001" in lines
-
-
-def test_each_kind_has_its_differences_and_one_kind_alone_no_table(
-    comparison: Comparison, printed: Printed
-) -> None:
-    text = printed(print_comparison, comparison)
-    lines = lines_of(text)
-    at = lines.index("chain_sum -3.0 0.0 +21.4 +28.0")
-    assert lines[at + 1] == "400 problems -5 to -1 +0 to +0 +19 to +24 +25 to +30"
-    row = "| chain\\_sum, 400 problems | -3.0 (-5.0 to -1.0) | 0.0 (0.0 to 0.0) | 0.0 "
-    assert row in as_markdown(comparison), "all six stand where there is room"
-    assert "Points by verifier" not in text
-
-
-def test_habits_and_tokens_of_both_stand_side_by_side(
-    comparison: Comparison, printed: Printed
-) -> None:
-    text = printed(print_comparison, comparison)
-    lines = lines_of(text)
-    assert "rescue 21.1% 21.1%" in lines
-    assert "20 of 95 20 of 95" in " ".join(lines)
-    assert "700 problems 700 problems" in " ".join(lines)
-    assert "thinking, completion 12,345,678 12,345,678" in lines
-    told = "7,000 and 3 unknown"
-    assert f"deliberating, prompt {told} {told}" in lines
-    assert "After: HM@4 takes the tokens written of 6.0 votes" in text.replace("\n", " ")
-
-
 def test_what_ran_the_models_is_said_in_both(comparison: Comparison, printed: Printed) -> None:
     told = dataclasses.replace(comparison, versions={"torch": "2.1", "distilabel": "1.5"})
     line = "Compared by heavydistill 0.1.0; the models ran with torch 2.1, distilabel 1.5."
@@ -198,33 +164,21 @@ def test_what_ran_the_models_is_said_in_both(comparison: Comparison, printed: Pr
     assert as_markdown(comparison).endswith(unknown)
 
 
-def test_what_was_asked_differently_is_listed(comparison: Comparison, printed: Printed) -> None:
-    asked = [ConfigDifference("think.k", 4, 8), ConfigDifference("domain", None, "brief")]
-    text = printed(print_comparison, dataclasses.replace(comparison, asked_differently=asked))
-    lines = lines_of(text)
-    assert "think.k 4 8" in lines and 'domain null "brief"' in lines
-    assert "Asked alike" not in text
-
-
-def test_sizes_that_differ_stand_in_the_names_of_the_metrics(comparison: Comparison) -> None:
-    assert comparison.before
-    smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
-    told = dataclasses.replace(comparison, before=smaller)
-    assert told.names[:2] == ["M@4/8", "V@4"] and told.names[3] == "HM@4"
-    assert "K=4/8 trajectories, D=4 deliberations" in as_markdown(told)
-
-
-def test_votes_that_are_not_paired_are_told(comparison: Comparison, printed: Printed) -> None:
+def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(
+    comparison: Comparison, printed: Printed
+) -> None:
     assert comparison.before
     smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
     told = dataclasses.replace(comparison, before=smaller, vote_pairs=None)
+    assert told.names[:2] == ["M@4/8", "V@4"] and told.names[3] == "HM@4"
     lines = lines_of(printed(print_comparison, told))
     assert "vote - - - - -" in lines and "not paired: K=4 and K=8" in " ".join(lines)
-    assert "| vote, not paired: K=4 and K=8 | - |" in as_markdown(told)
+    text = as_markdown(told)
+    assert "K=4/8 trajectories, D=4 deliberations" in text
+    assert "| vote, not paired: K=4 and K=8 | - |" in text
     few = Pairs(both=500, only_before=40, only_after=60, neither=388, p_value=0.0569)
-    told = dataclasses.replace(comparison, vote_pairs=few)
     row = "| vote, without 12 problems of more than 8 trajectories | 500 |"
-    assert row in as_markdown(told)
+    assert row in as_markdown(dataclasses.replace(comparison, vote_pairs=few))
 
 
 def test_groups_and_strata_of_few_problems_are_marked(
@@ -257,28 +211,6 @@ def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison: Co
     }
     text = as_markdown(dataclasses.replace(comparison, **both))
     assert "| tie | 40 | - | 40 | - |" in text and "Strata are told" not in text
-
-
-def test_markdown_has_the_same_tables_and_says_what_the_brackets_are(
-    comparison: Comparison,
-) -> None:
-    text = as_markdown(comparison)
-    for part in (
-        "**1,000 problems, K=8 trajectories, D=4 deliberations, 1 round**",
-        "| Metric, 95% intervals | Before | After | Points |",
-        "| HM@4, a deliberation is right | 53.6% (51.2 to 56.0) | 75.0% (70.0 to 80.0) "
-        "| +21.4 (+19.0 to +24.0) |",
-        "| HM@4 - V@8, what deliberation adds | -8.0 (-10.0 to -7.0) | +20.0 (+17.0 to +22.0) "
-        "| +28.0 (+25.0 to +30.0) |",
-        "| first deliberation | 500 | 36 | 250 | 214 | &lt; 0.001 |",
-        "| Verifiers | math@2 | math@2 |",
-        "Better: HM@4, HM@4 - V@8.",
-        "In brackets: 95% intervals",
-    ):
-        assert part in text, part
-    assert "too narrow" not in text
-    assert "too narrow" in as_markdown(dataclasses.replace(comparison, problems=29))
-    assert text.endswith("\n") and as_markdown(comparison) == text
 
 
 def test_many_unanswered_ones_are_told_of_each_run(comparison: Comparison) -> None:

@@ -65,16 +65,10 @@ def trace() -> Trace:
             ),
         ),
     ]
+    cut = {"mode": "answer_only", "sha256": "0"}
     items = [
-        CacheItem(
-            generation=generation,
-            mode="answer_only",
-            tokens_before=before,
-            tokens_after=after,
-            sha256="0",
-            defused=defused,
-        )
-        for generation, before, after, defused in [("t_b", 812, 120, 0), ("t_a", 90, 90, 3)]
+        CacheItem(generation="t_b", tokens_before=812, tokens_after=120, defused=0, **cut),
+        CacheItem(generation="t_a", tokens_before=90, tokens_after=90, defused=3, **cut),
     ]
     cache = Cache(
         id="c_1",
@@ -154,9 +148,6 @@ def test_reasoning_is_folded_unless_all_is_wanted(trace: Trace, printed: Printed
     full = printed(print_trace, trace, full=True)
     assert "step 20" in full
     assert "more lines" not in full
-
-
-def test_one_endless_line_of_reasoning_is_folded_too(trace: Trace, printed: Printed) -> None:
     endless = dataclasses.replace(trace.pool[0], reasoning="so " * 5000)
     text = printed(print_trace, dataclasses.replace(trace, pool=[endless], caches=[]))
     assert len(text.splitlines()) < 60
@@ -190,15 +181,14 @@ def test_markup_in_any_text_is_printed_literally(
     assert text.count(nasty) == 9
 
 
-def test_a_text_cannot_steer_the_terminal(trace: Trace, printed: Printed) -> None:
+def test_a_text_cannot_steer_the_terminal_or_leave_its_width(
+    trace: Trace, printed: Printed
+) -> None:
+    problem = dataclasses.replace(trace.problem, text="\u6570" * 300, id="x" * 200)
+    assert printed(print_trace, dataclasses.replace(trace, problem=problem)).count("\u6570") == 300
     problem = dataclasses.replace(trace.problem, text="a\x1b[2Jb\x07c\r\nd\te")
     text = printed(print_trace, dataclasses.replace(trace, problem=problem))
     assert "a\\x1b[2Jb\\x07c\n    d" in text
-
-
-def test_wide_and_long_words_stay_within_the_width(trace: Trace, printed: Printed) -> None:
-    problem = dataclasses.replace(trace.problem, text="\u6570" * 300, id="x" * 200)
-    assert printed(print_trace, dataclasses.replace(trace, problem=problem)).count("\u6570") == 300
 
 
 def test_the_votes_of_a_judge_stand_with_its_verdict(trace: Trace, printed: Printed) -> None:
