@@ -123,6 +123,7 @@ _NUMBER_WORDS = re.compile(
 # Short words that are no products of letters, and words that may answer one question alike.
 _SHORT_WORDS = frozenset(("yes", "no", "odd"))
 _ALIKE = (frozenset(("yes", "true")), frozenset(("no", "false", "none", "never")))
+_ASKS_PERCENT = re.compile(r"\b(?:what|which|as an?) (?:\w+ ){0,2}percent", re.IGNORECASE)
 # Digits in a base: 120_3. F_{12} is a name, and so may AB_1 be.
 _BASED = re.compile(r"\(?(?:\\text\{)?([0-9A-F]{2,}|[0-9])\}?\)?_\{?([0-9]{1,2})\}?")
 
@@ -284,7 +285,8 @@ class AnswerComparison:
             return self._one_measure(given, given.value.tokens, wanted.tokens)
         if isinstance(given, Formula) and isinstance(wanted, Measure):
             outcome = self._one_measure(wanted, given.tokens, wanted.value.tokens)
-            missing = self.arguments.units == "required" and wanted.unit not in ("%", r"\%")
+            is_percent = units.known(wanted.unit) == units.known("%")
+            missing = self.arguments.units == "required" and not is_percent
             return ("incorrect", "unit_missing") if outcome == EQUAL and missing else outcome
         return OTHER_KIND
 
@@ -318,7 +320,7 @@ class AnswerComparison:
         # Where percents are asked for, a reference of 50 is 50 of them.
         if self.arguments.percent == "fraction":
             return fraction
-        if self.arguments.percent == "number" or units.asks_percent(self.text):
+        if self.arguments.percent == "number" or _ASKS_PERCENT.search(self.text):
             return outcome
         return DIFFERENT if outcome == fraction == DIFFERENT else ("undecided", "needs_percent")
 

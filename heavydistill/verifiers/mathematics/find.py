@@ -94,12 +94,13 @@ def _boxed(text: str, places: list[Box], problem: str) -> Found:
     answer = _listed(group, before[first:])
     if first > 0 and _is_another(contents[first - 1], before[first], group[0]):
         return Found(answer, doubt="several_boxes")
-    beside = surroundings(text[: whole[first].start], text[ends[-1] :], group[-1], problem)
+    after = text[ends[-1] :]
+    doubt, currency, unit = surroundings(text[: whole[first].start], after, group[-1], problem)
     if "," not in answer:
-        answer = f"{beside.currency}{answer}{beside.unit}"
+        answer = f"{currency}{answer}{unit}"
     recent = dict.fromkeys(contents[:first][-MOST_EARLIER:])
     earlier = tuple(" ".join(content.split()) for content in recent if content not in group)
-    return Found(answer, earlier, beside.doubt)
+    return Found(answer, earlier, doubt)
 
 
 def _is_joined(between: str) -> bool:

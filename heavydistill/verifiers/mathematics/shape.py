@@ -274,7 +274,8 @@ def _such_that(inner: Tokens) -> Shape | None:
 def _matrix(tokens: Tokens) -> Shape | None:
     begin = re.fullmatch(r"\\begin\s*\{(\w*matrix|array|smallmatrix)\*?\}", tokens[0])
     if not begin or closing(tokens, 0) != len(tokens) - 1:
-        return None
+        is_part = any(token.startswith(r"\begin") for token in tokens)
+        return _NOT_UNDERSTOOD if is_part else None
     inner = tokens[1:-1]
     if begin[1] == "array" and inner[:1] == ("{",):
         inner = inner[(closing(inner, 0) or -1) + 1 :]

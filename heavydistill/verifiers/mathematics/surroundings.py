@@ -195,17 +195,14 @@ _ANSWER_AGAIN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """What the surroundings of a box add to it, or why they leave open what is meant."""
+def surroundings(
+    before: str, after: str, content: str, problem: str
+) -> tuple[str | None, str, str]:
+    """What stands around a box that holds ``content`` in a response to ``problem``.
 
-    doubt: str | None = None
-    unit: str = ""
-    currency: str = ""
-
-
-def surroundings(before: str, after: str, content: str, problem: str) -> Beside:
-    """What stands around a box that holds ``content`` in a response to ``problem``."""
+    Returns:
+        Why it leaves open what is meant, if it does; the currency and the unit that it adds.
+    """
     # Some models write the backslash twice, as in JSON.
     sides = Sides(re.sub(r"(?<!\\)\\$", "", before[-2 * _PHRASE :]), after[:_WINDOW])
     peel(sides)
@@ -216,11 +213,10 @@ def surroundings(before: str, after: str, content: str, problem: str) -> Beside:
         sides.left = sides.left[: currency.start()]
         peel(sides)
     if not (_leads(sides, content, problem) and _leaves_alone(sides, content, problem)):
-        return Beside("outside_box")
+        return "outside_box", "", ""
     if _taken_back(after, content):
-        return Beside("retracted")
-    sign = currency[0].strip() if currency else ""
-    return Beside(None, unit or units.spoken(sides.right), sign)
+        return "retracted", "", ""
+    return None, currency[0].strip() if currency else "", unit or units.spoken(sides.right)
 
 
 def _leads(sides: Sides, content: str, problem: str) -> bool:

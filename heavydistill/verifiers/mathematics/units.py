@@ -122,7 +122,6 @@ _TYPESET = re.compile(
     r"(?:\^\s*(?:[23]|\{[123]\}))?)+)"
 )
 _SPOKEN = re.compile(r"((?:(?:square|cubic|sq|cu|per) )?[a-zA-Z]{1,11}(?:/[a-z]{1,4})?)(?![\w^/-])")
-_ASKS_PERCENT = re.compile(r"\b(?:what|which|as an?) (?:\w+ ){0,2}percent", re.IGNORECASE)
 # Divided units that a problem may name: metres per second, m/s.
 _NAMED_PER = re.compile(r"[a-zA-Z]+(?:\^[23])?(?: per |/)[a-zA-Z]+(?:\^[23])?")
 
@@ -188,11 +187,6 @@ def is_counted_noun(words: str, problem: str) -> bool:
     parts = words.lower().split()
     stems = {word.removesuffix("s") for word in re.findall(r"[a-z]+", problem.lower())}
     return not any(map(counts, parts)) and {part.removesuffix("s") for part in parts} <= stems
-
-
-def asks_percent(problem: str) -> bool:
-    """Whether the problem asks for a number of percents."""
-    return _ASKS_PERCENT.search(problem) is not None
 
 
 def sizes(kind: str) -> frozenset[Fraction]:

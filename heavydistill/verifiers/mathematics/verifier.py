@@ -64,15 +64,14 @@ class Math(Verifier):
             return Decision("undecided", found.doubt, shown)
         if _is_too_large(found.answer):
             return Decision("undecided", "too_complex", found.answer[:MOST_CHARACTERS])
-        reference = _reference(problem)
-        return _spelled(found.answer, reference, problem) or _candidate(found, reference)
+        return _spelled(found.answer, problem) or _candidate(found, _reference(problem)[0])
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
         # SymPy takes most of a second to import; a run's own process never needs it.
         from heavydistill.verifiers.mathematics.compare import AnswerComparison, canonical
 
         answer, _, earlier = candidate.partition("\n")
-        reference = _reference(problem)
+        reference, _ = _reference(problem)
         given, wanted = shape_of(answer), shape_of(reference)
         comparison = AnswerComparison(arguments.read(problem.verifier_args), problem.text)
         label, reason = comparison.outcome(given, wanted)
@@ -84,8 +83,7 @@ class Math(Verifier):
 
     def check_reference(self, problem: Problem) -> str | None:
         try:
-            arguments.read(problem.verifier_args)
-            reference = _reference(problem)
+            reference, form = _reference(problem)
         except ValueError as error:
             return str(error)
         if _is_too_large(reference):
@@ -93,7 +91,6 @@ class Math(Verifier):
                 f"the reference has more than {MOST_CHARACTERS} characters or more than "
                 f"{MOST_DEPTH} brackets inside each other; shorten it"
             )
-        form = _normal_reference(reference)
         if not form.text:
             return "the reference holds no answer; write one"
         if form.value is not None:
@@ -104,10 +101,10 @@ class Math(Verifier):
 
     def is_plain(self, problem: Problem) -> bool:
         try:
-            reference = _reference(problem)
+            reference, form = _reference(problem)
         except ValueError:
             return False
-        return len(reference) <= MOST_CHARACTERS and _normal_reference(reference).value is not None
+        return len(reference) <= MOST_CHARACTERS and form.value is not None
 
     def prepare(self, config: Verifying) -> None:
         # The first formula that SymPy compares costs it further imports.
@@ -118,9 +115,9 @@ def _is_too_large(answer: str) -> bool:
     return len(answer) > MOST_CHARACTERS or deepest(answer) > MOST_DEPTH
 
 
-def _spelled(answer: str, reference: str, problem: Problem) -> Decision | None:
+def _spelled(answer: str, problem: Problem) -> Decision | None:
     """The decision where the spelling alone tells."""
-    given, wanted = normal_form(answer), _normal_reference(reference)
+    given, (reference, wanted) = normal_form(answer), _reference(problem)
     if not given.text:
         return Decision("incorrect", "no_answer")
     if given.value is not None and wanted.value is not None:
@@ -139,15 +136,11 @@ def _candidate(found: Found, reference: str) -> str:
     return "\n".join((" ".join(found.answer.split()), *earlier))
 
 
-@lru_cache(maxsize=1024)
-def _normal_reference(reference: str) -> NormalForm:
-    return normal_form(reference)
-
-
-def _reference(problem: Problem) -> str:
+def _reference(problem: Problem) -> tuple[str, NormalForm]:
     return _answer_in(problem.reference, arguments.read(problem.verifier_args).marker)
 
 
 @lru_cache(maxsize=1024)
-def _answer_in(reference: str, marker: str | None) -> str:
-    return " ".join(reference_answer(reference, marker).split())
+def _answer_in(reference: str, marker: str | None) -> tuple[str, NormalForm]:
+    answer = " ".join(reference_answer(reference, marker).split())
+    return answer, normal_form(answer)
