@@ -1,0 +1,254 @@
+"""What stands around a box: words that leave its answer alone, and what makes another of it."""
+
+from __future__ import annotations
+
+import pytest
+from reckoning import boxed, outcome, pairs, problem, texts
+
+from heavydistill.verifiers.mathematics.verifier import Math
+
+EQUAL, RETRACTED = ("correct", "equal"), ("undecided", "retracted")
+
+# What real responses write around the box of an answer that counts.
+ACCEPTED = texts(r"""
+    The answer is $□$.  ¦  The answer is □.  ¦  The answer is: $□$
+    The final answer is: $□$. I hope it is correct.  ¦  Thus, $x = □$ cm.
+    Therefore \(□\) apples.  ¦  **Final answer:** $$□$$  ¦  **Final Answer**⏎⏎\[ □ \]
+    \[ □ \] units  ¦  So there are □ ways to do that.  ¦  So there are $□$ ordered pairs.
+    Hence the remainder is \(□\).  ¦  $$x = 2 + 3 = □$$  ¦  $x=□$
+    $$\begin{aligned} x &= 2 + 3 \\ &= □. \end{aligned}$$
+    \begin{align*}⏎x &= 2+3 \\⏎&= □.⏎\end{align*}  ¦  \[⏎□⏎\]  ¦  $$⏎□⏎$$  ¦  □  ¦  $□$!
+    \(\therefore □\)  ¦  $\Rightarrow □$  ¦  Answer: □  ¦  ### Answer: $□$  ¦  Answer → □  ¦  ($□$)
+    **□**  ¦  **$□$**  ¦  - $□$  ¦  > □  ¦  1. □  ¦  1. So the sum is 12.⏎2. The mean is □
+    The answer is {□}.  ¦  $\text{The answer is } □$  ¦  $\text{Answer: } □$  ¦  \textbf{Answer: □}
+    \textbf{□}  ¦  $\mathbf{□}$  ¦  $□\text{ cm}$  ¦  $□\,\mathrm{m}$  ¦  $□$ square units.
+    She makes $\$□$ a day.  ¦  She makes \$□ a day.
+    It costs \$3 more than the \$2, so $□$ dollars.
+    It costs $3 and $2, so the sum is □ dollars.  ¦  He needs □ more apples.  ¦  He ran □ times.
+    It took □ days, because it rained.  ¦  $□$ (since $x > 0$).  ¦  $□$ (five) apples
+    $□$ is the answer.  ¦  $□$, and we are done.
+    □ Note that the order of the factors does not matter.
+    $□$. Note that $25$ has a square root, which is not even.
+    $□$⏎⏎Note that the other root is not positive, so it does not count.
+    $□$⏎⏎Let me verify: 2 + 3 = 5 ✓.  ¦  $□$⏎⏎The answer is 5.  ¦  $□$⏎⏎The answer is 5.0 apples.
+    I first thought it was 6. Wait, that is wrong. So it is $□$.
+    The first guess was wrong, so it must be $□$.  ¦  Since it does not terminate, the answer is □.
+    We do not need the rest. In other words, □.  ¦  答案是□。  ¦  答案：$□$  ¦  所以小明有□个苹果。
+    $□$⏎⏎$x$ was the unknown.  ¦  \[□\]⏎⏎- We used the sum.⏎- We used the mean.
+    $\left(□\right)$  ¦  $□ \quad \blacksquare$  ¦  $x \equiv □ \pmod{7}$  ¦  $f(2) = □$.
+    Thus $m+n = 2+3 = □$.  ¦  $2+3=□ \approx 5.0$  ¦  `□`  ¦  The value is $\displaystyle □$.
+    $\boxed 5$  ¦  $\boxed{ 5 }$  ¦  $\fbox{5}$  ¦  $\boxed{□}$  ¦  $\boxed{x = 5}$
+    $\boxed{\text{5}}$  ¦  The total is given by $□$.  ¦  There are a total of □ apples.
+    This can be written as $□$.  ¦  $□$, not 6.  ¦  $□$ rather than 6.
+    The two sides add up, so we get $□$.  ¦  The number of ways is $2+3$, or simply $□$.
+    $□$ (approximately)  ¦  $□$ (in total)  ¦  She sold □ eggs on Monday and Tuesday.
+    Thus, $□$ of them are red.  ¦  This gives the quantity $□$.
+    Part one gave $\boxed{3}$, and the answer is $□$.  ¦  **Final Answer**⏎□
+    ## Final Answer⏎⏎□⏎  ¦  Everything adds up.⏎⏎---⏎□  ¦  So the sum is:⏎\[⏎□.⏎\]⏎⏎---
+    □⏎**Confidence:** high  ¦  □⏎- \(x = 5\) is the only root.  ¦  <answer>□</answer>
+    <answer>⏎$□$⏎</answer>  ¦  □</s>  ¦  □<|im_end|>  ¦  The root $n$ is □.
+    That's \$□ in total.  ¦  This is a $□$ inch board.  ¦  The kite has $□$ fourth-grade owners.
+    She paid $□$ for 3 pears.  ¦  It weighs $□$g.  ¦  Mia came in $□$th place.
+    The $□^{\text{th}}$ term is the first that works.  ¦  The total is \(□\)$.
+    That makes $\frac{10}{2}$, or $□$.  ¦  $□$, or equivalently $\frac{10}{2}$.  ¦  $□ = 5.0$
+    $N \equiv □ \mod 7$  ¦  $N \equiv □\ (\text{mod } 7)$  ¦  \[ x = □ \quad \text{(since } x>0) \]
+    There are $□$ not divisible by 3.  ¦  A total of $□$ are not prime.
+    Ann is $□$ times as old as Bo.  ¦  $□$ more than a dozen eggs remain.  ¦  $2 + 3 =$ $□$.
+    $\therefore$ $□$  ¦  => $□$  ¦  -> □  ¦  (b) $□$  ¦  [⏎□⏎]  ¦  □⏎⏎#### 2. Check of the steps
+    □⏎⏎因此答案应该是5。  ¦  | Answer | $□$ |  ¦  $\bf{□}$  ¦  $□$ $\blacksquare$
+    $□$---the largest of them.  ¦  The sum is \□.  ¦  $k=□$ and $m=6$.
+    □. If this is incorrect, please tell me.  ¦  $$□$$⏎⏎ANSWER: 5  ¦  \boxed{x = 5}⏎⏎□
+    Step 3: □  ¦  Question 1: □  ¦  3) $□$  ¦  ✅ $□$  ¦  which is not 7 but $□$
+    The other root, $-7$, is not valid, so $x = □$.  ¦  We cannot do better, so the maximum is $□$.
+    That leaves $□$ of the 7 apples.  ¦  $□$ is not a multiple of 3  ¦  2 boys and 3 girls make □
+    $$2 + 3 = 5.$$Since $□$ is prime, we are done.  ¦  $□\tag{1}$  ¦  $□$ ✅
+    □⏎⏎No other values work.  ¦  □⏎⏎It is 2 more than 3.  ¦  so it is $□$ (mod 7)
+    □⏎⏎Let me know if you need more help!
+""")
+# The box is there, but the text does not say 5: by reason.
+REFUSED = {
+    "outside_box": texts(r"""
+    $□.5$  ¦  □.5  ¦  $0.□$  ¦  0.□  ¦  $1□$  ¦  1$□$  ¦  is 1□  ¦  $□0$  ¦  □0  ¦  $□$0
+    $□$ million  ¦  □ million dollars  ¦  $□ \text{ million}$  ¦  □ hundred  ¦  □ dozen eggs
+    □ fifths  ¦  □ squared  ¦  □ and a half  ¦  □ or more  ¦  □ plus 1  ¦  □ over 6  ¦  □万
+    $(□)^2$  ¦  (□)^2  ¦  $-□$  ¦  -□  ¦  - □  ¦  -$□$  ¦  $□!$  ¦  □!  ¦  $x□$  ¦  $x$ $□$
+    $\boxed{2}\ln 3$  ¦  $□ \pi$  ¦  $□$ $\pi$  ¦  $□ x$  ¦  □ x  ¦  $(□, 6)$  ¦  $(4, □)$
+    $\{4, □\}$  ¦  $x>□$  ¦  $x < □$  ¦  $x \ge □$  ¦  $x \ne □$  ¦  $x \neq □$  ¦  $x \not= □$
+    $x != □$  ¦  $\sqrt{□}$  ¦  $\frac{1}{□}$  ¦  $\frac{□}{6}$  ¦  $x^{□}$  ¦  $□^2$  ¦  $□_6$
+    $□ + 1$  ¦  □ + 1  ¦  $□$ + 1  ¦  $1 + □$  ¦  $□/6$  ¦  □/6  ¦  $□:6$  ¦  $□(x+1)$  ¦  $|□|$
+    $\pm□$  ¦  $□i$  ¦  $\sin□$  ¦  $□ = 2x$  ¦  $□$th  ¦  □?  ¦  not $□$  ¦  The answer is not □.
+    It isn't $□$.  ¦  It cannot be □.  ¦  It is not equal to □.  ¦  either 4 or $□$  ¦  at least □
+    greater than □  ¦  negative □  ¦  minus □  ¦  half of □  ¦  the square root of □
+    A wrong answer is □.  ¦  $□$ is wrong  ¦  $□$ is not correct  ¦  □ cannot be right.
+    $□$ (or 6)  ¦  $□$ (wrong)  ¦  $□$, or 6  ¦  $□$; alternatively 6  ¦  $□$ → $6$  ¦  $□$ : 6
+    $□$ to 6  ¦  $□$ choose 2  ¦  $□$ in base 6  ¦  $□$ remainder 2  ¦  $□$ feet 6 inches
+    $□$ hours and 30 minutes  ¦  Answer (wrong): $□$  ¦  Incorrect answer: $□$  ¦  two □
+    twenty-□  ¦  thirty □  ¦  one hundred and □  ¦  between 4 and $□$  ¦  from 4 to $□$
+    $x = 4$ and $□$  ¦  up to $□$  ¦  the opposite of □  ¦  one fifth of □  ¦  10 divided by □
+    multiplied by □  ¦  □ k  ¦  $□$K  ¦  □ 000  ¦  12□  ¦  $\cancel{□}$ 6  ¦  $f(□)=0$  ¦  $□\to 6$
+    □ and 6  ¦  $□,000$  ¦  \$□.50  ¦  $□$:30  ¦  $\boxed{6}$, or possibly $□$
+    It is 6, or perhaps $□$  ¦  $□\text{ (wrong)}$  ¦  $□$ if $x>0$, $6$ otherwise
+    $□$ for $x>0$ and $6$ for $x<0$  ¦  $□$ with a remainder of 2  ¦  $□$ degrees below zero
+    $□$ all squared  ¦  $□\mathrm{i}$  ¦  $□\text{x}$  ¦  $□\text{k}$  ¦  $\text{It is not } □$
+    $\text{twice } □$  ¦  $x = 6 \text{ or } x = □$  ¦  $x = 6$ or $x = □$  ¦  $x = □$ and $x = 6$
+    $x = 6$, $x = □$  ¦  The roots are $□$, $6$.  ¦  The roots are $6$, $□$.
+    The answer is not: $□$  ¦  The answer is not⏎$□$  ¦  The answer is not⏎\[⏎□⏎\]
+    It is 10 minus⏎⏎$$□$$  ¦  A wrong guess would be $□$  ¦  A mistake would be $□$
+    The answer is - $□$  ¦  3:□  ¦  2 hours $□$ minutes  ¦  12 and $□$  ¦  1 out of $□$
+    5% of $□$  ¦  the absolute value of $□$  ¦  a $□$th of it  ¦  the $□$th root
+    $□ \text{ if } x>0, 6 \text{ else}$  ¦  $□$ are not enough  ¦  $□$ (in thousands)
+    $□$ in millions  ¦  $□$ Millionen  ¦  $□$ feet, $6$ inches  ¦  $□ = 6$  ¦  $□$, or $6$
+    $□$ ❌  ¦  $12 = □ \mod 7$  ¦  答案不是□  ¦  6或□  ¦  $□$或6  ¦  □不对
+"""),
+    "retracted": texts(r"""
+    □. No wait, it is 6  ¦  □ Wait, I forgot one. It is 6.  ¦  □. Actually, the sum is 6.
+    □⏎Hmm, no, that is not right.  ¦  □. I made a mistake.  ¦  □. The correct answer is 6.
+    □⏎⏎**Final answer:** 6  ¦  The choice □ looked good, but it is wrong.  ¦  $□$。等等，应为6。
+    $□$⏎⏎最终答案是6。  ¦  $□$⏎⏎The final answer is x = 6  ¦  $□$⏎⏎#### 6
+    $□$. The answer is $\frac{1}{2}$.  ¦  $□$. However, the correct value is 6.
+    $□$. Or it might be 6.
+"""),
+    "unclosed_box": texts(r"""
+    □ but then \boxed{6  ¦  \boxed{5
+"""),
+    "several_boxes": texts(r"""
+    $\boxed{6}$⏎⏎$□$  ¦  1. $\boxed{6}$⏎2. $□$  ¦  (a) $\boxed{6}$⏎(b) $□$  ¦  $\boxed{6} = □$
+    $\boxed{6} \to □$
+"""),
+    "in_code": texts(r"""
+    ```latex⏎□⏎```  ¦  ```⏎x⏎□
+"""),
+}
+# Their plain reading is another value than 5, or that 5 is wrong.
+NEVER_CORRECT = texts(r"""
+    3 less than □  ¦  the negative of □  ¦  five hundred □  ¦  3 hours and $□$ minutes
+    \$3 and □ cents  ¦  10 times □  ¦  3 per □  ¦  neither 4 nor □  ¦  sqrt □
+    the square root $□$  ¦  ½□  ¦  3 out of □  ¦  3–□  ¦  3 – $□$  ¦  ±□  ¦  −$□$  ¦  $x - □$
+    x²□  ¦  x = -⏎□  ¦  $$x = 3 +⏎□$$  ¦  The answer is not:⏎- $□$
+    The following is wrong:⏎⏎$$□$$  ¦  The answer can't be $□$.
+    So the answer is definitely not $□$.  ¦  We get $x = 3$ or $□$.  ¦  The answers are 4 and □
+    The solutions are $x=□$ and $x=7$.  ¦  □ or \$7  ¦  $□ \text{ and } 7$  ¦  $x = □, 7$
+    ratio □ to 7  ¦  between $□$ and $7$  ¦  $□$–$7$  ¦  □-7  ¦  $□$ out of $7$  ¦  $□$ per $7$
+    $□$ in 7  ¦  □ hundredths  ¦  □ halves  ¦  □ and one half  ¦  □ 1/2  ¦  □½  ¦  □²
+    $□\sqrt{2}$  ¦  $□ \times 10^{-3}$  ¦  $□{,}000$  ¦  □.000.000  ¦  $□ \pm 2$  ¦  $□ < x$
+    $x \in [□, 7]$  ¦  $□ = 2 + 7$  ¦  $□ \equiv 7$  ¦  $$□⏎+ 3$$  ¦  \[□⏎- 3\]  ¦  □⏎\cdot 3
+    $□$ minutes and $30$ seconds  ¦  □ times 2  ¦  $□ \bmod 3$  ¦  □ mod 3  ¦  is not⏎$$⏎□⏎$$
+    $□$ when $x>0$, else $7$  ¦  $□$ is not the answer.  ¦  □ isn't right  ¦  □⏎⏎Oops, it is 7.
+    □⏎⏎Actually, it's 7  ¦  □. Sorry, I made an error; it is 7.
+    □⏎⏎However, the answer must be $7$.  ¦  □⏎⏎So the result is 7.  ¦  □⏎⏎This answer is wrong.
+    □⏎⏎I was wrong.  ¦  □. I meant 7.  ¦  $□$ is too small
+    □⏎⏎Let me recalculate. It should be 7.  ¦  □⏎⏎The answer isn't right.  ¦  □。不对，是7
+""")
+# Read in another way than lists of words would read them: (text, what is said, why).
+DECIDED_OTHERWISE = [
+    (r"a $\boxed{5}$-digit number", EQUAL, "what is counted may follow a hyphen; 5 stays 5"),
+    (r"$\boxed{5}$ (not 6)", EQUAL, "6 is denied, as in ', not 6' and 'rather than 6'"),
+    (r"for example, \boxed{5}", EQUAL, "an example is what some problems ask for"),
+    (r"e.g. \boxed{5}", EQUAL, "an example is what some problems ask for"),
+    (r"It could also be $\boxed{5}$", EQUAL, "a doubt in other words; no other value is named"),
+    ("$x = \\boxed{5}$\n\n**Check:** the result is 25, as it should.", RETRACTED, "another result"),
+]
+
+# References and responses of humans.
+DECIDED = pairs(r"""
+    5 ‖ ⏎□  ¦  5 ‖ ⏎⏎$□$⏎  ¦  240 ‖ That is $2\cdot 5!=\boxed{240}$ ways.
+    5 ‖ $$\begin{aligned} x &= 2+3 \\ &= □ \end{aligned}$$
+    5 ‖ $$\begin{array}{rcl} x &=& 2+3 \\ &=& □ \end{array} $$
+    (1,4) ‖ The lines intersect at the point $\boxed{(1,4)}$.
+    14 ‖ This simplifies to $28 = 2x$ or $x=\boxed{14}$.
+    2015 ‖ We see that $b+1=2016$ or $b=\boxed{2015}$.
+    600 ‖ It equals $50 \cdot 12$, or $\boxed{600}$.
+    26 ‖ The values $0,3,4,5,6,8,$ add up to $\boxed{26}$.
+    6290000 ‖ We round up to $\boxed{6290000}$.  ¦  3(x-2) ‖ Thus $\boxed{3(x-2)} = 3x-6$.
+    18 ‖ $$36 = 2x, \quad \boxed{18} = x$$  ¦  6 ‖ There are $\boxed{6} = 3\cdot 2\cdot 1$ cubes.
+    3 ‖ Thus $29^{13} \equiv 1+2 \equiv \boxed{3}$ modulo 7.
+    625 ‖ There are $5\times 125=\boxed{625}$ such 4-digit numbers.
+    3 ‖ The value of the square is $\boxed{3}$.
+    44 ‖ It is $\boxed{44}$. We check our answer: $17\cdot 44 = 748$.
+    8 ‖ The polygon has $\boxed{8}$ sides. With 9 sides this is impossible.
+    300 ‖ $v = \boxed{300} \mathrm{~km} / \mathrm{s}$
+    300 km/s ‖ $v = \boxed{300} \mathrm{~km} / \mathrm{s}$  ¦  5 ‖ 共有$\boxed{5\text{ 个}}$。
+    5 ‖ \boxed{5个}  ¦  5个 ‖ 一共□个。  ¦  5元 ‖ 一共□元。  ¦  5平方米 ‖ 面积是□平方米
+""")
+# A bound, a value or a unit beside the box that makes another answer of it.
+NOT_CORRECT = pairs(r"""
+    240 ‖ It is clear that $n != \boxed{240}$  ¦  5 ‖ $x = 4$ or $x = □$  ¦  5 ‖ $7\text{ or }□$
+    5 ‖ The cost is up to $□$.  ¦  5 ‖ $□ = 3\cdot 2$  ¦  3 ‖ $\boxed{3} = \pi$
+    3 ‖ $\boxed{3} = e$  ¦  x+5 ‖ $\boxed{x+5} = 7$  ¦  x ‖ $\boxed{x} = 5$
+    300 m/s ‖ $v = \boxed{300} \mathrm{~km} / \mathrm{s}$  ¦  5\ \Omega ‖ $R = □\ \mathrm{V}$
+    5\ \mu\mathrm{m} ‖ $d = □\ \mathrm{mm}$  ¦  5元 ‖ 一共□米。  ¦  5 ‖ 一共□万元。
+    5 ‖ \boxed{5万元}  ¦  $5$;$10$ ‖ \boxed{5, 11}  ¦  $x=0$ or $x=2$ ‖ \boxed{x=0}
+""")
+# Reference ‖ content of the box: dollars inside an answer only set type.
+WITH_DOLLARS = pairs(r"""
+    $1$,$\frac{3+\sqrt{21}}{2}$ ‖ 1, \frac{3+\sqrt{21}}{2}  ¦  $5$;$10$ ‖ 10, 5
+    $x=0$ or $x=2$ ‖ x=0, x=2  ¦  $4 and $5 ‖ \$4 \text{ and } \$5  ¦  3, 4 ‖ $3$, $4$
+""")
+ROUNDED_ENDS = pairs(r"""
+    [1/3, 2] ‖ [0.333, 2]
+    (-\infty, \frac13) \cup (2, \infty) ‖ (-\infty, 0.333) \cup (2, \infty)
+    [\frac13, 2] ‖ 0.333 \le x \le 2
+""")
+
+
+@pytest.mark.parametrize("text", ACCEPTED)
+def test_words_around_the_box_leave_the_answer_alone(text):
+    assert outcome("5", text) == EQUAL
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [(text, reason) for reason in REFUSED for text in REFUSED[reason]]
+)
+def test_what_stands_beside_the_box_can_make_another_answer_of_it(text, reason):
+    assert outcome("5", text) == ("undecided", reason)
+
+
+@pytest.mark.parametrize("text", NEVER_CORRECT)
+def test_another_value_beside_the_box_is_never_accepted(text):
+    assert outcome("5", text)[0] != "correct"
+
+
+@pytest.mark.parametrize(("text", "said", "why"), DECIDED_OTHERWISE)
+def test_a_text_that_names_no_other_value_is_read_by_its_box(text, said, why):
+    assert outcome("5", text) == said, why
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        ("What is the least number of colors?", r"We need at least $\boxed{5}$ colors."),
+        ("What is the maximum number of rooks?", r"At most $\boxed{5}$ rooks fit."),
+        ("How many dozen eggs does she need?", r"She needs $\boxed{5}$ dozen eggs."),
+    ],
+)
+def test_a_bound_or_a_counting_word_is_an_answer_to_a_problem_that_asks_for_it(asked, text):
+    assert outcome("5", text, asked) == EQUAL
+    assert outcome("5", text)[1] == "outside_box"
+    assert outcome("5", r"It is not at least $\boxed{5}$.", asked)[1] == "outside_box"
+
+
+@pytest.mark.parametrize(("reference", "response"), DECIDED)
+def test_what_humans_write_around_a_box_is_decided(reference, response):
+    assert Math().check_reference(problem(reference)) is None
+    assert outcome(reference, response) == EQUAL
+
+
+@pytest.mark.parametrize(("reference", "response"), NOT_CORRECT)
+def test_another_value_or_unit_beside_the_box_is_never_accepted(reference, response):
+    assert outcome(reference, response)[0] != "correct"
+
+
+@pytest.mark.parametrize(("reference", "answer"), WITH_DOLLARS)
+def test_dollars_inside_an_answer_only_set_type(reference, answer):
+    assert Math().check_reference(problem(reference)) is None
+    assert outcome(reference, boxed(answer)) == EQUAL
+
+
+@pytest.mark.parametrize(("reference", "answer"), ROUNDED_ENDS)
+def test_a_rounded_end_of_an_interval_is_undecided_as_a_rounded_number_is(reference, answer):
+    assert outcome(reference, boxed(answer)) == ("undecided", "rounded")
+    assert outcome(reference, boxed(answer.replace("2", "3", 1)))[0] == "incorrect"
+
+
+def test_a_chinese_full_stop_ends_an_answer():
+    assert outcome("18", "所以一共是18个。\n答案：18。", marker="答案：") == EQUAL
