@@ -6,107 +6,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged
+from text_tables import pairs
 
 from heavydistill.schema import Problem
 from heavydistill.verifiers.exact import Exact
 
 BOX = r"Working ... so \boxed{%s}."
-# (reference, content of the box)
-EQUAL = [
-    ("18", "18"),
-    ("18", " 18. "),
-    ("18", "$18$"),
-    ("18", "$18.$"),
-    ("18", r"\(18\)"),
-    ("18", "+18"),
-    ("18", "18.000"),
-    ("18", r"\text{18}"),
-    ("18", "１８"),
-    ("18", "١٨"),
-    ("-18", "\u221218"),
-    ("-18", "\u201318"),
-    ("-18", "- 18"),
-    ("0", "-0"),
-    ("0", "-0.00"),
-    ("1234", "1,234"),
-    ("1234", "1{,}234"),
-    ("1234", r"1\,234"),
-    ("1234", r"1,\!234"),
-    ("1,234,567", "1234567.0"),
-    ("0.5", "1/2"),
-    ("0.50", r"\frac{1}{2}"),
-    ("1/2", r"\dfrac12"),
-    ("1/2", r"\frac{ 2 }{ 4 }"),
-    ("1/2", "½"),
-    ("1/2", ".5"),
-    ("-1/2", r"\frac{-1}{2}"),
-    ("-1/2", r"-\tfrac{1}{2}"),
-    ("3/2", "1 1/2"),
-    ("3/2", "1½"),
-    ("3/2", r"1\frac{1}{2}"),
-    ("1000", "1e3"),
-    ("1/3", "2/6"),
-    (r"\frac{\sqrt{3}}{2}", r"\frac{\sqrt{3}}{2}"),
-    (r"\frac{\sqrt{3}}{2}", r"\dfrac{ \sqrt{3} }{2}"),
-    (r"\left(1, 2\right)", "(1,2)"),
-    (r"the sum is \boxed{7}", "7"),
-    ("Tuesday", r"\text{Tuesday}"),
-    ("Tuesday", r"\textbf{Tuesday}."),
-    ("two  words", "two words"),
-    ("x + 1", "x+1"),
-    ("50%", r"50\%"),
-    ("10²", "10²"),
-    ("4:30 p.m.", "4:30 p.m."),
-]
-DIFFERENT = [
-    ("18", "17"),
-    ("18", "-18"),
-    ("18", "1.8"),
-    ("18", "18.0000001"),
-    ("1/3", "0.333333333333"),
-    ("1.6e-19", "3.2e-19"),
-    ("1/2", r"\frac{2}{1}"),
-    ("1/2", r"1\frac{1}{2}"),
-    ("11/2", "1½"),
-    ("18", "see step 17"),
-    ("18", "5 or 18"),
-    ("18", "no solution"),
-    ("Tuesday", "Wednesday"),
-    ("Tuesday", "tuesday"),
-    ("cat", "act"),
-    ("A", "B"),
-    ("Tuesday", "18"),
-]
-# (reference, content of the box, reason)
-UNDECIDED = [
-    ("18", "18%", "needs_units"),
-    ("18", r"\$18", "needs_units"),
-    ("18", "18 dollars", "needs_units"),
-    ("0.5", r"50\%", "needs_units"),
-    ("18 cm", "18", "needs_units"),
-    ("5 apples", "6 apples", "needs_units"),
-    (r"\sqrt{8}", r"2\sqrt{2}", "needs_symbolic"),
-    ("102", "10²", "needs_symbolic"),
-    ("100", "10^2", "needs_symbolic"),
-    ("5", "x = 5", "needs_symbolic"),
-    ("5", "n=4=5", "needs_symbolic"),
-    ("10", "5 5", "needs_symbolic"),
-    ("55", r"5\,5", "needs_symbolic"),
-    ("1234", "1, 234", "needs_symbolic"),
-    ("1234", "1 234", "needs_symbolic"),
-    ("0.5", "0,5", "needs_symbolic"),
-    ("1,2", "2,1", "needs_symbolic"),
-    ("3:4", "6:8", "needs_symbolic"),
-    ("2x", "2y", "needs_units"),
-    ("x-1", "1-x", "needs_symbolic"),
-    ("120_3", "120_4", "needs_symbolic"),
-    ("1/3", "0.333...", "needs_symbolic"),
-    ("0", "1/0", "needs_symbolic"),
-    ("23", "2\u20623", "needs_symbolic"),
-    ("[0,1]", "(0,1)", "needs_symbolic"),
-    ("18", "1" * 1001, "too_complex"),
-    ("18", "1e99999999", "needs_symbolic"),
-]
+# Reference ‖ content of the box.
+EQUAL = pairs(r"""
+    18 ‖ 18  ¦  18 ‖ $18$  ¦  18 ‖ $18.$  ¦  18 ‖ \(18\)  ¦  18 ‖ +18  ¦  18 ‖ 18.000
+    18 ‖ \text{18}  ¦  18 ‖ １８  ¦  18 ‖ ١٨  ¦  -18 ‖ −18  ¦  -18 ‖ –18  ¦  -18 ‖ - 18  ¦  0 ‖ -0
+    0 ‖ -0.00  ¦  1234 ‖ 1,234  ¦  1234 ‖ 1{,}234  ¦  1234 ‖ 1\,234  ¦  1234 ‖ 1,\!234
+    1,234,567 ‖ 1234567.0  ¦  0.5 ‖ 1/2  ¦  0.50 ‖ \frac{1}{2}  ¦  1/2 ‖ \dfrac12
+    1/2 ‖ \frac{ 2 }{ 4 }  ¦  1/2 ‖ ½  ¦  1/2 ‖ .5  ¦  -1/2 ‖ \frac{-1}{2}  ¦  -1/2 ‖ -\tfrac{1}{2}
+    3/2 ‖ 1 1/2  ¦  3/2 ‖ 1½  ¦  3/2 ‖ 1\frac{1}{2}  ¦  1000 ‖ 1e3  ¦  1/3 ‖ 2/6
+    \frac{\sqrt{3}}{2} ‖ \frac{\sqrt{3}}{2}  ¦  \frac{\sqrt{3}}{2} ‖ \dfrac{ \sqrt{3} }{2}
+    \left(1, 2\right) ‖ (1,2)  ¦  the sum is \boxed{7} ‖ 7  ¦  Tuesday ‖ \text{Tuesday}
+    Tuesday ‖ \textbf{Tuesday}.  ¦  two  words ‖ two words  ¦  x + 1 ‖ x+1  ¦  50% ‖ 50\%
+    10² ‖ 10²  ¦  4:30 p.m. ‖ 4:30 p.m.
+""")
+DIFFERENT = pairs(r"""
+    18 ‖ 17  ¦  18 ‖ -18  ¦  18 ‖ 1.8  ¦  18 ‖ 18.0000001  ¦  1/3 ‖ 0.333333333333
+    1.6e-19 ‖ 3.2e-19  ¦  1/2 ‖ \frac{2}{1}  ¦  1/2 ‖ 1\frac{1}{2}  ¦  11/2 ‖ 1½
+    18 ‖ see step 17  ¦  18 ‖ 5 or 18  ¦  18 ‖ no solution  ¦  Tuesday ‖ Wednesday
+    Tuesday ‖ tuesday  ¦  cat ‖ act  ¦  A ‖ B  ¦  Tuesday ‖ 18
+""")
+NEEDS_UNITS = pairs(r"""
+    18 ‖ 18%  ¦  18 ‖ \$18  ¦  18 ‖ 18 dollars  ¦  0.5 ‖ 50\%  ¦  18 cm ‖ 18
+    5 apples ‖ 6 apples  ¦  2x ‖ 2y
+""")
+NEEDS_SYMBOLIC = pairs(r"""
+    \sqrt{8} ‖ 2\sqrt{2}  ¦  102 ‖ 10²  ¦  100 ‖ 10^2  ¦  5 ‖ x = 5  ¦  5 ‖ n=4=5  ¦  10 ‖ 5 5
+    55 ‖ 5\,5  ¦  1234 ‖ 1, 234  ¦  1234 ‖ 1 234  ¦  0.5 ‖ 0,5  ¦  1,2 ‖ 2,1  ¦  3:4 ‖ 6:8
+    x-1 ‖ 1-x  ¦  120_3 ‖ 120_4  ¦  1/3 ‖ 0.333...  ¦  0 ‖ 1/0  ¦  [0,1] ‖ (0,1)
+    18 ‖ 1e99999999
+""")
 # (reference, whole answer text, marker, label, reason)
 WHOLE_TEXTS = [
     ("18", r"\boxed{17} wait, \boxed{18}", None, "correct", "equal"),
@@ -138,7 +72,7 @@ def outcome(reference: str, text: str, marker: str | None = None) -> tuple[str, 
     return verdict.label, verdict.reason
 
 
-@pytest.mark.parametrize(("reference", "answer"), EQUAL)
+@pytest.mark.parametrize(("reference", "answer"), [*EQUAL, ("18", " 18. ")])
 def test_equal_answers_are_correct(reference, answer):
     assert outcome(reference, BOX % answer) == ("correct", "equal")
 
@@ -148,7 +82,15 @@ def test_other_numbers_and_words_are_incorrect(reference, answer):
     assert outcome(reference, BOX % answer) == ("incorrect", "different")
 
 
-@pytest.mark.parametrize(("reference", "answer", "reason"), UNDECIDED)
+@pytest.mark.parametrize(
+    ("reference", "answer", "reason"),
+    [
+        *((*pair, "needs_units") for pair in NEEDS_UNITS),
+        *((*pair, "needs_symbolic") for pair in NEEDS_SYMBOLIC),
+        ("23", "2\u20623", "needs_symbolic"),
+        ("18", "1" * 1001, "too_complex"),
+    ],
+)
 def test_what_this_kind_cannot_tell_is_undecided(reference, answer, reason):
     assert outcome(reference, BOX % answer) == ("undecided", reason)
 

@@ -4,7 +4,9 @@ import pytest
 from judging import judged
 from samples import trajectory
 
+from heavydistill.errors import ProblemsError
 from heavydistill.schema import Problem, Trajectory, Verdict
+from heavydistill.verifiers import registry
 from heavydistill.verifiers.screening import Candidate, decide, screen_generation
 
 
@@ -64,3 +66,9 @@ def test_a_verifier_that_does_not_exist_leaves_it_undecided():
     verdict = judged(problem(verifier="exakt"), "18")
     assert (verdict.label, verdict.reason) == ("undecided", "unknown_verifier")
     assert verdict.verifier == "exakt@unknown"
+    with pytest.raises(ProblemsError, match=f"Name one of: {', '.join(registry.names())}"):
+        registry.get("exakt")
+
+
+def test_every_verifier_is_found_by_its_name():
+    assert [registry.get(name).name for name in registry.names()] == registry.names()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from reckoning import boxed, outcome, pairs, problem, texts
+from reckoning import boxed, outcome, problem
+from text_tables import pairs, texts
 
 from heavydistill.verifiers.mathematics.verifier import Math
 

@@ -1,0 +1,14 @@
+"""Tables of many short texts: ``¦`` parts them, ``‖`` the two of a pair, ``□`` is a box of 5 and
+``⏎`` a new line."""
+
+from __future__ import annotations
+
+
+def texts(table: str) -> list[str]:
+    cells = (cell.strip() for line in table.strip().splitlines() for cell in line.split("¦"))
+    return [cell.replace("□", r"\boxed{5}").replace("⏎", "\n") for cell in cells]
+
+
+def pairs(table: str) -> list[tuple[str, str]]:
+    found = (text.split("‖") for text in texts(table))
+    return [(reference.strip(" "), answer.strip(" ")) for reference, answer in found]
