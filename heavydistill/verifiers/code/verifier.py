@@ -80,7 +80,7 @@ class Code(Verifier):
 
     @property
     def version(self) -> str:
-        return f"2-python-{sys.version_info.major}.{sys.version_info.minor}"
+        return f"3-python-{sys.version_info.major}.{sys.version_info.minor}"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         task = task_of(problem)

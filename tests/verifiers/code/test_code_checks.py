@@ -153,7 +153,7 @@ ENCODE = 'def encode(s):\n    return s[::-1]\n\ndef decode(s):\n    """Undo it."
             "f",
             "",
             "def f(x):\n    if x < 0: raise ValueError\n    return x ** 0.5",
-            "undecided",  # equal, and of another type
+            "undecided",
         ),
         (RAISING, "f", "", "def f(x): raise ValueError", "incorrect"),
     ],

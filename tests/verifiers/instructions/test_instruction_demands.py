@@ -32,6 +32,7 @@ def test_complete_arguments_are_fit_and_each_one_is_needed(id):
 
 NUMBERS = (-1, 0, 1.5, True, float("nan"), "3", [3])
 TEXTS = ("", "  ", 7, ["a"], {"a": 1})
+NO_COMMA = {"instruction_id_list": ["punctuation:no_comma"]}
 WRONG = {
     **dict.fromkeys(
         (name for of in ALL.values() for name in of if name.startswith("num")), NUMBERS
@@ -59,32 +60,20 @@ def test_an_argument_of_another_kind_is_told(id):
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ([], "take"),
-        ({}, '"instruction_id_list", "kwargs"'),
-        ({"instruction_id_list": ["punctuation:no_comma"]}, '"kwargs"'),
+        ([], "take"), ({}, '"instruction_id_list", "kwargs"'), (NO_COMMA, '"kwargs"'),
         ({"instruction_id_list": [], "kwargs": []}, "at least one id"),
         ({"instruction_id_list": "punctuation:no_comma", "kwargs": [{}]}, "takes a list"),
-        ({"instruction_id_list": ["punctuation:no_comma"], "kwargs": []}, "a list of 1"),
-        ({"instruction_id_list": ["punctuation:no_comma"], "kwargs": None}, "a list of 1"),
-        ({"instruction_id_list": ["punctuation:no_comma"], "kwargs": "[{"}, "a list of 1"),
-        ({"instruction_id_list": ["punctuation:no_comma"], "kwargs": [3]}, "takes an object"),
+        (NO_COMMA | {"kwargs": []}, "a list of 1"), (NO_COMMA | {"kwargs": None}, "a list of 1"),
+        (NO_COMMA | {"kwargs": "[{"}, "a list of 1"),
+        (NO_COMMA | {"kwargs": [3]}, "takes an object"),
         ({"instruction_id_list": ["punctuation:no_coma"], "kwargs": [{}]}, "did you mean"),
         ({"instruction_id_list": ["xyz"], "kwargs": [{}]}, "there are keywords:existence"),
         ({"instruction_id_list": [["a"]], "kwargs": [{}]}, "there is no instruction"),
-        (
-            {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{"num_words": 3}]},
-            "there is no 'num_words'",
-        ),
-        (
-            {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}], "mode": "lax"},
-            "strict or loose",
-        ),
-        (
-            {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}], "modus": "loose"},
-            '"mode"',
-        ),
+        (NO_COMMA | {"kwargs": [{"num_words": 3}]}, "there is no 'num_words'"),
+        (NO_COMMA | {"kwargs": [{}], "mode": "lax"}, "strict or loose"),
+        (NO_COMMA | {"kwargs": [{}], "modus": "loose"}, '"mode"'),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_and_what_to_write_is_told(args, told):
     assert told in (fault(args) or "")
 
