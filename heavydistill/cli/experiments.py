@@ -31,8 +31,8 @@ def evaluate(
     before: Annotated[
         str | None,
         typer.Option(
-            help="Model before training, for both roles. Its profile fills in what is left open of "
-            "prompts and sampling for both runs, and it takes a role that no other flag names.",
+            help="Model before training, for both roles; its profile holds for both runs, and it "
+            "takes a role that no other flag names.",
             rich_help_panel="Models",
         ),
     ] = None,
@@ -40,15 +40,15 @@ def evaluate(
         str | None,
         typer.Option(
             help="Control runs, with commas between: alone (the deliberator without attempts), "
-            "chain (one long chain, which may have the tokens of all), choose (the best attempt, "
-            "as the deliberator names it), or all. [default: none]",
+            "chain (one long chain with the tokens of all), choose (the attempt that the "
+            "deliberator names), or all.",
             rich_help_panel="Controls",
         ),
     ] = None,
     orders: Annotated[
         int,
         typer.Option(
-            help="Number of orders in which the same caches are read, to see what order changes.",
+            help="Number of orders in which the same caches are read.",
             min=1,
             rich_help_panel="Controls",
         ),
@@ -98,11 +98,7 @@ def cross(
     config: RunConfig,
     *,
     thinkers: Annotated[
-        str,
-        typer.Option(
-            help="Models that think, with commas between, each as --teacher names one.",
-            rich_help_panel="Models",
-        ),
+        str, typer.Option(help="Models that think, with commas between.", rich_help_panel="Models")
     ],
     deliberators: Annotated[
         str,
@@ -123,7 +119,8 @@ def cross(
     console = Console()
     with checking(console) as on_checked:
         contact = None if dry_run else Contact()
-        plan = crossing.check(config, _names(thinkers), _names(deliberators), on_checked, contact)
+        names = [list(filter(None, map(str.strip, t.split(",")))) for t in (thinkers, deliberators)]
+        plan = crossing.check(config, names[0], names[1], on_checked, contact)
     _print_plans(plan.asked, console)
     if dry_run:
         if others := list(plan.deliberators)[1:]:
@@ -224,7 +221,3 @@ def _print_plans(plans: Mapping[str, Plan], console: Console) -> None:
         console.rule(plain(f"plan: {name}"))
         print_heading(plan, console)
         print_line(estimate(plan), plan, console)
-
-
-def _names(given: str) -> list[str]:
-    return [name.strip() for name in given.split(",") if name.strip()]

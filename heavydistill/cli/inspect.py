@@ -31,10 +31,7 @@ def show(
     ] = None,
     student: Annotated[
         str | None,
-        typer.Option(
-            help="Folder or Hub id of the student for --tokens, if it is not found under "
-            "the name that the sets give it."
-        ),
+        typer.Option(help="Folder or Hub id of the student for --tokens, where it was moved."),
     ] = None,
 ) -> None:
     """Print one trace of a run, or one row of a set.

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from heavydistill.hub.publish import Parcel, PublishResult
 
 _TERMS = "Terms"
 
@@ -44,8 +41,7 @@ def publish(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Profile of your own, of the base model or one that wrote some of it; may be "
-            "repeated.",
+            help="Profile of your own, of a model that it comes from; may be repeated.",
             rich_help_panel=_TERMS,
         ),
     ] = None,
@@ -53,8 +49,7 @@ def publish(
         bool,
         typer.Option(
             "--allow-unknown-terms",
-            help="Publish although it is not known whether a model's maker allows training on "
-            "what it writes.",
+            help="Publish although a model's terms on training with what it writes are unknown.",
             rich_help_panel=_TERMS,
         ),
     ] = False,
@@ -88,24 +83,16 @@ def publish(
         allow_restricted=allow_restricted_terms,
     )
     parcel = pack(folder, options)
-    _print_parcel(parcel, folder)
+    width = max(map(len, parcel.sizes))
+    for name, size in parcel.sizes.items():
+        typer.echo(f"{name:<{width}}  {size:>15,} bytes")
+    typer.echo(f"{len(parcel.sizes)} files, {sum(parcel.sizes.values()):,} bytes")
+    if parcel.kept_back:
+        typer.echo(f"Not sent, of what is in {folder}: {', '.join(parcel.kept_back)}")
     if dry_run:
         typer.echo(f"Nothing was sent. What would be is in {copy(parcel, folder)}")
         return
-    _print_end(send(parcel, options))
-
-
-def _print_parcel(parcel: Parcel, folder: Path) -> None:
-    sizes = parcel.sizes
-    width = max(map(len, sizes))
-    for name, size in sizes.items():
-        typer.echo(f"{name:<{width}}  {size:>15,} bytes")
-    typer.echo(f"{len(sizes)} files, {sum(sizes.values()):,} bytes")
-    if parcel.kept_back:
-        typer.echo(f"Not sent, of what is in {folder}: {', '.join(parcel.kept_back)}")
-
-
-def _print_end(done: PublishResult) -> None:
+    done = send(parcel, options)
     for name in done.deleted:
         typer.echo(f"Deleted there, of what was published before: {name}")
     said = "Published" if done.is_new else "Everything was there already, nothing was sent"

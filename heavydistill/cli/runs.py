@@ -30,8 +30,7 @@ def generate(
     ray: Annotated[
         str | None,
         typer.Option(
-            help="Ray cluster that the work is spread over: local, auto, HOST:6379 or "
-            "ray://HOST:10001; see configs/ray.",
+            help="Ray cluster: local, auto, HOST:6379 or ray://HOST:10001; see configs/ray.",
             rich_help_panel="Run",
         ),
     ] = None,
@@ -88,10 +87,7 @@ def replay(
     ] = None,
     run_verifiers: Annotated[
         bool,
-        typer.Option(
-            "--run-verifiers",
-            help="Run the Python files that the run names as verifiers of its own (verify.own).",
-        ),
+        typer.Option("--run-verifiers", help="Run the Python files that verify.own names."),
     ] = False,
 ) -> None:
     """Rebuild the dataset of a run from its journal, byte for byte, without sending a request.

@@ -21,6 +21,7 @@ import itertools
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from heavydistill.config.run import Pruning, Selection
@@ -76,24 +77,33 @@ def build_cache(
     Raises:
         BudgetError: The wording, the problem and the final answers alone are over the budget.
     """
-    rng = _rng(seed, problem.id, round)
+    # The same for the same run, problem and round in every process.
+    digest = hashlib.sha256("\x1f".join(map(str, (seed, problem.id, round))).encode()).digest()
+    rng = random.Random(int.from_bytes(digest))
     chosen = select(selection, generations, width or len(generations), rng)
     shown: list[Generation] = [*chosen, *(d for d in carried if d.unusable_because is None)]
     rng.shuffle(shown)
     shown = [shown[(place + order) % len(shown)] for place in range(len(shown))]
-    left_out = _left_out([*generations, *carried], shown)
-    return _cut_to(
-        problem,
-        shown,
+    ids = {generation.id for generation in shown}
+    empty = Cache(
+        id="",
         round=round,
         seed=seed,
         selection=selection,
-        left_out=left_out,
-        pruning=pruning,
-        budget_tokens=budget_tokens,
-        prompt=prompt,
-        reader=reader,
+        prompt_version="",
+        reader="",
+        budget_tokens=0,
+        prompt_tokens=0,
+        defused=0,
+        items=[],
+        left_out=[
+            LeftOut(generation=g.id, reason=g.unusable_because or "not_selected")
+            for g in (*generations, *carried)
+            if g.id not in ids
+        ],
+        prompt="",
     )
+    return _filled(empty, problem, shown, pruning, budget_tokens, prompt, reader)
 
 
 def recut(
@@ -117,52 +127,36 @@ def recut(
         BudgetError: As for ``build_cache``.
     """
     by_id = {generation.id: generation for generation in generations}
-    return _cut_to(
-        problem,
-        [by_id[item.generation] for item in cache.items],
-        round=cache.round,
-        seed=cache.seed,
-        selection=cache.selection,
-        left_out=cache.left_out,
-        pruning=cast(Pruning, cache.items[0].mode),
-        budget_tokens=budget_tokens,
-        prompt=prompt,
-        reader=reader,
-    )
+    shown = [by_id[item.generation] for item in cache.items]
+    pruning = cast(Pruning, cache.items[0].mode)
+    return _filled(cache, problem, shown, pruning, budget_tokens, prompt, reader)
 
 
-def _cut_to(
+def _filled(
+    empty: Cache,
     problem: Problem,
     shown: Sequence[Generation],
-    *,
-    round: int,
-    seed: int,
-    selection: str,
-    left_out: list[LeftOut],
     pruning: Pruning,
     budget_tokens: int,
     prompt: Prompt,
     reader: Reader,
 ) -> Cache:
-    """The cache of these attempts in this order; see ``build_cache`` for the arguments."""
+    """The cache with these attempts in this order, cut to its budget."""
     attempts = [prepare(generation, pruning, reader) for generation in shown]
     problem_text, defused = defuse(problem.text, reader.control_tokens)
 
     def build(room: int) -> Cache:
         pruned = prune(attempts, room, reader)
         text = serialize(problem_text, [attempt.text for attempt in pruned], prompt)
-        return Cache(
+        return replace(
+            empty,
             id=content_id("c", text),
-            round=round,
-            seed=seed,
-            selection=selection,
             prompt_version=prompt.version,
             reader=reader.name,
             budget_tokens=budget_tokens,
             prompt_tokens=reader.count(text),
             defused=defused,
             items=[attempt.item for attempt in pruned],
-            left_out=left_out,
             prompt=text,
         )
 
@@ -231,18 +225,3 @@ def carried(deliberations: Sequence[Deliberation], round: int) -> list[Deliberat
     them out.
     """
     return [deliberation for deliberation in deliberations if deliberation.round == round - 1]
-
-
-def _left_out(offered: Sequence[Generation], shown: Sequence[Generation]) -> list[LeftOut]:
-    ids = {generation.id for generation in shown}
-    return [
-        LeftOut(generation=g.id, reason=g.unusable_because or "not_selected")
-        for g in offered
-        if g.id not in ids
-    ]
-
-
-def _rng(*parts: object) -> random.Random:
-    """A generator that is the same for the same parts in every process."""
-    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
-    return random.Random(int.from_bytes(digest))

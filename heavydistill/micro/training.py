@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _IGNORED = -100
 _BATCHES_SORTED_TOGETHER = 16
+_REPORTED_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +40,13 @@ class Size:
 class Schedule:
     """One stage of training."""
 
-    steps: int
-    """Optimizer steps."""
+    steps: int  # optimizer steps
     learning_rate: float
     """Peak of the matrices, and half of it for all else; warm-up is linear, decay is a cosine to a
     twentieth."""
-    thinker_rows: int
-    """Thinker rows a step."""
-    deliberator_rows: int
-    """Deliberator rows a step; 0 trains the thinker alone."""
-    deliberator_weight: float = 0.5
-    """Share of the loss that deliberator rows carry, 0 to 1."""
+    thinker_rows: int  # a step
+    deliberator_rows: int  # a step
+    deliberator_weight: float = 0.5  # share of the loss that deliberator rows carry, 0 to 1
 
     def share_of_peak(self, step: int) -> float:
         """The learning rate at a step counted from 0, as a share of its peak."""
@@ -102,42 +99,42 @@ def train(
     """
     import torch
 
-    device = model.device
     optimizers = _optimizers(model, schedule)
-    share = schedule.deliberator_weight if schedule.deliberator_rows else 0.0
-    plan = [(_batches(thinkers, schedule.thinker_rows), 1 - share)]
-    if schedule.deliberator_rows:
-        plan.append((_batches(deliberators, schedule.deliberator_rows), share))
+    weight = schedule.deliberator_weight
+    plan = [
+        (_batches(thinkers, schedule.thinker_rows), 1 - weight),
+        (_batches(deliberators, schedule.deliberator_rows), weight),
+    ]
     model.train()
-    started, tokens, shown = time.perf_counter(), 0, [0.0, 0.0]
-    for step in range(schedule.steps):
+    started, tokens, losses = time.perf_counter(), 0, [0.0, 0.0]
+    for step in range(1, schedule.steps + 1):
         for optimizer, peak in optimizers:
             for group in optimizer.param_groups:
-                group["lr"] = peak * schedule.share_of_peak(step)
-        for role, (batches, weight) in enumerate(plan):
+                group["lr"] = peak * schedule.share_of_peak(step - 1)
+        for role, (batches, share) in enumerate(plan):
             ids, labels = batch(tokenizer, next(batches))
             tokens += ids.numel()
             # Rows are padded on the right, so the causal mask alone hides the padding.
-            hidden = model.model(input_ids=ids.to(device), use_cache=False).last_hidden_state
-            targets = labels[:, 1:].to(device)
+            inputs, targets = ids.to(model.device), labels[:, 1:].to(model.device)
+            hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state
             supervised = targets != _IGNORED
             logits = model.lm_head(hidden[:, :-1][supervised])
             loss = torch.nn.functional.cross_entropy(logits, targets[supervised])
-            (loss * weight).backward()
-            shown[role] += loss.item()
+            (loss * share).backward()
+            losses[role] += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for optimizer, _ in optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        if (step + 1) % 100 == 0 or step + 1 == schedule.steps:
-            seen = 100 if (step + 1) % 100 == 0 else (step + 1) % 100
+        if step % _REPORTED_STEPS == 0 or step == schedule.steps:
+            seen = step % _REPORTED_STEPS or _REPORTED_STEPS
             seconds = time.perf_counter() - started
             report(
-                f"step {step + 1}/{schedule.steps}  thinker loss {shown[0] / seen:.4f}  "
-                f"deliberator loss {shown[1] / seen:.4f}  {tokens / 1e6:.1f} M tokens  "
+                f"step {step}/{schedule.steps}  thinker loss {losses[0] / seen:.4f}  "
+                f"deliberator loss {losses[1] / seen:.4f}  {tokens / 1e6:.1f} M tokens  "
                 f"{tokens / seconds / 1e3:.1f} k tokens/s  {seconds / 60:.1f} min"
             )
-            shown = [0.0, 0.0]
+            losses = [0.0, 0.0]
     model.eval()
 
 
@@ -189,15 +186,9 @@ def batch(
 
 def _encode(tokenizer: PreTrainedTokenizerFast, row: MicroRow) -> tuple[list[int], list[int]]:
     user = {"role": "user", "content": row.prompt}
-    turn = {
-        "role": "assistant",
-        "reasoning_content": row.reasoning,
-        "content": row.answer_text,
-    }
+    turn = {"role": "assistant", "reasoning_content": row.reasoning, "content": row.answer_text}
     prompt = tokenizer.apply_chat_template([user], tokenize=False, add_generation_prompt=True)
     whole = tokenizer.apply_chat_template([user, turn], tokenize=False)
     completion = whole.removeprefix(prompt).rstrip("\n")
-    return (
-        tokenizer(prompt, add_special_tokens=False)["input_ids"],
-        tokenizer(completion, add_special_tokens=False)["input_ids"],
-    )
+    encoded = tokenizer([prompt, completion], add_special_tokens=False)["input_ids"]
+    return encoded[0], encoded[1]

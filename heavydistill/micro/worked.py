@@ -44,10 +44,8 @@ class Step:
 class Worked:
     """The steps of one problem."""
 
-    steps: tuple[Step, ...]
-    """In order of work."""
-    values: tuple[Decimal, ...]
-    """The running values that the hand-off names, the answer last."""
+    steps: tuple[Step, ...]  # in order of work
+    values: tuple[Decimal, ...]  # the running values that the hand-off names, the answer last
 
     @property
     def answer(self) -> str:
@@ -56,7 +54,23 @@ class Worked:
 
 def work(family: str, metadata: dict[str, Any]) -> Worked:
     """Unroll a problem of one of ``FAMILIES`` (reasoning-gym's metadata) into steps."""
-    return _leg_counting(metadata) if family == "leg_counting" else _chain_sum(metadata)
+    steps: list[Step] = []
+    if family != "leg_counting":
+        first, *rest = re.findall(r"([+-]?)\s*([\d.]+)", metadata["expression"])
+        total = Decimal(first[1])
+        for operator, term in rest:
+            steps.append(Step(total, operator, Decimal(term)))
+            total = steps[-1].value
+        return Worked(tuple(steps), tuple(step.value for step in steps))
+    from reasoning_gym.arithmetic.leg_counting import ANIMALS
+
+    values: list[Decimal] = []
+    for animal, count in metadata["animals"].items():
+        steps.append(Step(Decimal(count), "*", Decimal(ANIMALS[animal])))
+        if values:
+            steps.append(Step(values[-1], "+", steps[-1].value))
+        values.append(steps[-1].value)
+    return Worked(tuple(steps), tuple(values))
 
 
 def thinker_solution(worked: Worked) -> tuple[str, str]:
@@ -116,25 +130,3 @@ def _columns(upper: Decimal, lower: Decimal, adds: bool) -> Iterator[str]:
 def hand_off(worked: Worked) -> str:
     """The answer text of both roles."""
     return f"Values: {' '.join(map(str, worked.values))}\nAnswer: \\boxed{{{worked.answer}}}"
-
-
-def _chain_sum(metadata: dict[str, Any]) -> Worked:
-    first, *rest = re.findall(r"([+-]?)\s*([\d.]+)", metadata["expression"])
-    total, steps = Decimal(first[1]), []
-    for operator, term in rest:
-        steps.append(Step(total, operator, Decimal(term)))
-        total = steps[-1].value
-    return Worked(tuple(steps), tuple(step.value for step in steps))
-
-
-def _leg_counting(metadata: dict[str, Any]) -> Worked:
-    from reasoning_gym.arithmetic.leg_counting import ANIMALS
-
-    steps: list[Step] = []
-    values: list[Decimal] = []
-    for animal, count in metadata["animals"].items():
-        steps.append(Step(Decimal(count), "*", Decimal(ANIMALS[animal])))
-        if values:
-            steps.append(Step(values[-1], "+", steps[-1].value))
-        values.append(steps[-1].value)
-    return Worked(tuple(steps), tuple(values))

@@ -36,44 +36,29 @@ MOST_CHARACTERS = 10_000
 MOST_STEPS_TO_DIE = 3
 # Raised whenever ``families`` judges anything otherwise.
 _REVISION = 4
+_WITHOUT_ANSWER = "boxnet graph_color propositional_logic rubiks_cube rush_hour"
+_NOT_REPEATABLE = (
+    "codeio isomorphic_strings knight_swap list_functions polynomial_multiplication ransom_note "
+    "word_ladder"
+)
 _UNFIT_FAMILIES: dict[str, str] = {
     "composite": "it mixes families; name those that it is to hold",
+    **dict.fromkeys(_WITHOUT_ANSWER.split(), "it gives no right answer to compare with"),
     **dict.fromkeys(
-        ("boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"),
-        "it gives no right answer to compare with",
-    ),
-    **dict.fromkeys(
-        (
-            "codeio",
-            "isomorphic_strings",
-            "knight_swap",
-            "list_functions",
-            "polynomial_multiplication",
-            "ransom_note",
-            "word_ladder",
-        ),
-        "the same seed gives other problems in another process",
+        _NOT_REPEATABLE.split(), "the same seed gives other problems in another process"
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How a procedural problem is made.
+    """How a procedural problem is made."""
 
-    Attributes:
-        family: Name of a dataset of reasoning-gym.
-        seed: Of the dataset; item i is made with ``seed + i``.
-        size: Of the dataset; a few families make other items when it changes.
-        index: Of the item, from 0.
-        settings: JSON object: the other fields of the dataset's configuration.
-    """
-
-    family: str
-    seed: int
-    size: int
-    index: int
-    settings: str
+    family: str  # name of a dataset of reasoning-gym
+    seed: int  # of the dataset; item i is made with ``seed + i``
+    size: int  # of the dataset; a few families make other items when it changes
+    index: int  # of the item, from 0
+    settings: str  # JSON object: the other fields of the dataset's configuration
 
     def to_args(self) -> str:
         """The ``verifier_args`` of the problem."""
@@ -159,7 +144,24 @@ class Procedural(Verifier):
         return boxed(text) or Decision("incorrect", "no_answer")
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
-        return _decide(problem, candidate)
+        spec = Spec.from_args(problem.verifier_args)
+        given = without_text_macro(candidate)
+        if len(given) > MOST_CHARACTERS:
+            return Decision("undecided", "too_complex", given)
+        number = plain_decimal(given)
+        if refusal(spec.family):
+            return Decision("undecided", "unfit_family", number or given)
+        if not _is_made_again(problem, spec):
+            return Decision("undecided", "not_reproduced", number or given)
+        if number and plain_decimal(problem.reference) == number:
+            return Decision("correct", "scored", number)
+        made = dataset(spec.family, spec.seed, spec.size, spec.settings)
+        try:
+            with decimal.localcontext(decimal.DefaultContext):
+                decision = judge(spec.family, made, entry(spec), given)
+        except Exception as error:
+            return Decision("undecided", error_reason(error), number or given)
+        return dataclasses.replace(decision, extracted=number) if number else decision
 
     def prepare(self, config: Verifying) -> None:
         reasoning_gym()
@@ -179,28 +181,6 @@ class Procedural(Verifier):
             f"reasoning-gym {metadata.version('reasoning-gym')} makes another problem of these "
             "verifier_args; take the problems from a gym: source instead"
         )
-
-
-def _decide(problem: Problem, answer: str) -> Decision:
-    spec = Spec.from_args(problem.verifier_args)
-    given = without_text_macro(answer)
-    if len(given) > MOST_CHARACTERS:
-        return Decision("undecided", "too_complex", given)
-    extracted = plain_decimal(given) or given
-    if refusal(spec.family):
-        return Decision("undecided", "unfit_family", extracted)
-    if not _is_made_again(problem, spec):
-        return Decision("undecided", "not_reproduced", extracted)
-    if plain_decimal(problem.reference) == extracted:
-        return Decision("correct", "scored", extracted)
-    made = dataset(spec.family, spec.seed, spec.size, spec.settings)
-    try:
-        with decimal.localcontext(decimal.DefaultContext):
-            decision = judge(spec.family, made, entry(spec), given)
-    except Exception as error:
-        return Decision("undecided", error_reason(error), extracted)
-    number = plain_decimal(given)
-    return dataclasses.replace(decision, extracted=number) if number else decision
 
 
 def _is_made_again(problem: Problem, spec: Spec) -> bool:
