@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
@@ -50,18 +50,14 @@ _CHINESE_NUMBERS = {
 } | {digit: value for value, digit in enumerate(_DIGITS, 1)}
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """What a text says of attempts."""
 
-    numbers: frozenset[int]
-    """The attempts that it names, as they are numbered in the cache, from 1. They may be ones that
-    are not there."""
+    numbers: frozenset[int]  # those that it names, from 1, be they in the cache or not
     several: bool  # whether it speaks of several attempts together
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(NamedTuple):
     """One place that speaks of attempts."""
 
     kind: Kind  # attempts of others by number, somebody's own, or several of others together
@@ -72,10 +68,7 @@ class Mention:
 def named(text: str, problem: str = "") -> Named:
     """What a text of any length says of attempts.
 
-    Args:
-        text: Thinking and answer of a response.
-        problem: What the problem says. Where that speaks of attempts, of other ones, a text needs
-            stronger signs.
+    Where the text of the problem speaks of attempts, of other ones, a text needs stronger signs.
     """
     places = mentions(text, problem)
     cited, own = (
@@ -173,16 +166,21 @@ class _Language:
         for place in self.places:
             if is_name and not place.is_behind:
                 continue
-            where = place.pattern.match(after) if place.is_behind else place.pattern.search(before)
+            if place.is_behind:
+                where = place.pattern.match(after)
+                around = (before, after[where.end() :]) if where else ("", "")
+            else:
+                where = place.pattern.search(before)
+                around = (before[: where.start()], after) if where else ("", "")
             if not where:
                 continue
-            around = (
-                (before, where[0], after[where.end() :])
-                if place.is_behind
-                else (before[: where.start()], where[0], after)
-            )
             kind = next(
-                (rule.kind for rule in place.rules if rule.holds(match, *around)), "nothing"
+                (
+                    rule.kind
+                    for rule in place.rules
+                    if rule.holds(match, around[0], where[0], around[1])
+                ),
+                "nothing",
             )
             if kind == "skip":
                 continue

@@ -57,8 +57,8 @@ def load(role: Role, domain: str, language: str) -> Prompt:
     """The wording for a role.
 
     Args:
-        role: ``thinker``, ``deliberator``, ``judge`` or ``chooser``.
-        domain: ``general``, ``stem``, ``code`` or ``brief``; that of the last two is ``general``.
+        role: Who is addressed.
+        domain: ``general``, ``stem``, ``code`` or ``brief``; ``general`` for judge and chooser.
         language: ``en`` or ``zh``.
 
     Raises:

@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from heavydistill.config.run import Pruning
 from heavydistill.schema import CacheItem, Generation
@@ -85,8 +85,7 @@ class Attempt:
         return _after_reasoning(self.reasoning, self.answer_text)
 
 
-@dataclass(frozen=True, slots=True)
-class Pruned:
+class Pruned(NamedTuple):
     """The text of an attempt as it stands in a cache, and where it comes from."""
 
     text: str
@@ -96,10 +95,8 @@ class Pruned:
 def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
     """(``text`` without a control token in it, how many were made harmless).
 
-    Args:
-        text: Text of a user or a model.
-        control_tokens: Those of the reader. Common shapes of other models are treated like them,
-            since a cache may be read by another model later.
+    Common shapes of other models' control tokens are treated like those of the reader, since a
+    cache may be read by another model later.
     """
     pattern, total = _control_pattern(control_tokens), 0
     while True:
@@ -139,14 +136,22 @@ def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[Prun
     The tokens of the texts, each counted alone, are at most ``budget`` in all, unless the final
     answers alone are more: then each text is no longer than its final answer.
     """
-    shares = water_fill(
-        [attempt.tokens for attempt in attempts],
-        budget,
-        [attempt.least_tokens for attempt in attempts],
-    )
-    return [
-        _pruned(attempt, share, reader) for attempt, share in zip(attempts, shares, strict=True)
-    ]
+    needs = [attempt.tokens for attempt in attempts]
+    shares = water_fill(needs, budget, [attempt.least_tokens for attempt in attempts])
+    pruned = []
+    for attempt, share in zip(attempts, shares, strict=True):
+        whole = attempt.tokens <= share
+        text = attempt.text if whole else _cut(attempt, share, reader)
+        item = CacheItem(
+            generation=attempt.generation,
+            mode=attempt.mode,
+            tokens_before=attempt.tokens,
+            tokens_after=attempt.tokens if whole else reader.count(text),
+            sha256=hashlib.sha256(text.encode()).hexdigest(),
+            defused=attempt.defused,
+        )
+        pruned.append(Pruned(text, item))
+    return pruned
 
 
 def water_fill(needs: Sequence[int], budget: int, least: Sequence[int] = ()) -> list[int]:
@@ -186,9 +191,8 @@ def water_fill(needs: Sequence[int], budget: int, least: Sequence[int] = ()) -> 
 def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit: int) -> _T:
     """What ``build`` makes of ``room``, or of the first smaller room that keeps to ``limit``.
 
-    The tokens of a joined text are not the sum of its parts, so it is measured and the room is
-    taken back by the excess, with ever larger steps. ``build(0)`` is the last try and is given
-    back whatever it measures.
+    The tokens of a joined text are not the sum of its parts, so the room is taken back by the
+    measured excess, with ever larger steps; ``build(0)`` is given back whatever it measures.
     """
     extra = 0
     while True:
@@ -199,48 +203,27 @@ def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit
         room, extra = max(0, room - excess - extra), 2 * extra + 1
 
 
-def _pruned(attempt: Attempt, share: int, reader: Reader) -> Pruned:
-    whole = attempt.tokens <= share
-    text = attempt.text if whole else _cut(attempt, share, reader)
-    item = CacheItem(
-        generation=attempt.generation,
-        mode=attempt.mode,
-        tokens_before=attempt.tokens,
-        tokens_after=attempt.tokens if whole else reader.count(text),
-        sha256=hashlib.sha256(text.encode()).hexdigest(),
-        defused=attempt.defused,
-    )
-    return Pruned(text, item)
-
-
 def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
     """A text of at most ``share`` tokens, which is at least ``attempt.least_tokens``."""
-    if attempt.reasoning:
-        left = share - reader.count(attempt.answer_text)
-        if left >= 0:
-            return fit(
-                lambda room: _after_reasoning(
-                    reader.tail(attempt.reasoning, room), attempt.answer_text
-                ),
-                reader.count,
-                left,
-                share,
-            )
-    return _cut_answer(attempt, share, reader)
+    answer = attempt.answer_text
+    left = share - reader.count(answer) if attempt.reasoning else -1
+    if left >= 0:
 
+        def with_reasoning(room: int) -> str:
+            return _after_reasoning(reader.tail(attempt.reasoning, room), answer)
 
-def _cut_answer(attempt: Attempt, share: int, reader: Reader) -> str:
-    text, head_share = attempt.answer_text, _HEAD_SHARE[attempt.mode]
-    sentence_fits = reader.count(text[slice(*attempt.sentence)]) <= share
+        return fit(with_reasoning, reader.count, left, share)
+    head_share = _HEAD_SHARE[attempt.mode]
+    sentence_fits = reader.count(answer[slice(*attempt.sentence)]) <= share
     kept = attempt.sentence if sentence_fits else attempt.final
 
-    def build(room: int) -> str:
+    def around_kept(room: int) -> str:
         of_head = int(room * head_share)
-        head_ends = len(reader.head(text, of_head))
-        tail_starts = len(text) - len(reader.tail(text, room - of_head))
-        return _joined(text, [(0, head_ends), kept, (tail_starts, len(text))])
+        head_ends = len(reader.head(answer, of_head))
+        tail_starts = len(answer) - len(reader.tail(answer, room - of_head))
+        return _joined(answer, [(0, head_ends), kept, (tail_starts, len(answer))])
 
-    return fit(build, reader.count, share, share)
+    return fit(around_kept, reader.count, share, share)
 
 
 def _joined(text: str, spans: Sequence[_Span]) -> str:

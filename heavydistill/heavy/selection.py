@@ -25,13 +25,8 @@ _G = TypeVar("_G", bound=Generation)
 def select(strategy: Selection, pool: Sequence[_G], width: int, rng: random.Random) -> list[_G]:
     """At most ``width`` usable trajectories of the pool, exactly so many where there are.
 
-    Args:
-        strategy: ``random``, ``max_answer_num``, ``max_diversity``, ``max_length``,
-            ``group_one`` or ``stratified``; each is described at its function. Only
-            ``group_one`` may give fewer than there are.
-        pool: All trajectories of one problem; the unusable ones are passed over.
-        width: Maximum number of trajectories.
-        rng: Source of every random choice.
+    Each strategy is described at its function; only ``group_one`` may give fewer than there are.
+    ``rng`` is the source of every random choice.
     """
     usable = [generation for generation in pool if generation.unusable_because is None]
     rng.shuffle(usable)

@@ -88,13 +88,9 @@ def chosen(reply: str, attempts: int) -> int | None:
 def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[str, Any]:
     """The fields of a chooser's generation with the answer of the attempt that it named.
 
-    Args:
-        fields: Fields of a ``schema.Generation``, whose ``answer_text`` is the reply.
-        answers: Answers of the attempts, in the order of the cache.
-
-    Returns:
-        Fields whose ``answer_text`` is the answer chosen, or empty, and whose ``reasoning`` ends
-        with the reply. A reply that failed or was cut off stays as it is.
+    ``answers`` are those of the attempts, in the order of the cache. The result's ``answer_text``
+    is the answer chosen, or empty, and its ``reasoning`` ends with the reply; a reply that failed
+    or was cut off stays as it is.
     """
     if fields["finish_reason"] != "stop":
         return fields
