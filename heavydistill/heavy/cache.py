@@ -117,14 +117,8 @@ def recut(
 ) -> Cache:
     """The same attempts in the same order, cut for another reader or a smaller budget.
 
-    Args:
-        problem: The problem.
-        cache: As it was; its mode of pruning stays.
-        generations: Those that it shows, and any others.
-        budget_tokens, prompt, reader: See ``build_cache``.
-
-    Raises:
-        BudgetError: As for ``build_cache``.
+    ``generations`` are those that it shows, and any others; its mode of pruning stays. Raises
+    BudgetError as ``build_cache`` does.
     """
     by_id = {generation.id: generation for generation in generations}
     shown = [by_id[item.generation] for item in cache.items]

@@ -157,15 +157,9 @@ def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[Prun
 def water_fill(needs: Sequence[int], budget: int, least: Sequence[int] = ()) -> list[int]:
     """Shares of a budget: the short ones whole, what is left evenly for the others.
 
-    Args:
-        needs: What each could use, at least 0.
-        budget: What there is.
-        least: What each must have, at most its need; empty is 0 for all.
-
-    Returns:
-        Shares of at most ``needs`` and at least ``least`` each, otherwise equal up to 1 among
-        those that are not whole. Their sum is ``budget``, or the sum of ``needs`` if that is
-        less, or the sum of ``least`` if that is more.
+    Each share is at most its need and at least its ``least`` (empty: 0 for all); those that are not
+    whole are equal up to 1. Their sum is ``budget``, or the sum of ``needs`` if that is less, or
+    the sum of ``least`` if that is more.
     """
     least = least or [0] * len(needs)
 

@@ -43,12 +43,7 @@ CHAT_TEMPLATE = """\
 
 
 def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:
-    """Learn the merges from ``texts``.
-
-    Args:
-        texts: Prompts and solutions.
-        context: Longest sequence of the models, in tokens.
-    """
+    """Learn the merges from prompts and solutions; ``context`` is the longest row in tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -87,16 +87,7 @@ def train(
     schedule: Schedule,
     report: Callable[[str], None],
 ) -> None:
-    """Train in place.
-
-    Args:
-        model: On the device where it is to be trained.
-        tokenizer: The model's.
-        thinkers: Endless thinker rows.
-        deliberators: Endless deliberator rows.
-        schedule: How long and how fast.
-        report: Takes a line of progress now and then.
-    """
+    """Train in place on endless rows; ``report`` takes a line of progress now and then."""
     import torch
 
     optimizers = _optimizers(model, schedule)

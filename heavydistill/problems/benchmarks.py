@@ -26,27 +26,19 @@ from heavydistill.problems.columns import DEFAULT_VERIFIER, OPTIONS_VERIFIER
 class Benchmark(Section):
     """A file of ``configs/benchmarks``; what no source tells is left out."""
 
-    name: str = Field(min_length=1)
-    """What ``--benchmark`` calls it: the name of its file."""
+    name: str = Field(min_length=1)  # of its file, and what ``--benchmark`` calls it
     title: str = Field(min_length=1)
-    """What it calls itself."""
-    size: int | None = Field(None, ge=1)
-    """Problems it has."""
+    size: int | None = Field(None, ge=1)  # number of problems
     problems: Problems
-    """Where they are and what stands where in them."""
     settings: dict[str, Any] = Field(default_factory=dict)
     """Further keys of a run, as the paper has them (arXiv 2605.02396, section 3.1 and tables 1 and
     2), or where it did not measure this benchmark as it has them for all others."""
     gated: bool = False
     """Whether the Hub gives it only to those who accepted its terms, and asks for a token."""
-    licence: str = ""
-    """Of the dataset: SPDX id, or the name it has."""
-    citation: str = ""
-    """Who made it, and the paper."""
-    source: str = Field(min_length=1)
-    """Where Hub id, split, columns and licence stand."""
-    notes: str = ""
-    """What differs from how others measure it."""
+    licence: str = ""  # of the dataset: SPDX id, or the name it has
+    citation: str = ""  # who made it, and the paper
+    source: str = Field(min_length=1)  # where Hub id, split, columns and licence stand
+    notes: str = ""  # what differs from how others measure it
 
     @property
     def preset(self) -> dict[str, Any]:
@@ -69,11 +61,7 @@ def shipped() -> dict[str, Path]:
 
 
 def benchmark(name: str) -> Benchmark:
-    """The benchmark of that name.
-
-    Raises:
-        ConfigError: There is none, and the message lists those there are, the nearest first.
-    """
+    """The benchmark of that name. Raises ConfigError if there is none, with a list."""
     files = shipped()
     if name not in files:
         near = difflib.get_close_matches(name.lower(), files, n=3, cutoff=0.4)

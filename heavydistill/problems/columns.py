@@ -81,11 +81,7 @@ def to_problems(table: Table, config: Problems) -> list[Problem | ProblemsError]
 
 
 def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
-    """Our field to the source's column, for the fields that the source has.
-
-    Args:
-        table: The rows.
-        mapped: Field to column, where the user named it.
+    """Our field to the source's column, for the fields that the source has or the user mapped.
 
     Raises:
         ProblemsError: A column is not there, or several could be the field.

@@ -100,13 +100,8 @@ def fit_problems(
 ) -> Loaded:
     """The problems of a table.
 
-    Args:
-        table: The rows.
-        config: What stands where in them, and what to do with unfit ones.
-        verify: How references are checked.
-        known_unfit: Numbers of the rows that an earlier check found unfit; no other reference is
-            checked then. None checks all.
-        on_checked: Called after each reference.
+    ``known_unfit`` are the numbers of the rows that an earlier check found unfit; no other
+    reference is checked then. None checks all.
 
     Raises:
         ProblemsError: There are unfit rows and they are not to be left out, or there are no others;

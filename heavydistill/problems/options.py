@@ -64,15 +64,9 @@ class Lettered(NamedTuple):
 def lettered(
     text: str, options: Any, reference: Any, problem_id: str, seed: int, keep_order: bool
 ) -> Lettered:
-    """The question as it is shown.
+    """The question as it is shown, in an order that ``problem_id`` and ``seed`` say.
 
-    Args:
-        text: The question.
-        options: The value of the row's column.
-        reference: The value of the row's column.
-        problem_id: With ``seed`` it says the order.
-        seed: ``problems.seed``.
-        keep_order: Show the options in the order of the dataset.
+    ``options`` and ``reference`` are the values of the row's columns.
 
     Raises:
         UnfitOptions: The row is unfit.

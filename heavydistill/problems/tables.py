@@ -101,12 +101,7 @@ def read_parquet(path: Path) -> Table:
 
 
 def read_hub(name: str, subset: str | None, split: str) -> Table:
-    """A dataset of the Hub; the library reads the token from ``HF_TOKEN``.
-
-    Args:
-        name: ``ORG/NAME``.
-        subset: E.g. ``main``, where there are several.
-        split: E.g. ``train``.
+    """The dataset ``ORG/NAME`` of the Hub; the library reads the token from ``HF_TOKEN``.
 
     Raises:
         ProblemsError: It is not there, may not be read, has no such split or no rows.
@@ -136,12 +131,9 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
 
 
 def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
-    """The rows of a table whose columns lie within bounds.
+    """The rows of a table whose columns lie within bounds, the first and the last text.
 
-    Args:
-        table: Some rows.
-        bounds: Column to the first and the last text; a text that begins with the last is within,
-            so that a day holds all its hours.
+    A text that begins with the last is within, so that a day holds all its hours.
 
     Raises:
         ProblemsError: A row has no such column or neither text nor a date in it, or no row is left.
@@ -184,15 +176,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def object_of(line: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a line.
-
-    Args:
-        line: UTF-8.
-        where: Its place, for messages.
-
-    Raises:
-        ProblemsError: It holds none.
-    """
+    """The JSON object in a UTF-8 line. Raises ProblemsError with ``where`` it is if it is none."""
     fix = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
     try:
         value = json.loads(line.decode("utf-8"), parse_constant=refuse_constant)

@@ -77,16 +77,9 @@ Judge = Callable[[GymAnswer], Decision]
 
 
 def judge(family: str, dataset: Any, item: dict[str, Any], text: str) -> Decision:
-    """The decision on an answer.
+    """The decision on an answer to a problem of a family that ``verifier.refusal`` lets pass.
 
-    Args:
-        family: One that ``verifier.refusal`` lets pass.
-        dataset: The reasoning-gym dataset.
-        item: The problem, as the dataset gives it.
-        text: What a model wrote; any text.
-
-    Raises:
-        Exception: Whatever reasoning-gym raises for the answer.
+    Raises whatever reasoning-gym raises for the answer.
     """
     try:
         judged = _JUDGES.get(family, _as_it_is)(GymAnswer(dataset, item, text))
