@@ -145,6 +145,12 @@ def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
     calls = {type(call).__name__ for call in tree.atoms(sympy.Function)}
     if names - _CONSTANTS or calls - set(FUNCTIONS.values()) or tree.has(sympy.I):
         raise NotAFormula("unsafe_answer")
+    for part in sympy.preorder_traversal(tree):
+        if part.is_number and not part.is_Rational:
+            try:  # before SymPy evaluates a constant to find out its sign
+                _value(part, x, 0.0)
+            except (ArithmeticError, ValueError, AttributeError) as error:
+                raise NotAFormula("too_complex") from error
     return tree.xreplace(letters | {sympy.Symbol("E"): sympy.E})
 
 
