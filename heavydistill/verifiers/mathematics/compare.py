@@ -98,15 +98,13 @@ def _parts(shape: Shape) -> Iterator[Shape]:
     """The shapes that hold no others, in their order."""
     inner: Sequence[Shape]
     match shape:
-        case Many(items=inner) | Brackets(items=inner) | Combined(items=inner) | Ratio(parts=inner):
-            pass
-        case Relation(parts=inner, signs=signs):
+        case Many() | Brackets() | Combined() | Ratio() | Matrix():
+            inner = shape.items
+        case Relation():
             # The name on the left may be any notation.
-            inner = inner[1:] if signs[0] in ("=", r"\in") else inner
-        case Matrix():
-            inner = _cells(shape)
-        case Measure(value=value):
-            inner = (value,)
+            inner = shape.parts[1:] if shape.signs[0] in ("=", r"\in") else shape.parts
+        case Measure():
+            inner = (shape.value,)
         case _:
             yield shape
             return
@@ -238,19 +236,20 @@ class AnswerComparison:
             case Matrix(), Matrix():
                 return self._matrices(given, wanted)
             case (Matrix() | Brackets(), Matrix() | Brackets()):
-                return _in_brackets(self._in_order(_cells(given), _cells(wanted)))
+                return _in_brackets(self._in_order(given.items, wanted.items))
             case Ratio(), Ratio():
-                return self._ratios(given.parts, wanted.parts)
+                return self._ratios(given.items, wanted.items)
         return OTHER_KIND
 
     def _matrices(self, given: Matrix, wanted: Matrix) -> Outcome:
-        outcome = self._in_order(_cells(given), _cells(wanted))
+        outcome = self._in_order(given.items, wanted.items)
         if (given.kind.lower() == "vmatrix") != (wanted.kind.lower() == "vmatrix"):
             return _BRACKETS
-        sizes = [(len(matrix.rows), len(matrix.rows[0])) for matrix in (given, wanted)]
-        if sizes[0] == sizes[1]:
+        if given.width == wanted.width:
             return outcome
-        return _in_brackets(outcome) if all(1 in size for size in sizes) else DIFFERENT
+        # A row may be meant by a column.
+        are_lines = all(each.width in (1, len(each.items)) for each in (given, wanted))
+        return _in_brackets(outcome) if are_lines else DIFFERENT
 
     def _ratios(self, given: Sequence[Shape], wanted: Sequence[Shape]) -> Outcome:
         outcome = self._in_order(given, wanted)
@@ -369,12 +368,6 @@ def _flat(many: Shape) -> Sequence[Shape]:
         else:
             found.extend(value.items)
     return found
-
-
-def _cells(shape: Matrix | Brackets) -> Sequence[Shape]:
-    if isinstance(shape, Brackets):
-        return shape.items
-    return [cell for row in shape.rows for cell in row]
 
 
 def _number(shape: Shape) -> Fraction | None:

@@ -103,9 +103,10 @@ class Combined:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Rows of cells; ``kind`` is the environment."""
+    """Cells row by row; ``kind`` is the environment."""
 
-    rows: tuple[tuple[Shape, ...], ...]
+    items: tuple[Shape, ...]
+    width: int
     kind: str
 
 
@@ -113,7 +114,7 @@ class Matrix:
 class Ratio:
     """``a:b`` or ``a:b:c``."""
 
-    parts: tuple[Shape, ...]
+    items: tuple[Shape, ...]
 
 
 Shape = Unclear | Formula | Words | Measure | Many | Brackets | Relation | Combined | Matrix | Ratio
@@ -280,10 +281,11 @@ def _matrix(tokens: Tokens) -> Shape | None:
     if begin[1] == "array" and inner[:1] == ("{",):
         inner = inner[(closing(inner, 0) or -1) + 1 :]
     lines = [line for line in split(inner, frozenset((r"\cr",)))[0] if line]
-    rows = tuple(_shapes(split(line, frozenset("&"))[0]) for line in lines)
-    if not rows or len(rows) * len(rows[0]) > MOST_PARTS or len({len(row) for row in rows}) > 1:
+    rows = [split(line, frozenset("&"))[0] for line in lines]
+    cells = [cell for row in rows for cell in row]
+    if len({len(row) for row in rows}) != 1 or len(cells) > MOST_PARTS:
         return _NOT_UNDERSTOOD
-    return Matrix(rows, begin[1])
+    return Matrix(_shapes(cells), len(rows[0]), begin[1])
 
 
 def _ratio(tokens: Tokens) -> Shape | None:
