@@ -2,21 +2,18 @@
 
 The account belongs to the folder of a run, whatever is asked in it, also after the folder was
 removed. It is a file in the journal, named by where the folder is as seen from there, so both may
-be moved together. Where one of them was moved, the configuration that is saved in the folder says
-what it was (``adopt``).
+be moved together; where one of them was, the configuration saved in the folder helps (``adopt``).
 
-Before a request is sent, the most that it can cost is reserved there; when it has ended, what it
-did cost is booked instead. So the cap holds however many processes ask at once. What a server did
-not count is booked at the most that it can have been: a token is at least a byte. What was in
-flight when a run was killed may have been billed, so it is booked at all that was reserved. Ctrl-C
-waits for it instead. A server that ignores ``max_tokens`` can exceed the cap by the replies in
-flight, each up to the length at which it is cut off; they are booked in full.
+Before a request is sent, the most that it can cost is reserved; when it has ended, what it did cost
+is booked instead, so the cap holds however many processes ask. What a server did not count, and
+what was in flight when a run was killed, is booked at the most that it can have been: a token is at
+least a byte. A server that ignores ``max_tokens`` can exceed the cap by the replies in flight, each
+up to the length at which it is cut off; they are booked in full.
 
-Each shard of a run has reserved in a line of its own after the first: one that is begun again books
-at once what was in flight when the one before was lost, so that the others do not wait for it (see
-``run.shards``). The room for the lines is taken when the file is made; where they cannot be written
-all the same, nothing more is sent. A lock on the file's neighbour keeps an account to one run at a
-time; on a network file system the locks must work between hosts, as on NFS 4.
+Each shard has reserved in a line of its own after the first, so one that is begun again books at
+once what was in flight when the one before was lost. The room for the lines is taken when the file
+is made; where they cannot be written all the same, nothing more is sent. A lock beside the file
+keeps an account to one run; on a network file system the locks must work between hosts (NFS 4).
 
 Not covered: the last seconds before a loss of power; a folder that was moved and whose name another
 run has taken since, or that was moved without its journal before it was there.
@@ -147,10 +144,7 @@ class Tariff:
 
 
 def account_of(config: RunConfig) -> Path:
-    """The account of the folder of a run; ``journal`` must be set.
-
-    A pipeline of one's own that has no folder has one for what it asks.
-    """
+    """The account of the folder of a run, else one for what it asks; ``journal`` must be set."""
     journal = Path(config.journal or "")
     if config.out is None:
         return journal / f"{config.identity}.ledger"
@@ -200,9 +194,7 @@ def _earlier_accounts(config: RunConfig) -> Iterator[Path]:
 
 
 def spent_in(config: RunConfig) -> Cost:
-    """What the runs into a folder have spent so far.
-
-    What is reserved counts: a run that was killed has it booked by the next one.
+    """What the runs into a folder have spent so far, with what a killed one had reserved.
 
     Raises:
         ConfigError: The account is damaged.
@@ -242,17 +234,14 @@ def alone(file: Path, taken: str) -> Iterator[None]:
 
 
 class Ledger:
-    """The account of a folder, opened by one process.
+    """The account of a folder, opened by one process, and its cap in tokens or in money.
 
     Args:
-        file: Made if it is not there.
-        most_tokens: The cap, if it is in tokens.
-        most_usd: The cap, if it is in money.
         holder: Number of the shard that pays, in four digits, and what tells the attempts at it
             apart; empty for a run in one process.
 
     Raises:
-        ConfigError: The file cannot be used.
+        ConfigError: The file, which is made if it is not there, cannot be used.
     """
 
     def __init__(
@@ -312,7 +301,16 @@ class Ledger:
             ):
                 if now.in_flight:
                     return False
-                raise self._spent(now, most)
+                spent = f"{now.spent_tokens:,.0f} of {self._most_tokens or 0:,} tokens are spent"
+                more = f"{most.tokens:,.0f} tokens"
+                if self._most_usd is not None:
+                    spent = f"{now.spent_usd:.2f} of {self._most_usd:g} USD are spent"
+                    more = f"{most.usd:.2g} USD"
+                raise StoppedError(
+                    f"The budget does not hold another request: {spent}, and it may take {more}",
+                    "The same command with a higher --budget, into the same --out, goes on and "
+                    "pays for nothing twice.",
+                )
             self._write(lines, self._own, lines[self._own].plus(reserved=most, in_flight=1))
             return True
 
@@ -354,19 +352,6 @@ class Ledger:
 
     def _is_mine(self, lines: list[Balance]) -> bool:
         return lines[0].starts == self._start and lines[self._own].holder == self._holder
-
-    def _spent(self, balance: Balance, most: Cost) -> StoppedError:
-        if self._most_usd is not None:
-            spent = f"{balance.spent_usd:.2f} of {self._most_usd:g} USD are spent"
-            more = f"{most.usd:.2g} USD"
-        else:
-            spent = f"{balance.spent_tokens:,.0f} of {self._most_tokens:,} tokens are spent"
-            more = f"{most.tokens:,.0f} tokens"
-        return StoppedError(
-            f"The budget does not hold another request: {spent}, and it may take {more}",
-            "The same command with a higher --budget, into the same --out, goes on and pays for "
-            "nothing twice.",
-        )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[list[Balance]]:
