@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from huggingface_hub import constants
 from loopback import Handler, listening
+from students import MICRO
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import HeavydistillError, TeacherError
@@ -18,7 +18,6 @@ from heavydistill.models.hub_files import file_in, has_chat_template, is_hub_id,
 from heavydistill.models.registry import find
 from heavydistill.models.tokenizer import ReaderTokenizer
 
-MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 # Asks for a tokenizer, a model and a data set of the Hub, and prints what each came to.
 ASKS = """
 import json
@@ -133,4 +132,4 @@ def test_a_chat_template_is_seen_in_the_files(tmp_path, files, has):
 
 
 def test_the_bundled_models_have_a_chat_template():
-    assert has_chat_template(MICRO) and has_chat_template(MICRO.with_name("student"))
+    assert has_chat_template(MICRO) and has_chat_template(MICRO.with_name("teacher"))

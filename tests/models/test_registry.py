@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_server import completion, serving
 
 from heavydistill.config.models import Endpoint, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models import registry
 from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.request import Request, user_turn
 from heavydistill.models.resolve import resolve
 from heavydistill.models.tokenizer import SERVER
 
@@ -45,19 +47,16 @@ def test_the_bundled_models_are_found_by_name(name):
     assert f"/{'student' if name == MICRO[1] else 'teacher'}" in profile.model
 
 
-def test_a_folder_is_a_local_model_with_its_own_context(checkpoint):
-    profile = registry.find(str(checkpoint), HERE)
-    assert (profile.kind, profile.model, profile.tokenizer) == ("local",) + (str(checkpoint),) * 2
-    assert profile.context == 4096
-    # Half of a small context is left to the prompt; the rest is the paper's.
-    assert profile.thinker == profile.deliberator == Sampling(max_tokens=2048)
-
-
-def test_a_folder_is_called_by_its_last_name_from_wherever_it_is_found(checkpoint, monkeypatch):
+def test_a_folder_is_a_local_model_called_by_its_last_name_with_its_own_context(
+    checkpoint, monkeypatch
+):
     monkeypatch.chdir(checkpoint.parent)
     for given in (str(checkpoint), checkpoint.name, f"./{checkpoint.name}"):
-        found = registry.find(given, HERE)
-        assert (found.name, found.model) == (checkpoint.name, given)
+        profile = registry.find(given, HERE)
+        assert (profile.name, profile.kind) == (checkpoint.name, "local")
+        assert (profile.model, profile.tokenizer, profile.context) == (given, given, 4096)
+        # Half of a small context is left to the prompt; the rest is the paper's.
+        assert profile.thinker == profile.deliberator == Sampling(max_tokens=2048)
 
 
 @pytest.mark.parametrize("config", [None, "{}", "[]", "no json"])
@@ -72,21 +71,21 @@ def test_a_folder_that_does_not_say_its_context_is_refused(tmp_path, config):
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("mikro", "micro"), ("micro-studnt", "micro-student"), ("MICRO-student", "micro-student")],
+    [
+        ("mikro", "micro"),
+        ("micro-studnt", "micro-student"),
+        ("MICRO-student", "micro-student"),
+        ("zzz", ""),
+    ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest_one(name, nearest):
-    with pytest.raises(TeacherError) as caught:
+def test_an_unknown_name_is_refused_with_the_nearest_one_and_all(name, nearest):
+    with pytest.raises(TeacherError, match=f"There is no model '{name}'") as caught:
         registry.find(name, HERE)
-    assert f"There is no model {name!r}" in str(caught.value)
-    assert f"Did you mean {nearest}?" in caught.value.fix
-
-
-def test_a_name_near_to_none_lists_what_there_is():
-    with pytest.raises(TeacherError) as caught:
-        registry.find("zzz", HERE)
-    assert "Did you mean" not in caught.value.fix
+    assert (f"Did you mean {nearest}?" in caught.value.fix) is bool(nearest)
     for choice in (*registry.names(), "Hub id", "endpoint.base_url"):
         assert choice in caught.value.fix
+    with pytest.raises(TeacherError, match=f"There is no profile '{name}'"):
+        registry.profile_of(name)
 
 
 def test_with_a_base_url_a_name_without_a_profile_is_a_served_one():
@@ -99,10 +98,9 @@ def test_with_a_base_url_a_name_without_a_profile_is_a_served_one():
 
 
 def test_a_served_model_without_a_profile_is_sent_top_k_only_on_request():
-    config = completed(**SERVED)
-    assert config.think.sampling.top_k == config.deliberate.sampling.top_k == 0
-    config = completed(**SERVED, **{"think.sampling.top_k": 10})
-    assert (config.think.sampling.top_k, config.deliberate.sampling.top_k) == (10, 0)
+    for more, top_k in (({}, 0), ({"think.sampling.top_k": 10}, 10)):
+        config = completed(**SERVED, **more)
+        assert (config.think.sampling.top_k, config.deliberate.sampling.top_k) == (top_k, 0)
 
 
 def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags():
@@ -123,12 +121,38 @@ def test_the_tokens_of_a_served_model_without_a_profile_are_counted_by_its_serve
 
 
 def test_a_server_of_ones_own_is_asked_as_the_profile_says():
-    profile = registry.find("deepseek-v3.2", Endpoint(base_url=URL))
+    with serving(lambda body: completion("7", reasoning="3+4")) as server:
+        endpoint = Endpoint(base_url=server.base_url)
+        profile = registry.find("deepseek-v3.2", endpoint)
+        requests = [Request(user_turn("3+4?"), profile.thinker, seed) for seed in range(3)]
+        responses = registry.open_engine(profile, endpoint).generate(requests)
     hub = "deepseek-ai/DeepSeek-V3.2"
     assert (profile.kind, profile.model, profile.tokenizer) == ("endpoint", hub, hub)
     assert (profile.context, profile.think_tags) == (163_840, ("<think>", "</think>"))
-    assert profile.extra_body == {"chat_template_kwargs": {"thinking": True}}
     assert profile.thinker == profile.deliberator == Sampling()
+    assert [response.reasoning for response in responses] == ["3+4"] * 3
+    for body in server.requests:
+        assert (body["model"], body["chat_template_kwargs"]) == (hub, {"thinking": True})
+        assert (body["temperature"], body["top_k"], body["max_tokens"]) == (1.0, 10, 32_768)
+
+
+def test_the_keys_of_a_file_of_ones_own_reach_its_server(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\ntokenizer: null\ncontext: 4096\n"
+        "thinking: {tags: ['[[', ']]'], extra_body: {effort: {level: 3}, top_k: 7}}\n"
+        "sampling: {maker: {temperature: 0.5, top_p: 1.0, top_k: 0, max_tokens: 9}}\n",
+        encoding="utf-8",
+    )
+    with serving(lambda body: completion("[[3+4]]7")) as server:
+        endpoint = Endpoint(base_url=server.base_url)
+        profile = registry.find(str(file), endpoint)
+        request = Request(user_turn("3+4?"), profile.thinker, 1)
+        (response,) = registry.open_engine(profile, endpoint).generate([request])
+    assert (response.reasoning, response.answer_text) == ("3+4", "7")
+    (body,) = server.requests
+    assert (body["model"], body["effort"], body["top_k"]) == ("mine", {"level": 3}, 7)
+    assert (body["temperature"], body["max_tokens"]) == (0.5, 9)
 
 
 def test_a_known_provider_is_asked_in_its_own_way():
@@ -208,14 +232,6 @@ def test_a_file_that_is_not_there_is_named():
     with pytest.raises(ConfigError) as caught:
         registry.find("nowhere/mine.yaml", Endpoint(base_url=URL))
     assert str(caught.value).startswith("nowhere/mine.yaml: No such file")
-
-
-def test_a_name_without_a_profile_is_refused_with_the_nearest_one():
-    assert registry.profile_of("glm-4.6").hub == "zai-org/GLM-4.6"
-    with pytest.raises(TeacherError) as caught:
-        registry.profile_of("glm-4.5")
-    assert "There is no profile 'glm-4.5'" in str(caught.value)
-    assert "Did you mean glm-4.6?" in caught.value.fix
 
 
 def test_completing_fills_in_what_the_profile_decides():

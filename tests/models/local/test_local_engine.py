@@ -99,12 +99,8 @@ def test_the_revision_is_known_without_loading_the_weights(engine, checkpoint):
 
 
 def test_responses_come_in_the_order_of_the_requests(engine):
-    requests = [
-        request(seed, prompt, max_tokens=max_tokens)
-        for seed, (prompt, max_tokens) in enumerate(
-            [(PROMPTS[1], 4), (PROMPTS[2], 6), (PROMPTS[0], 4), (PROMPTS[2], 4), (PROMPTS[0], 6)]
-        )
-    ]
+    shapes = enumerate([(1, 4), (2, 6), (0, 4), (2, 4), (0, 6)])
+    requests = [request(seed, PROMPTS[n], max_tokens=most) for seed, (n, most) in shapes]
     together = engine.generate(requests)
     apart = [engine.generate([one])[0] for one in requests]
     assert [sample(one) for one in together] == [sample(one) for one in apart]
@@ -224,8 +220,7 @@ def test_the_seed_alone_decides_the_sample(engine):
 
 
 def test_a_cut_off_response_has_as_many_tokens_as_allowed(engine):
-    (longer,) = engine.generate([request(max_tokens=9)])
-    (shorter,) = engine.generate([request(max_tokens=3)])
+    longer, shorter = engine.generate([request(max_tokens=9), request(max_tokens=3)])
     assert (longer.finish_reason, longer.completion_tokens) == ("length", 9)
     assert (shorter.finish_reason, shorter.completion_tokens) == ("length", 3)
     assert longer.answer_text.startswith(shorter.answer_text)
@@ -284,13 +279,8 @@ def test_a_filter_keeps_the_tokens_that_it_should(engine, sampling):
 
 
 def test_a_repetition_penalty_changes_greedy_output(engine):
-    plain, penalised = texts(
-        engine,
-        [
-            request(temperature=0.0, max_tokens=24),
-            request(temperature=0.0, max_tokens=24, repetition_penalty=5.0),
-        ],
-    )
+    greedy = {"temperature": 0.0, "max_tokens": 24}
+    plain, penalised = texts(engine, [request(**greedy), request(**greedy, repetition_penalty=5.0)])
     assert plain != penalised
 
 
@@ -311,8 +301,7 @@ def test_first_tokens_are_distributed_as_the_model_says(engine):
 def test_a_checkpoints_own_generation_settings_do_not_leak_in(engine, checkpoint, tmp_path):
     from transformers import GenerationConfig
 
-    opinionated = tmp_path / "opinionated"
-    shutil.copytree(checkpoint, opinionated)
+    opinionated = Path(shutil.copytree(checkpoint, tmp_path / "opinionated"))
     GenerationConfig(
         do_sample=True,
         temperature=0.1,
@@ -323,9 +312,8 @@ def test_a_checkpoints_own_generation_settings_do_not_leak_in(engine, checkpoint
     ).save_pretrained(opinionated)
     requests = [request(seed, max_tokens=24) for seed in range(4)]
     requests.append(request(temperature=0.0, max_tokens=24))
-    assert texts(LocalEngine(str(opinionated), think_tags=None), requests) == texts(
-        engine, requests
-    )
+    written = texts(LocalEngine(str(opinionated), think_tags=None), requests)
+    assert written == texts(engine, requests)
 
 
 def test_thinking_is_split_off_by_the_tags(engine, checkpoint):
@@ -342,14 +330,12 @@ def test_thinking_is_split_off_by_the_tags(engine, checkpoint):
 
 
 def test_a_prompt_that_does_not_fit_is_an_error_that_names_the_tokens(engine):
-    long = "7" * 200
-    fits, too_long, also_fits = engine.generate([request(), request(0, long), request(1)])
-    assert too_long.finish_reason == "error" and too_long.error is not None
+    fits, too_long, also_fits = engine.generate([request(), request(0, "7" * 200), request(1)])
+    assert too_long.finish_reason == "error" and too_long.prompt_tokens > 200
     for number in (too_long.prompt_tokens, PLAIN.max_tokens, CONTEXT):
         assert str(number) in too_long.error
-    assert too_long.prompt_tokens > 200
     assert too_long.answer_text == "" and too_long.completion_tokens == 0
-    assert fits.error is None and also_fits.error is None
+    assert fits.error is None and also_fits.error is None and engine.generate([]) == []
 
 
 def test_the_context_holds_prompt_and_completion_to_the_last_token(engine):
@@ -359,33 +345,23 @@ def test_the_context_holds_prompt_and_completion_to_the_last_token(engine):
     assert engine.generate([request(max_tokens=room + 1)])[0].finish_reason == "error"
 
 
-def test_no_requests_are_no_responses(engine):
-    assert engine.generate([]) == []
-
-
-def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
-    with pytest.raises(TeacherError, match="cannot be loaded") as caught:
-        LocalEngine(str(tmp_path))
-    assert repr(str(tmp_path)) in str(caught.value)
-
-
-def test_weights_that_are_cut_off_are_refused(checkpoint, tmp_path):
-    broken = tmp_path / "broken"
-    shutil.copytree(checkpoint, broken)
-    weights = broken / "model.safetensors"
+def _cut_off(folder: Path) -> None:
+    weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(TeacherError, match="cannot be loaded"):
-        LocalEngine(str(broken))
 
 
-def test_a_tokenizer_without_chat_template_is_refused(checkpoint, tmp_path):
-    from transformers import AutoTokenizer
-
-    silent = tmp_path / "silent"
-    shutil.copytree(checkpoint, silent)
-    (silent / "chat_template.jinja").unlink(missing_ok=True)
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    tokenizer.chat_template = None
-    tokenizer.save_pretrained(silent)
-    with pytest.raises(TeacherError, match="no chat template"):
-        LocalEngine(str(silent))
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "cannot be loaded"),
+        (_cut_off, "cannot be loaded"),
+        (lambda folder: (folder / "chat_template.jinja").unlink(), "no chat template"),
+    ],
+    ids=["no checkpoint", "cut off", "no template"],
+)
+def test_what_is_no_whole_checkpoint_is_refused(checkpoint, tmp_path, harm, said):
+    folder = Path(shutil.copytree(checkpoint, tmp_path / "broken"))
+    harm(folder)
+    with pytest.raises(TeacherError, match=said) as caught:
+        LocalEngine(str(folder))
+    assert repr(str(folder)) in str(caught.value)

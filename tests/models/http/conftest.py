@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from replying_server import Body, FakeServer, Reply, replying
+from asking import Body, Reply, Replying, replying
 
 
 @pytest.fixture
-def serve(monkeypatch) -> Iterator[Callable[[Callable[[Body], Reply]], FakeServer]]:
+def serve(monkeypatch) -> Iterator[Callable[[Callable[[Body], Reply]], Replying]]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with contextlib.ExitStack() as started:
         yield lambda answer: started.enter_context(replying(answer))

@@ -1,18 +1,36 @@
-"""Completions of any shape: each sample is a response or a failure of its own, and can be kept."""
+"""What servers send, of any shape: values of known types, and for each sample a response or a
+failure of its own, which can be kept."""
 
 from __future__ import annotations
 
 import json
+import logging
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from students import MICRO
 
 from heavydistill.config.models import Sampling
-from heavydistill.models.http.completion import ChatCompletion, failed
-from heavydistill.models.http.failures import Redactor, ServerFault, failure_of
+from heavydistill.models.http.completion import (
+    ChatCompletion,
+    decoded,
+    failed,
+    split_reasoning,
+)
+from heavydistill.models.http.failures import (
+    Redactor,
+    ServerFault,
+    count,
+    failure_of,
+    message_of,
+    parsed,
+    seconds,
+    status_of,
+)
+from heavydistill.models.local.engine import load_tokenizer
 from heavydistill.models.request import Request, Response, fields_of, trajectory, user_turn
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
 from heavydistill.store.segment import FORMAT, Record, record_at
@@ -186,22 +204,154 @@ def test_an_end_of_any_shape_is_named_and_its_text_is_kept(end):
     assert KEY not in response.error and "\x1b" not in response.error
 
 
-@pytest.mark.parametrize("usage", [[1, 2], "x", 7, True, {"prompt_tokens_details": [1]}])
+@pytest.mark.parametrize("usage", [[1, 2], "x", 7, None, {"prompt_tokens_details": [1]}])
 def test_usage_of_any_shape_is_unknown(usage):
     (response,) = read(completion(choice(), usage=usage), False, 1)
     assert [getattr(response, name) for name in COUNTS] == [-1, -1, -1]
     assert response.answer_text == "7"
 
 
-@pytest.mark.parametrize("bad", [True, -5, 2**31, 10**30, 7.0, "7"])
-def test_a_number_that_is_no_count_is_unknown(bad):
-    usage = {"prompt_tokens": bad, "completion_tokens": 5}
-    usage["prompt_tokens_details"] = {"cached_tokens": bad}
-    (response,) = read(completion(choice(), usage=usage), False, 1)
-    assert [getattr(response, name) for name in COUNTS] == [-1, 5, -1]
-
-
 def test_copies_among_the_samples_of_one_call_are_left_out_where_no_chance_explains_them():
     long, other = choice("7" * 300), choice("8" * 300)
     assert len(read(completion(long, other, long, other), False, 4)) == 2
     assert len(read(completion(*[choice("7")] * 2, choice("8")), False, 3)) == 3
+
+
+# --- Thinking in the text.
+
+
+@pytest.mark.parametrize(
+    ("text", "reasoning", "answer_text"),
+    [
+        ("<think>a b</think>c", "a b", "c"),
+        ("<think>\na\n</think>\n\nc\n", "a", "c"),
+        ("a</think>c", "a", "c"),
+        ("<think></think>c", "", "c"),
+        ("<think>a</think>", "a", ""),
+        ("so <think>a</think>c", "so a", "c"),
+        # The answer follows the last closing tag.
+        ("<think>a</think>b</think>c", "a</think>b", "c"),
+        ("<think>a</think>b<think>c</think>d", "a</think>b<think>c", "d"),
+        # Thinking that was cut off: nothing of it is an answer.
+        ("<think>a, the answer is 7", "a, the answer is 7", ""),
+        ("so <think>a", "so a", ""),
+        (" only an answer ", "", "only an answer"),
+        ("", "", ""),
+    ],
+)
+def test_splits_at_the_tags(text, reasoning, answer_text):
+    assert split_reasoning(text, TAGS) == (reasoning, answer_text)
+
+
+def test_other_tags_are_text_like_any():
+    assert split_reasoning("<think>a</think>c", ("[T]", "[/T]")) == ("", "<think>a</think>c")
+    assert split_reasoning("[T]a[/T]c", ("[T]", "[/T]")) == ("a", "c")
+    assert split_reasoning(" <think>a</think>c\n", None) == ("", "<think>a</think>c")
+
+
+# No half of a tag can come about where two of these meet.
+plain = st.text(st.characters(codec="utf-8", exclude_characters="<>"))
+
+
+@given(thinking=plain, answer=plain, opened=st.booleans())
+def test_what_a_model_wrote_around_the_closing_tag_comes_back(thinking, answer, opened):
+    text = f"{'<think>' if opened else ''}{thinking}</think>{answer}"
+    assert split_reasoning(text, TAGS) == (thinking.strip(), answer.strip())
+
+
+def test_a_tokenizer_that_would_tidy_up_spaces_neither_alters_text_nor_warns(monkeypatch):
+    tokenizer = load_tokenizer(str(MICRO))
+    tokenizer.clean_up_tokenization_spaces = True
+    said: list[str] = []
+    logger = logging.getLogger("transformers.tokenization_utils_tokenizers")
+    monkeypatch.setattr(logger, "warning", lambda *words: said.append(words))
+    text = "it is 4 , not 5 ."
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert decoded(tokenizer, ids, TAGS) == text and not said
+
+
+# --- Values.
+
+
+@pytest.mark.parametrize("data", [b"[" * 50_000, b'{"a":' * 50_000, b"[" * 50_000 + b"]" * 50_000])
+def test_json_that_is_nested_too_deep_is_no_json(data):
+    with pytest.raises(ValueError):
+        parsed(data)
+
+
+@pytest.mark.parametrize("value", [0, 7, 2**31 - 1])
+def test_a_plain_integer_within_31_bits_is_a_count(value):
+    assert count(value) == value
+
+
+@pytest.mark.parametrize(
+    "value", [-1, 2**31, 10**30, True, False, 7.0, float("nan"), "7", None, [7], {"n": 7}]
+)
+def test_all_else_is_an_unknown_count(value):
+    assert count(value) == -1
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        *((1.5, 1.5), (2, 2.0), (-1.0, 0.0), (10**400, 0.0), (True, 0.0), ("1.5", 0.0)),
+        *((float("nan"), 0.0), (float("inf"), 0.0), (None, 0.0), ([1.5], 0.0)),
+    ],
+)
+def test_a_duration_is_finite_and_not_negative(value, expected):
+    assert seconds(value) == expected
+
+
+@pytest.mark.parametrize("start", [0, 480, 490, 499, 500, 510])
+def test_the_key_is_replaced_before_a_text_is_cut(start):
+    said = Redactor("sk-0123456789")("x" * start + "sk-0123456789" + "y" * 600)
+    assert said == ("x" * start + "***" + "y" * 600)[:500]
+
+
+def test_a_key_is_found_in_any_value_and_between_control_characters():
+    redact = Redactor("sk-secret")
+    assert redact({"keys": ["Bearer sk-secret"]}) == '{"keys": ["Bearer ***"]}'
+    assert redact("sk-\x1b[31msec\u202eret") == "***"
+
+
+def test_a_value_that_is_nested_too_deep_is_named():
+    deep: list[object] = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert Redactor()(deep) == "a list that is nested too deep"
+    while deep:  # freed in one go it would overflow the stack
+        (deep,) = deep
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ({"error": {"message": "no"}}, "no"),
+        ({"error": {"message": "no", "code": "insufficient_quota"}}, "no (insufficient_quota)"),
+        ({"error": {"message": "no", "code": 400, "type": "exceed"}}, "no (exceed)"),
+        ({"error": "no", "error_type": "validation"}, "no"),
+        ({"detail": [{"msg": "no"}]}, [{"msg": "no"}]),
+        ("no", "no"),
+        ({}, {}),
+    ],
+)
+def test_the_message_of_an_error_is_found_however_it_is_wrapped(error, message):
+    assert message_of(error) == message
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"code": 429, "status": "RESOURCE_EXHAUSTED"}, 429),
+        ({"code": "402"}, 402),
+        ({"code": None, "status": 503}, 503),
+        ({"code": "rate_limit_exceeded", "type": "requests"}, 429),
+        ({"code": None, "type": "insufficient_quota"}, 402),
+        ({"type": "invalid_request_error"}, 400),
+        ("rate_limit_exceeded", 429),
+        *(({"code": code}, 500) for code in (True, 200, 7, -1, 10**30, [429], {}, "why", None)),
+        *((error, 500) for error in ("out of memory", [], 7, True)),
+    ],
+)
+def test_the_status_of_an_error_is_its_number_or_what_its_kind_stands_for(error, status):
+    assert status_of(json.loads(json.dumps(error))) == status

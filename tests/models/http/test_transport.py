@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from asking import completion
 from fault_server import faulty
 from loopback import Handler, listening
-from replying_server import completion
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import TeacherError
@@ -82,23 +82,17 @@ def piece(text: str, finish_reason: str | None = None) -> bytes:
 
 @dataclass
 class Endless:
-    """A server that never ends; it counts what it sent and how often it was asked.
-
-    Attributes:
-        again: What it sends over and over; nothing ends the reply after all.
-        first: What it sends before.
-        endings: How often a client closed the connection.
-    """
+    """A server that never ends; it counts what it sent and how often it was asked."""
 
     kind: str
-    again: bytes
+    again: bytes  # What it sends over and over; nothing ends the reply after all
     status: int = 200
-    first: bytes = b""
+    first: bytes = b""  # What it sends before
     pause_s: float = 0.0
     base_url: str = ""
     asked: int = 0
     sent: int = 0
-    endings: int = 0
+    endings: int = 0  # How often a client closed the connection
 
 
 @contextlib.contextmanager

@@ -1,26 +1,26 @@
-"""The client against a server that fails on purpose, over real HTTP."""
+"""The client against servers that fail on purpose, over real HTTP.
+
+How long a run waits for those that bring nothing, and how it tells that from a bad prompt.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
 import pytest
-from asking import TAGS, ask, first_attempt, is_right, requests
+from asking import always, ask, asking, first_attempt, is_right, requests
 from fault_server import ERRORS, REASONING, faulty
 
-from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.errors import StoppedError, TeacherError
-from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.request import Request
+
+PLAIN = "What is 1 + 1?"
 
 
 def is_of(request: Request, body: Any) -> bool:
     return (body["seed"], body["messages"]) == (request.seed, request.messages)
-
-
-def always(fault: str) -> Any:
-    return lambda body, attempt: fault
 
 
 @pytest.mark.parametrize("place", [place for place in REASONING if place != "none"])
@@ -65,7 +65,7 @@ def test_what_another_attempt_mends_is_mended(fault):
     ],
 )
 def test_what_stays_broken_is_a_failure_of_its_kind(fault, kind, attempts):
-    with faulty(plan=always(fault)) as server:
+    with faulty() as server:
         # Somebody else is answered meanwhile, so the server is there.
         first = requests(1)[0]
         server.plan = lambda body, attempt: fault if is_of(first, body) else None
@@ -108,10 +108,8 @@ def test_a_server_that_wants_to_be_left_alone_for_a_day_stops_the_run_and_it_goe
     kept: list[int] = []
     with faulty(retry_after="86400") as server:
         server.plan = lambda body, attempt: "busy for" if body["seed"] == 3 else None
-        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=1), TAGS)
-        with pytest.raises(StoppedError) as caught:
+        with asking(server, concurrency=1) as engine, pytest.raises(StoppedError) as caught:
             engine.generate(requests(8), lambda request, response: kept.append(request.seed))
-        engine.close()
         assert kept == [0, 1, 2] and len(server.requests) == 4
         assert "left alone for 86,400 s" in caught.value.what
         assert "endpoint.timeout_s (600 s)" in caught.value.what
@@ -205,56 +203,45 @@ def test_a_stream_that_flows_is_a_sign_of_life():
 @pytest.mark.parametrize("fault", ["refused", "forbidden", "unknown"])
 def test_an_endpoint_that_refuses_everything_stops_the_run(fault):
     with faulty(plan=always(fault)) as server:
-        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url), TAGS)
-        with pytest.raises(TeacherError, match="refuses all that is asked") as caught:
+        refused = pytest.raises(TeacherError, match="refuses all that is asked")
+        with asking(server) as engine, refused as caught:
             for problem in range(50):
                 engine.generate(requests(4, f"{problem}+1?"))
-        engine.close()
         assert ERRORS[fault][2] in caught.value.what and "doctor" in caught.value.fix
         assert len(server.requests) == 3 * 4 + 1
 
 
 def test_prompts_that_are_refused_do_not_stop_the_run():
-    kept: list[tuple[str, str | None]] = []
+    kept: list[Any] = []
     with faulty() as server:
         server.plan = lambda body, attempt: "refused" if "+1?" in str(body["messages"]) else None
-        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=1), TAGS)
-        responses = engine.generate(
-            prompts(6, samples=2), lambda q, r: kept.append((q.messages[0]["content"], r.failure))
-        )
-        engine.close()
+        with asking(server, concurrency=1) as engine:
+            responses = engine.generate(prompts(6, samples=2), lambda *each: kept.append(each))
         assert [response.failure for response in responses] == ["rejected"] * 12
         # A plain question has told, once, and is no part of the run.
         plain = [body for _, body in server.requests if "+1?" not in str(body["messages"])]
         assert len(plain) == 1 and len(kept) == 12
 
 
-def test_a_refused_key_stops_the_run_and_what_is_in_flight_is_kept():
+@pytest.mark.parametrize(
+    ("fault", "error", "said"),
+    [
+        ("wrong key", TeacherError, "refuses the key"),
+        ("no money", StoppedError, "no money left"),
+    ],
+)
+def test_a_run_that_must_stop_keeps_what_is_in_flight(fault, error, said):
     kept: list[int] = []
-    with faulty(seconds=0.5) as server:
+    with faulty() as server:
 
         def plan(body: Any, attempt: int) -> str | None:
             server.seconds = 0.0 if body["seed"] == 3 else 0.5
-            return "wrong key" if body["seed"] == 3 else None
+            return fault if body["seed"] == 3 else None
 
         server.plan = plan
-        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=8), TAGS)
-        with pytest.raises(TeacherError, match="refuses the key"):
+        with asking(server, concurrency=8) as engine, pytest.raises(error, match=said):
             engine.generate(requests(50), lambda request, response: kept.append(request.seed))
-        engine.close()
-        assert len(server.requests) <= 9
-        assert {body["seed"] for _, body in server.requests} - {3} == set(kept)
-
-
-def test_an_account_without_money_stops_the_run_and_what_is_in_flight_is_kept():
-    kept: list[int] = []
-    with faulty(seconds=0.3) as server:
-        server.plan = lambda body, attempt: "no money" if body["seed"] == 3 else None
-        engine = OpenAIEngine("served", Endpoint(base_url=server.base_url, concurrency=4), TAGS)
-        with pytest.raises(StoppedError, match="no money left"):
-            engine.generate(requests(50), lambda request, response: kept.append(request.seed))
-        engine.close()
-        assert len(server.requests) <= 8
+        assert len(server.requests) <= 16
         assert {body["seed"] for _, body in server.requests} - {3} == set(kept) - {3}
 
 
@@ -264,10 +251,6 @@ def test_a_teacher_that_lost_its_thinking_stops_after_three():
             ask(server, requests(20), thinks=True, concurrency=1)
         assert len(server.requests) == 3
         assert "--reasoning-parser" in caught.value.fix and "doctor" in caught.value.fix
-
-
-def test_a_teacher_that_may_do_without_thinking_is_believed():
-    with faulty(reasoning="none") as server:
         responses = ask(server, requests(5), thinks=True, reasoning="optional")
         assert all(response.finish_reason == "stop" for response in responses)
 
@@ -285,17 +268,6 @@ def test_a_teacher_that_has_thought_once_may_answer_without():
         assert [r.failure for r in responses] == ["no_reasoning", *[None] * 8]
 
 
-def test_what_an_endpoint_was_seen_to_refuse_is_not_sent():
-    able = Capabilities(
-        stream=False, refused=["seed", "top_p"], max_tokens_name="max_completion_tokens"
-    )
-    with faulty() as server:
-        (response,) = ask(server, requests(1), capabilities=able)
-        assert is_right(response, server)
-        (_, body), *_ = server.requests
-        assert set(body) == {"model", "messages", "temperature", "max_completion_tokens"}
-
-
 def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():
     with faulty() as server:
         server.plan = lambda body, attempt: (
@@ -307,3 +279,47 @@ def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_afte
         sent = [at for at, _ in server.requests]
         assert not [at for at in sent if sent[0] + 0.3 < at < sent[0] + 0.95]
         assert max(sum(start <= at < start + 0.5 for at in sent) for start in sent) <= 20
+
+
+def asked_plainly(server: Any) -> int:
+    return sum(body["messages"][0]["content"] == PLAIN for _, body in server.requests)
+
+
+@pytest.mark.parametrize(
+    ("fault", "count"), [("broken", 1), ("broken", 2), ("hang", 1), ("no json", 1), ("cut", 2)]
+)
+def test_a_run_of_few_prompts_stops_when_the_server_brings_nothing_else(fault, count):
+    with faulty(plan=always(fault)) as server, pytest.raises(StoppedError) as caught:
+        ask(server, prompts(count, samples=4), timeout_s=0.5, retries=4)
+    # Nothing but what was sent already comes before the plain question.
+    assert [body["messages"][0]["content"] for _, body in server.requests][-1] == PLAIN
+    assert asked_plainly(server) == 1
+    assert "No server of served has answered for " in caught.value.what
+    assert "same command" in caught.value.fix
+    if fault == "broken":
+        assert "HTTP 500: " + ERRORS["broken"][2] in caught.value.what
+
+
+@pytest.mark.parametrize(("fault", "retries", "concurrency"), [("cut", 4, 32), ("broken", 0, 1)])
+def test_a_run_of_many_prompts_stops_though_it_repeats_nothing(fault, retries, concurrency):
+    with faulty(plan=always(fault)) as server, pytest.raises(StoppedError):
+        settings = {"timeout_s": 0.5, "retries": retries, "concurrency": concurrency}
+        ask(server, prompts(9, samples=2), **settings)
+    assert retries or not asked_plainly(server)
+
+
+def test_one_prompt_that_breaks_the_server_for_longer_than_the_patience_is_a_failure():
+    with faulty() as server:
+        server.plan = lambda body, attempt: "broken" if "bad" in str(body["messages"]) else None
+        responses = ask(server, requests(4, "bad"), timeout_s=0.5, retries=2, concurrency=2)
+    assert {response.failure for response in responses} == {"server"}
+    assert asked_plainly(server) >= 1
+
+
+def test_what_a_broken_server_says_is_shown_from_its_third_fault_on(caplog):
+    caplog.set_level(logging.WARNING, "heavydistill.models")
+    with faulty(plan=lambda body, attempt: "broken") as server, pytest.raises(StoppedError):
+        ask(server, requests(4), timeout_s=0.5, retries=4)
+    shown = [record.getMessage() for record in caplog.records]
+    first = next(line for line in shown if "does not work" in line)
+    assert "3 times in a row" in first and "HTTP 500: Internal error" in first

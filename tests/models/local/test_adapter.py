@@ -48,6 +48,10 @@ def edit(folder: Path, file: str, **changes: object) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
 
 
+def based_on(folder: Path, base: object) -> None:
+    edit(folder, "adapter_config.json", base_model_name_or_path=str(base))
+
+
 @pytest.fixture
 def copy(lora: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(lora, tmp_path / "adapter"))
@@ -104,7 +108,7 @@ def test_an_adapters_own_chat_template_is_in_use(copy: Path) -> None:
 def test_a_student_that_is_an_adapter_stops_where_its_base_does(copy: Path, tmp_path: Path) -> None:
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
     edit(base, "generation_config.json", eos_token_id=[678, 677])
-    edit(copy, "adapter_config.json", base_model_name_or_path=str(base))
+    based_on(copy, base)
     student = Student(str(copy))
     assert student.chat.stops == {677, 678}
     assert student.context == Student(str(MICRO)).context
@@ -112,7 +116,7 @@ def test_a_student_that_is_an_adapter_stops_where_its_base_does(copy: Path, tmp_
 
 def test_the_revision_tells_adapters_and_their_bases_apart(copy: Path, tmp_path: Path) -> None:
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
-    edit(copy, "adapter_config.json", base_model_name_or_path=str(base))
+    based_on(copy, base)
     first = local_revision(str(copy))
     assert first == local_revision(str(copy))
     assert revision_of(find(str(copy), Endpoint()), Endpoint()) == first
@@ -124,11 +128,7 @@ def test_the_revision_tells_adapters_and_their_bases_apart(copy: Path, tmp_path:
     assert len({first, second, third, local_revision(str(base))}) == 4
 
 
-def test_an_adapter_of_the_hub_has_the_commits_of_both(
-    lora: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_adapter_of_the_hub_has_the_commits_of_both(lora, tmp_path, monkeypatch) -> None:
     from huggingface_hub import constants
 
     def store(repo: str, commit: str, source: Path) -> Path:
@@ -141,9 +141,7 @@ def test_an_adapter_of_the_hub_has_the_commits_of_both(
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     store("base", "b" * 40, MICRO)
-    edit(
-        store("adapter", "a" * 40, lora), "adapter_config.json", base_model_name_or_path="org/base"
-    )
+    based_on(store("adapter", "a" * 40, lora), "org/base")
     assert adapter_of("org/base") is None
     assert local_revision("org/base") == "b" * 40
     profile = find("org/adapter", Endpoint())
@@ -157,10 +155,7 @@ def test_an_adapter_of_the_hub_has_the_commits_of_both(
     assert local_revision("org/adapter") == first
 
 
-def test_without_peft_it_is_said_how_to_install_it(
-    lora: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_peft_it_is_said_how_to_install_it(lora, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(TeacherError, match=r"heavydistill\[train\]"):
         LocalEngine(str(lora))
@@ -168,8 +163,16 @@ def test_without_peft_it_is_said_how_to_install_it(
     Student(str(lora))
 
 
-def test_weights_that_are_not_whole_are_refused(copy: Path) -> None:
-    weights = copy / "adapter_model.safetensors"
+def test_weights_that_are_not_whole_are_refused(copy: Path, lora: Path, tmp_path: Path) -> None:
+    weights, name = copy / "adapter_model.safetensors", f"{Q_PROJ}.lora_A.weight"
+    partial = changed(lora, tmp_path / "partial", lambda tensors: tensors.pop(name))
+    broken = changed(lora, tmp_path / "broken", lambda tensors: tensors[name].fill_(float("nan")))
+    for folder, message in (
+        (partial, r"1 weights are in one only, as .*q_proj\.lora_A"),
+        (broken, "NaN"),
+    ):
+        with pytest.raises(TeacherError, match=message):
+            LocalEngine(str(folder))
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(TeacherError, match="does not fit its base model"):
         LocalEngine(str(copy))
@@ -178,28 +181,17 @@ def test_weights_that_are_not_whole_are_refused(copy: Path) -> None:
         LocalEngine(str(copy))
 
 
-def test_weights_that_are_missing_or_no_numbers_are_refused(lora: Path, tmp_path: Path) -> None:
-    name = f"{Q_PROJ}.lora_A.weight"
-    partial = changed(lora, tmp_path / "partial", lambda tensors: tensors.pop(name))
-    with pytest.raises(TeacherError, match=r"1 weights are in one only, as .*q_proj\.lora_A"):
-        LocalEngine(str(partial))
-    broken = changed(lora, tmp_path / "broken", lambda tensors: tensors[name].fill_(float("nan")))
-    with pytest.raises(TeacherError, match="NaN"):
-        LocalEngine(str(broken))
-
-
-@pytest.mark.parametrize("changes", [{"num_hidden_layers": 2}, {"num_hidden_layers": 5}])
-def test_an_adapter_of_another_depth_is_refused(changes, copy: Path, tmp_path: Path) -> None:
-    base = other_base(tmp_path / "base", **changes)
-    edit(copy, "adapter_config.json", base_model_name_or_path=str(base))
-    with pytest.raises(TeacherError, match="weights are in one only"):
-        LocalEngine(str(copy))
-
-
-def test_an_adapter_of_another_width_is_refused(copy: Path, tmp_path: Path) -> None:
-    base = other_base(tmp_path / "base", hidden_size=64, head_dim=16)
-    edit(copy, "adapter_config.json", base_model_name_or_path=str(base))
-    with pytest.raises(TeacherError, match=r"does not fit its base model.*size mismatch"):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 2}, "weights are in one only"),
+        ({"num_hidden_layers": 5}, "weights are in one only"),
+        ({"hidden_size": 64, "head_dim": 16}, r"does not fit its base model.*size mismatch"),
+    ],
+)
+def test_an_adapter_of_another_shape_is_refused(changes, message, copy, tmp_path) -> None:
+    based_on(copy, other_base(tmp_path / "base", **changes))
+    with pytest.raises(TeacherError, match=message):
         LocalEngine(str(copy))
 
 
@@ -211,7 +203,7 @@ def test_lora_on_shared_embeddings_is_refused(tmp_path: Path) -> None:
 
 def test_a_base_that_is_not_there_is_named(copy: Path, tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
-    edit(copy, "adapter_config.json", base_model_name_or_path=gone)
+    based_on(copy, gone)
     for ask in (lambda: find(str(copy), Endpoint()), lambda: local_revision(str(copy))):
         with pytest.raises(TeacherError, match="base_model_name_or_path") as caught:
             ask()
@@ -227,16 +219,13 @@ def test_a_base_that_is_quantized_is_refused(copy: Path, tmp_path: Path) -> None
 
     four_bit = BitsAndBytesConfig(load_in_4bit=True)
     AutoModelForCausalLM.from_pretrained(MICRO, quantization_config=four_bit).save_pretrained(base)
-    edit(copy, "adapter_config.json", base_model_name_or_path=str(base))
+    based_on(copy, base)
     with pytest.raises(TeacherError, match="quantized"):
         LocalEngine(str(copy))
 
 
-def test_an_adapter_on_an_adapter_is_refused(
-    copy: Path,
-    lora: Path,
-) -> None:
-    edit(copy, "adapter_config.json", base_model_name_or_path=str(lora))
+def test_an_adapter_on_an_adapter_is_refused(copy: Path, lora: Path) -> None:
+    based_on(copy, lora)
     with pytest.raises(TeacherError, match="is an adapter itself"):
         LocalEngine(str(copy))
 
