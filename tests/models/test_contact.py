@@ -15,14 +15,13 @@ from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import located
 
 
-def listing(*names: str) -> Answer:
-    return 200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
+def listing(*names: str, **more: Any) -> Answer:
+    return 200, {"object": "list", "data": [{"id": name, **more} for name in names]}
 
 
-def asked(model: str, answer: Answer, most_tokens: int = 0, **endpoint: Any) -> None:
+def require(model: str, answer: Answer, most_tokens: int = 0, **endpoint: Any) -> None:
     with serving(lambda body: completion("1"), answer) as server:
-        where = Endpoint(base_url=server.base_url, tokenizer="unused", **endpoint)
-        Contact().require(model, where, most_tokens)
+        Contact().require(model, Endpoint(base_url=server.base_url, **endpoint), most_tokens)
         assert not server.requests
 
 
@@ -36,32 +35,29 @@ def asked(model: str, answer: Answer, most_tokens: int = 0, **endpoint: Any) -> 
         (404, {}),
         (500, {}),
         (200, {"data": 7}),
+        *(listing("glm-4.6", max_model_len=context) for context in (5000, None, "much")),
+        # Lists of other shapes.
+        *((200, body) for body in ([{"id": "glm-4.6"}], {"data": None})),
+        (200, {"data": [7, None, {"id": 3}, {"id": "glm-4.6"}]}),
     ],
 )
 def test_a_served_model_or_a_server_that_does_not_tell_is_fine(answer):
-    asked("glm-4.6", answer)
+    require("glm-4.6", answer, most_tokens=5000)
 
 
-def test_a_model_that_is_not_served_is_named_with_those_that_are():
-    with pytest.raises(TeacherError, match=r"does not serve 'glm-46'.*Did you mean glm-4\.6\?.*b"):
-        asked("glm-46", listing("glm-4.6", "b"))
-
-
-def serving_with(context: object) -> Answer:
-    return 200, {"data": [{"id": "m", "object": "model", "max_model_len": context}]}
-
-
-def test_a_server_with_too_little_context_is_said_with_what_to_set():
-    with pytest.raises(
-        TeacherError, match=r"serves m with 4096 tokens.*but this run needs 5000"
-    ) as raised:
-        asked("m", serving_with(4096), most_tokens=5000)
-    assert "--set endpoint.context=4096" in raised.value.fix
-
-
-@pytest.mark.parametrize("context", [5000, None, "much"])
-def test_a_server_with_enough_context_or_that_does_not_tell_is_fine(context):
-    asked("m", serving_with(context), most_tokens=5000)
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (listing("glm-4.6", "b"), r"does not serve 'glm-46'.*Did you mean glm-4\.6\?.*b"),
+        (listing("\x1b[31mother\u202e", "\x1b]0;title\x07more"), "It serves other, more"),
+        (listing("glm-46", max_model_len=4096), "glm-46 with 4096 tokens.*this run needs 5000"),
+    ],
+)
+def test_a_model_that_is_not_served_or_with_too_little_context_is_said(answer, said):
+    with pytest.raises(TeacherError, match=said) as raised:
+        require("glm-46", answer, most_tokens=5000)
+    assert str(raised.value).isprintable()
+    assert ("--set endpoint.context=4096" in raised.value.fix) is ("needs" in said)
 
 
 def test_every_address_is_asked():
@@ -74,24 +70,20 @@ def test_every_address_is_asked():
         Contact().require("m", Endpoint(base_url=f"{one.base_url},{two.base_url}"))
 
 
-def test_a_refused_key_names_its_variable_and_never_the_key(monkeypatch):
-    monkeypatch.setenv("SOME_KEY", "sk-secret")
+@pytest.mark.parametrize("key", ["sk-secret", ""])
+def test_a_refused_or_missing_key_names_its_variable_and_never_the_key(monkeypatch, key):
+    monkeypatch.setenv("SOME_KEY", key)
+    refusal = {"error": {"message": "Incorrect API key provided: sk-secret"}}
     with pytest.raises(TeacherError, match="SOME_KEY") as raised:
-        refusal = {"error": {"message": "Incorrect API key provided: sk-secret"}}
-        asked("m", (401, refusal), api_key_env="SOME_KEY")
+        require("m", (401, refusal), api_key_env="SOME_KEY")
     assert "sk-secret" not in str(raised.value)
-
-
-def test_a_missing_key_is_said(monkeypatch):
-    monkeypatch.delenv("SOME_KEY", raising=False)
-    with pytest.raises(TeacherError, match=r"SOME_KEY.*which is not set"):
-        asked("m", (401, {}), api_key_env="SOME_KEY")
+    assert ("which is not set" in raised.value.what) is not bool(key)
 
 
 def test_a_server_that_is_not_there_is_said_at_once():
     said = r"^Nothing answers at http://127\.0\.0\.1:9/v1: connection refused\."
     with pytest.raises(TeacherError, match=said):
-        Contact().require("m", Endpoint(base_url="http://127.0.0.1:9/v1", tokenizer="unused"))
+        Contact().require("m", Endpoint(base_url="http://127.0.0.1:9/v1"))
 
 
 def test_a_redirect_to_nowhere_shows_no_key(monkeypatch):
@@ -105,21 +97,6 @@ def test_a_redirect_to_nowhere_shows_no_key(monkeypatch):
     assert "Nothing answers at" in raised.value.what and "sk-secret" not in raised.value.what
 
 
-def test_the_names_that_a_server_lists_do_not_act_on_the_terminal():
-    with pytest.raises(TeacherError, match="It serves other, more") as raised:
-        asked("glm-4.6", listing("\x1b[31mother\u202e", "\x1b]0;title\x07more"))
-    assert str(raised.value).isprintable()
-
-
-def test_a_list_that_is_nested_too_deep_is_none():
-    class _Deep(Handler):
-        def do_GET(self) -> None:
-            self.send(200, b'{"data":' * 50_000, "application/json")
-
-    with listening(_Deep) as url:
-        Contact().require("glm-4.6", Endpoint(base_url=url, tokenizer="unused"))
-
-
 KEY = "sk-right"
 ONE_TOKEN = completion("x", finish_reason="length")
 
@@ -131,7 +108,7 @@ def routed(
     """A server with an answer to each path: (its root, what was asked: method, path, body).
 
     Args:
-        gets: Path to a list of models, or to bytes of HTML; 404 for any other.
+        gets: Path to a list of models, or to bytes; 404 for any other.
         posts: Path to an answer.
         guards: Methods for which the key must be right.
     """
@@ -284,23 +261,15 @@ def test_the_context_is_read_as_each_server_says_it(entry, context):
         assert Contact().context("m", Endpoint(base_url=f"{root}/v1")) == context
 
 
-@pytest.mark.parametrize(
-    "body", [[{"id": "m"}], {"data": None}, {"data": [7, None, {"id": 3}, {"id": "m"}]}]
-)
-def test_lists_of_other_shapes_are_lists(body):
-    with routed({"/v1/models": (200, body)}, {}) as (root, _):
-        Contact().require("m", Endpoint(base_url=f"{root}/v1"))
-
-
 def test_the_smallest_context_of_several_addresses_counts():
-    def saying(tokens: int) -> Answer:
-        return 200, {"data": [{"id": "m", "max_model_len": tokens}]}
-
-    with (
-        routed({"/v1/models": saying(8192)}, {}) as (one, _),
-        routed({"/v1/models": saying(4096)}, {}) as (two, _),
-    ):
+    saying = [{"/v1/models": listing("m", max_model_len=tokens)} for tokens in (8192, 4096)]
+    with routed(saying[0], {}) as (one, _), routed(saying[1], {}) as (two, _):
         assert Contact().context("m", Endpoint(base_url=f"{one}/v1,{two}/v1")) == 4096
+
+
+def test_a_list_that_is_nested_too_deep_is_none():
+    with routed({"/v1/models": b'{"data":' * 50_000}, {}) as (root, _):
+        Contact().require("m", Endpoint(base_url=f"{root}/v1"))
 
 
 def test_a_provider_without_a_key_is_refused_before_anything_is_sent(monkeypatch):
@@ -322,7 +291,7 @@ def test_it_goes_through_the_proxy_of_the_environment(monkeypatch):
 
 
 def test_it_can_be_asked_in_a_thread_that_runs_an_event_loop():
-    with routed({"/v1/models": serving_with(4096)}, {}) as (root, _):
+    with routed({"/v1/models": listing("m", max_model_len=4096)}, {}) as (root, _):
         endpoint = Endpoint(base_url=f"{root}/v1")
 
         async def ask() -> int | None:

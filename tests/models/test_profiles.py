@@ -41,19 +41,16 @@ def shipped(request: pytest.FixtureRequest) -> ProfileFile:
     return profile
 
 
-def test_a_shipped_profile_tells_its_terms_and_where_they_stand(shipped):
+def test_a_shipped_profile_tells_its_terms_and_where_its_facts_stand(shipped):
     assert shipped.licence
     assert shipped.terms.because and shipped.terms.source
     assert shipped.terms.distillation == (
         "allowed" if shipped.hub or shipped.folder else "restricted"
     )
-
-
-def test_a_shipped_profile_tells_where_its_facts_stand(shipped):
     assert shipped.sources.limits and shipped.sources.sampling and shipped.sources.thinking
     assert bool(shipped.sources.vllm) == bool(shipped.vllm) == bool(shipped.hub)
-    for offer in shipped.providers.values():
-        assert offer.source
+    assert shipped.providers.keys() <= PROVIDERS.keys()
+    assert all(offer.source for offer in shipped.providers.values())
 
 
 def test_the_samplings_of_a_shipped_profile_are_spelled_out(shipped):
@@ -68,10 +65,6 @@ def test_the_samplings_of_a_shipped_profile_are_spelled_out(shipped):
 def test_the_limits_of_a_shipped_profile_fit_each_other(shipped):
     limits = (shipped.thinker_output or 1, shipped.output or shipped.context, shipped.context)
     assert limits == tuple(sorted(limits))
-
-
-def test_a_shipped_profile_names_providers_that_are_known(shipped):
-    assert shipped.providers.keys() <= PROVIDERS.keys()
 
 
 def test_a_shipped_profile_says_how_it_is_served_on_any_number_of_gpus(shipped):
@@ -161,17 +154,15 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(tmp_path, text, key, nea
         (MINIMAL + "vllm: {gpus: {1: null}}\n", "gpus lacks [2, 4, 8]"),
         (MINIMAL + "vllm: {gpus: {1: null, 2: null, 4: null, 8: null}}\n", "why_null"),
         (MINIMAL + "vllm: {gpus: {3: null}}\n", "vllm.gpus.3"),
+        (
+            MINIMAL + "vllm: {why_null: why, gpus: {1: null, 2: null, 8: null, 4: "
+            "{tensor_parallel: 2, max_model_len: 4096}}}\n",
+            "gpus.4: tensor_parallel 2 times data_parallel 1 is not 4",
+        ),
     ],
 )
 def test_a_bad_value_is_refused_with_its_key(tmp_path, text, named):
     assert named in str(refusal(tmp_path, text))
-
-
-def test_gpus_that_do_not_add_up_are_refused(tmp_path):
-    four = "{tensor_parallel: 2, max_model_len: 4096}"
-    gpus = f"{{1: null, 2: null, 4: {four}, 8: null}}"
-    message = str(refusal(tmp_path, f"{MINIMAL}vllm: {{gpus: {gpus}, why_null: why}}\n"))
-    assert "gpus.4: tensor_parallel 2 times data_parallel 1 is not 4" in message
 
 
 def test_a_file_of_ones_own_needs_little(tmp_path):

@@ -85,10 +85,6 @@ def test_the_context_is_that_of_the_server(gpus):
     words = run.server_command()
     assert words[0].endswith("bin/vllm") and words[1:3] == ["serve", "zai-org/GLM-4.6-FP8"]
     assert words[words.index("--max-model-len") + 1] == "65536"
-
-
-def test_a_context_that_was_set_is_that_of_the_server(gpus):
-    gpus(8)
     words = resolve(configured("glm-4.6", endpoint__context=100_000)).server_command()
     assert words[words.index("--max-model-len") + 1] == "100000"
 
