@@ -108,7 +108,7 @@ def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
         basis += f", hours at an assumed {speed:g} tokens a second"
     _print_skipped(estimate, plan, console)
     if plan.config.budget:
-        say(_spent(plan), console)
+        say(_note_on_budget(plan), console)
     say(f"To ask: {', '.join(parts)} ({basis}; generate --dry-run prints more)", console)
 
 
@@ -188,7 +188,16 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
         yield f"Prompts of the thinker: counted with {counted}, and {template}"
     asked = [stage for stage in estimate.stages if stage.amounts.calls.high]
     for stage in asked:
-        yield f"Responses of {_name(stage, plan)}: {_note_on_responses(stage, plan)}"
+        means = stage.means
+        if means and means.completion_tokens:
+            length = f"{means.completion_tokens:,.0f} tokens each, the mean of "
+            length += f"{means.responses:,} responses in the journal"
+        else:
+            length = "no length is known, so 1 to "
+            length += f"{stage.model.sampling.max_tokens:,} tokens each"
+        yield f"Responses of {_name(stage, plan)}: {length}"
+    if not any(stage.means for stage in asked) and len(plan.problems) > _SAMPLE_RUN:
+        yield f"A run with --limit {_SAMPLE_RUN} and another --out narrows this"
     yield from dict.fromkeys(map(_note_on_price, estimate.stages))
     served = next((s.model.endpoint for s in estimate.stages if not s.model.is_local), None)
     if any(map(_is_assumed, asked)) and served:
@@ -206,19 +215,7 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
     if served and served.tokens_per_minute:
         yield f"Hours: at most {served.tokens_per_minute:,} tokens a minute"
     if plan.config.budget:
-        yield f"Budget: {_note_on_budget(estimate, plan)}"
-
-
-def _note_on_responses(stage: StageEstimate, plan: Plan) -> str:
-    means, most = stage.means, stage.model.sampling.max_tokens
-    if means and means.completion_tokens:
-        return (
-            f"{means.completion_tokens:,.0f} tokens each, the mean of {means.responses:,} "
-            "responses in the journal"
-        )
-    narrows = f". A run with --limit {_SAMPLE_RUN} and another --out narrows this"
-    more = narrows if len(plan.problems) > _SAMPLE_RUN and not means else ""
-    return f"no length is known, so 1 to {most:,} tokens each{more}"
+        yield f"Budget: {_note_on_budget(plan, estimate)}"
 
 
 def _note_on_price(stage: StageEstimate) -> str:
@@ -242,40 +239,29 @@ def _is_assumed(stage: StageEstimate) -> bool:
     return bool(stage.amounts.calls.high) and not stage.model.is_local and not stage.means
 
 
-def _note_on_budget(estimate: Estimate, plan: Plan) -> str:
-    in_usd = plan.config.most_usd is not None
-    needed = estimate.billed.usd if in_usd else estimate.billed.tokens
-    if needed is None:
-        raise RuntimeError("a budget in money was completed without a price")
-    cap, spent = _budget(plan)
-    if needed.high <= cap - spent:
-        verdict = "is enough"
-    elif needed.low > cap - spent:
-        verdict = "is not enough: the run will stop there, and go on with a higher one"
-    else:
-        verdict = "may not be enough: the run would stop there, and go on with a higher one"
-    return f"{plan.config.budget} {verdict}. {_spent(plan)}"
-
-
-def _spent(plan: Plan) -> str:
-    """What runs into the folder have spent of the budget, and what is left."""
-    cap, spent = _budget(plan)
-    unit, digits = ("USD", 2) if plan.config.most_usd is not None else ("tokens", 0)
-    left = max(0.0, cap - spent)
-    return (
-        f"Runs into {plan.folder} have spent {spent:,.{digits}f} of {cap:,.{digits}f} {unit}; "
-        f"{left:,.{digits}f} are left"
-    )
-
-
-def _budget(plan: Plan) -> tuple[float, float]:
-    """(the budget, what is spent of it), in US dollars or tokens."""
+def _note_on_budget(plan: Plan, estimate: Estimate | None = None) -> str:
+    """What runs into the folder have spent of the budget, and with an estimate if it is enough."""
     from heavydistill.models.ledger import spent_in
 
     config, spent = plan.config, spent_in(plan.config)
     if config.most_usd is not None:
-        return config.most_usd, spent.usd
-    return float(config.most_tokens or 0), spent.tokens
+        cap, gone, unit, digits = config.most_usd, spent.usd, "USD", 2
+        needed = estimate and estimate.billed.usd
+    else:
+        cap, gone, unit, digits = float(config.most_tokens or 0), spent.tokens, "tokens", 0
+        needed = estimate and estimate.billed.tokens
+    left = max(0.0, cap - gone)
+    verdict = ""
+    if needed and needed.high <= left:
+        verdict = f"{config.budget} is enough. "
+    elif needed:
+        is_not = "is not" if needed.low > left else "may not be"
+        verdict = f"{config.budget} {is_not} enough: the run stops there, and goes on with a "
+        verdict += "higher one. "
+    return (
+        f"{verdict}Runs into {plan.folder} have spent {gone:,.{digits}f} of {cap:,.{digits}f} "
+        f"{unit}; {left:,.{digits}f} are left"
+    )
 
 
 def _name(stage: StageEstimate, plan: Plan) -> str:

@@ -371,7 +371,19 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     def enough(count: int) -> int:
         return frame(worst, domain, count) + count * _ANSWER_TOKENS
 
-    fitting, too_many = 0, attempts
+    fix = _fix(run, enough, attempts, carried)
+    estimated = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
+    beside = f" and {carried} deliberations of the round before" if carried else ""
+    raise BudgetError(
+        f"{worst.source}: problem {worst.id} and the frame of {attempts - carried} attempts"
+        f"{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
+        fix,
+    )
+
+
+def _fix(run: ResolvedRun, enough: Callable[[int], int], attempts: int, carried: int) -> str:
+    """What makes room, from the tokens that are enough for a number of attempts."""
+    fitting, too_many, budget = 0, attempts, run.config.cache.budget_tokens or 0
     while too_many - fitting > 1:
         middle = (fitting + too_many) // 2
         fitting, too_many = (middle, too_many) if enough(middle) <= budget else (fitting, middle)
@@ -382,14 +394,6 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
         fix = "lower deliberate.sampling.max_tokens, or use a deliberator with more context."
     if fitting >= _NARROWEST:
         width = f"--set cache.width={fitting}"
-        fix = f"At most {fitting} attempts of {_ANSWER_TOKENS} tokens fit: {width}, or {fix}"
-    else:
-        fix = fix[0].upper() + fix[1:]
-        fix = f"Not even {_NARROWEST} attempts of {_ANSWER_TOKENS} tokens fit. {fix}"
-    estimated = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
-    beside = f" and {carried} deliberations of the round before" if carried else ""
-    raise BudgetError(
-        f"{worst.source}: problem {worst.id} and the frame of {attempts - carried} attempts"
-        f"{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
-        fix,
-    )
+        return f"At most {fitting} attempts of {_ANSWER_TOKENS} tokens fit: {width}, or {fix}"
+    fix = fix[0].upper() + fix[1:]
+    return f"Not even {_NARROWEST} attempts of {_ANSWER_TOKENS} tokens fit. {fix}"

@@ -97,10 +97,8 @@ class LoadProblems(GeneratorStep):
 
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
         """Batches of rows, and whether it is the last."""
-        size = int(self.batch_size)
-        for start in range(offset, len(self._problems), size):
-            batch = self._problems[start : start + size]
-            yield [{"problem": to_row(p)} for p in batch], start + size >= len(self._problems)
+        rows = ({"problem": to_row(problem)} for problem in self._problems[offset:])
+        return _batches(rows, int(self.batch_size))
 
 
 class LoadCaches(GeneratorStep):
