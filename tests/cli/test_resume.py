@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def arguments(server: FakeServer, folder: Path, run: str, **flags: object) -> li
     problems.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     chosen = {"k": K, "d": D, "journal": folder / "journal"} | flags
     return [
-        *(COMMAND, "generate", "--teacher=served", f"--endpoint={server.base_url}"),
+        *("generate", "--teacher=served", f"--endpoint={server.base_url}"),
         *(f"--tokenizer={MICRO}", f"--problems={problems}", f"--out={folder / run}"),
         *(f"--{name}={value}" for name, value in chosen.items()),
         *("--set=endpoint.retries=0", f"--set=endpoint.concurrency={IN_FLIGHT}"),
@@ -63,9 +64,31 @@ def arguments(server: FakeServer, folder: Path, run: str, **flags: object) -> li
     ]
 
 
-def run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture
+def run(call: Any) -> Callable[..., None]:
+    """Runs a command in this process to a good end."""
+
+    def run(*words: object) -> None:
+        code, *printed = call(*words)
+        assert code == 0, printed
+
+    return run
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen([COMMAND, *words], text=True, start_new_session=True, **pipes)
+
+
+def on_a_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
+    limit = (200_000, 200_000)
+    return subprocess.run(
+        [COMMAND, *words],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
 
 
 def told(run: Path) -> list[Trace]:
@@ -89,7 +112,10 @@ def kill_somewhere(command: list[str], server: FakeServer, draw: random.Random) 
         Whether it was still running.
     """
     process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        [COMMAND, *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     latest = time.monotonic() + draw.choice([60, 60, 60, draw.uniform(0.2, 4)])
     while process.poll() is None and not server.requests and time.monotonic() < latest:
@@ -115,7 +141,7 @@ def journaled_seeds(folder: Path) -> set[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [4, 12])
-def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, kills):
+def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, kills, run):
     draw, done = random.Random(4), 0
     undisturbed, disturbed = Bill(), Bill()
     with serving(undisturbed.answer) as server:
@@ -150,7 +176,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, k
     assert answered <= balance.ended <= PROBLEMS * (K + D) + kills * 2 * IN_FLIGHT
 
 
-def test_a_replay_is_the_run_byte_for_byte_and_asks_nobody(tmp_path):
+def test_a_replay_is_the_run_byte_for_byte_and_asks_nobody(tmp_path, run):
     def sometimes(body: dict[str, Any]) -> Any:
         draw = random.Random(json.dumps([body["messages"], body["seed"]]))
         if draw.random() < 0.1:
@@ -159,62 +185,44 @@ def test_a_replay_is_the_run_byte_for_byte_and_asks_nobody(tmp_path):
         return completion(f"\\boxed{{{draw.randrange(6)}}}", finish_reason=reason)
 
     with serving(sometimes) as server:
-        run(*arguments(server, tmp_path, "run"))
-    asked_nobody = (COMMAND, "replay", str(tmp_path / "run"))
-    run(*asked_nobody, f"--out={tmp_path / 'again'}")
-    files = [
-        tmp_path / name / "traces" / "train-00000-of-00001.parquet" for name in ("run", "again")
-    ]
-    assert files[0].read_bytes() == files[1].read_bytes()
-    summaries = [(tmp_path / name / "summary.json").read_text() for name in ("run", "again")]
-    assert summaries[0] == summaries[1]
+        run(*arguments(server, tmp_path, "run", limit=60))
+    run("replay", tmp_path / "run", f"--out={tmp_path / 'again'}")
+    for name in ("traces/train-00000-of-00001.parquet", "summary.json"):
+        first, again = (tmp_path / folder / name for folder in ("run", "again"))
+        assert first.read_bytes() == again.read_bytes()
 
 
-def test_a_replay_heeds_nothing_that_doctor_saw_after_the_run(tmp_path, monkeypatch):
+def test_a_replay_heeds_nothing_that_doctor_saw_later_and_says_where_to_name_its_journal(
+    tmp_path, monkeypatch, run, call
+):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with serving(Bill().answer) as server:
         run(*arguments(server, tmp_path, "run", limit=3, k=2, d=1))
-    seen = Capabilities(refused=["seed"], context=2048, max_output=512)
-    save(server.base_url, "served", seen)
-    run(COMMAND, "replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}")
+    save(server.base_url, "served", Capabilities(refused=["seed"], context=2048, max_output=512))
+    (tmp_path / "journal").rename(tmp_path / "moved")
+    replay = ["replay", tmp_path / "run", f"--out={tmp_path / 'again'}"]
+    code, _, errors = call(*replay)
+    assert code == 2 and "--journal" in errors
+    run(*replay, f"--journal={tmp_path / 'moved'}")
     assert list(read_traces(tmp_path / "again")) == list(read_traces(tmp_path / "run"))
 
 
-def test_a_replay_without_its_journal_says_where_to_name_it(tmp_path):
+def test_more_samples_and_rounds_pay_for_the_new_ones_only(tmp_path, run):
+    # The caches hold the new trajectories too, so every deliberation is another request.
     with serving(Bill().answer) as server:
-        run(*arguments(server, tmp_path, "run", limit=3, k=2, d=1))
-    (tmp_path / "journal").rename(tmp_path / "moved")
-    command = [COMMAND, "replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}"]
-    lost = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert lost.returncode == 2 and "--journal" in lost.stderr
-    run(*command, f"--journal={tmp_path / 'moved'}")
+        for k, d, new in ((4, 2, 4 + 2), (6, 2, 2 + 2), (6, 3, 1)):
+            server.requests.clear()
+            run(*arguments(server, tmp_path, f"{k}-{d}", limit=5, k=k, d=d))
+            assert len(server.requests) == 5 * new
 
 
-def test_more_samples_and_rounds_pay_for_the_new_ones_only(tmp_path):
-    with serving(Bill().answer) as server:
-        run(*arguments(server, tmp_path, "first", limit=5, k=4, d=2))
-        assert len(server.requests) == 5 * (4 + 2)
-        server.requests.clear()
-        # The caches hold the new trajectories too, so every deliberation is another request.
-        run(*arguments(server, tmp_path, "second", limit=5, k=6, d=2))
-        assert len(server.requests) == 5 * (2 + 2)
-        server.requests.clear()
-        run(*arguments(server, tmp_path, "third", limit=5, k=6, d=3))
-        assert len(server.requests) == 5
-
-
-def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(tmp_path):
+def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(tmp_path, run):
     def long_winded(body: dict[str, Any]) -> Any:
         return completion("\\boxed{1}", reasoning_content="so " * 2000)
 
-    def almost_full() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-
     with serving(long_winded) as server:
         command = arguments(server, tmp_path, "run", limit=20, k=4, d=1)
-        stopped = subprocess.run(
-            command, capture_output=True, text=True, timeout=240, preexec_fn=almost_full
-        )
+        stopped = on_a_full_disk(*command)
         assert stopped.returncode == 1
         assert "cannot be written" in stopped.stderr and "same command again" in stopped.stderr
         assert not (tmp_path / "run").exists()
@@ -225,7 +233,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(tmp_path):
         assert len(server.requests) == 20 * 5 - paid
 
 
-def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(tmp_path):
+def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(tmp_path, run):
     bill = Bill()
 
     def unhurried(body: dict[str, Any]) -> Any:
@@ -233,11 +241,9 @@ def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(
         return bill.answer(body)
 
     with serving(unhurried) as server:
-        command = arguments(server, tmp_path, "run", limit=40)
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        while sum(bill.finished.values()) < 100:
+        command = arguments(server, tmp_path, "run", limit=20)
+        process = started(*command)
+        while sum(bill.finished.values()) < 60:
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
         printed, _ = process.communicate(timeout=60)
@@ -246,11 +252,11 @@ def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(
         assert sum(bill.finished.values()) == len(server.requests)
         assert len(journaled_seeds(tmp_path)) == len(server.requests)
         run(*command)
-        assert len(server.requests) == 40 * (K + D)
-    assert len(list(read_traces(tmp_path / "run"))) == 40
+        assert len(server.requests) == 20 * (K + D)
+    assert len(list(read_traces(tmp_path / "run"))) == 20
 
 
-def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_path):
+def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_path, call):
     up = False
     asked_again: collections.Counter[bool] = collections.Counter()
 
@@ -263,10 +269,9 @@ def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_pa
 
     with serving(down_at_first) as server:
         command = arguments(server, tmp_path, "run", limit=60, k=4, d=1)
-        failed = subprocess.run(command, capture_output=True, text=True, timeout=240)
-        assert failed.returncode == 1 and len(list(read_traces(tmp_path / "run"))) == 60
+        assert call(*command)[0] == 1 and len(list(read_traces(tmp_path / "run"))) == 60
         up = True
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+        process = started(*command)
         while asked_again[True] < 10:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
@@ -278,18 +283,18 @@ def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_pa
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_killed_run_leaves_nothing_that_the_next_one_does_not_remove(tmp_path):
+def test_a_killed_run_leaves_nothing_that_the_next_one_does_not_remove(tmp_path, run):
     def unhurried(body: dict[str, Any]) -> Any:
         time.sleep(0.05)
         return completion("\\boxed{1}")
 
     with serving(unhurried) as server:
         command = arguments(server, tmp_path, "run", limit=60, k=4, d=1)
-        process = subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
+        process = started(*command)
         while len(server.requests) < 100:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        process.communicate()
         assert not (tmp_path / "run").exists()
         assert (tmp_path / ".run.unfinished").is_dir()
         run(*command)
@@ -297,19 +302,14 @@ def test_a_killed_run_leaves_nothing_that_the_next_one_does_not_remove(tmp_path)
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_disk_too_full_for_the_rows_is_said_and_what_was_there_stays(tmp_path):
+def test_a_disk_too_full_for_the_rows_is_said_and_what_was_there_stays(tmp_path, run):
     def long_winded(body: dict[str, Any]) -> Any:
         return completion("\\boxed{1}", reasoning_content=random.randbytes(10_000).hex())
 
-    def almost_full() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-
     with serving(long_winded) as server:
         run(*arguments(server, tmp_path, "run", limit=10, k=4, d=1))
-    replay = (COMMAND, "replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}")
-    stopped = subprocess.run(
-        replay, capture_output=True, text=True, timeout=240, preexec_fn=almost_full
-    )
+    replay = ("replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}")
+    stopped = on_a_full_disk(*replay)
     assert stopped.returncode == 1, stopped.stderr
     assert "again" in stopped.stderr and "cannot be written" in stopped.stderr
     assert "Make room" in stopped.stderr and "Traceback" not in stopped.stderr
@@ -317,7 +317,7 @@ def test_a_disk_too_full_for_the_rows_is_said_and_what_was_there_stays(tmp_path)
     run(*replay)
 
 
-def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_path):
+def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_path, run, call):
     up = False
 
     def sometimes(body: dict[str, Any]) -> Any:
@@ -340,21 +340,19 @@ def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_pa
         first_stage = [r for r in server.requests if "Attempt 1" not in r["messages"][0]["content"]]
         assert len(first_stage) == failed
         assert all(t.failure is None for x in read_traces(tmp_path / "run") for t in x.pool)
-        again = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert again.returncode == 2 and "not empty" in again.stderr
+        code, _, errors = call(*command)
+        assert code == 2 and "not empty" in errors
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_model_in_this_process_keeps_what_ended_in_a_batch_that_is_broken_off(tmp_path):
+def test_a_model_in_this_process_keeps_what_ended_in_a_batch_that_is_broken_off(tmp_path, run):
     samples = 16 * 64  # of all problems, in one batch
-    command = [COMMAND, "generate", "--k=64", "--d=0", "--set=problems.size=16"]
+    command = ["generate", "--k=64", "--d=0", "--set=problems.size=16"]
     command += [f"--out={tmp_path / 'run'}", f"--journal={tmp_path / 'journal'}"]
     kept = set()
     for signum, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        process = started(*command)
         while not journaled_seeds(tmp_path) - kept and process.poll() is None:
             time.sleep(0.01)
         os.killpg(process.pid, signum)
