@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,7 +80,13 @@ def build_sets(
     # Servers are asked before anything large is loaded.
     runs = resolve_sources(config, sources, contact)
     config = config.model_copy(update={"student": _student_for(config, sources)})
-    with _folder(Path(config.out), dry_run) as folder, contextlib.ExitStack() as held:
+    out = Path(config.out)
+    refuse_taken(out)
+    with contextlib.ExitStack() as held:
+        if dry_run:
+            folder = Path(held.enter_context(TemporaryDirectory(prefix="heavydistill-")))
+        else:
+            folder = held.enter_context(new_folder(out))
         build = Build(config, sources)
         build.read(on_progress)
         selection.mark_wanted(build)
@@ -140,18 +146,6 @@ def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
             "--student MODEL",
         )
     return "micro-student"
-
-
-@contextlib.contextmanager
-def _folder(out: Path, dry_run: bool) -> Iterator[Path]:
-    """A folder that gets the name ``out`` when this ends well, and is gone when it does not."""
-    if dry_run:
-        refuse_taken(out)
-        with TemporaryDirectory(prefix="heavydistill-") as temporary:
-            yield Path(temporary)
-        return
-    with new_folder(out) as folder:
-        yield folder
 
 
 def _guarded(build: Build, folder: Path) -> dict[str, int]:

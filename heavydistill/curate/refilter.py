@@ -61,6 +61,15 @@ from heavydistill.verifiers import registry
 
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
 """Labels of the caches that it is asked about; all others cannot be prompts of RL."""
+# What to do where most caches have a label; of equals the first counts.
+_FIXES = {
+    UNMEASURED: "See why with `heavydistill journal stats`, and raise --set sampling.max_tokens if "
+    "they are cut off.",
+    NEVER_RIGHT: "Train it on sft_deliberator first, or build from easier problems; a higher --d "
+    "finds what is right seldom.",
+    ALWAYS_RIGHT: "Build harder sets, for instance with --preset heavyskill or from harder "
+    "problems; a higher --d finds what is wrong seldom.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,19 +330,10 @@ def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
 
 
 def _nothing_left(plan: RefilterPlan, outcome: RefilterOutcome) -> ConfigError:
-    never, always, unmeasured = map(outcome.labelled, (NEVER_RIGHT, ALWAYS_RIGHT, UNMEASURED))
-    if unmeasured >= max(never, always):
-        fix = "See why with `heavydistill journal stats`, and raise --set sampling.max_tokens if "
-        fix += "they are cut off."
-    elif never >= always:
-        fix = "Train it on sft_deliberator first, or build from easier problems; a higher --d finds"
-        fix += " what is right seldom."
-    else:
-        fix = "Build harder sets, for instance with --preset heavyskill or from harder problems; a "
-        fix += "higher --d finds what is wrong seldom."
+    left = {label: outcome.labelled(label) for label in _FIXES}
     return ConfigError(
         f"No prompt is left for {plan.run.deliberator.profile.name}: of {plan.volume.caches:,} "
-        f"caches {never:,} are never right, {always:,} are always right and {unmeasured:,} could "
-        "not be measured",
-        fix,
+        f"caches {left[NEVER_RIGHT]:,} are never right, {left[ALWAYS_RIGHT]:,} are always right "
+        f"and {left[UNMEASURED]:,} could not be measured",
+        _FIXES[max(left, key=left.__getitem__)],
     )

@@ -80,8 +80,11 @@ class ImportedPool:
     """A problem and the answers to it."""
 
     problem: Problem
-    trajectories: list[Trajectory]  # by index, without verdicts
-    attempts: list[ImportedAttempt]  # what the files say of each
+    attempts: list[ImportedAttempt]  # by index, without verdicts
+
+    @property
+    def trajectories(self) -> list[Trajectory]:
+        return [attempt.trajectory for attempt in self.attempts]
 
 
 @dataclass(slots=True)
@@ -191,11 +194,9 @@ class ImportedPools:
             for _, place in group.places:
                 self._waiting.seek(place)
                 attempts += pickle.load(self._waiting)
-            trajectories = [
-                self._trajectory(problem, index, attempt.trajectory)
-                for index, attempt in enumerate(attempts)
-            ]
-            yield ImportedPool(problem, trajectories, attempts)
+            yield ImportedPool(
+                problem, [self._named(problem, *each) for each in enumerate(attempts)]
+            )
 
     @property
     def lacking(self) -> list[int]:
@@ -203,12 +204,13 @@ class ImportedPools:
         has = Counter(file for group in self._groups for file, _ in set(group.places))
         return [len(self._groups) - has[file] for file in range(len(self.files))]
 
-    def _trajectory(self, problem: Problem, index: int, said: Trajectory) -> Trajectory:
+    def _named(self, problem: Problem, index: int, attempt: ImportedAttempt) -> ImportedAttempt:
+        said = attempt.trajectory
         model = said.model or self._config.model or UNKNOWN_MODEL
         content = (model, index, -1, said.reasoning, said.answer_text, said.finish_reason)
-        return dataclasses.replace(
-            said, id=content_id("t", problem.id, *content), index=index, model=model
-        )
+        identity = content_id("t", problem.id, *content)
+        trajectory = dataclasses.replace(said, id=identity, index=index, model=model)
+        return dataclasses.replace(attempt, trajectory=trajectory)
 
     def _read(self) -> list[_Group]:
         """Each row that can be read as a group of its own."""
@@ -393,14 +395,14 @@ class _Tally:
     def trace(self, pool: ImportedPool, judged: Sequence[Judged]) -> Trace:
         """The trace of a pool with its verdicts, which is counted."""
         trajectories = []
-        for each, said, found in zip(pool.trajectories, pool.attempts, judged, strict=True):
+        for said, found in zip(pool.attempts, judged, strict=True):
             label = {None: "unlabelled", True: "right", False: "wrong"}[said.label]
             self.labels[label][found.verdict.label] += 1
-            self.models[each.model] += 1
+            self.models[said.trajectory.model] += 1
             self.verifiers.add(found.verdict.verifier)
             self.assumed += said.is_assumed
             self.unclear += said.is_label_unclear
-            trajectories.append(dataclasses.replace(each, verdict=found.verdict))
+            trajectories.append(dataclasses.replace(said.trajectory, verdict=found.verdict))
         usable = sum(each.unusable_because is None for each in trajectories)
         return Trace(
             problem=pool.problem,
