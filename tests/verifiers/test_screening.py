@@ -5,7 +5,7 @@ from judging import judged
 from samples import trajectory
 
 from heavydistill.errors import ProblemsError
-from heavydistill.schema import Problem, Trajectory, Verdict
+from heavydistill.schema import Problem, Trajectory
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.screening import Candidate, decide, screen_generation
 
@@ -19,11 +19,6 @@ def problem(verifier: str = "exact", verifier_args: str = "{}") -> Problem:
     return Problem(id="p", text="?", reference="18", verifier=verifier, verifier_args=verifier_args)
 
 
-def verdict_of(problem: Problem, generation: Trajectory) -> Verdict:
-    found = screen_generation(problem, generation)
-    return decide(found) if isinstance(found, Candidate) else found
-
-
 @pytest.mark.parametrize(
     ("generation", "label", "reason"),
     [
@@ -35,7 +30,8 @@ def verdict_of(problem: Problem, generation: Trajectory) -> Verdict:
     ],
 )
 def test_a_verdict_follows_from_what_became_of_the_generation(generation, label, reason):
-    verdict = verdict_of(problem(), generation)
+    screened = screen_generation(problem(), generation)
+    verdict = decide(screened) if isinstance(screened, Candidate) else screened
     assert (verdict.label, verdict.reason) == (label, reason)
     assert verdict.verifier == "exact@2"
 

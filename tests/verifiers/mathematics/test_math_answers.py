@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from reckoning import boxed, outcome, problem
-from text_tables import pairs
+from text_tables import pairs, texts
 
 from heavydistill.verifiers.mathematics.verifier import Math
 
@@ -135,25 +135,17 @@ UNDECIDED = pairs(r"""
     no solution ‖ infinitely many  ¦  no solution ‖ \emptyset  ¦  1011 ‖ 1011_2
     7 ‖ \sum_{k=1}^{7} 1  ¦  1 ‖ \int_0^1 1 \, dx  ¦  1 ‖ \lim_{x \to 0} \frac{\sin x}{x}
     2 ‖ \frac{dy}{dx}  ¦  15 ‖ 5!!  ¦  1 ‖ \frac{0}{0}  ¦  0 ‖ \frac{1}{0}  ¦  1 ‖ 0^0
+    (x+y+z)^{50}(x-y)^{50}=1 ‖ (x+y+z)^{50}(x+y)^{50}=1
 """)
-# Never evaluated: (reference, content of the box)
+# Never evaluated.
 TOO_COMPLEX = [
-    ("1", "9^{9^{9^{9}}}"),
-    ("1", "10^{10^{10}}"),
-    ("1", "((9!)!)!"),
-    ("1", "1000000!"),
-    ("1", r"\binom{1000000}{500000}"),
-    ("1", "2^{10000000}"),
-    ("1", "(10^{9999})^{9999}"),
-    ("1", "x^{99999999}"),
-    ("1", r"\sum_{k=1}^{10^9} k"),
-    ("1", r"\prod_{k=1}^{10^9} k"),
-    ("1", "(" * 30 + "1" + ")" * 30),
-    ("1", "{" * 500 + "1" + "}" * 500),
-    ("1", "1" * 1001),
-    ("1", "+".join(["x"] * 300)),
-    ("1", r"\frac{1}{" * 26 + "2" + "}" * 26),
-    ("1", r"\sqrt{2}^{99999}"),
+    *texts(r"""
+        9^{9^{9^{9}}}  ¦  10^{10^{10}}  ¦  ((9!)!)!  ¦  1000000!  ¦  \binom{1000000}{500000}
+        2^{10000000}  ¦  (10^{9999})^{9999}  ¦  x^{99999999}  ¦  \sqrt{2}^{99999}
+        \sum_{k=1}^{10^9} k  ¦  \prod_{k=1}^{10^9} k
+    """),
+    *("(" * 30 + "1" + ")" * 30, "{" * 500 + "1" + "}" * 500, r"\frac{1}{" * 26 + "2" + "}" * 26),
+    *("1" * 1001, "+".join(["x"] * 300)),
 ]
 # (problem, reference, content of the box, arguments, label)
 WITH_PROBLEM = [
@@ -192,6 +184,10 @@ WITH_PROBLEM = [
     ("How fast, in feet per second?", "12", "12\\text{ m/s}", {}, "undecided"),
     ("How fast, in km/h?", "36", "10\\text{ m/s}", {}, "undecided"),
     ("Is it true?", "yes", "true", {}, "undecided"),
+    # An answer may repeat the problem where the reference does.
+    ("Which has probability 1/3, and which p?", r"\frac{1}{3}", r"\dfrac{1}{3}", {}, "correct"),
+    ("Find the derivative of $e^{x}$.", "e^x", "e^{x}", {}, "correct"),
+    (r"Is $\sqrt{2}$ or $2$ irrational?", r"\sqrt{2}", r"\sqrt 2", {}, "correct"),
 ]
 # (reference, whole text, marker, label, reason)
 WHOLE_TEXTS = [
@@ -243,14 +239,12 @@ def test_equal_answers_are_correct(reference, answer):
     assert outcome(reference, boxed(answer)) == ("correct", "equal")
 
 
-@pytest.mark.parametrize(("reference", "answer"), DIFFERENT)
-def test_other_values_are_incorrect(reference, answer):
-    assert outcome(reference, boxed(answer)) == ("incorrect", "different")
-
-
-@pytest.mark.parametrize(("reference", "answer"), HEDGED)
-def test_several_values_for_one_are_hedged(reference, answer):
-    assert outcome(reference, boxed(answer)) == ("incorrect", "hedged")
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [*((pair, "different") for pair in DIFFERENT), *((pair, "hedged") for pair in HEDGED)],
+)
+def test_other_values_and_several_for_one_are_incorrect(pair, reason):
+    assert outcome(pair[0], boxed(pair[1])) == ("incorrect", reason)
 
 
 @pytest.mark.parametrize(("reference", "answer"), NEVER_CORRECT)
@@ -263,32 +257,15 @@ def test_what_rules_cannot_tell_is_undecided(reference, answer):
     assert outcome(reference, boxed(answer))[0] == "undecided"
 
 
-@pytest.mark.parametrize(("reference", "answer"), TOO_COMPLEX)
-def test_what_could_blow_up_is_never_evaluated(reference, answer):
-    assert outcome(reference, boxed(answer)) == ("undecided", "too_complex")
+@pytest.mark.parametrize("answer", TOO_COMPLEX)
+def test_what_could_blow_up_is_never_evaluated(answer):
+    assert outcome("1", boxed(answer)) == ("undecided", "too_complex")
     assert Math().check_reference(problem(answer))
-
-
-def test_equations_of_many_terms_are_not_multiplied_out():
-    reference, answer = "(x+y+z)^{50}(x-y)^{50}=1", "(x+y+z)^{50}(x+y)^{50}=1"
-    assert outcome(reference, boxed(answer))[0] == "undecided"
 
 
 @pytest.mark.parametrize(("text", "reference", "answer", "args", "label"), WITH_PROBLEM)
 def test_the_problem_and_its_arguments_say_what_counts(text, reference, answer, args, label):
     assert outcome(reference, boxed(answer), text, **args)[0] == label
-
-
-@pytest.mark.parametrize(
-    ("text", "reference", "answer"),
-    [
-        ("One of them has probability 1/3. Which one has p?", r"\frac{1}{3}", r"\dfrac{1}{3}"),
-        ("Find the derivative of $e^{x}$.", "e^x", "e^{x}"),
-        (r"Which of $\sqrt{2}$ and $2$ is irrational?", r"\sqrt{2}", r"\sqrt 2"),
-    ],
-)
-def test_an_answer_may_repeat_the_problem_where_the_reference_does(text, reference, answer):
-    assert outcome(reference, boxed(answer), text)[0] == "correct"
 
 
 @pytest.mark.parametrize(("reference", "text", "marker", "label", "reason"), WHOLE_TEXTS)
