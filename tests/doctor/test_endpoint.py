@@ -23,26 +23,18 @@ SWITCH = {"chat_template_kwargs": {"thinking": True}}
 
 
 def patient(**changes: Any) -> ExaminedModel:
-    wanted: dict[str, Any] = {
-        "kind": "endpoint",
-        "name": "deepseek-v3.2",
-        "model": MODEL,
-        "tokenizer": "unused",
-        "context": 131_072,
-        "thinks": True,
-        "extra_body": SWITCH,
-    }
-    samplings = changes.pop("samplings", [PAPER])
-    of_patient = {key: changes.pop(key) for key in ("hosted",) if key in changes}
-    profile = Profile(**wanted | changes)
-    return ExaminedModel(
-        profile=profile,
-        context=Context(profile.name, profile.context, "profile"),
-        samplings=samplings,
-        prompt="What is 17 + 25 - 8?",
-        parser="deepseek_v3",
-        **of_patient,
+    of_patient = {key: changes.pop(key) for key in ("hosted", "samplings") if key in changes}
+    known = {"thinks": True, "extra_body": SWITCH, "context": 131_072} | changes
+    profile = Profile(
+        kind="endpoint", name="deepseek-v3.2", model=MODEL, tokenizer="unused", **known
     )
+    asked = {
+        "context": Context(profile.name, profile.context, "profile"),
+        "samplings": [PAPER],
+        "prompt": "What is 17 + 25 - 8?",
+        "parser": "deepseek_v3",
+    }
+    return ExaminedModel(profile=profile, **asked | of_patient)
 
 
 def visit(
@@ -52,10 +44,6 @@ def visit(
         asked = Endpoint(base_url=served.url, retries=0, **endpoint)
         seen = examine(who or patient(), asked, reader)
     return seen, served, {finding.check: finding for finding in seen.findings}
-
-
-def capabilities(habits: Habits, **endpoint: Any) -> Capabilities:
-    return visit(habits, **endpoint)[0].capabilities
 
 
 def test_a_good_server_has_no_findings_but_good_ones():
@@ -110,17 +98,18 @@ def test_a_teacher_that_thinks_and_shows_none_is_a_failure_with_the_fix():
 
 
 @pytest.mark.parametrize(
-    ("habit", "n", "said"),
+    ("habits", "n", "said"),
     [
-        ("honours", 4, "up to 4"),
-        ("ignores", 1, "ignored: 1 choice"),
-        ("refuses", 1, "refused"),
-        ("refuses streamed", 1, "refused"),
-        ("copies", 1, "4 choices, 1 different"),
+        ({"n": "honours"}, 4, "up to 4"),
+        ({"n": "ignores"}, 1, "ignored: 1 choice"),
+        ({"n": "refuses"}, 1, "refused"),
+        ({"n": "refuses streamed"}, 1, "refused"),
+        ({"n": "copies"}, 1, "4 choices, 1 different"),
+        ({"seed": "alone"}, 1, "4 choices, 1 different"),
     ],
 )
-def test_n_is_used_only_where_different_samples_came(habit, n, said):
-    seen, _, by_check = visit(Habits(n=habit))
+def test_n_is_used_only_where_different_samples_came(habits, n, said):
+    seen, _, by_check = visit(Habits(**habits))
     assert seen.capabilities.n == n
     assert said in by_check["n"].text
 
@@ -161,12 +150,6 @@ def test_n_is_asked_for_as_the_run_would_ask():
     assert "4 choices, all different" in by_check["n"].text
 
 
-def test_n_is_not_used_where_the_seed_alone_decides_the_text():
-    seen, _, by_check = visit(Habits(seed="alone"))
-    assert seen.capabilities.n == 1
-    assert "4 choices, 1 different" in by_check["n"].text
-
-
 @pytest.mark.parametrize(
     ("habit", "result", "said"),
     [
@@ -196,17 +179,17 @@ def test_refused_parameters_are_found_one_by_one():
     assert seen.capabilities.reasoning == "reasoning_content"
 
 
-def test_parameters_that_do_not_go_together_are_found():
-    habits = Habits(clash=frozenset({"temperature", "top_p"}))
-    seen, _, by_check = visit(habits)
-    assert seen.capabilities.refused == ["top_p"]
-    assert "refuses top_p" in by_check["parameters"].text
-
-
-def test_a_switch_of_the_profile_that_is_refused_is_named():
-    seen, _, by_check = visit(Habits(refused=frozenset(SWITCH)))
-    assert seen.capabilities.refused == ["chat_template_kwargs"]
-    assert "extra_body in the profile" in by_check["parameters"].fix
+@pytest.mark.parametrize(
+    ("habits", "refused", "said"),
+    [
+        ({"clash": frozenset({"temperature", "top_p"})}, "top_p", "refuses top_p"),
+        ({"refused": frozenset(SWITCH)}, "chat_template_kwargs", "extra_body in the profile"),
+    ],
+)
+def test_parameters_that_do_not_go_together_or_switch_thinking_are_named(habits, refused, said):
+    seen, _, by_check = visit(Habits(**habits))
+    assert seen.capabilities.refused == [refused]
+    assert said in f"{by_check['parameters'].text} {by_check['parameters'].fix}"
 
 
 def test_every_parameter_of_every_role_is_tried():
@@ -248,22 +231,18 @@ def test_the_largest_output_is_read_from_the_refusal_and_tried(said):
     assert by_check["maximum output"].result == "warning"
 
 
-def test_a_largest_output_that_is_not_named_is_not_guessed():
-    # The library puts the status before it, and that is a number, too.
-    habits = Habits(max_output=8192, refusal_of_length="32768 is too much, error 77")
-    seen, _, by_check = visit(habits)
+# The client puts the status before it, and that is a number, too.
+@pytest.mark.parametrize("said", ["32768 is too much, error 77", "at most 9000 tokens"])
+def test_a_largest_output_that_is_not_named_or_not_taken_is_not_guessed(said):
+    seen, _, by_check = visit(Habits(max_output=8192, refusal_of_length=said))
     assert seen.capabilities.max_output is None
     assert by_check["maximum output"].result == "failure"
 
 
-def test_a_number_that_the_server_does_not_take_either_is_no_limit():
-    habits = Habits(max_output=8192, refusal_of_length="at most 9000 tokens")
-    assert capabilities(habits).max_output is None
-
-
-def test_a_small_context_that_the_server_lists_is_obeyed():
-    assert capabilities(Habits(listed={"max_model_len": 16_384})).context == 16_384
-    assert capabilities(Habits(listed={"max_model_len": 131_072})).context is None
+@pytest.mark.parametrize(("tokens", "obeyed"), [(16_384, 16_384), (131_072, None)])
+def test_a_small_context_that_the_server_lists_is_obeyed(tokens, obeyed):
+    seen = visit(Habits(listed={"max_model_len": tokens}))[0]
+    assert seen.capabilities.context == obeyed
 
 
 @pytest.mark.parametrize(
@@ -276,7 +255,7 @@ def test_a_small_context_that_the_server_lists_is_obeyed():
     ],
 )
 def test_a_small_context_that_a_refusal_tells_is_obeyed(said):
-    seen = capabilities(Habits(max_output=16_384, refusal_of_length=said))
+    seen = visit(Habits(max_output=16_384, refusal_of_length=said))[0].capabilities
     assert (seen.context, seen.max_output) == (16_384, None)
 
 

@@ -41,10 +41,8 @@ class Habits:
     written: int = 9  # most tokens of a choice, by its usage
     counts: str = "all"  # the tokens of all choices, or of the "first" alone, as llama.cpp
     tokenize: bool = False
-    cached: str = ""
     cut_reason: str = "length"
     end_reason: str = "stop"
-    headers: dict[str, str] = field(default_factory=dict)
     key: str = ""
 
 
@@ -55,7 +53,6 @@ class Served:
     url: str = ""
     asked: list[Body] = field(default_factory=list)
     count: Iterator[int] = field(default_factory=itertools.count)
-    prompts: set[str] = field(default_factory=set)
 
 
 class Refused(Exception):
@@ -97,12 +94,12 @@ def serving(habits: Habits) -> Iterator[Served]:
                 pieces = list(in_pieces(habits, body, completion))
                 data = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces)
                 data = f"{data}data: [DONE]\n\n"
-                self.send(200, data.encode(), "text/event-stream", habits.headers)
+                self.send(200, data.encode(), "text/event-stream")
             else:
                 self._whole(200, completion)
 
         def _whole(self, status: int, payload: Body) -> None:
-            self.send_json(status, payload, habits.headers)
+            self.send_json(status, payload)
 
     with listening(_Handler) as served.url:
         yield served
@@ -130,7 +127,6 @@ def complete(habits: Habits, served: Served, body: Body) -> Body:
     if habits.usage:
         counted = count if habits.counts == "all" else 1
         completion["usage"] = _usage(habits, served, prompt, min(most, habits.written) * counted)
-    served.prompts.add(prompt)
     return completion
 
 
@@ -184,11 +180,6 @@ def _message(habits: Habits, words: str) -> Body:
 
 def _usage(habits: Habits, served: Served, prompt: str, written: int) -> Body:
     usage: Body = {"prompt_tokens": 100, "completion_tokens": written}
-    hits = 64 if prompt in served.prompts else 0
-    if habits.cached == "openai":
-        usage["prompt_tokens_details"] = {"cached_tokens": hits}
-    elif habits.cached == "deepseek":
-        usage["prompt_cache_hit_tokens"] = hits
     return usage
 
 
