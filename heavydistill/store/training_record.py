@@ -30,8 +30,7 @@ class BaseModelUsed(Section):
     name: str
     revision: str  # Its commit on the Hub, or a digest of its files
     template_sha256: str  # Of the chat template that it was trained with
-    training: TrainingRecord | None = None
-    """How it came about, if its folder tells: a model of GRPO comes from one of SFT."""
+    training: TrainingRecord | None = None  # how it came about, if its folder tells
 
 
 class SetsUsed(Section):
@@ -42,8 +41,7 @@ class SetsUsed(Section):
     role: Literal["thinker", "deliberator"]
     fraction: float | None = None  # Its share of the mixture; None takes all its rows
     rows: dict[str, int]  # Learnt, by split (``train``; ``validation`` is only looked at)
-    left_out: dict[str, int]
-    """Of each split: of SFT because they are longer than ``max_length``, of GRPO as ``rl`` says."""
+    left_out: dict[str, int]  # by split: too long for SFT, or as ``rl`` says
     manifest: Manifest  # Of the folder
 
 
@@ -53,13 +51,10 @@ class RlUsed(Section):
     mode: Literal["deliberator", "joint", "thinker"]
     """Whose answers were rewarded: a deliberator's to caches that were there, a thinker's, or a
     deliberator's to caches that its own attempts became, all of which were learnt."""
-    rows_of_episode: int = 1
-    """Responses that are one episode: K + 1 where thinkers and a deliberator are."""
+    rows_of_episode: int = 1  # K + 1 where thinkers and a deliberator are one
     longest_prompt: int  # Tokens of it
-    response_tokens: int | None = None
-    """Most tokens of a response; None where it was not written down."""
-    left_out: dict[str, int] = Field(default_factory=dict)
-    """Prompts of all splits that were not asked, by reason."""
+    response_tokens: int | None = None  # maximum; None if not known
+    left_out: dict[str, int] = Field(default_factory=dict)  # prompts not asked, by reason
     problems_sha256: str  # Of the problems behind the prompts, with their references, in order
     run: dict[str, Any] | None = None
     """How problems were asked: the configuration of the run, without folders and addresses; None
@@ -98,18 +93,15 @@ class Result(Section):
 
     steps: int
     epochs: float
-    train_loss: float | None
-    """Mean of the steps since the last start; None if there was none left to take."""
-    eval_loss: dict[str, float] = Field(default_factory=dict)
-    """The last one on the validation rows of each role; empty without evaluation."""
+    train_loss: float | None  # mean of the steps since the last start, if any
+    eval_loss: dict[str, float] = Field(default_factory=dict)  # the last one, by role
     rollouts: dict[str, Ends] = Field(default_factory=dict)
     """Of GRPO: what was logged of the sampled responses, by its name; all starts together, up to
     the checkpoint that became the model."""
     tokens: int  # Trained on since the last start, by all processes, prompts among them
     seconds: float  # From the first step of the last start to the end
     peak_memory_gib: float | None  # Most memory of one GPU; None on a CPU
-    alarms: list[Alarm] = Field(default_factory=list)
-    """By step; of supervised training there are none."""
+    alarms: list[Alarm] = Field(default_factory=list)  # by step
 
     @property
     def is_unlearnt(self) -> bool:
@@ -122,21 +114,17 @@ class TrainingRecord(Section):
 
     format: str = FORMAT
     heavydistill: str  # Version that trained it
-    versions: dict[str, str]
-    """Of trl, transformers, peft, accelerate, torch, and of what else was used."""
+    versions: dict[str, str]  # of trl, transformers, peft, accelerate, torch, and more
     stage: Literal["sft", "grpo"] = "sft"
     role: Literal["thinker", "deliberator", "both"]
     method: Literal["full", "lora", "rslora", "dora", "qlora"]
     base: BaseModelUsed
     sets: list[SetsUsed]
-    max_length: int
-    """Most tokens of a row, and of a sequence of packed rows; of GRPO of the longest prompt and a
-    response to it."""
+    max_length: int  # tokens of a row or pack; of GRPO, of a prompt and response
     sequences: int  # Of an epoch: packs, or rows where nothing is packed; of GRPO prompts
     tokens: int  # Of an epoch, prompts among them; of GRPO of the prompts, each once
     learnt_tokens: int  # Of these, those that are learnt; of GRPO 0, for it learns what it samples
-    arguments: dict[str, Any]
-    """What was set other than TRL's defaults, without folders, addresses and tokens."""
+    arguments: dict[str, Any]  # other than TRL's defaults, without folders, addresses and tokens
     launch: Launch
     rl: RlUsed | None = None  # Of GRPO
     result: Result | None = None  # None as long as it has not ended

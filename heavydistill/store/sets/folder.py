@@ -86,14 +86,11 @@ class StudentUsed(Section):
     """For whom the rows are."""
 
     name: str
-    form: str
-    """Where the thinking of a completion stands: ``field`` or ``inline``; see ``chat.student``."""
+    form: str  # where thinking stands, ``field`` or ``inline``; see ``chat.student``
     template_sha256: str
-    opens_thinking: bool = False
-    """Whether a prompt ends with an open think tag, so that a response lacks the first."""
-    mended: list[str] = Field(default_factory=list)
-    """What was done to its chat template, a sentence each."""
-    max_tokens: int  # Most tokens of a row
+    opens_thinking: bool = False  # whether a prompt ends with an open think tag
+    mended: list[str] = Field(default_factory=list)  # changes of its chat template
+    max_tokens: int  # maximum number of tokens of a row
 
 
 class RunUsed(Section):
@@ -101,29 +98,27 @@ class RunUsed(Section):
 
     name: str
     traces: int
-    config: dict[str, Any]
-    """Its configuration, without folders and addresses; empty for an imported pool."""
-    summary: dict[str, Any]
-    """Its ``summary.json``: metrics with intervals, tokens, cost; empty if it has none."""
+    config: dict[str, Any]  # without folders and addresses; empty for an imported pool
+    summary: dict[str, Any]  # its ``summary.json``; empty if it has none
 
 
 class Strata(Section):
     """The candidate sets of one stratum, from all there are to those that are used."""
 
-    sets: int  # Of the problems that are not left out
-    with_deliberation: int  # Of those, with a deliberation that passed every filter
-    not_admitted: int  # Of those, that the preset does not admit
-    over_bound: int  # Of those, more than the mixture takes
-    sft: int  # What is left: with rows in ``sft_deliberator``
-    rl: int  # With a row in ``rl``
+    sets: int  # all sets of the problems that are not left out
+    with_deliberation: int  # those with a deliberation that passed every filter
+    not_admitted: int  # those that the preset does not admit
+    over_bound: int  # those beyond what the mixture takes
+    sft: int  # what is left: with rows in ``sft_deliberator``
+    rl: int  # those with a row in ``rl``
 
 
 class Attention(Section):
     """How many work with the attempts, by the same signs."""
 
-    deliberations: int  # Right and finished ones that were looked at
+    deliberations: int  # right and finished ones that were looked at
     using: int
-    blind: int  # Attempts that saw no other, as a control
+    blind: int  # attempts that saw no other, as a control
     blind_using: int
 
 
@@ -138,8 +133,8 @@ class BenchmarkUsed(Section):
     """What problems were compared with."""
 
     name: str
-    texts_sha256: str  # Of its hashes
-    hits: dict[str, int]  # Problems by how they were found
+    texts_sha256: str  # hash of its hashes
+    hits: dict[str, int]  # problems by how they were found
 
 
 class RedeliberationSummary(Section):
@@ -186,33 +181,22 @@ class Manifest(Section):
     trajectories: dict[str, int]  # By label, likewise
     deliberations: dict[str, int]  # By label, likewise
     strata: dict[str, Strata]
-    undeliberated: int
-    """Sets that the mixture would take, and that have no deliberation to learn from."""
-    unfit: int = 0
-    """Drawn sets that the mixture would take, and that the student's context does not hold."""
-    unmeasured: int = 0
-    """Caches that are no prompts of RL because too few deliberations on them were judged."""
+    undeliberated: int  # sets that the mixture would take if they had a deliberation to learn from
+    unfit: int = 0  # drawn sets that the student's context does not hold
+    unmeasured: int = 0  # caches on which too few deliberations were judged for RL
     attention: Attention
-    student_written: Fraction
-    """Sets of attempts that are all the student's own, of those that are used."""
-    retention: Fraction  # Plain problems among the rows of ``sft_deliberator``
+    student_written: Fraction  # sets of the student's own attempts, of those that are used
+    retention: Fraction  # plain problems among the rows of ``sft_deliberator``
     recut: int  # Prompts that were cut again to fit the student
-    models: dict[str, list[str]]
-    """Who wrote the rows of the views, used or not: ``thinker`` and ``deliberator`` to names."""
+    models: dict[str, list[str]]  # authors of the rows of the views, used or not, by role
     prompts: list[str]  # Versions of the wordings
     verifiers: list[str]  # Names and versions behind the verdicts
-    tokens: dict[str, dict[str, int]]
-    """Of the rows of each set: quantiles ``p50``, ``p90``, ``p95``, ``p99`` and ``max`` of prompt
-    and completion together."""
+    tokens: dict[str, dict[str, int]]  # quantiles of the tokens of the rows of each set
     benchmarks: list[BenchmarkUsed]
-    guarded: dict[str, int] = Field(default_factory=dict)
-    """Rows of each set that the guard looked at and found whole."""
-    asked: list[RedeliberationSummary] = Field(default_factory=list)  # Of each run
-    files: dict[str, str] = Field(default_factory=dict)
-    """SHA-256 of each file of rows and of the chat template, by its path in the folder; filled in
-    by ``write_manifest``."""
-    refiltered: RefilterSummary | None = None
-    """If ``rl`` was made anew by ``refilter``; then there are no other sets than it needs."""
+    guarded: dict[str, int] = Field(default_factory=dict)  # rows that the guard found whole, by set
+    asked: list[RedeliberationSummary] = Field(default_factory=list)  # by run
+    files: dict[str, str] = Field(default_factory=dict)  # SHA-256 by path; see ``write_manifest``
+    refiltered: RefilterSummary | None = None  # if ``refilter`` made ``rl`` anew
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
