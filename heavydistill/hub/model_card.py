@@ -89,10 +89,10 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         ConfigError: A profile of the options is none, the card in the folder is no text, or the
             figures of the evaluation or the configuration of the adapter cannot be read.
     """
-    origin, chosen = origin_of(record, options.profiles), None
+    origin = origin_of(record, options.profiles)
+    licence = origin.licence
     if options.licence:
-        chosen = Licence(options.licence, "whoever published the model chose it")
-    licence = chosen or origin.licence
+        licence = Licence(options.licence, "whoever published the model chose it")
     title = f"{record.base.name} as {_ROLES[record.role]}"
     comparison = comparison_in(folder)
     arguments = [

@@ -32,6 +32,9 @@ class Usage:
     cost_usd: float | None = None  # cost of the known tokens, cached ones at the full price
 
 
+_TOKENS = ("prompt", "cached", "completion")
+
+
 class UsageTally:
     """Adds up what samples took; a count of -1 is unknown."""
 
@@ -50,7 +53,6 @@ class UsageTally:
         return Usage(**self._counts)
 
 
-_TOKENS = ("prompt", "cached", "completion")
 NO_FINAL_ANSWER = frozenset(
     {"empty", "open_thinking", "no_answer", "unclosed_box", "in_code", "no_code"}
 )

@@ -43,7 +43,7 @@ def print_row(
     Raises:
         ConfigError: There is no such folder, set or row.
     """
-    read_manifest(folder)
+    read_manifest(folder)  # which says what is wrong with a folder that holds no sets
     row = _first_row(folder, name, problem, console)
     for field, value in row.items():
         _print_field(field, value, console, full)

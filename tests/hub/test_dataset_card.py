@@ -19,12 +19,8 @@ from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.report.markdown import text
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import (
-    Attention,
-    BenchmarkUsed,
-    Fraction,
     RedeliberationSummary,
     RunUsed,
-    Strata,
     StudentUsed,
     read_manifest,
 )
@@ -38,35 +34,13 @@ CONFIG: dict[str, Any] = {
     "deliberate": {"d": 3, "sampling": SAMPLING | {"max_tokens": 8192}},
 }
 USED = {"requests": 320, "prompt": 5000, "completion": 123456, "cost_usd": 1.5}
-SUMMARY: dict[str, Any] = {
-    "problems": 20,
-    "k": 16,
-    "d": 3,
-    "mean_at_k": {"mean": 0.501, "low": 0.4, "high": 0.6},
-    "vote_at_k": {"mean": 0.612, "low": 0.5, "high": 0.7},
-    "pass_at_k": {"mean": 0.9, "low": 0.8, "high": 1.0},
-    "heavy_mean_at_d": {"mean": 0.723, "low": 0.6, "high": 0.8},
-    "heavy_pass_at_d": {"mean": 0.834, "low": 0.7, "high": 0.9},
-    "heavy_minus_vote": {"mean": 0.111, "low": -0.021, "high": 0.2},
-    "rescue": {"count": 3, "of": 8, "share": 0.375},
-    "regress": {"count": 1, "of": 12, "share": 1 / 12},
-    "usage": {"thinking": USED, "deliberating": USED | {"cost_usd": None}},
-}
+USAGE = {"thinking": USED, "deliberating": USED | {"cost_usd": None}}
+SUMMARY: dict[str, Any] = {"problems": 20, "usage": USAGE}
 RUN = RunUsed(name="glm", traces=20, config=CONFIG, summary=SUMMARY)
 CHANGES: dict[str, Any] = {
     "runs": [RUN],
     "models": {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]},
     "build": {"preset": "agglm", "seed": 7, "redeliberate": {"d": 6, "seed": 5}},
-    "deliberations": {"used": 31, "ignores_attempts": 17},
-    "strata": {
-        "tie": Strata(sets=90, with_deliberation=80, not_admitted=7, over_bound=6, sft=67, rl=5),
-        "all-wrong": Strata(sets=4, with_deliberation=3, not_admitted=0, over_bound=1, sft=2, rl=0),
-    },
-    "attention": Attention(deliberations=200, using=150, blind=1000, blind_using=13),
-    "student_written": Fraction(part=9, whole=67),
-    "retention": Fraction(part=11, whole=78),
-    "benchmarks": [BenchmarkUsed(name="gsm8k", texts_sha256="ab" * 32, hits={"13_words": 4})],
-    "tokens": {"rl": {"p50": 1234, "p90": 2, "p95": 3, "p99": 4, "max": 9999}},
     "asked": [
         RedeliberationSummary(
             model="glm-4.6",
@@ -98,6 +72,8 @@ def rows_of(written: str, heading: str) -> list[list[str]]:
 
 def test_the_hub_understands_its_metadata_which_is_the_same_anywhere(tmp_path):
     card = made(tmp_path / "sets", **CHANGES)
+    for name in folders.SETS:
+        assert f'{name} = load_dataset("path/to/this/folder", "{name}")' in card
     assert made(tmp_path / "b" / "c", **CHANGES) == card and str(tmp_path) not in card
     data = DatasetCard(card).data
     assert data.license == "other" and data.license_name == "see-card"
@@ -146,13 +122,6 @@ def test_a_set_without_rows_is_no_config(tmp_path, without):
     assert default == ["sft_thinker" if without == "sft_deliberator" else "sft_deliberator"]
     assert ("reinforcement-learning" in data.task_categories) == (without != "rl")
     assert f'"{without}"' not in written
-
-
-def test_it_says_how_to_load_each_config_from_where_it_is(tmp_path):
-    here, there = made(tmp_path / "a"), made(tmp_path / "b", "org/sets")
-    for name in folders.SETS:
-        assert f'{name} = load_dataset("path/to/this/folder", "{name}")' in here
-        assert f'{name} = load_dataset("org/sets", "{name}")' in there
 
 
 def test_what_became_of_the_answers_is_told_and_many_without_a_final_one_in_a_sentence(tmp_path):
@@ -238,27 +207,22 @@ def test_what_the_user_wrote_at_the_end_is_kept(tmp_path):
         assert path.read_text(encoding="utf-8") == first + mine
 
 
-def test_attempts_of_another_run_are_not_said_to_be_sampled_and_paid_for_by_this_one(tmp_path):
+def test_what_another_run_paid_and_nobody_reported_is_not_told_to_be_nothing(tmp_path):
     nothing = {"requests": 0, "prompt": 0, "completion": 0, "cost_usd": 0.0}
     usage = {"thinking": nothing, "deliberating": USED}
     config = CONFIG | {"pools_sha256": "0" * 64, "problems": {"source": "micro"}}
     run = RunUsed(name="borrowed", traces=2, config=config, summary={"usage": usage})
-    written = made(tmp_path / "sets", runs=[run])
+    unreported = USED | {"unknown_prompt": 320, "unknown_completion": 20, "cost_usd": None}
+    other = RUN.model_copy(
+        update={"summary": {"usage": {"thinking": unreported, "deliberating": nothing}}}
+    )
+    written = made(tmp_path / "sets", runs=[run, other])
+    assert "| `glm` thinking | 320 | - | at least 123,456 | - |" in written
+    assert "`glm` deliberating" not in written
     assert "| `borrowed` thinking | - | - | - | - |" in written
     assert "At least 1.50 US dollars in all" in written
     assert rows_of(written, "Sampling")[0][-1] == "-"
-    assert "- problems from `the run borrowed`" in written
-
-
-def test_tokens_that_nobody_reported_are_not_told_to_be_none(tmp_path):
-    usage = {
-        "thinking": USED | {"unknown_prompt": 320, "unknown_completion": 20, "cost_usd": None},
-        "deliberating": {"requests": 0, "prompt": 0, "completion": 0, "cost_usd": None},
-    }
-    run = RunUsed(name="glm", traces=2, config=CONFIG, summary={"usage": usage})
-    written = made(tmp_path / "sets", runs=[run])
-    assert "| `glm` thinking | 320 | - | at least 123,456 | - |" in written
-    assert "`glm` deliberating" not in written
+    assert "- problems from `hub:org/problems`, `the run borrowed`" in written
 
 
 def test_a_card_that_is_no_text_is_refused(tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import runs
@@ -64,8 +63,11 @@ def test_filters_show_what_fits_all_of_them(browser, report, traces):
 
 
 def test_kinds_of_problems_have_a_filter_and_a_row_in_a_folded_table(browser, written, traces):
-    families = ("leg_counting", "chain_sum", "chain_sum")
-    of_kinds = [of_family(trace, families[n % 3]) for n, trace in enumerate(traces)]
+    of_kinds = []
+    for number, trace in enumerate(traces):
+        args = json.dumps({"family": "chain_sum" if number % 3 else "leg_counting"})
+        asked = dataclasses.replace(trace.problem, verifier_args=args)
+        of_kinds.append(dataclasses.replace(trace, problem=asked))
     with visiting(browser, written(*of_kinds), size=PHONE) as visit:
         page = visit.page
         parts = page.locator(".card", has_text="Parts of the run")
@@ -82,13 +84,6 @@ def test_kinds_of_problems_have_a_filter_and_a_row_in_a_folded_table(browser, wr
         page.select_option("#filter-family", "leg_counting")
         assert visit.counted == f"20 of {PROBLEMS} problems"
         assert visit.listed[:2] == ["sum:0", "sum:3"] and visit.fits()
-
-
-def of_family(trace: Trace, family: str) -> Trace:
-    args = json.dumps({"family": family})
-    return dataclasses.replace(
-        trace, problem=dataclasses.replace(trace.problem, verifier_args=args)
-    )
 
 
 def test_the_keys_walk_through_problems_and_the_address_keeps_the_place(browser, report, traces):
@@ -138,7 +133,9 @@ def test_a_trace_shows_attempts_cache_and_what_deliberations_use(browser, report
         order = page.locator("#cache-1 .attempt h5 a").all_text_contents()
         assert order == [names[item.generation] for item in cache.items]
         first = trace.deliberations[0]
-        same = [names[i.generation] for i in cache.items if answer_of(trace, i) == first.extracted]
+        answers = {one.id: one.extracted for one in trace.pool}
+        shown = [item.generation for item in cache.items]
+        same = [names[id] for id in shown if answers[id] == first.extracted]
         uses = page.locator("#deliberations-1 .response dd").nth(3).text_content()
         named = [names[item.generation] for item in cache.items[:2]]
         assert uses.endswith(f"names {', '.join(named)}")
@@ -172,10 +169,6 @@ def test_keys_lead_to_their_part_of_a_long_trace(browser, written, opened):
             visit.page.wait_for_timeout(300)  # until the layout of what came in sight stands
             assert abs(visit.page.evaluate(from_top, part)) < 40, key
             visit.press("p")
-
-
-def answer_of(trace: Trace, item: Any) -> str | None:
-    return next(one.extracted for one in trace.pool if one.id == item.generation)
 
 
 def test_chunks_are_unpacked_when_they_are_looked_at_and_few_are_kept(browser, report):
@@ -256,14 +249,15 @@ def test_a_trace_that_was_left_does_not_come_back(browser, report):
 def test_a_phone_shows_list_or_trace_and_nothing_is_too_wide(browser, report):
     with visiting(browser, report, size=PHONE) as visit:
         page = visit.page
-        assert visit.fits()
-        page.click("#show-traces")
-        assert visit.fits() and page.is_hidden("#trace")
-        page.click("#row-2")
-        visit.shows("sum:2")
-        assert visit.fits() and page.is_hidden("#list")
-        page.click(".back")
-        assert page.is_visible("#list") and page.is_hidden("#trace")
+        for button, hidden in (
+            ("#show-traces", "#trace"),
+            ("#row-2", "#list"),
+            (".back", "#trace"),
+        ):
+            assert visit.fits()
+            page.click(button)
+            page.wait_for_selector(hidden, state="hidden")
+        assert visit.fits() and page.is_visible("#list")
 
 
 def test_dark_and_light_are_the_systems_until_they_are_chosen(browser, report):
