@@ -152,24 +152,15 @@ def test_a_key_is_found_in_every_text_and_in_what_weights_tell(refused, folder, 
     assert "stands in model.safetensors" in refused(folder)
 
 
-def test_unknown_and_restricted_terms_of_who_wrote_the_rows_need_their_flags(
-    hub, publish, refused, tmp_path
-):
+def test_terms_are_those_of_who_wrote_what_was_learnt(hub, publish, refused, tmp_path):
     models = {"thinker": ["someone/else"], "deliberator": ["openai/gpt-5"]}
     folder = write_model(tmp_path / "model", sets=[sets(manifest(models=models))])
     assert "openai/gpt-5: what the services write" in refused(folder)
     said = refused(folder, "--allow-restricted-terms")
     assert "someone/else (no profile tells its terms)" in said
-    flags = ("--allow-restricted-terms", "--allow-unknown-terms")
-    assert publish(folder, "--to", REPO, *flags)[0] == 0
-    card = hub.files(REPO)["README.md"].decode()
-    assert "\nlicense: other\n" in card and "`openai/gpt-5`" in card
-
-
-def test_a_thinker_learnt_nothing_from_the_deliberator_of_its_sets(hub, publish, tmp_path):
-    models = {"thinker": ["micro"], "deliberator": ["openai/gpt-5"]}
-    learnt = sets(manifest(models=models), role="thinker")
-    folder = write_model(tmp_path / "model", role="thinker", sets=[learnt])
+    # A thinker learnt nothing from the deliberator of its sets.
+    learnt = sets(manifest(models=models | {"thinker": ["micro"]}), role="thinker")
+    folder = write_model(tmp_path / "thinker", role="thinker", sets=[learnt])
     assert publish(folder, "--to", REPO)[0] == 0
     assert "gpt-5" not in hub.files(REPO)["README.md"].decode().partition("\n## Models")[2]
 

@@ -5,17 +5,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from generations import deliberation, trajectory
 
 from heavydistill.schema import (
     Cache,
     CacheItem,
-    Deliberation,
     Label,
     Outcome,
     Problem,
     Stratum,
     Trace,
-    Trajectory,
     Verdict,
 )
 
@@ -65,9 +64,11 @@ def _make_trace(
 ) -> Trace:
     return Trace(
         problem=Problem(id="p", text="3 + 4", reference=RIGHT, verifier="exact"),
-        pool=[Trajectory(**_fields("t", index, answer)) for index, answer in enumerate(pool)],
+        pool=[_said(trajectory, "t", index, answer) for index, answer in enumerate(pool)],
         deliberations=[
-            Deliberation(**_fields(f"d{round}", index, answer), cache=f"c{round}", round=round)
+            dataclasses.replace(
+                _said(deliberation, f"d{round}", index, answer), cache=f"c{round}", round=round
+            )
             for round, answers in enumerate(rounds, 1)
             for index, answer in enumerate(answers)
         ],
@@ -77,25 +78,10 @@ def _make_trace(
     )
 
 
-def _fields(prefix: str, index: int, answer: str | None) -> dict[str, Any]:
+def _said(make: Callable[..., Any], prefix: str, index: int, answer: str | None) -> Any:
     labels: dict[str, Label] = {RIGHT: "correct", "?": "undecided"}
-    return {
-        "id": f"{prefix}_{index}",
-        "index": index,
-        "model": "m",
-        "seed": index,
-        "reasoning": "",
-        "answer_text": answer or "no idea",
-        "finish_reason": "stop",
-        "error": None,
-        "verdict": Verdict(
-            label=labels.get(answer or "", "incorrect"),
-            reason="test",
-            extracted=answer,
-            verifier="exact@1",
-        ),
-        "prompt_tokens": 10,
-        "completion_tokens": 5,
-        "latency_s": 0.1,
-        "request_id": "",
-    }
+    label = labels.get(answer or "", "incorrect")
+    verdict = Verdict(label=label, reason="test", extracted=answer, verifier="exact@1")
+    tokens = {"prompt_tokens": 10, "completion_tokens": 5}
+    place = {"id": f"{prefix}_{index}", "index": index, "seed": index}
+    return make(answer or "no idea", verdict=verdict, **place, **tokens)

@@ -88,8 +88,11 @@ def test_the_share_is_of_those_that_ended() -> None:
     counts = tally.counts
     assert (counts.total, counts.finished, counts.unanswered) == (7, 4, 3)
     assert counts.unanswered_because == {"no_answer": 2, "empty": 1}
-    assert counts.unanswered_share == 0.75
+    assert counts.unanswered_share == 0.75 and counts.failures == {"timeout": 1}
     assert counts.cells == ["7", "1", "2", "3", "0", "1"]
+    tally.add([trajectory("x = 3", label="undecided")])
+    counts = tally.counts
+    assert (counts.undecided, sum(counts.undecided_because.values())) == (1, 1)
 
 
 def test_above_thirty_per_cent_a_sentence_names_the_form_that_is_missing() -> None:

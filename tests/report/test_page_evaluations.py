@@ -138,9 +138,10 @@ def test_a_crossing_says_who_was_not_sampled_alike_and_that_problems_are_few(
 
 def _crossed(traces: list[Trace], readers: dict[str, float], folder: Path) -> str:
     """What is told of one thinker with deliberators of these temperatures."""
+    usual = {"min_p": 0.0, "top_k": None}  # which change nothing, and are not told
     sampling = {
         "thinking": {"t": {"temperature": 1.0}},
-        "deliberating": {name: {"temperature": heat} for name, heat in readers.items()},
+        "deliberating": {name: {"temperature": heat} | usual for name, heat in readers.items()},
     }
     crossing = cross({("t", name): traces for name in readers}, 4, 2, 1, sampling)
     write_versioned(crossing, folder / CROSSING)

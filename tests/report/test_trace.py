@@ -2,68 +2,41 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from generations import ballot
+from generations import ballot, deliberation, trajectory
 
 from heavydistill.heavy.ballot import Vote, verdict_of
 from heavydistill.report.trace import print_trace
 from heavydistill.schema import (
     Cache,
     CacheItem,
-    Deliberation,
     Label,
     LeftOut,
     Problem,
     Trace,
-    Trajectory,
     Verdict,
 )
 
 Printed = Callable[..., str]
 
 
-def _fields(label: Label | None, extracted: str | None, **changes: Any) -> dict[str, Any]:
-    verdict = None
-    if label is not None:
-        verdict = Verdict(label=label, reason="equal", extracted=extracted, verifier="exact@1")
-    fields = {
-        "index": 0,
-        "model": "teacher-x",
-        "seed": 17,
-        "reasoning": "",
-        "answer_text": f"It is {extracted}.",
-        "finish_reason": "stop",
-        "error": None,
-        "verdict": verdict,
-        "prompt_tokens": 31,
-        "completion_tokens": 220,
-        "latency_s": 0.5,
-        "request_id": "",
-    }
-    return fields | changes
+TOKENS = {"prompt_tokens": 31, "completion_tokens": 220}
+
+
+def said(label: Label, extracted: str) -> Verdict:
+    return Verdict(label=label, reason="equal", extracted=extracted, verifier="exact@1")
 
 
 @pytest.fixture
 def trace() -> Trace:
     reasoning = "\n".join(f"step {number}" for number in range(1, 21))
+    lost = {"finish_reason": "error", "error": "time-out after 1800 s", "label": None}
+    unknown = dict.fromkeys(TOKENS, -1)
     pool = [
-        Trajectory(id="t_a", **_fields("incorrect", "41", reasoning=reasoning)),
-        Trajectory(id="t_b", **_fields("correct", "42", index=1)),
-        Trajectory(
-            id="t_c",
-            **_fields(
-                None,
-                None,
-                index=2,
-                finish_reason="error",
-                error="time-out after 1800 s",
-                answer_text="",
-                prompt_tokens=-1,
-                completion_tokens=-1,
-            ),
-        ),
+        trajectory("It is 41.", reasoning, id="t_a", verdict=said("incorrect", "41"), **TOKENS),
+        trajectory("It is 42.", id="t_b", verdict=said("correct", "42"), **TOKENS),
+        trajectory("", id="t_c", **lost, **unknown),
     ]
     cut = {"mode": "answer_only", "sha256": "0"}
     items = [
@@ -89,8 +62,8 @@ def trace() -> Trace:
         pool=pool,
         caches=[cache],
         deliberations=[
-            Deliberation(id="d_a", cache="c_1", round=1, **_fields("correct", "42")),
-            Deliberation(id="d_b", cache="c_1", round=1, **_fields("undecided", "4", index=1)),
+            deliberation("It is 42.", id="d_a", verdict=said("correct", "42")),
+            deliberation("It is 4.", id="d_b", index=1, verdict=said("undecided", "4")),
         ],
         stratum="tie",
         outcome="kept",
