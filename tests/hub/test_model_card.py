@@ -14,13 +14,12 @@ from huggingface_hub import ModelCard
 from model_folders import COMMIT, GENERATED, ON_HUB, card_of, record, sets, write_model
 from set_folders import manifest
 from students import MICRO
-from summaries import summary
+from summaries import comparison
 
 from heavydistill.config.versioned import write_versioned
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.terms import origin_of
-from heavydistill.metrics.comparison import Change, Comparison, Measured, Model
-from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.comparison import Comparison
 from heavydistill.metrics.summary import NAMES
 from heavydistill.store.sets.folder import BenchmarkUsed
 from heavydistill.store.training_record import Alarm, BaseModelUsed, Ends, Result, RlUsed
@@ -249,55 +248,24 @@ def test_names_of_others_are_no_markup_and_no_commands(tmp_path):
     ModelCard(card)
 
 
-def comparison(before: bool = True) -> Comparison:
-    share = Interval(0.723, 0.6, 0.8)
-    less, change = Interval(0.612, 0.5, 0.7), Interval(0.111, -0.021, 0.2)
-    full = Change(less if before else None, share, change if before else None)
-    trained = Model("deliberator", "ab" * 8)
-    side = Measured(
-        name="after",
-        heavydistill="0.1.0",
-        thinker=Model("micro-student", "cd" * 8),
-        deliberator=trained,
-        summary=summary(),
-    )
-    untrained = dataclasses.replace(
-        side, name="before", deliberator=Model("micro-student", "cd" * 8)
-    )
-    return Comparison(
-        heavydistill="0.1.0",
-        versions={},
-        config={"problems": {"source": "hub:org/problems"}, "domain": "brief", "seed": 3},
-        asked_differently=[],
-        before=untrained if before else None,
-        after=side,
-        problems=20,
-        **dict.fromkeys(NAMES, full),
-        by_verifier={},
-        by_family={},
-        vote_pairs=None,
-        deliberation_pairs=None,
-    )
-
-
 def test_an_evaluation_is_published_with_its_results(hub, publish, tmp_path):
     folder = write_model(tmp_path / "model")
     (folder / "evaluation" / "after").mkdir(parents=True)
-    write_versioned(comparison(), folder / "evaluation" / "evaluation.json")
+    write_versioned(comparison(problems=20), folder / "evaluation" / "evaluation.json")
     code, said = publish(folder, "--to", "org/model")
     assert code == 0 and "evaluation/after" in said
     there = hub.files("org/model")
     assert "evaluation/evaluation.json" in there
     card = there["README.md"].decode()
     for part in (
-        "After: trajectories by `micro-student`, deliberations by `deliberator`.",
-        "| HM@4 | a deliberation is right | 61.2% (50.0 to 70.0) | 72.3% (60.0 to 80.0) | "
-        "+11.1 (-2.1 to +20.0) |",
+        "After: trajectories by `trained`, deliberations by `trained`.",
+        "| HM@4 | a deliberation is right | 53.6% (51.2 to 56.0) | 75.0% (70.0 to 80.0) | "
+        "+21.4 (+19.0 to +24.0) |",
         "fewer than 30 problems",
     ):
         assert part in card, part
     results = {result.metric_name: result for result in ModelCard(card).data.eval_results}
-    assert results["HM@4 (a deliberation is right)"].metric_value == 0.723
+    assert results["HM@4 (a deliberation is right)"].metric_value == 0.75
     assert results["HM@4 (a deliberation is right)"].dataset_type == "org/problems"
 
 
@@ -312,8 +280,9 @@ def test_an_evaluation_is_published_with_its_results(hub, publish, tmp_path):
 )
 def test_the_hub_lists_as_its_results_only_what_the_model_did_itself(tmp_path, role, alone, named):
     told = comparison()
-    if alone:
-        told = dataclasses.replace(told, after=told.before)
+    if not alone:  # the thinker is another model
+        after = dataclasses.replace(told.after, thinker=told.before.thinker)
+        told = dataclasses.replace(told, after=after)
     card = evaluated(tmp_path / "model", told, role=role)
     results = ModelCard(card).data.eval_results or []
     assert [result.metric_name.split()[0] for result in results] == named
@@ -337,9 +306,13 @@ def test_the_card_tells_what_the_evaluation_left_out(tmp_path):
 
 
 def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
-    card = evaluated(tmp_path / "model", comparison(before=False))
+    changes = {name: getattr(comparison(), name) for name in NAMES}
+    alone = {
+        name: dataclasses.replace(c, before=None, difference=None) for name, c in changes.items()
+    }
+    card = evaluated(tmp_path / "model", comparison(before=None, **alone))
     assert "| Metric | What it says | After |" in card and "Before:" not in card
-    assert "| HM@4 | a deliberation is right | 72.3% (60.0 to 80.0) |" in card
+    assert "| HM@4 | a deliberation is right | 75.0% (70.0 to 80.0) |" in card
 
 
 ASKED = RlUsed(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -60,7 +59,7 @@ def side(traces: Sequence[Trace], name: str = "base", **changed: Any) -> Side:
     )
 
 
-def test_values_by_hand(make_trace: MakeTrace) -> None:
+def test_values_by_hand(make_trace):
     before = numbered([make_trace(["7", "8", "8", "8"], ["8", "8"]), make_trace(["7"] * 4)])
     after = numbered([make_trace(["7", "7", "8", None], ["7", "8"]), make_trace(["7"] * 4, ["7"])])
     told = compare(side(after, "trained"), side(before), {"torch": "1"})
@@ -85,7 +84,7 @@ def test_values_by_hand(make_trace: MakeTrace) -> None:
     assert told.names[0] == "M@4" and told.names[-1] == "HM@2 - V@4"
 
 
-def test_metrics_of_a_run_alone_are_those_of_its_summary(make_trace: MakeTrace) -> None:
+def test_metrics_of_a_run_alone_are_those_of_its_summary(make_trace):
     traces = numbered([make_trace(["7", "8"], ["7", "7"], ["7"]), make_trace(["8", "8"], ["7"])])
     summary, told = summarize(traces), compare(side(traces), None, {})
     for metric in (*METRICS, "heavy_minus_vote"):
@@ -97,9 +96,7 @@ def test_metrics_of_a_run_alone_are_those_of_its_summary(make_trace: MakeTrace) 
 
 @settings(max_examples=15, deadline=None)
 @given(problems=PROBLEMS, data=st.data())
-def test_the_order_of_rows_does_not_matter_and_a_run_equals_itself(
-    make_trace: MakeTrace, problems: list[Any], data: st.DataObject
-) -> None:
+def test_the_order_of_rows_does_not_matter_and_a_run_equals_itself(make_trace, problems, data):
     before = numbered([make_trace(pool, given[:2]) for pool, given, _, _ in problems])
     after = numbered([make_trace(pool, given[:2]) for _, _, pool, given in problems])
     told = compare(side(after), side(before), {})
@@ -112,7 +109,7 @@ def test_the_order_of_rows_does_not_matter_and_a_run_equals_itself(
         assert same.before == same.after
 
 
-def test_other_problems_are_refused_by_their_names(make_trace: MakeTrace) -> None:
+def test_other_problems_are_refused_by_their_names(make_trace):
     traces = numbered([make_trace(["7"] * 4) for _ in range(7)])
     with pytest.raises(ConfigError) as caught:
         compare(side(traces[:2], "trained"), side(traces[1:]), {})
@@ -132,9 +129,7 @@ def test_other_problems_are_refused_by_their_names(make_trace: MakeTrace) -> Non
         ({"domain": "brief"}, "domain (None before, 'brief' after)"),
     ],
 )
-def test_runs_that_must_be_asked_alike_are_refused_otherwise(
-    make_trace: MakeTrace, changed: dict[str, Any], told: str
-) -> None:
+def test_runs_that_must_be_asked_alike_are_refused_otherwise(make_trace, changed, told):
     traces = numbered([make_trace(["7"] * 4)])
     before, after = side(traces), side(traces, **changed)
     with pytest.raises(ConfigError, match="not asked alike") as caught:
@@ -152,7 +147,7 @@ def comparison(make_trace: MakeTrace) -> Comparison:
     return compare(side(traces, "trained"), side(traces), {"torch": "1"})
 
 
-def test_a_file_gives_back_what_was_written(comparison: Comparison, tmp_path: Path) -> None:
+def test_a_file_gives_back_what_was_written(comparison, tmp_path):
     file = tmp_path / "evaluation.json"
     told = dataclasses.replace(comparison.after, left_out=3)
     comparison = dataclasses.replace(comparison, after=told)
@@ -167,9 +162,7 @@ def test_a_file_gives_back_what_was_written(comparison: Comparison, tmp_path: Pa
     assert read_comparison(file).after.left_out is None
 
 
-def test_a_file_that_is_none_or_of_another_version_is_refused(
-    comparison: Comparison, tmp_path: Path
-) -> None:
+def test_a_file_that_is_none_or_of_another_version_is_refused(comparison, tmp_path):
     file = tmp_path / "evaluation.json"
     with pytest.raises(ConfigError, match="cannot be read"):
         read_comparison(file)
@@ -183,9 +176,7 @@ def test_a_file_that_is_none_or_of_another_version_is_refused(
         read_comparison(file)
 
 
-def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(
-    make_trace: MakeTrace,
-) -> None:
+def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(make_trace):
     pools = numbered([make_trace(["7", "8"]), make_trace(["8", "8"])])
     traces = numbered([make_trace(["7", "8"], ["7"]), make_trace(["7", "8"], ["7"])])
     imported = dataclasses.replace(side(pools), config={}, deliberator=None)
@@ -197,7 +188,7 @@ def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(
     assert told.mean_at_k.difference and told.mean_at_k.difference.mean == 0.25
 
 
-def test_one_answer_a_problem_is_counted_as_mcnemar_does(make_trace: MakeTrace) -> None:
+def test_one_answer_a_problem_is_counted_as_mcnemar_does(make_trace):
     """A tied vote is not right; the deliberation that counts is the first of the last round."""
     old = [(["7", "7"], ["8", "7"]), (["7", "8"], ["7"]), (["7", "7"], ["7"]), (["8", "8"], [])]
     new = [(["7", "7"], ["7", "8"]), (["7", "7"], ["8"]), (["8", "8"], ["7"]), (["8", "8"], [])]
@@ -210,7 +201,7 @@ def test_one_answer_a_problem_is_counted_as_mcnemar_does(make_trace: MakeTrace) 
     assert counts == [(1, 1, 1, 1, 1.0), (1, 1, 1, 1, 1.0)]
 
 
-def test_any_deliberation_is_of_the_smaller_d(make_trace: MakeTrace) -> None:
+def test_any_deliberation_is_of_the_smaller_d(make_trace):
     """Else the run that was given more would be better for that alone."""
     pool = ["7", "8"]
     few = numbered([make_trace(pool, ["7", "8"]), make_trace(pool, ["8", "8"])])
@@ -237,9 +228,7 @@ def test_any_deliberation_is_of_the_smaller_d(make_trace: MakeTrace) -> None:
         ([["7", "7"], ["7", "7", "8"], ["8", "8"], []], None, 1, (1, 2)),
     ],
 )
-def test_votes_of_other_sizes_are_not_paired(
-    make_trace: MakeTrace, before: Any, after: Any, unpaired: int, pairs: Any
-) -> None:
+def test_votes_of_other_sizes_are_not_paired(make_trace, before, after, unpaired, pairs):
     first = numbered([make_trace(pool, ["7"]) for pool in before])
     second = numbered([make_trace(pool, ["7"]) for pool in after or before])
     told = compare(side(second, "trained"), side(first), {})
@@ -249,7 +238,7 @@ def test_votes_of_other_sizes_are_not_paired(
     assert told.deliberation_pairs and told.deliberation_pairs.problems == len(before)
 
 
-def test_each_kind_of_problem_is_compared(make_trace: MakeTrace) -> None:
+def test_each_kind_of_problem_is_compared(make_trace):
     def of_kinds(*pools: list[str]) -> list[Trace]:
         traces = numbered([make_trace(pool, ["7"]) for pool in pools])
         kinds = [("procedural", "a"), ("procedural", "b"), ("math", "")]
@@ -290,9 +279,7 @@ def judged_by(traces: Sequence[Trace], verifier: str, **changed: Any) -> list[Tr
     ]
 
 
-def test_verdicts_of_other_versions_are_refused_with_how_to_judge_again(
-    make_trace: MakeTrace,
-) -> None:
+def test_verdicts_of_other_versions_are_refused_with_how_to_judge_again(make_trace):
     traces = numbered([make_trace(["7", "8"], ["7"])])
     before, after = side(judged_by(traces, "exact@1")), side(judged_by(traces, "exact@2"), "new")
     refuse_other_verdicts(before, before)
@@ -302,7 +289,7 @@ def test_verdicts_of_other_versions_are_refused_with_how_to_judge_again(
     assert "heavydistill replay" in str(caught.value)
 
 
-def test_a_run_without_verdicts_is_refused(make_trace: MakeTrace) -> None:
+def test_a_run_without_verdicts_is_refused(make_trace):
     traces = numbered([make_trace(["7", "8"])])
     bare = [
         dataclasses.replace(
@@ -314,7 +301,7 @@ def test_a_run_without_verdicts_is_refused(make_trace: MakeTrace) -> None:
         refuse_other_verdicts(side(traces), side(bare, "new"))
 
 
-def test_another_judge_is_refused_where_rules_left_something_open(make_trace: MakeTrace) -> None:
+def test_another_judge_is_refused_where_rules_left_something_open(make_trace):
     evidence = json.dumps(dataclasses.asdict(ballot(Vote(said="correct"))))
     open_, decided = numbered([make_trace(["7", "?"])]), numbered([make_trace(["7", "8"])])
     judged = side(judged_by(decided, "judge:critic@abc after exact@1", evidence=evidence))

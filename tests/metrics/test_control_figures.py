@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -26,8 +24,6 @@ from heavydistill.metrics.controls import (
 )
 from heavydistill.schema import Trace
 
-Make = Callable[..., Trace]
-
 
 def named(traces: list[Trace], order: int = 0) -> list[Trace]:
     """Traces of problems p0, p1 and so on, whose caches are others in every order."""
@@ -44,7 +40,7 @@ def named(traces: list[Trace], order: int = 0) -> list[Trace]:
     ]
 
 
-def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace: Make) -> None:
+def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace):
     heavy = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["7", "2"])])
     alone = named([make_trace(["7", "3"]), make_trace(["4", "3"])])
     choose = named([make_trace(["7", "1"], ["7", "1"]), make_trace(["1", "2"], ["1", "1"])])
@@ -56,7 +52,7 @@ def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace: Make) 
     assert told.orders is None
 
 
-def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace: Make) -> None:
+def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace):
     def spending(trace: Trace, pool: int, *given: int) -> Trace:
         spent = zip(trace.deliberations, given, strict=True)
         return dataclasses.replace(
@@ -83,7 +79,7 @@ def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace
     assert told.controls[0].answering.all_tokens == 600 + 10
 
 
-def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace: Make) -> None:
+def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace):
     (trace,) = named([make_trace(["7", "7", "7"], ["7"])])
     cut, empty, whole = trace.pool
     pool = [
@@ -111,7 +107,7 @@ def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace: M
         )
     )
 )
-def test_flips_are_those_of_all_pairs(make_trace: Make, right: list[list[list[bool]]]) -> None:
+def test_flips_are_those_of_all_pairs(make_trace, right):
     def traces(order: int) -> list[Trace]:
         answers = [["7" if one else "1" for one in problem[order]] for problem in right]
         return named([make_trace(["7"], each) for each in answers], order)
@@ -132,7 +128,7 @@ def test_flips_are_those_of_all_pairs(make_trace: Make, right: list[list[list[bo
     assert told.flips.mean == pytest.approx(told.between.mean - told.within.mean)
 
 
-def test_problems_that_were_not_deliberated_in_every_order_tell_nothing(make_trace: Make) -> None:
+def test_problems_that_were_not_deliberated_in_every_order_tell_nothing(make_trace):
     first = named([make_trace(["7"], ["7", "1"]), make_trace(["7"], ["7", "7"])])
     second = named([make_trace(["7"], ["7", "7"]), make_trace(["7"])], 1)
     told = hold_against(first, 1, {order_name(1): second}).orders
@@ -140,24 +136,20 @@ def test_problems_that_were_not_deliberated_in_every_order_tell_nothing(make_tra
     assert hold_against(second[1:], 1, {order_name(1): first[1:]}).orders is None
 
 
-def test_a_cache_that_is_the_same_in_two_orders_tells_nothing_of_the_order(
-    make_trace: Make,
-) -> None:
+def test_a_cache_that_is_the_same_in_two_orders_tells_nothing_of_the_order(make_trace):
     same = named([make_trace(["7"], ["7", "1"])])
     told = hold_against(same, 1, {order_name(1): same}).orders
     # Its deliberations are the same ones, and not two draws that agree.
     assert told and told.within and told.between.mean == told.within.mean == 1.0
 
 
-def test_with_one_deliberation_sampling_cannot_be_told_from_order(make_trace: Make) -> None:
+def test_with_one_deliberation_sampling_cannot_be_told_from_order(make_trace):
     first, second = named([make_trace(["7"], ["7"])]), named([make_trace(["7"], ["1"])], 1)
     told = hold_against(first, 1, {order_name(1): second}).orders
     assert told and told.between.mean == 1.0 and told.within is None and told.flips is None
 
 
-def test_the_file_is_read_back_and_the_same_runs_give_the_same_bytes(
-    make_trace: Make, tmp_path: Path
-) -> None:
+def test_the_file_is_read_back_and_the_same_runs_give_the_same_bytes(make_trace, tmp_path):
     heavy = named([make_trace(["7", "1"], ["7", "1"])])
     told = hold_against(heavy, 1, {ALONE: heavy, order_name(1): heavy})
     write_versioned(told, tmp_path / CONTROLS)
@@ -173,9 +165,7 @@ def test_the_file_is_read_back_and_the_same_runs_give_the_same_bytes(
         read_controlled(tmp_path / CONTROLS)
 
 
-def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(
-    make_trace: Make,
-) -> None:
+def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(make_trace):
     whole, failed = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["7", "1"])])
     failed = dataclasses.replace(failed, status="failed: build_caches: BudgetError: too long")
     told = hold_against([whole, failed], 1, {CHOOSE: [whole], order_name(1): [whole]})
@@ -185,9 +175,7 @@ def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(
     assert told.orders and told.orders.problems == 1
 
 
-def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_far(
-    make_trace: Make,
-) -> None:
+def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_far(make_trace):
     (first,) = named([make_trace(["7"], ["7"])])
     (second,) = named([make_trace(["7"], ["7"])])
     again = [dataclasses.replace(one, round=2) for one in second.deliberations]
@@ -200,14 +188,14 @@ def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_
     assert told.heavy.accuracy.mean == 0.5 and told.heavy.unasked == 1
 
 
-def test_prompts_and_verifiers_of_all_runs_are_told(make_trace: Make) -> None:
+def test_prompts_and_verifiers_of_all_runs_are_told(make_trace):
     heavy, alone = named([make_trace(["7"], ["7"])]), named([make_trace(["7"])])
     alone = [dataclasses.replace(one, thinker_prompt_version="deliberator@9") for one in alone]
     told = hold_against(heavy, 1, {ALONE: alone})
     assert told.prompts == ["deliberator@9"] and told.verifiers == ["exact@1"]
 
 
-def test_other_problems_are_refused(make_trace: Make) -> None:
+def test_other_problems_are_refused(make_trace):
     traces = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"])])
     with pytest.raises(ConfigError, match="alone is not over the problems"):
         hold_against(traces, 1, {ALONE: traces[1:]})

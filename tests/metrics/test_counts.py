@@ -53,15 +53,13 @@ def pool() -> Iterator[VerdictPool]:
         ("code", TESTS, "```python\nimport\n```", None),
     ],
 )
-def test_each_verifier_has_its_words_for_it(
-    pool: VerdictPool, verifier: str, args: dict[str, object], text: str, because: str | None
-) -> None:
+def test_each_verifier_has_its_words_for_it(pool, verifier, args, text, because):
     asked = problem(verifier=verifier, reference="B" if verifier == "choice" else "5", args=args)
     judged = dataclasses.replace(trajectory(text), verdict=pool.judge(asked, text).verdict)
     assert unanswered_because(judged) == because
 
 
-def test_only_what_ended_and_was_judged_can_be_unanswered() -> None:
+def test_only_what_ended_and_was_judged_can_be_unanswered():
     rule = Verdict(label="undecided", reason="no_answer", extracted=None, verifier="choice@3")
 
     def judged(said: Said) -> Generation:
@@ -79,7 +77,7 @@ def test_only_what_ended_and_was_judged_can_be_unanswered() -> None:
         assert unanswered_because(sample) == because
 
 
-def test_the_share_is_of_those_that_ended() -> None:
+def test_the_share_is_of_those_that_ended():
     tally = GenerationTally()
     cut_off = unboxed(finish_reason="length")
     failed = trajectory("", label=None, finish_reason="error", error="x", failure="timeout")
@@ -95,7 +93,7 @@ def test_the_share_is_of_those_that_ended() -> None:
     assert (counts.undecided, sum(counts.undecided_because.values())) == (1, 1)
 
 
-def test_above_thirty_per_cent_a_sentence_names_the_form_that_is_missing() -> None:
+def test_above_thirty_per_cent_a_sentence_names_the_form_that_is_missing():
     def counted(unanswered: int) -> GenerationTally:
         tally = GenerationTally()
         tally.add([unboxed()] * unanswered + [trajectory(r"\boxed{5}")] * (10 - unanswered))
@@ -139,7 +137,7 @@ def judged(make_trace: MakeTrace) -> Trace:
     return dataclasses.replace(trace, pool=pool, deliberations=[wrong, trace.deliberations[1]])
 
 
-def test_a_judges_verdicts_are_counted_apart_and_its_votes_once(judged: Trace) -> None:
+def test_a_judges_verdicts_are_counted_apart_and_its_votes_once(judged):
     summary = summarize([judged])
     assert summary.judging == Judging(
         asked=4,
@@ -158,7 +156,7 @@ def test_a_judges_verdicts_are_counted_apart_and_its_votes_once(judged: Trace) -
     assert json.loads(json.dumps(dataclasses.asdict(summary)))["judging"]["asked"] == 4
 
 
-def test_what_another_run_asked_for_is_in_no_usage(judged: Trace) -> None:
+def test_what_another_run_asked_for_is_in_no_usage(judged):
     own, voted = summarize([judged]), summarize([judged], {t.id for t in judged.pool})
     assert voted.usage["thinking"] == Usage(0, 0, 0, 0, 0, 0, 0)
     assert voted.usage["judging"] == Usage(3, 30, 0, 9, 0, 3, 0), "that of the deliberation"
@@ -169,6 +167,6 @@ def test_what_another_run_asked_for_is_in_no_usage(judged: Trace) -> None:
     assert "judging" not in summarize([asked_nobody], {t.id for t in judged.pool}).usage
 
 
-def test_without_a_judge_nothing_is_counted(make_trace: MakeTrace) -> None:
+def test_without_a_judge_nothing_is_counted(make_trace):
     summary = summarize([make_trace(["7", "?"], ["7"])])
     assert summary.judging == Judging() and set(summary.usage) == {"thinking", "deliberating"}

@@ -43,9 +43,7 @@ def point(curve: Curve, way: str, k: int = 4, round: int = 0) -> Point:
     return found
 
 
-def test_a_vote_costs_its_trajectories_and_a_deliberation_all_that_it_read(
-    make_trace: MakeTrace, with_cache: MakeTrace
-) -> None:
+def test_a_vote_costs_its_trajectories_and_a_deliberation_all_that_it_read(make_trace, with_cache):
     trace = make_trace(["7", "8", "8", "9"], ["7", "8"], ["7", "7", "8"])
     trace = with_cache(trace, ["t_0", "t_1", "t_2", "t_3"])
     trace = with_cache(trace, ["t_0", "d1_0", "t_1", "d1_1", "t_2", "t_3"], round=2)
@@ -61,9 +59,7 @@ def test_a_vote_costs_its_trajectories_and_a_deliberation_all_that_it_read(
     assert second.accuracy.mean == pytest.approx(2 / 3)
 
 
-def test_a_vote_of_deliberations_costs_each_of_them_and_reads_one_cache(
-    make_trace: MakeTrace, with_cache: MakeTrace
-) -> None:
+def test_a_vote_of_deliberations_costs_each_of_them_and_reads_one_cache(make_trace, with_cache):
     given = ["7", "7", "8"]
     trace = make_trace(["7", "8", "8", "9"], ["7", "8"], given)
     trace = with_cache(trace, ["t_0", "t_1", "t_2", "t_3"])
@@ -95,8 +91,8 @@ def test_a_vote_of_deliberations_costs_each_of_them_and_reads_one_cache(
     ],
 )
 def test_a_cache_of_some_costs_what_it_took_to_draw_them(
-    make_trace: MakeTrace, with_cache: MakeTrace, selection: str, shown: list[str], share: float
-) -> None:
+    make_trace, with_cache, selection, shown, share
+):
     trace = make_trace(["7", "8", "8", "9"], ["7"])
     cut_off = dataclasses.replace(trace.pool[2], finish_reason="length")
     trace = dataclasses.replace(trace, pool=[*trace.pool[:2], cut_off, trace.pool[3]])
@@ -105,7 +101,7 @@ def test_a_cache_of_some_costs_what_it_took_to_draw_them(
     assert row.round(1).used == round(share * 4)
 
 
-def test_a_problem_that_was_not_deliberated_costs_its_pool(make_trace: MakeTrace) -> None:
+def test_a_problem_that_was_not_deliberated_costs_its_pool(make_trace):
     row = ProblemFigures.of(make_trace(["7", None, None, None]))
     assert row.round(1).tokens == {"completion": 4 * WRITTEN, "all": 4 * (WRITTEN + READ)}
 
@@ -119,7 +115,7 @@ def narrow(make_trace: MakeTrace, with_cache: MakeTrace) -> list[Trace]:
     return [costing(with_cache(trace, ["t_0", "t_1"]), 13, 2) for trace in traces]
 
 
-def test_the_matched_vote_lies_between_two_whole_numbers(narrow: list[Trace]) -> None:
+def test_the_matched_vote_lies_between_two_whole_numbers(narrow):
     matched = of(narrow).matched["completion"]
     assert (matched.votes, matched.needs, matched.problems) == (2.4, 3, 3)
     assert matched.tokens == 2 * WRITTEN + 2
@@ -132,14 +128,14 @@ def test_the_matched_vote_lies_between_two_whole_numbers(narrow: list[Trace]) ->
     assert whole.vote == bootstrap_mean([votes_at(trace.pool)[2] for trace in narrow])
 
 
-def test_a_pool_that_is_too_small_is_told_and_never_extrapolated(make_trace: MakeTrace) -> None:
+def test_a_pool_that_is_too_small_is_told_and_never_extrapolated(make_trace):
     curve = of([costing(make_trace(["7"] * 4, ["7"]), 100, 12)])
     matched = curve.matched["completion"]
     assert (matched.votes, matched.needs) == (6.4, 7)
     assert matched.vote is None and matched.heavy_minus_vote is None
 
 
-def test_unknown_tokens_leave_a_problem_out_of_tokens_alone(narrow: list[Trace]) -> None:
+def test_unknown_tokens_leave_a_problem_out_of_tokens_alone(narrow):
     unknown = dataclasses.replace(narrow[0].pool[3], prompt_tokens=-1)
     first = dataclasses.replace(narrow[0], pool=[*narrow[0].pool[:3], unknown])
     curve = of([first, *narrow[1:]])
@@ -151,7 +147,7 @@ def test_unknown_tokens_leave_a_problem_out_of_tokens_alone(narrow: list[Trace])
     assert curve.matched["all"].vote == bootstrap_mean([votes_at(t.pool)[2] for t in narrow[1:]])
 
 
-def test_without_any_known_tokens_there_is_accuracy_alone(make_trace: MakeTrace) -> None:
+def test_without_any_known_tokens_there_is_accuracy_alone(make_trace):
     trace = costing(make_trace(["7", "8"], ["7"]), -1, -1)
     curve = of([trace], k=2)
     assert curve.unknown_tokens == {"completion": 1, "all": 1} and curve.matched == {}
@@ -159,7 +155,7 @@ def test_without_any_known_tokens_there_is_accuracy_alone(make_trace: MakeTrace)
     assert point(curve, "vote", 2).accuracy.mean == 0.5
 
 
-def test_smaller_pools_are_left_out_and_counted(make_trace: MakeTrace) -> None:
+def test_smaller_pools_are_left_out_and_counted(make_trace):
     curve = of([make_trace(["7"] * 4, ["7"]), make_trace(["8"] * 3, ["7"]), make_trace([])])
     assert (curve.problems, curve.smaller_pools) == (1, 2)
     assert point(curve, "vote").accuracy.mean == 1.0
@@ -168,9 +164,7 @@ def test_smaller_pools_are_left_out_and_counted(make_trace: MakeTrace) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(pools=st.lists(st.tuples(ANSWERS, ANSWERS), min_size=1, max_size=5))
-def test_the_ends_of_the_curve_are_the_figures_of_the_summary(
-    make_trace: MakeTrace, pools: list[Any]
-) -> None:
+def test_the_ends_of_the_curve_are_the_figures_of_the_summary(make_trace, pools):
     summary = summarize([make_trace(pool, some[:2]) for pool, some in pools])
     assert summary.curve
     for way, first, last in (
@@ -204,7 +198,7 @@ def made(way: Any, accuracy: float, tokens: float) -> Point:
         max_size=8,
     )
 )
-def test_a_point_stands_if_no_other_outdoes_it(raw: list[tuple[str, int, int]]) -> None:
+def test_a_point_stands_if_no_other_outdoes_it(raw):
     points = mark_pareto([made(way, accuracy, tokens) for way, accuracy, tokens in raw])
     for (way, accuracy, tokens), told in zip(raw, points, strict=True):
         outdone = any(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import random
-from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
@@ -19,7 +18,6 @@ from heavydistill.metrics.estimators import passes_at, vote_copy_rate, votes_at
 from heavydistill.metrics.rows import ProblemFigures
 from heavydistill.schema import Trace, Trajectory
 
-MakeTrace = Callable[..., Trace]
 ANSWERS = st.lists(st.sampled_from(["7", "8", "9", "?", None]), max_size=9)
 
 
@@ -48,13 +46,11 @@ def of_round(trace: Trace, number: int) -> tuple[float, float]:
         ([], 0.0, 0.0, 0.0),
     ],
 )
-def test_golden_values_of_small_pools(
-    make_trace: MakeTrace, pool: list[str | None], mean: float, any_right: float, vote: float
-) -> None:
+def test_golden_values_of_small_pools(make_trace, pool, mean, any_right, vote):
     assert of_pool(make_trace(pool)) == pytest.approx((mean, any_right, vote))
 
 
-def test_undecided_failed_and_unjudged_trajectories_are_not_right(make_trace: MakeTrace) -> None:
+def test_undecided_failed_and_unjudged_trajectories_are_not_right(make_trace):
     """Defect 9 of the reference implementation: it measures what its filters left of the pool."""
     trace = make_trace(["7", "?", "7", "7"])
     failed = dataclasses.replace(
@@ -65,7 +61,7 @@ def test_undecided_failed_and_unjudged_trajectories_are_not_right(make_trace: Ma
     assert of_pool(trace)[0] == 0.25
 
 
-def test_deliberations_count_in_their_own_round_only(make_trace: MakeTrace) -> None:
+def test_deliberations_count_in_their_own_round_only(make_trace):
     trace = make_trace(["8"], ["7", "8", "8", None], ["7", "7"])
     assert [of_round(trace, number) for number in (1, 2, 3)] == [(0.25, 1), (1, 1), (0, 0)]
 
@@ -80,12 +76,7 @@ def test_deliberations_count_in_their_own_round_only(make_trace: MakeTrace) -> N
         (["8", "8"], [], None),
     ],
 )
-def test_vote_copy_rate(
-    make_trace: MakeTrace,
-    pool: list[str | None],
-    deliberations: list[str | None],
-    rate: float | None,
-) -> None:
+def test_vote_copy_rate(make_trace, pool, deliberations, rate):
     assert vote_copy_rate(make_trace(pool, deliberations), 1) == rate
 
 
@@ -103,9 +94,7 @@ def _with_any_finish_and_label(data: st.DataObject, generations: list[Any]) -> l
     ]
 
 
-def test_a_trajectory_that_cannot_vote_is_not_the_vote_that_is_copied(
-    make_trace: MakeTrace,
-) -> None:
+def test_a_trajectory_that_cannot_vote_is_not_the_vote_that_is_copied(make_trace):
     trace = make_trace(["8", "8", "7"], ["8", "7", "7", "7"])
     cut_off = [dataclasses.replace(t, finish_reason="length") for t in trace.pool[:2]]
     trace = dataclasses.replace(trace, pool=[*cut_off, trace.pool[2]])
@@ -114,11 +103,8 @@ def test_a_trajectory_that_cannot_vote_is_not_the_vote_that_is_copied(
 
 @given(pool=ANSWERS, deliberations=ANSWERS, data=st.data())
 def test_no_estimate_breaks_the_order_that_the_definitions_imply(
-    make_trace: MakeTrace,
-    pool: list[str | None],
-    deliberations: list[str | None],
-    data: st.DataObject,
-) -> None:
+    make_trace, pool, deliberations, data
+):
     clean = make_trace(pool, deliberations)
     trace = dataclasses.replace(
         clean,
@@ -144,9 +130,7 @@ def by_enumeration(pool: list[Trajectory], k: int) -> float:
 
 @settings(max_examples=60, deadline=None)
 @given(answers=POOLS, data=st.data())
-def test_it_is_the_mean_over_all_subsets(
-    make_trace: MakeTrace, answers: list[str | None], data: st.DataObject
-) -> None:
+def test_it_is_the_mean_over_all_subsets(make_trace, answers, data):
     """Also where trajectories failed, and where one answer carries different verdicts."""
     pool = make_trace(answers).pool
     for index in range(len(pool)):
@@ -164,9 +148,7 @@ def test_it_is_the_mean_over_all_subsets(
 
 @settings(max_examples=60, deadline=None)
 @given(answers=POOLS)
-def test_one_vote_is_one_trajectory_and_all_votes_are_the_vote(
-    make_trace: MakeTrace, answers: list[str | None]
-) -> None:
+def test_one_vote_is_one_trajectory_and_all_votes_are_the_vote(make_trace, answers):
     trace = make_trace(answers)
     votes, passes = votes_at(trace.pool), passes_at(trace.pool)
     assert len(votes) == len(passes) == len(trace.pool)
@@ -181,7 +163,7 @@ def test_one_vote_is_one_trajectory_and_all_votes_are_the_vote(
     assert len(votes) < 2 or votes_at(decided)[1] == pytest.approx(votes_at(decided)[0])
 
 
-def test_large_pools_agree_with_subsets_that_are_drawn(make_trace: MakeTrace) -> None:
+def test_large_pools_agree_with_subsets_that_are_drawn(make_trace):
     rng = random.Random(0)
     pool = make_trace([rng.choice("7789abc") for _ in range(64)]).pool
     for k in (5, 33):
@@ -189,9 +171,7 @@ def test_large_pools_agree_with_subsets_that_are_drawn(make_trace: MakeTrace) ->
         assert votes_at(pool)[k - 1] == pytest.approx(fmean(drawn), abs=0.03)
 
 
-def test_pools_too_large_for_floats_are_counted_in_whole_numbers(
-    make_trace: MakeTrace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pools_too_large_for_floats_are_counted_in_whole_numbers(make_trace, monkeypatch):
     pool = make_trace(["7", "7", "8", "8", "8", "9", None]).pool
     in_floats = votes_at(pool)
     subsets._votes_of.cache_clear()

@@ -21,14 +21,14 @@ from heavydistill.metrics.intervals import (
 )
 
 
-def test_the_same_values_and_seed_give_the_same_interval() -> None:
+def test_the_same_values_and_seed_give_the_same_interval():
     assert bootstrap_mean([0.25] * 40) == Interval(0.25, 0.25, 0.25)
     values = list(np.random.default_rng(1).random(50))
     assert bootstrap_mean(values, seed=3) == bootstrap_mean(values, seed=3)
     assert bootstrap_mean(values, seed=3) != bootstrap_mean(values, seed=4)
 
 
-def test_agrees_with_resampling_problem_by_problem() -> None:
+def test_agrees_with_resampling_problem_by_problem():
     values = np.random.default_rng(2).integers(0, 5, 80) / 4
     drawn = np.random.default_rng(5).integers(0, 80, (RESAMPLES, 80))
     low, high = np.percentile(values[drawn].mean(axis=1), [2.5, 97.5])
@@ -38,7 +38,7 @@ def test_agrees_with_resampling_problem_by_problem() -> None:
     assert interval.high == pytest.approx(high, abs=0.01)
 
 
-def test_covers_the_true_mean_about_95_times_in_100() -> None:
+def test_covers_the_true_mean_about_95_times_in_100():
     rng = np.random.default_rng(0)
     truth, repeats = 0.4, 300
     covered = 0
@@ -50,9 +50,7 @@ def test_covers_the_true_mean_about_95_times_in_100() -> None:
 
 @settings(deadline=None)
 @given(st.integers(1, 10_000).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))))
-def test_a_share_lies_in_its_interval_which_narrows_with_more_problems(
-    counts: tuple[int, int],
-) -> None:
+def test_a_share_lies_in_its_interval_which_narrows_with_more_problems(counts):
     count, of = counts
     told, more = wilson(count, of), wilson(4 * count, 4 * of)
     assert 0 <= told.low <= told.mean == count / of <= told.high <= 1
@@ -62,7 +60,7 @@ def test_a_share_lies_in_its_interval_which_narrows_with_more_problems(
     assert (1 - other.high, 1 - other.low) == pytest.approx((told.low, told.high))
 
 
-def test_shares_of_problems_are_those_of_the_literature() -> None:
+def test_shares_of_problems_are_those_of_the_literature():
     """Table I of Newcombe, Statist. Med. 17 (1998), method 3."""
     for count, of, low, high in (
         (81, 263, 0.2553, 0.3662),
@@ -78,7 +76,7 @@ def test_shares_of_problems_are_those_of_the_literature() -> None:
             wilson(count, of)
 
 
-def test_difference_is_paired() -> None:
+def test_difference_is_paired():
     # The two differ by 0.1 on every problem, so pairing leaves no doubt about the difference.
     a = list(np.linspace(0.1, 0.9, 30))
     b = [value - 0.1 for value in a]
@@ -86,14 +84,14 @@ def test_difference_is_paired() -> None:
         assert (interval.low, interval.high) == pytest.approx((sign * 0.1, sign * 0.1))
 
 
-def test_refuses_nothing_and_unpaired_values() -> None:
+def test_refuses_nothing_and_unpaired_values():
     with pytest.raises(ValueError, match="no values"):
         bootstrap_mean([])
     with pytest.raises(ValueError, match="is longer"):
         bootstrap_difference([1.0], [1.0, 0.0])
 
 
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_change_nothing(monkeypatch):
     """What fits into memory decides how many resamples are drawn at once, and nothing else."""
     rng = np.random.default_rng(4)
     few, many = list(rng.integers(0, 5, 60) / 4), list(rng.random(150))
@@ -102,7 +100,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [bootstrap_mean(values) for values in (few, many)] == whole
 
 
-def test_drawing_problems_agrees_with_drawing_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drawing_problems_agrees_with_drawing_counts(monkeypatch):
     values = list(np.random.default_rng(6).random(200))
     drawn = bootstrap_mean(values)
     assert drawn == bootstrap_mean(values[::-1]), "their order does not matter"
@@ -121,19 +119,19 @@ def by_enumeration(a: int, b: int) -> float:
 
 
 @pytest.mark.parametrize(("a", "b"), [(0, 0), (1, 0), (0, 5), (2, 2), (3, 4), (1, 9), (8, 2)])
-def test_the_p_value_is_that_of_fair_coins(a: int, b: int) -> None:
+def test_the_p_value_is_that_of_fair_coins(a, b):
     before, after = [True] * a + [False] * b, [False] * a + [True] * b
     assert paired(before, after).p_value == pytest.approx(by_enumeration(a, b))
     assert paired(after, before).p_value == paired(before, after).p_value
 
 
-def test_problems_are_counted_by_who_is_right() -> None:
+def test_problems_are_counted_by_who_is_right():
     told = paired([True, True, True, False, False], [True, True, False, True, False])
     assert dataclasses.astuple(told) == (2, 1, 1, 1, 1.0)
     with pytest.raises(ValueError):
         paired([True], [])
 
 
-def test_many_problems_are_no_burden() -> None:
+def test_many_problems_are_no_burden():
     told = paired([True] * 5_000 + [False] * 5_400, [False] * 5_000 + [True] * 5_400)
     assert told.p_value == pytest.approx(9.1e-5, rel=0.05)

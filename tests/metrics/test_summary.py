@@ -42,7 +42,7 @@ def run(make_trace: MakeTrace) -> list[Trace]:
     ]
 
 
-def test_the_figures_of_a_run_by_hand(run: list[Trace]) -> None:
+def test_the_figures_of_a_run_by_hand(run):
     summary = summarize(run)
     assert (summary.problems, summary.k, summary.d, summary.rounds) == (6, 4, 2, 1)
     assert summary.mean_at_k.mean == pytest.approx((0.75 + 0.25 + 0 + 0.5 + 0 + 0.25) / 6)
@@ -72,7 +72,7 @@ def test_the_figures_of_a_run_by_hand(run: list[Trace]) -> None:
     assert tree["rescue"] == {"count": 2, "of": 3, "share": pytest.approx(2 / 3)}
 
 
-def test_rounds_are_told_apart_and_the_last_one_counts(make_trace: MakeTrace) -> None:
+def test_rounds_are_told_apart_and_the_last_one_counts(make_trace):
     traces = [
         make_trace(["8", "7"], ["8", "8"], ["7", "7"]),
         make_trace(["8", "7"], ["7", "8"], ["7", "8"]),
@@ -91,7 +91,7 @@ def test_rounds_are_told_apart_and_the_last_one_counts(make_trace: MakeTrace) ->
     assert summary.heavy_mean_at_d == summary.per_round[1].heavy_mean
 
 
-def test_a_run_without_deliberations_has_no_heavy_metrics(make_trace: MakeTrace) -> None:
+def test_a_run_without_deliberations_has_no_heavy_metrics(make_trace):
     summary = summarize([make_trace(["7", "8"]), make_trace(["8", "8"])])
     (group,) = summary.by_verifier.values()
     assert (summary.d, summary.rounds, summary.per_round) == (0, 0, [])
@@ -101,7 +101,7 @@ def test_a_run_without_deliberations_has_no_heavy_metrics(make_trace: MakeTrace)
     assert summary.vote_copy_rate is None and summary.by_stratum == {}
 
 
-def test_unknown_tokens_are_counted_and_never_summed(make_trace: MakeTrace) -> None:
+def test_unknown_tokens_are_counted_and_never_summed(make_trace):
     trace = make_trace(["7", "8", "8"], ["7"])
     unknown = dataclasses.replace(trace.pool[0], prompt_tokens=-1, completion_tokens=-1)
     half = dataclasses.replace(trace.pool[1], prompt_tokens=-1)
@@ -119,9 +119,7 @@ def test_unknown_tokens_are_counted_and_never_summed(make_trace: MakeTrace) -> N
     assert (usage["deliberating"].prompt, usage["deliberating"].completion) == (10, 5)
 
 
-def test_thinking_copies_and_what_counted_caches_are_counted(
-    make_trace: MakeTrace, with_cache: Callable[..., Trace]
-) -> None:
+def test_thinking_copies_and_what_counted_caches_are_counted(make_trace, with_cache):
     def saying(*texts: str) -> Trace:
         trace = with_cache(make_trace(["7"] * len(texts), ["7"]), [])
         pool = [
@@ -138,14 +136,14 @@ def test_thinking_copies_and_what_counted_caches_are_counted(
     assert summarize([dataclasses.replace(thinking, pool=pool)]).thoughts == 1
 
 
-def test_no_traces_is_a_clear_error() -> None:
+def test_no_traces_is_a_clear_error():
     with pytest.raises(RunError, match="no traces to summarize"):
         summarize([])
 
 
 @given(data=st.data())
 @settings(deadline=None, max_examples=30)
-def test_every_problem_is_counted_once(make_trace: MakeTrace, data: st.DataObject) -> None:
+def test_every_problem_is_counted_once(make_trace, data):
     answers = st.lists(st.sampled_from(["7", "8", "?", None]), min_size=1, max_size=4)
     labels = st.sampled_from([None, "kept", "rescued", "emergent", "overturned", "lost"])
     strata = st.sampled_from([None, "all-right", "tie", "all-wrong"])
@@ -183,7 +181,7 @@ def kinds(make_trace: MakeTrace) -> list[Trace]:
     return traces
 
 
-def test_a_group_is_measured_as_a_run_of_its_problems(kinds: list[Trace]) -> None:
+def test_a_group_is_measured_as_a_run_of_its_problems(kinds):
     summary = summarize(kinds)
     alone = summarize(kinds[:2])
     procedural = summary.by_verifier["procedural"]
@@ -194,7 +192,7 @@ def test_a_group_is_measured_as_a_run_of_its_problems(kinds: list[Trace]) -> Non
     assert maths.heavy_mean_at_d and maths.heavy_mean_at_d.mean == 0.5
 
 
-def test_groups_are_named_in_order_and_count_every_problem_once(kinds: list[Trace]) -> None:
+def test_groups_are_named_in_order_and_count_every_problem_once(kinds):
     summary = summarize(kinds)
     assert list(summary.by_verifier) == ["math", "procedural"]
     assert list(summary.by_family) == ["chain_sum", "leg_counting"]
@@ -213,14 +211,12 @@ def test_groups_are_named_in_order_and_count_every_problem_once(kinds: list[Trac
         ("no json", ""),
     ],
 )
-def test_the_family_is_what_the_verifier_is_told(args: str, family: str) -> None:
+def test_the_family_is_what_the_verifier_is_told(args, family):
     problem = Problem(id="p", text="", reference="", verifier="procedural", verifier_args=args)
     assert family_of(problem) == family
 
 
-def test_a_share_has_the_interval_of_the_problems_for_which_it_could_hold(
-    make_trace: MakeTrace,
-) -> None:
+def test_a_share_has_the_interval_of_the_problems_for_which_it_could_hold(make_trace):
     outcomes = ["kept"] * 6 + ["overturned"] * 2 + ["lost", "rescued"]
     summary = summarize([make_trace(["7"], ["7"], outcome=outcome) for outcome in outcomes])
     regress, emergent = summary.regress, summary.emergent
@@ -229,7 +225,7 @@ def test_a_share_has_the_interval_of_the_problems_for_which_it_could_hold(
     assert (emergent.of, emergent.share, emergent.interval) == (0, None, None)
 
 
-def test_places_agree_by_answer(make_trace: MakeTrace, with_cache: MakeTrace) -> None:
+def test_places_agree_by_answer(make_trace, with_cache):
     trace = make_trace(["7", "8", None, "7"], ["7", "8", "8", None])
     trace = with_cache(trace, ["t_1", "t_0", "t_2", "t_3"])
     assert agreement_by_place(trace, 1) == (0.5, 0.25, 0.0, 0.25)
@@ -238,17 +234,13 @@ def test_places_agree_by_answer(make_trace: MakeTrace, with_cache: MakeTrace) ->
     assert agreement_by_place(with_cache(make_trace(["7", "8"]), ["t_0", "t_1"]), 1) == ()
 
 
-def test_a_later_round_reads_deliberations_too(
-    make_trace: MakeTrace, with_cache: MakeTrace
-) -> None:
+def test_a_later_round_reads_deliberations_too(make_trace, with_cache):
     trace = make_trace(["7", "8"], ["9"], ["9", "7"])
     trace = with_cache(with_cache(trace, ["t_0", "t_1"]), ["d1_0", "t_0", "t_1"], round=2)
     assert agreement_by_place(trace, 2) == (0.5, 0.5, 0.0)
 
 
-def test_places_are_paired_with_the_mean_of_their_cache(
-    make_trace: MakeTrace, with_cache: MakeTrace
-) -> None:
+def test_places_are_paired_with_the_mean_of_their_cache(make_trace, with_cache):
     traces = [
         with_cache(make_trace(["7", "8"], ["7"]), ["t_0", "t_1"]),
         with_cache(make_trace(["7", "8", "9"], ["9"]), ["t_0", "t_1", "t_2"]),
@@ -262,8 +254,8 @@ def test_places_are_paired_with_the_mean_of_their_cache(
 
 @pytest.mark.parametrize("believes_the_first", [False, True])
 def test_bias_is_shown_where_there_is_one_and_nowhere_else(
-    make_trace: MakeTrace, with_cache: MakeTrace, believes_the_first: bool
-) -> None:
+    make_trace, with_cache, believes_the_first
+):
     rng = random.Random(0)
     rounds = []
     for _ in range(300):

@@ -1,7 +1,5 @@
 """The curves: what is drawn, and the same bytes again."""
 
-from pathlib import Path
-
 import pytest
 from recorded import K8, K16, history
 
@@ -11,7 +9,7 @@ from heavydistill.train.grpo.guards import GuardOptions, alarms
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
 
-def test_the_same_history_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_history_gives_the_same_bytes(tmp_path):
     entries = history(K16)
     fired = alarms(entries, GuardOptions())
     for name in ("first", "second"):
@@ -28,7 +26,7 @@ def test_the_same_history_gives_the_same_bytes(tmp_path: Path) -> None:
         assert said in text
 
 
-def test_a_user_s_own_style_changes_nothing_and_is_kept(tmp_path: Path) -> None:
+def test_a_user_s_own_style_changes_nothing_and_is_kept(tmp_path):
     import matplotlib
 
     draw(history(K8), tmp_path, [])
@@ -39,12 +37,12 @@ def test_a_user_s_own_style_changes_nothing_and_is_kept(tmp_path: Path) -> None:
     assert (tmp_path / "curves.svg").read_bytes() == plain
 
 
-def test_what_was_not_logged_is_said(tmp_path: Path) -> None:
+def test_what_was_not_logged_is_said(tmp_path):
     draw([{"loss": 0.1, "reward": 0.5, "step": 1}], tmp_path, [])
     assert (tmp_path / "curves.svg").read_text(encoding="utf-8").count("nothing logged") >= 5
 
 
-def test_a_single_point_is_seen_and_the_smoothing_is_said(tmp_path: Path) -> None:
+def test_a_single_point_is_seen_and_the_smoothing_is_said(tmp_path):
     marks = []
     for steps in ([1], [1, 2]):
         entries = [{"reward": 0.5, "groups/all_wrong": 0.2, "step": step} for step in steps]

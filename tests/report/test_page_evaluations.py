@@ -59,7 +59,7 @@ def words(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
-def test_an_evaluation_shows_changes_controls_and_orders(evaluation: Path) -> None:
+def test_an_evaluation_shows_changes_controls_and_orders(evaluation):
     shown = rendered(*of_folder(evaluation))
     told = words(shown)
     assert "mine: its runs together" in told and "points are paired by problem" in told
@@ -72,8 +72,8 @@ def test_an_evaluation_shows_changes_controls_and_orders(evaluation: Path) -> No
 
 
 def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_unknown(
-    evaluation: Path, tmp_path: Path
-) -> None:
+    evaluation, tmp_path
+):
     known = list(read_traces(evaluation / "after"))
     lost = [("prompt_tokens", "completion_tokens")] * 3 + [("prompt_tokens",)] * 2
     some = [_unknown(trace, *of) for trace, of in zip(known, lost, strict=False)]
@@ -100,8 +100,8 @@ def _unknown(trace: Trace, *fields: str) -> Trace:
 
 
 def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them(
-    evaluation: Path, tmp_path: Path
-) -> None:
+    evaluation, tmp_path
+):
     shown = rendered(*of_folder(evaluation))
     tables = {
         words(table[: table.index("</th>")]): words(table) for table in shown.split("<thead>")[1:]
@@ -120,9 +120,7 @@ def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them
     assert "30 problems" in told and FEW_WARNING not in told
 
 
-def test_a_crossing_says_who_was_not_sampled_alike_and_that_problems_are_few(
-    evaluation: Path, tmp_path: Path
-) -> None:
+def test_a_crossing_says_who_was_not_sampled_alike_and_that_problems_are_few(evaluation, tmp_path):
     traces = list(read_traces(evaluation / "before"))
     told = _crossed(traces, {"a": 1.0, "<b>b</b>": 0.3}, tmp_path)
     assert "HM@2 a HM@2 <b>b</b>" in told
@@ -148,18 +146,14 @@ def _crossed(traces: list[Trace], readers: dict[str, float], folder: Path) -> st
     return words(rendered(*of_folder(folder)))
 
 
-def test_a_run_says_nothing_of_several_and_one_alone_has_no_changes(
-    evaluation: Path, tmp_path: Path
-) -> None:
+def test_a_run_says_nothing_of_several_and_one_alone_has_no_changes(evaluation, tmp_path):
     assert rendered(*of_folder(evaluation / "after")) == ""
     alone = compare(side_of(evaluation / "after", "after"), None, {})
     write_versioned(alone, tmp_path / COMPARISON)
     assert rendered(*of_folder(tmp_path)) == ""
 
 
-def test_it_stands_in_the_page_once_before_the_runs_which_must_be_there(
-    evaluation: Path, tmp_path: Path
-) -> None:
+def test_it_stands_in_the_page_once_before_the_runs_which_must_be_there(evaluation, tmp_path):
     page = writer.write_report([evaluation], tmp_path / "page.html").file.read_text("utf-8")
     assert page.count("What else the same models do") == 1
     assert page.index("What else the same models do") < page.index('id="summary-0"')

@@ -2,94 +2,32 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 from rich.console import Console
+from summaries import comparison as invented
 from summaries import group, summary
 
 from heavydistill.metrics.comparison import (
-    Change,
-    Changes,
     Comparison,
     ConfigDifference,
-    Measured,
     Model,
 )
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.metrics.intervals import Interval, Pairs
+from heavydistill.metrics.intervals import Pairs
 from heavydistill.report.comparison import as_markdown, print_comparison
-
-Printed = Callable[..., str]
-SAMPLING = {"temperature": 1.0, "top_p": 0.95, "top_k": 10, "min_p": 0.0, "max_tokens": 448}
-
-
-def measured(name: str, model: str, truncated: int) -> Measured:
-    told = Model(model, "abc")
-    return Measured(
-        name=name,
-        heavydistill="0.1.0",
-        thinker=told,
-        deliberator=told,
-        summary=summary(
-            problems=1000,
-            trajectories=GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}, 10 * truncated),
-            deliberations=GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {}),
-            statuses={"ok": 1000},
-        ),
-    )
 
 
 @pytest.fixture
 def comparison() -> Comparison:
-    no_change = Change(Interval(0.54, 0.52, 0.56), Interval(0.54, 0.52, 0.56), Interval(0, 0, 0))
-    config: dict[str, Any] = {
-        "domain": "brief",
-        "language": "en",
-        "think": {"sampling": SAMPLING | {"max_tokens": 192}},
-        "deliberate": {"sampling": SAMPLING},
-    }
-    metrics = {
-        "mean_at_k": dataclasses.replace(no_change, difference=Interval(-0.03, -0.05, -0.01)),
-        "vote_at_k": no_change,
-        "pass_at_k": no_change,
-        "heavy_mean_at_d": Change(
-            Interval(0.536, 0.512, 0.56), Interval(0.75, 0.7, 0.8), Interval(0.214, 0.19, 0.24)
-        ),
-        "heavy_pass_at_d": no_change,
-        "heavy_minus_vote": Change(
-            Interval(-0.08, -0.1, -0.07), Interval(0.2, 0.17, 0.22), Interval(0.28, 0.25, 0.3)
-        ),
-    }
-    return Comparison(
-        heavydistill="0.1.0",
-        versions={},
-        config=config,
-        asked_differently=[],
-        before=measured("before", "base", 17),
-        after=measured("after", "trained", 3),
-        problems=1000,
-        **metrics,
-        by_verifier={"procedural": Changes(problems=1000, **metrics)},
-        by_family={
-            "chain_sum": Changes(problems=400, **metrics),
-            "leg_counting": Changes(problems=600, **metrics),
-        },
-        vote_pairs=Pairs(both=500, only_before=40, only_after=60, neither=400, p_value=0.0569),
-        deliberation_pairs=Pairs(
-            both=500, only_before=36, only_after=250, neither=214, p_value=1e-20
-        ),
-    )
+    return invented()
 
 
 def lines_of(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def test_what_the_intervals_and_tokens_show_is_said(
-    comparison: Comparison, printed: Printed
-) -> None:
+def test_what_the_intervals_and_tokens_show_is_said(comparison, printed):
     few = dataclasses.replace(comparison, problems=29)
     for show, end in ((lambda told: printed(print_comparison, told), "\n"), (as_markdown, ".")):
         text = show(comparison)
@@ -107,7 +45,7 @@ def test_what_the_intervals_and_tokens_show_is_said(
     assert "| 250 | 214 | &lt; 0.001 |" in as_markdown(comparison)
 
 
-def test_who_was_asked_and_how_is_said(comparison: Comparison, printed: Printed) -> None:
+def test_who_was_asked_and_how_is_said(comparison, printed):
     text = printed(print_comparison, comparison)
     assert "1,000 problems, K=8 trajectories, D=4 deliberations, 1 round" in text
     assert "prompts brief (en)" in text
@@ -122,9 +60,7 @@ def test_who_was_asked_and_how_is_said(comparison: Comparison, printed: Printed)
     assert "Asked alike" not in text
 
 
-def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(
-    comparison: Comparison, printed: Printed
-) -> None:
+def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(comparison, printed):
     assert "left out" not in printed(print_comparison, comparison)
     after = dataclasses.replace(comparison.after, left_out=1234)
     told = dataclasses.replace(comparison, after=after)
@@ -132,7 +68,7 @@ def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(
     assert "| Rows left out | - | 1,234 |" in as_markdown(told)
 
 
-def test_pools_of_another_run_have_no_thinker(comparison: Comparison, printed: Printed) -> None:
+def test_pools_of_another_run_have_no_thinker(comparison, printed):
     assert comparison.before
     told = dataclasses.replace(
         comparison,
@@ -146,8 +82,8 @@ def test_pools_of_another_run_have_no_thinker(comparison: Comparison, printed: P
 
 @pytest.mark.parametrize("name", ["before", "after"])
 def test_sampling_of_attempts_that_one_run_took_from_another_is_not_called_alike(
-    comparison: Comparison, printed: Printed, name: str
-) -> None:
+    comparison, printed, name
+):
     took_pools = dataclasses.replace(getattr(comparison, name), thinker=None)
     told = dataclasses.replace(comparison, **{name: took_pools})
     for text in (printed(print_comparison, told), as_markdown(told)):
@@ -155,7 +91,7 @@ def test_sampling_of_attempts_that_one_run_took_from_another_is_not_called_alike
         assert "thinking: temperature" not in text and "deliberating: temperature" in text
 
 
-def test_what_ran_the_models_is_said_in_both(comparison: Comparison, printed: Printed) -> None:
+def test_what_ran_the_models_is_said_in_both(comparison, printed):
     told = dataclasses.replace(comparison, versions={"torch": "2.1", "distilabel": "1.5"})
     line = "Compared by heavydistill 0.1.0; the models ran with torch 2.1, distilabel 1.5."
     assert printed(print_comparison, told).endswith(f"{line}\n") and line in as_markdown(told)
@@ -164,9 +100,7 @@ def test_what_ran_the_models_is_said_in_both(comparison: Comparison, printed: Pr
     assert as_markdown(comparison).endswith(unknown)
 
 
-def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(
-    comparison: Comparison, printed: Printed
-) -> None:
+def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(comparison, printed):
     assert comparison.before
     smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
     told = dataclasses.replace(comparison, before=smaller, vote_pairs=None)
@@ -181,9 +115,7 @@ def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(
     assert row in as_markdown(dataclasses.replace(comparison, vote_pairs=few))
 
 
-def test_groups_and_strata_of_few_problems_are_marked(
-    comparison: Comparison, printed: Printed
-) -> None:
+def test_groups_and_strata_of_few_problems_are_marked(comparison, printed):
     assert "(few)" not in printed(print_comparison, comparison)
     assert comparison.before
     (first,) = summary().places
@@ -202,7 +134,7 @@ def test_groups_and_strata_of_few_problems_are_marked(
         assert "in pools of K, HM - V is at most 0 where that is right" in text
 
 
-def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison: Comparison) -> None:
+def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison):
     assert comparison.before
     alone = summary(by_stratum={"tie": dataclasses.replace(group(40), heavy_minus_vote=None)})
     both = {
@@ -213,7 +145,7 @@ def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison: Co
     assert "| tie | 40 | - | 40 | - |" in text and "Strata are told" not in text
 
 
-def test_many_unanswered_ones_are_told_of_each_run(comparison: Comparison) -> None:
+def test_many_unanswered_ones_are_told_of_each_run(comparison):
     assert "no final answer" not in as_markdown(comparison)
     many = GenerationCounts(1000, 0, {}, 200, 0, 0, 0, {}, 480, {"no_answer": 480})
     after = dataclasses.replace(comparison.after, summary=summary(deliberations=many))
@@ -227,9 +159,7 @@ def test_many_unanswered_ones_are_told_of_each_run(comparison: Comparison) -> No
     assert "| deliberations, after | 1,000 | 0 | 200 | 480 | 0 | 0 |" in as_markdown(told)
 
 
-def test_names_of_others_are_neither_markup_nor_cells(
-    comparison: Comparison, printed: Printed
-) -> None:
+def test_names_of_others_are_neither_markup_nor_cells(comparison, printed):
     evil = Model("a|b [red]<script>\n# Title", "")
     told = dataclasses.replace(
         comparison, after=dataclasses.replace(comparison.after, thinker=evil)

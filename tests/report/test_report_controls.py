@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Callable
 
 from rich.console import Console
 
@@ -12,8 +11,6 @@ from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.crossing import Cell, Crossing, Thinker
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.comparison import print_crossing
-
-Printed = Callable[..., str]
 
 
 def crossing(readers: int) -> Crossing:
@@ -41,7 +38,7 @@ def crossing(readers: int) -> Crossing:
     )
 
 
-def test_samples_without_a_final_answer_are_told_below_the_table() -> None:
+def test_samples_without_a_final_answer_are_told_below_the_table():
     one = crossing(2)
     counts = GenerationCounts(160, 0, {}, 10, 0, 0, 0, {}, 30)
     thinkers = [dataclasses.replace(one.thinkers[0], samples=counts)]
@@ -57,7 +54,7 @@ def test_samples_without_a_final_answer_are_told_below_the_table() -> None:
     ], "and nothing of the file's other cell, which does not say"
 
 
-def test_models_are_called_by_their_whole_names(printed: Printed) -> None:
+def test_models_are_called_by_their_whole_names(printed):
     """Square brackets are those of a name, and change nothing in how it is printed."""
     one = crossing(1)
     thinkers = [dataclasses.replace(one.thinkers[0], name=name) for name in ("a[v1]", "a[/b]")]

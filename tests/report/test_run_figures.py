@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,8 +23,6 @@ from heavydistill.report.summary import (
 )
 from heavydistill.verifiers.markers import Shared
 
-Printed = Callable[..., str]
-
 
 @pytest.fixture
 def summary() -> Summary:
@@ -38,7 +35,7 @@ def _line(text: str, start: str) -> str:
     return line
 
 
-def test_caches_whose_tokens_are_estimated_are_marked(printed: Printed) -> None:
+def test_caches_whose_tokens_are_estimated_are_marked(printed):
     text = " ".join(printed(print_summary, invented(readers={"m": 20, ESTIMATED: 1170})).split())
     assert "tokens of 1,170 of 1,190 caches are estimated, one for each UTF-8 byte" in text
     assert "estimated" not in printed(print_summary, invented(readers={"m": 1190}))
@@ -54,13 +51,13 @@ def test_caches_whose_tokens_are_estimated_are_marked(printed: Printed) -> None:
     ],
 )
 def test_the_difference_to_the_vote_is_read_in_words(
-    summary: Summary, printed: Printed, difference: Interval, numbers: str, reading: str
-) -> None:
+    summary, printed, difference, numbers, reading
+):
     text = printed(print_summary, dataclasses.replace(summary, heavy_minus_vote=difference))
     assert _line(text, "HM@4 - V@8") == f"HM@4 - V@8 {numbers} {reading}"
 
 
-def test_what_is_not_there_is_a_dash_or_nothing(summary: Summary, printed: Printed) -> None:
+def test_what_is_not_there_is_a_dash_or_nothing(summary, printed):
     text = printed(print_summary, summary)
     assert _line(text, "emergent").startswith("emergent - 0 of 0")
     assert _line(text, "thinking") == "thinking 9,600 123,456 - 12,345,678 12.35"
@@ -75,15 +72,13 @@ def test_what_is_not_there_is_a_dash_or_nothing(summary: Summary, printed: Print
     ("cached", "unknown", "said"),
     [(0, 0, "4.20"), (9, 0, "at most 4.20"), (0, 1, "at least 4.20"), (9, 1, "about 4.20")],
 )
-def test_a_cost_says_which_way_it_may_be_off(
-    summary: Summary, printed: Printed, cached: int, unknown: int, said: str
-) -> None:
+def test_a_cost_says_which_way_it_may_be_off(summary, printed, cached, unknown, said):
     used = Usage(10, 100, cached, 200, unknown, 0, unknown, 4.2)
     text = printed(print_summary, dataclasses.replace(summary, usage={"thinking": used}))
     assert _line(text, "thinking").endswith(f" 200 {said}")
 
 
-def test_a_run_without_deliberations_says_so(printed: Printed) -> None:
+def test_a_run_without_deliberations_says_so(printed):
     nothing = dict.fromkeys(("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote"))
     small = dataclasses.replace(group(5), **nothing)
     groups = {"by_family": {"a": small, "b": small}, "by_stratum": {"tie": small}}
@@ -97,7 +92,7 @@ def test_a_run_without_deliberations_says_so(printed: Printed) -> None:
     assert "too narrow" in printed(print_summary, dataclasses.replace(without, problems=29))
 
 
-def test_groups_of_few_problems_are_marked(summary: Summary, printed: Printed) -> None:
+def test_groups_of_few_problems_are_marked(summary, printed):
     text = printed(print_summary, summary, breakdown=True)
     assert "(few)" not in text
     assert "Strata are told by the vote itself: in pools of K, HM - V is" in " ".join(text.split())
@@ -111,16 +106,14 @@ def test_groups_of_few_problems_are_marked(summary: Summary, printed: Printed) -
     assert text.count("(few): fewer than 30 problems") == 1
 
 
-def test_versions_of_prompts_and_verifiers_are_said(summary: Summary, printed: Printed) -> None:
+def test_versions_of_prompts_and_verifiers_are_said(summary, printed):
     told = printed(print_summary, summary)
     assert told.endswith("Prompts thinker.brief.en@1; verdicts by math@2.\n")
     imported = dataclasses.replace(summary, prompts=[])
     assert "Prompts unknown; verdicts by math@2." in printed(print_summary, imported)
 
 
-def test_a_terminal_gets_lines_and_colour_and_a_file_ascii(
-    summary: Summary, printed: Printed
-) -> None:
+def test_a_terminal_gets_lines_and_colour_and_a_file_ascii(summary, printed):
     assert printed(print_summary, summary).isascii()
     file = io.StringIO()
     console = Console(width=80, file=file, force_terminal=True, color_system="standard")
@@ -130,7 +123,7 @@ def test_a_terminal_gets_lines_and_colour_and_a_file_ascii(
     assert "\x1b[32mbetter than voting" in text
 
 
-def test_what_a_judge_decided_is_said(summary: Summary, printed: Printed) -> None:
+def test_what_a_judge_decided_is_said(summary, printed):
     judging = Judging(
         asked=12,
         correct=7,
@@ -150,9 +143,7 @@ def test_what_a_judge_decided_is_said(summary: Summary, printed: Printed) -> Non
     assert "The same command asks again about 1 verdict" in text
 
 
-def test_what_the_tokens_of_a_deliberation_are_worth_is_said(
-    summary: Summary, printed: Printed
-) -> None:
+def test_what_the_tokens_of_a_deliberation_are_worth_is_said(summary, printed):
     text = " ".join(printed(print_summary, summary).split())
     assert (
         "HM@4 takes the tokens written of 6.0 votes, which are right in 47.0% (40.0 to 54.0); "
@@ -166,9 +157,7 @@ def test_what_the_tokens_of_a_deliberation_are_worth_is_said(
     assert "Left out of tokens written and read: 3, whose tokens are not all known" in text
 
 
-def test_kinds_strata_and_the_curve_are_shown_where_they_are_asked_for(
-    summary: Summary, printed: Printed
-) -> None:
+def test_kinds_strata_and_the_curve_are_shown_where_they_are_asked_for(summary, printed):
     assert "chain_sum" not in printed(print_summary, summary)
     text = printed(print_summary, summary, breakdown=True)
     assert _line(text, "chain_sum") == "chain_sum 40.0 50.0 70.0 60.0 65.0 +10.0"
@@ -198,7 +187,7 @@ def of(trajectories: int, deliberations: int = 0, verifier: str = "math", **more
     )
 
 
-def test_it_comes_above_thirty_per_cent_of_those_that_ended() -> None:
+def test_it_comes_above_thirty_per_cent_of_those_that_ended():
     assert unanswered_warning(of(24)) == []
     fact, remedy = unanswered_warning(of(25))
     assert fact == r"31.2% of the finished trajectories hold no final answer (no \boxed{})."
@@ -217,12 +206,12 @@ def test_it_comes_above_thirty_per_cent_of_those_that_ended() -> None:
     ("verifier", "form"),
     [("choice", "no letter of an option"), ("code", "no code block"), ("procedural", r"\boxed{}")],
 )
-def test_a_marker_is_offered_only_where_the_verifier_knows_one(verifier: str, form: str) -> None:
+def test_a_marker_is_offered_only_where_the_verifier_knows_one(verifier, form):
     fact, remedy = unanswered_warning(of(70, verifier=verifier))
     assert form in fact and remedy == "Train the format first"
 
 
-def test_the_short_prompts_are_offered_where_most_are_unanswered_and_they_were_not_used() -> None:
+def test_the_short_prompts_are_offered_where_most_are_unanswered_and_they_were_not_used():
     brief = "--set domain=brief"
     assert brief in unanswered_warning(of(41, prompts=GENERAL))[-1]
     assert brief not in unanswered_warning(of(40, prompts=GENERAL))[-1], "half of them is not most"
@@ -230,7 +219,7 @@ def test_the_short_prompts_are_offered_where_most_are_unanswered_and_they_were_n
         assert brief not in unanswered_warning(of(41, prompts=prompts))[-1]
 
 
-def test_nothing_is_offered_that_would_not_change_the_pools_of_another_run() -> None:
+def test_nothing_is_offered_that_would_not_change_the_pools_of_another_run():
     usage = {**invented().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
     told = unanswered_warning(of(70, 20, prompts=GENERAL, usage=usage))
     assert told[-1] == "Train the format first"
@@ -238,14 +227,14 @@ def test_nothing_is_offered_that_would_not_change_the_pools_of_another_run() -> 
     assert "domain=brief" in told[-1] and "marker" not in told[-1]
 
 
-def test_the_table_ends_with_it_in_lines_that_can_be_copied() -> None:
+def test_the_table_ends_with_it_in_lines_that_can_be_copied():
     console = Console(record=True, width=80, file=io.StringIO())
     print_summary(of(70), console)
     fact, remedy = console.export_text().splitlines()[-2:]
     assert [fact, remedy] == unanswered_warning(of(70)) and len(remedy) > 80
 
 
-def test_a_shared_marker_is_told_with_its_numbers_and_as_a_word_of_a_shell() -> None:
+def test_a_shared_marker_is_told_with_its_numbers_and_as_a_word_of_a_shell():
     assert marker_found(SHARED) == (
         "795 of the 800 unanswered answers that were read end in 'A:' and a value. Of 200 that "
         "were judged with this marker, 198 give an answer and 67 are right."

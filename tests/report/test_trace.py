@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import pytest
 from generations import ballot, deliberation, trajectory
@@ -17,9 +16,6 @@ from heavydistill.schema import (
     Trace,
     Verdict,
 )
-
-Printed = Callable[..., str]
-
 
 TOKENS = {"prompt_tokens": 31, "completion_tokens": 220}
 
@@ -74,7 +70,7 @@ def _normal(text: str) -> list[str]:
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
-def test_the_whole_story_is_told_in_order(trace: Trace, printed: Printed) -> None:
+def test_the_whole_story_is_told_in_order(trace, printed):
     text = printed(print_trace, trace)
     story = [
         "== Problem p-1",
@@ -103,7 +99,7 @@ def test_the_whole_story_is_told_in_order(trace: Trace, printed: Printed) -> Non
         position = text.index(part, position) + len(part)
 
 
-def test_the_cache_shows_order_cuts_and_what_is_left_out(trace: Trace, printed: Printed) -> None:
+def test_the_cache_shows_order_cuts_and_what_is_left_out(trace, printed):
     lines = _normal(printed(print_trace, trace))
     assert "3,210 of at most 8,000 tokens, counted by reader-y" in lines
     assert "prompt: deliberator.general.en@abc selection: random seed: 5" in lines
@@ -113,7 +109,7 @@ def test_the_cache_shows_order_cuts_and_what_is_left_out(trace: Trace, printed: 
     assert "left out: trajectory 3 (error)" in lines
 
 
-def test_reasoning_is_folded_unless_all_is_wanted(trace: Trace, printed: Printed) -> None:
+def test_reasoning_is_folded_unless_all_is_wanted(trace, printed):
     folded = printed(print_trace, trace)
     assert "step 3" in folded
     assert "step 4" not in folded
@@ -126,7 +122,7 @@ def test_reasoning_is_folded_unless_all_is_wanted(trace: Trace, printed: Printed
     assert len(text.splitlines()) < 60
 
 
-def test_a_later_round_names_the_deliberations_that_it_read(trace: Trace, printed: Printed) -> None:
+def test_a_later_round_names_the_deliberations_that_it_read(trace, printed):
     item = dataclasses.replace(trace.caches[0].items[0], generation="d_b")
     second = dataclasses.replace(trace.caches[0], round=2, items=[item], left_out=[])
     both = dataclasses.replace(trace, caches=[*trace.caches, second])
@@ -136,9 +132,7 @@ def test_a_later_round_names_the_deliberations_that_it_read(trace: Trace, printe
 
 
 @pytest.mark.parametrize("nasty", ["[bold]x[/bold]", "[/]", "[link=http://a]b[/link]", ":smile:"])
-def test_markup_in_any_text_is_printed_literally(
-    trace: Trace, printed: Printed, nasty: str
-) -> None:
+def test_markup_in_any_text_is_printed_literally(trace, printed, nasty):
     problem = dataclasses.replace(trace.problem, id=nasty, text=nasty, reference=nasty)
     assert trace.pool[0].verdict
     verdict = dataclasses.replace(trace.pool[0].verdict, extracted=nasty, reason=nasty)
@@ -154,9 +148,7 @@ def test_markup_in_any_text_is_printed_literally(
     assert text.count(nasty) == 9
 
 
-def test_a_text_cannot_steer_the_terminal_or_leave_its_width(
-    trace: Trace, printed: Printed
-) -> None:
+def test_a_text_cannot_steer_the_terminal_or_leave_its_width(trace, printed):
     problem = dataclasses.replace(trace.problem, text="\u6570" * 300, id="x" * 200)
     assert printed(print_trace, dataclasses.replace(trace, problem=problem)).count("\u6570") == 300
     problem = dataclasses.replace(trace.problem, text="a\x1b[2Jb\x07c\r\nd\te")
@@ -164,7 +156,7 @@ def test_a_text_cannot_steer_the_terminal_or_leave_its_width(
     assert "a\\x1b[2Jb\\x07c\n    d" in text
 
 
-def test_the_votes_of_a_judge_stand_with_its_verdict(trace: Trace, printed: Printed) -> None:
+def test_the_votes_of_a_judge_stand_with_its_verdict(trace, printed):
     rule = Verdict(label="undecided", reason="needs_units", extracted="5 m", verifier="exact@1")
     votes = (Vote(said="correct"), Vote(said="cannot_tell"), Vote(said="correct"))
     first, *others = trace.pool

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured, Model
 from heavydistill.metrics.counts import GenerationCounts, Usage
 from heavydistill.metrics.curve import Curve, MatchedVote, Point, Way
-from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.intervals import Interval, Pairs
 from heavydistill.metrics.rows import COSTS, Cost
 from heavydistill.metrics.summary import CachePlace, Metrics, Rate, RoundMetrics, Summary
 
@@ -127,3 +128,69 @@ def summary(**changed: Any) -> Summary:
         verifiers=["math@2"],
     )
     return Summary(**{**fields, **changed})
+
+
+SAMPLING = {"temperature": 1.0, "top_p": 0.95, "top_k": 10, "min_p": 0.0, "max_tokens": 448}
+
+
+def comparison(**changed: Any) -> Comparison:
+    """Of a base and what was trained from it, over 1,000 problems, with these fields changed."""
+    same = Interval(0.54, 0.52, 0.56)
+    no_change = Change(same, same, Interval(0, 0, 0))
+    metrics: dict[str, Any] = dict.fromkeys(
+        ("vote_at_k", "pass_at_k", "heavy_pass_at_d"), no_change
+    )
+    metrics |= {
+        "mean_at_k": dataclasses.replace(no_change, difference=Interval(-0.03, -0.05, -0.01)),
+        "heavy_mean_at_d": Change(
+            Interval(0.536, 0.512, 0.56), Interval(0.75, 0.7, 0.8), Interval(0.214, 0.19, 0.24)
+        ),
+        "heavy_minus_vote": Change(
+            Interval(-0.08, -0.1, -0.07), Interval(0.2, 0.17, 0.22), Interval(0.28, 0.25, 0.3)
+        ),
+    }
+    config = {
+        "problems": {"source": "hub:org/problems"},
+        "domain": "brief",
+        "language": "en",
+        "think": {"sampling": SAMPLING | {"max_tokens": 192}},
+        "deliberate": {"sampling": SAMPLING},
+    }
+    fields: dict[str, Any] = dict(
+        heavydistill="0.1.0",
+        versions={},
+        config=config,
+        asked_differently=[],
+        before=_measured("before", "base", 17),
+        after=_measured("after", "trained", 3),
+        problems=1000,
+        **metrics,
+        by_verifier={"procedural": Changes(problems=1000, **metrics)},
+        by_family={
+            "chain_sum": Changes(problems=400, **metrics),
+            "leg_counting": Changes(problems=600, **metrics),
+        },
+        vote_pairs=Pairs(both=500, only_before=40, only_after=60, neither=400, p_value=0.0569),
+        deliberation_pairs=Pairs(
+            both=500, only_before=36, only_after=250, neither=214, p_value=1e-20
+        ),
+    )
+    return Comparison(**fields | changed)
+
+
+def _measured(name: str, model: str, truncated: int) -> Measured:
+    trajectories = GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}, 10 * truncated)
+    deliberations = GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {})
+    told = Model(model, "abc")
+    return Measured(
+        name=name,
+        heavydistill="0.1.0",
+        thinker=told,
+        deliberator=told,
+        summary=summary(
+            problems=1000,
+            trajectories=trajectories,
+            deliberations=deliberations,
+            statuses={"ok": 1000},
+        ),
+    )
