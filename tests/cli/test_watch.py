@@ -103,12 +103,15 @@ def test_a_run_is_watched_killed_and_goes_on(
     assert re.search(r"; \d requests, \d+ problems begun; ", printed)
     assert re.search(r"; \d+ of \d+ samples \(\d+ rejected\) failed or cut off; ", printed)
     assert re.search(r"; 0\.\d\d USD; so far M@4 [\d.]+%, HM@2 [\d.]+%; K=4, D=2, served", printed)
+    watching = Terminal(COMMAND, "watch", str(out))
+    watching.await_text("running for")
     assert process.poll() is None
     os.killpg(process.pid, signal.SIGKILL)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     code, printed, _ = call(out)  # nobody has waited for the process yet
     process.wait()
     assert code == 1 and printed.startswith("the process is gone after ")
+    assert watching.exit_code() == 1 and "the process is gone after" in watching.printed
     assert re.search(r"last sign of life \d+ s ago; \d+ of 40 problems finished", printed)
     assert printed.endswith("; the same command goes on from the journal\n")
     again = subprocess.run(generate(slow_server, out), capture_output=True, text=True, timeout=240)
@@ -166,20 +169,6 @@ def test_ctrl_c_leaves_the_watch_and_not_the_run(slow_server: FakeServer, tmp_pa
     assert second.exit_code() == 0
     assert process.wait(60) == 1 and (out / "summary.json").is_file()
     assert "is finished: 40 problems" in second.printed.replace("\r\n", "")
-
-
-def test_what_was_killed_is_told_at_once_in_a_terminal(
-    slow_server: FakeServer, tmp_path: Path
-) -> None:
-    out = tmp_path / "run"
-    process = started(generate(slow_server, out))
-    await_finished(out, 1, process)
-    watching = Terminal(COMMAND, "watch", str(out))
-    watching.await_text("running for")
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert watching.exit_code() == 1
-    assert "the process is gone after" in watching.printed
 
 
 @pytest.mark.slow

@@ -39,14 +39,16 @@ def refusal(path: Path | None = None, overrides: dict[str, Any] | None = None) -
     return caught.value
 
 
-def test_nothing_set_is_the_micro_teacher_with_eight_trajectories_and_four_deliberations():
-    config = load_config()
+@pytest.mark.parametrize("text", [None, "", "# nothing but a comment\n"])
+def test_nothing_set_is_the_micro_teacher_with_eight_trajectories_and_four_deliberations(
+    yaml_file, text
+):
+    config = load_config(None if text is None else yaml_file(text))
     assert config == RunConfig()
     assert (config.teacher, config.problems.source) == ("micro", "micro")
     assert (config.think.k, config.deliberate.d, config.deliberate.rounds) == (8, 4, 1)
     assert config.cache.width is None and config.cache.budget_tokens is None
-    assert config.think.sampling == SamplingChoice()
-    assert config.endpoint.base_url is None
+    assert config.think.sampling == SamplingChoice() and config.endpoint.base_url is None
 
 
 def test_sampling_defaults_are_those_of_the_paper():
@@ -60,25 +62,15 @@ def test_sampling_defaults_are_those_of_the_paper():
     }
 
 
-def test_a_yaml_file_sets_nested_keys_and_leaves_the_rest(yaml_file):
+def test_a_yaml_file_sets_nested_keys_and_the_command_line_wins_over_it(yaml_file):
     path = yaml_file("teacher: org/model\nthink:\n  k: 16\n  sampling: {temperature: 0.6}\n")
     config = load_config(path)
     assert (config.teacher, config.think.k) == ("org/model", 16)
     assert config.think.sampling == SamplingChoice(temperature=0.6)
     assert (config.think.min_k, config.deliberate.d) == (2, 4)
-
-
-@pytest.mark.parametrize("text", ["", "# nothing but a comment\n"])
-def test_an_empty_file_is_the_defaults(yaml_file, text):
-    assert load_config(yaml_file(text)) == RunConfig()
-
-
-def test_the_command_line_wins_over_the_file(yaml_file):
-    path = yaml_file("seed: 1\nthink: {k: 16, min_k: 3}\n")
-    overrides = {"think.k": 4, "think.sampling.top_p": 0.5, "out": "runs/a"}
-    config = load_config(path, overrides)
-    assert (config.seed, config.think.k, config.think.min_k) == (1, 4, 3)
-    assert (config.think.sampling.top_p, config.out) == (0.5, "runs/a")
+    config = load_config(path, {"think.k": 4, "think.sampling.top_p": 0.5, "out": "runs/a"})
+    assert (config.teacher, config.think.k, config.out) == ("org/model", 4, "runs/a")
+    assert config.think.sampling == SamplingChoice(temperature=0.6, top_p=0.5)
 
 
 @pytest.mark.parametrize(
@@ -206,16 +198,16 @@ def test_the_bounds_of_contradictions_are_allowed():
     assert config.cache.width == config.think.min_k == config.think.k
 
 
-@pytest.mark.parametrize("content", ["think: [1\n", "a: b: c\n", b"teacher: \xff\xfe\n"])
-def test_a_file_that_is_not_yaml_is_named(yaml_file, content):
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        *((text, "is not YAML") for text in ("think: [1\n", "a: b: c\n", b"teacher: \xff\xfe\n")),
+        *((text, "holds no mapping") for text in ("- a\n- b\n", "8\n", "just words\n")),
+    ],
+)
+def test_a_file_that_is_no_mapping_in_yaml_is_named(yaml_file, content, fault):
     path = yaml_file(content)
-    assert f"{path} is not YAML" in str(refusal(path))
-
-
-@pytest.mark.parametrize("content", ["- a\n- b\n", "8\n", "just words\n"])
-def test_yaml_without_a_mapping_is_refused(yaml_file, content):
-    path = yaml_file(content)
-    assert f"{path} holds no mapping" in str(refusal(path))
+    assert f"{path} {fault}" in str(refusal(path))
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
