@@ -10,85 +10,40 @@ from coding import decision, fenced, problem, said
 pytestmark = pytest.mark.usefixtures("works")
 
 
+PAIR = "class Pair:\n    def __init__(self, a, b): self.a, self.b = a, b\n"
+NEAR = ["abs(f(2) - 1.5) < 1e-6", "isclose(f(2), 1.5, abs_tol=1e-6)", "1.4 < f(2) <= 1.55"]
+VALUES = [("1.5000000001", "correct"), *((value, "incorrect") for value in (1.6, "'1.5'", None))]
+
+
 @pytest.mark.parametrize(
-    ("asserts", "more", "program", "label"),
+    ("test", "program", "label"),
     [
-        (
-            ["assert set(f((3, 4), (4, 5))) == set((4,))"],
-            {},
-            "def f(a, b): return tuple(set(a) & set(b))",
-            "correct",
-        ),
-        (
-            ["assert f([1, 1, 2]) == {1: 2, 2: 1}"],
-            {},
-            "from collections import Counter\ndef f(a): return Counter(a)",
-            "correct",
-        ),
-        (
-            ["assert math.isclose(f(2), math.sqrt(2), rel_tol=0.001)"],
-            {"imports": "import math"},
-            "def f(x): return x ** 0.5",
-            "correct",
-        ),
-        (
-            ["assert math.isclose(f(2), 1.41421, rel_tol=0.001)"],
-            {"imports": "import math"},
-            "def f(x): return x ** 0.5",
-            "correct",
-        ),
-        (
-            ["assert math.isclose(f(2), 1.41421, rel_tol=0.001)"],
-            {},
-            "def f(x): return 1.5",
-            "incorrect",
-        ),
-        (
-            ["assert f(pairs) == 3"],
-            {"setup": "pairs = [1, 2]"},
-            "def f(a): return sum(a)",
-            "correct",
-        ),
-        (
-            ["assert f([Pair(5, 24), Pair(15, 25)], 2) == 39"],
-            {},
-            "class Pair:\n    def __init__(self, a, b): self.a, self.b = a, b\n"
-            "def f(p, n): return p[0].b + p[1].a",
-            "correct",
-        ),
-        (["assert sum(10, 15) == 6"], {}, "def sum(a, b): return 6", "correct"),
-        (["assert f(2) == None"], {}, "def f(x): pass", "correct"),
-        (["assert f('a') == 'Valid'"], {}, "def f(s): return 'Valid' if s else 'No'", "correct"),
-        (
-            ["assert isinstance(f(2), int)", "assert f(2) + 1 == 5"],
-            {},
-            "def f(x): return x * x",
-            "correct",
-        ),
-        *(
-            ([f"assert {near}"], {}, f"def f(x): return {value}", label)
-            for near in (
-                "abs(f(2) - 1.5) < 1e-6",
-                "isclose(f(2), 1.5, abs_tol=1e-6)",
-                "1.4 < f(2) <= 1.55",
-            )
-            for value, label in [
-                ("1.5000000001", "correct"),
-                ("1.6", "incorrect"),
-                ("float('nan')", "incorrect"),
-                ("'1.5'", "incorrect"),
-                ("None", "incorrect"),
-            ]
-        ),
-        (["assert isinstance(f(2), str)"], {}, "def f(x): return x * x", "incorrect"),
-        (["assert all(x > 0 for x in f(3))"], {}, "def f(n): return list(range(1, n))", "correct"),
-        (["assert f(2) is not None"], {}, "def f(x): return object()", "undecided"),
+        ("set(f((3, 4), (4, 5))) == set((4,))",
+         "def f(a, b): return tuple(set(a) & set(b))", "correct"),
+        ("f([1, 1, 2]) == {1: 2, 2: 1}",
+         "from collections import Counter\ndef f(a): return Counter(a)", "correct"),
+        ("math.isclose(f(2), math.sqrt(2), rel_tol=0.001)", "def f(x): return x ** 0.5", "correct"),
+        ("math.isclose(f(2), 1.41421, rel_tol=0.001)", "def f(x): return x ** 0.5", "correct"),
+        ("math.isclose(f(2), 1.41421, rel_tol=0.001)", "def f(x): return 1.5", "incorrect"),
+        ("f(pairs) == 3", "def f(a): return sum(a)", "correct"),
+        ("f([Pair(5, 24), Pair(15, 25)], 2) == 39",
+         PAIR + "def f(p, n): return p[0].b + p[1].a", "correct"),
+        ("sum(10, 15) == 6", "def sum(a, b): return 6", "correct"),
+        ("f(2) == None", "def f(x): pass", "correct"),
+        ("f('a') == 'Valid'", "def f(s): return 'Valid' if s else 'No'", "correct"),
+        ("isinstance(f(2), int)", "def f(x): return x * x", "correct"),
+        ("f(2) + 1 == 5", "def f(x): return x * x", "correct"),
+        ("isinstance(f(2), str)", "def f(x): return x * x", "incorrect"),
+        ("all(x > 0 for x in f(3))", "def f(n): return list(range(1, n))", "correct"),
+        ("f(2) is not None", "def f(x): return object()", "undecided"),
+        ("f(2) < 5", "def f(x): return object()", "undecided"),
+        *((test, f"def f(x): return {value}", label) for test in NEAR for value, label in VALUES),
+        *((test, "def f(x): return float('nan')", "incorrect") for test in NEAR),
     ],
-)
-def test_assertions_as_in_mbpp(
-    asserts: list[str], more: dict[str, str], program: str, label: str
-) -> None:
-    assert said(program, asserts=asserts, **more)[0] == label
+)  # fmt: skip
+def test_assertions_as_in_mbpp(test: str, program: str, label: str) -> None:
+    setup = {"imports": "import math", "setup": "pairs = [1, 2]"} if "pairs" in test else {}
+    assert said(program, asserts=[f"assert {test}"], **setup)[0] == label
 
 
 ROUND_TRIP = """
@@ -131,36 +86,26 @@ def check(candidate):
 ENCODE = 'def encode(s):\n    return s[::-1]\n\ndef decode(s):\n    """Undo it."""\n'
 
 
+ROOT = "def f(x):\n    if x < 0: raise ValueError\n    return {}(x ** 0.5)"
+
+
 @pytest.mark.parametrize(
-    ("test", "entry", "prompt", "program", "label"),
+    ("test", "program", "label"),
     [
-        (ROUND_TRIP, "decode", ENCODE, "def decode(s): return s[::-1]", "correct"),
-        (ROUND_TRIP, "decode", ENCODE, "def decode(s): return s", "incorrect"),
-        (TABLE, "f", "", "def f(a): return sorted(a)", "correct"),
-        (TABLE, "f", "", "def f(a): return a", "incorrect"),
-        (IN_PLACE, "f", "", "def f(a): a.sort()", "correct"),
-        (IN_PLACE, "f", "", "def f(a): return sorted(a)", "incorrect"),
-        (
-            RAISING,
-            "f",
-            "",
-            "def f(x):\n    if x < 0: raise ValueError\n    return int(x ** 0.5)",
-            "correct",
-        ),
-        (RAISING, "f", "", "def f(x): return int(abs(x) ** 0.5)", "incorrect"),
-        (
-            RAISING,
-            "f",
-            "",
-            "def f(x):\n    if x < 0: raise ValueError\n    return x ** 0.5",
-            "undecided",
-        ),
-        (RAISING, "f", "", "def f(x): raise ValueError", "incorrect"),
+        (ROUND_TRIP, "def decode(s): return s[::-1]", "correct"),
+        (ROUND_TRIP, "def decode(s): return s", "incorrect"),
+        (TABLE, "def f(a): return sorted(a)", "correct"),
+        (TABLE, "def f(a): return a", "incorrect"),
+        (IN_PLACE, "def f(a): a.sort()", "correct"),
+        (IN_PLACE, "def f(a): return sorted(a)", "incorrect"),
+        (RAISING, ROOT.format("int"), "correct"),
+        (RAISING, "def f(x): return int(abs(x) ** 0.5)", "incorrect"),
+        (RAISING, ROOT.format("float"), "undecided"),  # equal, and of another type
+        (RAISING, "def f(x): raise ValueError", "incorrect"),
     ],
 )
-def test_checks_of_any_shape_are_rehearsed(
-    test: str, entry: str, prompt: str, program: str, label: str
-) -> None:
+def test_checks_of_any_shape_are_rehearsed(test: str, program: str, label: str) -> None:
+    entry, prompt = ("decode", ENCODE) if test is ROUND_TRIP else ("f", "")
     found = decision(problem(test=test, entry_point=entry, prompt=prompt), fenced(program))
     assert (found.label, json.loads(found.evidence)["way"]) == (label, "rehearsal")
 

@@ -70,15 +70,3 @@ def test_verdicts_agree_with_the_recorded_ones_but_for_the_known():
     assert total == 1668
     assert len(differences) < 0.005 * total
     assert differences == RECORDED_IS_WRONG | UNSURE
-
-
-def test_loose_verdicts_follow_where_strict_ones_do():
-    prompts = {row["prompt"]: row for row in rows("ifeval_prompts.jsonl")}
-    looser = 0
-    for response in rows("ifeval_claude-3-haiku_strict.jsonl")[::4]:
-        row = prompts[response["prompt"]]
-        strict = judged(problem(row, "strict"), response["response"])
-        loose = judged(problem(row, "loose"), response["response"])
-        assert loose.score >= strict.score
-        looser += loose.score > strict.score
-    assert looser > 0

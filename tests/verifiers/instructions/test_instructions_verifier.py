@@ -53,62 +53,39 @@ def test_one_instruction_not_followed_outweighs_one_that_cannot_be_told():
     assert judged(instructed(*ids), "1, 2").label == "incorrect"
 
 
-@pytest.mark.parametrize("text", ["", "  \n", "<think>a</think>", "<think>a"])
-def test_a_response_without_text_is_undecided(text):
-    assert judged(instructed("punctuation:no_comma"), text).label == "undecided"
-
-
-def test_thinking_is_no_part_of_the_response():
-    problem = instructed("startend:quotation", "punctuation:no_comma")
-    assert judged(problem, '<think>Well, let us see</think>\n\n"So be it"\n').is_correct
-
-
 def test_line_ends_of_windows_are_line_ends():
     problem = instructed("length_constraints:nth_paragraph_first_word")
     assert judged(problem, "a\r\n\r\nweekend\r\n\r\nb").is_correct
 
 
-@pytest.mark.parametrize(
-    ("id", "text"),
-    [
-        ("startend:quotation", 'Sure, here it is:\n"So be it"'),
-        ("startend:quotation", '"So be it"\nAnything else?'),
-        ("startend:quotation", 'Sure:\n"So be it"\nAnything else?'),
-        ("startend:quotation", '**"So be it"**'),
-        ("startend:quotation", 'Sure:\n**"So be it"**'),
-        ("startend:quotation", '**"So be it"**\nBye'),
-        ("startend:quotation", 'Sure:\n\n**"So be it"**\n\nBye'),
-        ("punctuation:no_comma", "Sure, here it is:\nno comma"),
-        ("startend:end_checker", "That is **all.**"),
-        ("detectable_format:json_format", "Here it is:\n```json\n{}\n```\nBye"),
+LOOSELY = {
+    "startend:quotation": [
+        'Sure, here it is:\n"So be it"', '"So be it"\nAnything else?',
+        'Sure:\n"So be it"\nAnything else?', '**"So be it"**', 'Sure:\n**"So be it"**',
+        '**"So be it"**\nBye', 'Sure:\n\n**"So be it"**\n\nBye',
     ],
-)
-def test_what_the_loose_mode_cuts_away_does_no_harm_in_it_alone(id, text):
-    assert judged(instructed(id), text).label == "incorrect"
-    assert judged(instructed(id, mode="loose"), text).label == "correct"
+    "punctuation:no_comma": ["Sure, here it is:\nno comma"],
+    "startend:end_checker": ["That is **all.**"],
+    "detectable_format:json_format": ["Here it is:\n```json\n{}\n```\nBye"],
+    "detectable_format:number_bullet_lists": ["* a\n* b\n* c"],
+}  # fmt: skip
+NEITHER = {
+    "startend:quotation": ['Sure\nthing:\n"So be it"', '_"So be it"_'],
+    # No two variants are joined for one instruction.
+    "detectable_format:number_bullet_lists": ["* a\n* b\n* c\n* d\n* e"],
+}
 
 
-def test_the_loose_mode_is_not_looser_than_its_variants():
-    problem = instructed("startend:quotation", mode="loose")
-    assert judged(problem, 'Sure\nthing:\n"So be it"').label == "incorrect"
-    assert judged(problem, '_"So be it"_').label == "incorrect"
-
-
-def test_the_loose_mode_joins_no_two_variants_for_one_instruction():
-    problem = instructed("detectable_format:number_bullet_lists", mode="loose")
-    assert judged(problem, "* a\n* b\n* c").label == "correct"
-    assert judged(problem, "* a\n* b\n* c\n* d\n* e").label == "incorrect"
+@pytest.mark.parametrize("id", LOOSELY)
+def test_what_the_loose_mode_cuts_away_does_no_harm_in_it_alone(id):
+    for text in [*LOOSELY[id], *NEITHER.get(id, [])]:
+        assert judged(instructed(id), text).label == "incorrect"
+        loosely = judged(instructed(id, mode="loose"), text)
+        assert loosely.label == ("correct" if text in LOOSELY[id] else "incorrect"), text
 
 
 def test_there_are_eight_variants_each_once_and_none_blank():
-    assert variants("*a*\nb\nc") == [
-        "*a*\nb\nc",
-        "b\nc",
-        "*a*\nb",
-        "b",
-        "a\nb\nc",
-        "a\nb",
-    ]
+    assert variants("*a*\nb\nc") == ["*a*\nb\nc", "b\nc", "*a*\nb", "b", "a\nb\nc", "a\nb"]
     assert len(variants("*a\n*b\n*c*\n*d*")) == 8
     assert variants("a") == ["a"]
     assert variants("**") == ["**"]

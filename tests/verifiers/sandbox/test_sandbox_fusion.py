@@ -181,10 +181,6 @@ def test_no_server_is_no_run() -> None:
     assert result.ended == "unavailable" and b"Connection" in result.stderr
 
 
-def test_input_that_is_no_text_is_no_run() -> None:
-    assert _run(_saying(_result()), stdin=b"\xff").ended == "unavailable"
-
-
 @pytest.mark.parametrize(
     ("result", "ended", "exit_code"),
     [
@@ -200,9 +196,10 @@ def test_ends_are_read(result: dict[str, Any], ended: str, exit_code: int) -> No
     assert (ran.ended, ran.exit_code) == (ended, exit_code)
 
 
-def test_output_that_the_server_may_have_cut_does_not_count_as_whole() -> None:
-    ran = _run(_saying(_result(stdout="x" * (1 << 20))), Limits(1, 1, 256, 8 << 20))
-    assert ran.ended == "output"
+def test_what_the_server_may_have_cut_and_input_that_is_no_text_do_not_count() -> None:
+    cut = _run(_saying(_result(stdout="x" * (1 << 20))), Limits(1, 1, 256, 8 << 20))
+    assert cut.ended == "output"
+    assert _run(_saying(_result()), stdin=b"\xff").ended == "unavailable"
 
 
 def test_what_is_sent_is_what_the_server_takes() -> None:
