@@ -76,7 +76,7 @@ SPEAKS_OF_OTHERS = any_of(
     r"|\b(?:first|last|other) (?:two |three )?(?:options?|choices?|answers?)\b"
     r"|(?-i:\b[A-Z]\)?,? (?:and|or|&|nor) \(?[A-Z]\b)|\([a-z]\),? (?:and|or|&) \([a-z]\)"
     r"|\A(?-i:\(?[A-Z]\)?) (?:only|alone)\b|\b(?:only|both|either|neither) (?-i:\(?[A-Z]\)?)\Z"
-    r"|以上|上述|都对|都不对|都是|都不是|[A-Z] ?[和与或及、] ?[A-Z]",
+    r"|以上|上述|都对|都不对|都是|都不是|[A-Z] ?[和与或及、] ?[A-Z]"
 )
 
 # --- Letters and texts.

@@ -25,14 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge
-from heavydistill.verifiers.code.values import (
-    Likeness,
-    Tree,
-    likeness,
-    members,
-    tree_of,
-    truth,
-)
+from heavydistill.verifiers.code.values import Likeness, Tree, likeness, members, tree_of, truth
 
 # --- The values of expressions that are constant, found without running them.
 _MAKERS: dict[str, Callable[..., Any]] = {

@@ -31,10 +31,9 @@ CLASSES = ["E. coli", "S. aureus", "a cat", "A cat"]
 NUMBERS = ["1/2", "0.5 m", "2", "$x^2$"]
 ROMANS = ["I only", "II only", "I and II", "III"]
 COURT = [
-    "Yes, because the ordinance is vague.",
-    "No, because the sidewalk is a public forum.",
+    "Yes, because the ordinance is vague.", "No, because the sidewalk is a public forum.",
     "No, because the permit was denied.",
-]
+]  # fmt: skip
 JOINT = ["Both B and C", "All of the above", "Mars", "None of the above"]
 
 
@@ -136,10 +135,9 @@ def test_the_evidence_of_a_conflict_is_its_claims():
         ("A", {"options": True}, "takes the texts of the options"),
         ("A", {"options": PLANETS, "marker": "####"}, "marker"),
         ("C", {"options": PLANETS}, None),
-        (" C ", {"options": PLANETS, "order": [0, 1, 2, 3]}, None),
-        ("Z", {"options": 26}, None),
+        (" C ", {"options": PLANETS, "order": [0, 1, 2, 3]}, None), ("Z", {"options": 26}, None),
     ],
-)
+)  # fmt: skip
 def test_unfit_references_and_arguments_are_told_before_a_run(reference, args, says):
     unfit = Problem(
         id="p", text="?", reference=reference, verifier="choice", verifier_args=json.dumps(args)
@@ -192,9 +190,8 @@ HUGE = {name: part * (LONG // len(part)) for name, part in HUGE.items()} | {
     "nested boxes": r"\boxed{" * (LONG // 8) + "C" + "}" * (LONG // 8),
     "braces": "{" * (LONG // 2) + "}" * (LONG // 2),
     "a box of letters": r"\boxed{" + "A, " * (LONG // 3) + "}",
-    "an answer of letters": "Answer: " + "A, " * (LONG // 3),
-    "blanks": " " * LONG + "x",
-}
+    "an answer of letters": "Answer: " + "A, " * (LONG // 3), "blanks": " " * LONG + "x",
+}  # fmt: skip
 
 
 def test_a_text_far_longer_than_any_reply_is_not_read():

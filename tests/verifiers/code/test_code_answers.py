@@ -61,12 +61,10 @@ READS = "n = int(input())\nprint(n)\n"
 @pytest.mark.parametrize(
     "after",
     [
-        "```python\nprint(n)\n```",
-        "```python\nfor i in range(n): ...\n```",
-        "```\n3\n```",
+        "```python\nprint(n)\n```", "```python\nfor i in range(n): ...\n```", "```\n3\n```",
         "```bash\npython x.py\n```",
     ],
-)
+)  # fmt: skip
 def test_of_a_program_that_reads_a_piece_behind_it_is_none(after: str) -> None:
     assert program_in(f"```python\n{READS}```\nThe step is\n{after}", [], "") == READS
 
@@ -99,15 +97,14 @@ def test_earlier_blocks_are_taken_only_for_what_is_missing(parts: list[str], tak
         ("```python\n    return 1\n```", PROMPT + "    return 1\n"),
         ("```python\nreturn 1\n```", PROMPT + "    return 1\n"),
         (f"```python\n{F}```", PROMPT[: PROMPT.index("def f")] + F),
-        (F, PROMPT[: PROMPT.index("def f")] + F),
-        ("    pass\n" + F, PROMPT + "    pass\n" + F),
+        (F, PROMPT[: PROMPT.index("def f")] + F), ("    pass\n" + F, PROMPT + "    pass\n" + F),
         ("```python\nf = abs\n```", PROMPT[: PROMPT.index("def f")] + "f = abs\n"),
         (
             f"```python\nfrom __future__ import annotations\n{F}```",
             "from __future__ import annotations\n" + PROMPT[: PROMPT.index("def f")] + F,
         ),
     ],
-)
+)  # fmt: skip
 def test_a_completion_is_put_behind_its_prompt(text: str, program: str) -> None:
     assert program_in(text, ["f"], PROMPT) == program
 

@@ -22,16 +22,13 @@ SPLIT: dict[str, Any] = {"asserts": SQUARES}
 REHEARSED: dict[str, Any] = {"asserts": [*SQUARES, "assert f(4) + 1 == 17"]}
 CHECKED: dict[str, Any] = {
     "test": "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(3) == 9\n",
-    "entry_point": "f",
-    "prompt": "def f(x):\n    '''Square x.'''\n",
-}
+    "entry_point": "f", "prompt": "def f(x):\n    '''Square x.'''\n",
+}  # fmt: skip
 FUNCTIONAL: dict[str, Any] = {
     "tests": [{"args": [2], "expected": 4}, {"args": [3], "expected": 9}],
     "entry_point": "f",
 }
-PRINTED: dict[str, Any] = {
-    "tests": [{"input": "2", "output": "4"}, {"input": "3", "output": "9"}],
-}
+PRINTED: dict[str, Any] = {"tests": [{"input": "2", "output": "4"}, {"input": "3", "output": "9"}]}
 FORMATS = {
     "split": SPLIT, "rehearsed": REHEARSED, "checked": CHECKED, "functional": FUNCTIONAL,
     "printed": PRINTED,
@@ -55,8 +52,7 @@ ATTACKS = {
     "the exit status in a call": "import sys\ndef f(x): sys.exit(0)\nf(1)",
     "an exit that nothing catches": "import os\nos._exit(0)",
     "the exit of the kernel": "import ctypes\nctypes.CDLL(None)._exit(0)",
-    "SystemExit": "raise SystemExit",
-    "quit": "quit()",
+    "SystemExit": "raise SystemExit", "quit": "quit()",
     "a kill by itself": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n1 / 0",
     "a crash": "import ctypes\nctypes.string_at(0)",
     "an end in a thread": (
@@ -187,7 +183,7 @@ ATTACKS = {
     "a shell": "import os\nos.system('true')\ndef f(x): return 0",
     "a stranger's file": "open('/etc/passwd').read()\ndef f(x): return 0",
     "the network": "import socket\nsocket.create_connection(('1.1.1.1', 53))\ndef f(x): return 0",
-}
+}  # fmt: skip
 
 
 # They take all of their time or memory, so one format is enough.
@@ -264,8 +260,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize(
     "tests",
     [
-        {"asserts": ["assert f(1) == 'SECRET'"]},
-        {"asserts": ["assert f(1) in ['a', 'SECRET']"]},
+        {"asserts": ["assert f(1) == 'SECRET'"]}, {"asserts": ["assert f(1) in ['a', 'SECRET']"]},
         {"asserts": ["assert f(1) == table['x']"], "setup": "table = {'x': 'SECRET'}"},
         {"asserts": ["assert f(1).startswith('SECRET')"]},
         {"tests": [{"args": [1], "expected": "SECRET"}], "entry_point": "f"},
@@ -276,7 +271,7 @@ if __name__ == "__main__":
             "entry_point": "f",
         },
     ],
-)
+)  # fmt: skip
 def test_what_is_right_is_not_where_the_program_is(tests: dict[str, Any]) -> None:
     seen = Recording()
     asked = problem(**tests)
@@ -322,11 +317,10 @@ class Recording(Sandbox):
     [
         (Ran("unavailable", stderr=b"Install it."), "no_sandbox"),
         (Ran("exit", 1, b"", b"no such interpreter"), "no_sandbox"),
-        (Ran("exit", 0, b"4\n"), "no_sandbox"),
-        (Ran("signal", 9), "no_sandbox"),
+        (Ran("exit", 0, b"4\n"), "no_sandbox"), (Ran("signal", 9), "no_sandbox"),
         (Ran("wall"), "timeout"),
     ],
-)
+)  # fmt: skip
 def test_a_sandbox_that_fails_is_never_the_programs_fault(ran: Ran, reason: str, form: str) -> None:
     asked = problem(**FORMATS[form])
     found = decide(task_of(asked), "def f(x): return x * x", Recording(ran), Sandboxing())
@@ -360,11 +354,10 @@ class Ending(Recording):
         (Ran("cpu"), "incorrect", "too_slow"),
         (Ran("signal", signal.SIGXCPU), "incorrect", "too_slow"),
         (Ran("signal", signal.SIGSEGV), "incorrect", "died"),
-        (Ran("exit", 0), "incorrect", "died"),
-        (Ran("exit", 1), "incorrect", "died"),
+        (Ran("exit", 0), "incorrect", "died"), (Ran("exit", 1), "incorrect", "died"),
         (Ran("files"), "incorrect", "died"),
     ],
-)
+)  # fmt: skip
 def test_only_what_a_program_did_is_its_fault(ran: Ran, label: str, reason: str) -> None:
     found = decide(task_of(problem(**SPLIT)), "def f(x): return 1", Ending(ran), Sandboxing())
     assert (found.label, found.reason) == (label, reason)

@@ -66,10 +66,8 @@ def test_tests_of_every_format_are_read(args: dict[str, Any], kind: type) -> Non
         ({"tests": [RUN], "asserts": ["assert f(2)"]}, "tests and asserts"),
         ({"cases": [RUN]}, "'cases'"),
         ({"asserts": ["assert f(2)"], "test_list": ["assert f(2)"]}, "twice"),
-        ({"tests": []}, "at least one"),
-        ({"tests": {}}, "at least one"),
-        ({"tests": "[{"}, "JSON text"),
-        ({"tests": "[" * 100_000}, "JSON text"),
+        ({"tests": []}, "at least one"), ({"tests": {}}, "at least one"),
+        ({"tests": "[{"}, "JSON text"), ({"tests": "[" * 100_000}, "JSON text"),
         ({"tests": ["2"]}, "test 1 in tests must be an object"),
         ({"tests": [RUN] * 5001}, "5,001"),
         ({"tests": [RUN, {"input": "2"}]}, "test 2 needs output"),
@@ -106,7 +104,7 @@ def test_tests_of_every_format_are_read(args: dict[str, Any], kind: type) -> Non
         ({"test": "def check(: pass", "entry_point": "f"}, "test is no Python"),
         ({"test": "import numpy\n" + CHECK, "entry_point": "f"}, "imports numpy"),
     ],
-)
+)  # fmt: skip
 def test_malformed_tests_are_refused_with_what_is_wrong(args: dict[str, Any], says: str) -> None:
     fault = Code().check_reference(problem(**args))
     assert fault is not None
@@ -160,14 +158,12 @@ class Intruder:
     [
         (packing(Intruder()), "no pickle of one text"),
         (packing([json.dumps(STDIN)]), "no pickle of one text"),
-        (packing(b"[]"), "no pickle of one text"),
-        (packing("no JSON"), "no JSON text is in it"),
+        (packing(b"[]"), "no pickle of one text"), (packing("no JSON"), "no JSON text is in it"),
         (packing(json.dumps({"input": "2"})), "is a list of tests"),
         (base64.b64encode(b"not compressed").decode(), "neither JSON nor packed JSON"),
-        ("eJx!", "neither JSON nor packed JSON"),
-        (7, "is a list of tests"),
+        ("eJx!", "neither JSON nor packed JSON"), (7, "is a list of tests"),
     ],
-)
+)  # fmt: skip
 def test_anything_else_is_refused_and_not_run(
     cell: object, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

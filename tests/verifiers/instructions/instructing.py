@@ -41,14 +41,9 @@ ALL: dict[str, dict[str, Any]] = {
 def instructed(*ids: str, mode: str = "strict", **changed: Any) -> Problem:
     """A problem with these instructions of ``ALL``; ``changed`` arguments are for each of them."""
     args = {
-        "instruction_id_list": list(ids),
-        "kwargs": [ALL[id] | changed for id in ids],
+        "instruction_id_list": list(ids), "kwargs": [ALL[id] | changed for id in ids],
         "mode": mode,
-    }
+    }  # fmt: skip
     return Problem(
-        id="p",
-        text="?",
-        reference="",
-        verifier="instructions",
-        verifier_args=json.dumps(args),
+        id="p", text="?", reference="", verifier="instructions", verifier_args=json.dumps(args)
     )

@@ -43,10 +43,9 @@ WRONG = {
     **dict.fromkeys(
         ("keyword", "end_phrase", "prompt_to_repeat", "section_spliter", "postscript_marker"), TEXTS
     ),
-    "first_word": (*TEXTS, "two words", "..."),
-    "letter": (*TEXTS, "ab"),
+    "first_word": (*TEXTS, "two words", "..."), "letter": (*TEXTS, "ab"),
     "language": (*TEXTS, "German", "xx"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("id", [id for id in ALL if ALL[id]])

@@ -98,13 +98,11 @@ sys.exit(3)
 @pytest.mark.parametrize(
     ("program", "ended", "exit_code"),
     [
-        ("while True: pass", "cpu", -1),
-        ("import time; time.sleep(60)", "wall", -1),
-        ("import os; os.abort()", "signal", 6),
-        ("x = bytearray(400 << 20)", "exit", 1),
+        ("while True: pass", "cpu", -1), ("import time; time.sleep(60)", "wall", -1),
+        ("import os; os.abort()", "signal", 6), ("x = bytearray(400 << 20)", "exit", 1),
         ("print('x' * 20_000)", "output", -1),
     ],
-)
+)  # fmt: skip
 def test_limits_hold_on_the_other_side(
     real: Sandbox, program: str, ended: str, exit_code: int
 ) -> None:

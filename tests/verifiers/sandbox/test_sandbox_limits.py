@@ -33,8 +33,7 @@ def burn():
 for _ in range(4): threading.Thread(target=burn).start()
 """
 WITHOUT_END = {
-    "a loop": ("while True: pass", "cpu"),
-    "a loop in four threads": (THREADS, "cpu"),
+    "a loop": ("while True: pass", "cpu"), "a loop in four threads": (THREADS, "cpu"),
     "a loop that handles and masks every signal": (f"{IGNORES}while True: pass", "cpu"),
     "a fork bomb": (FORKS, "cpu"),
     "a sleeper that masks every signal": (f"{IGNORES}while True: time.sleep(1000)", "wall"),
@@ -42,7 +41,7 @@ WITHOUT_END = {
         "import os, time; os.close(1); os.close(2); time.sleep(1000)",
         "wall",
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WITHOUT_END)
@@ -75,14 +74,13 @@ def test_a_sandbox_that_has_no_time_to_start_is_unavailable() -> None:
 @pytest.mark.parametrize(
     "grow",
     [
-        "bytearray(MIB)",
-        "list(range(100_000))",
+        "bytearray(MIB)", "list(range(100_000))",
         "mmap.mmap(-1, MIB, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS)",
         "mmap.mmap(-1, MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)",
         "mmap.mmap(open(f'/program/{len(kept)}', 'w+b').fileno(), 0)",
         "[object() for _ in range(50_000)]",
     ],
-)
+)  # fmt: skip
 def test_memory_is_a_total_of_all_kinds(grow: str) -> None:
     attack = f"""
         import mmap
@@ -224,12 +222,10 @@ def test_the_disk_that_a_program_has_is_small(folder: str) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        "open(name, 'w').close()",
-        "os.mkdir(name)",
-        "os.symlink('x', name)",
+        "open(name, 'w').close()", "os.mkdir(name)", "os.symlink('x', name)",
         "os.close(os.open('.', os.O_TMPFILE | os.O_RDWR)) or open(name, 'w').close()",
     ],
-)
+)  # fmt: skip
 def test_a_flood_of_files_is_ended(make: str) -> None:
     program = f"""
         import itertools, os
@@ -288,13 +284,12 @@ def test_there_is_one_process() -> None:
 @pytest.mark.parametrize(
     ("crash", "number"),
     [
-        ("ctypes.string_at(0)", signal.SIGSEGV),
-        ("os.abort()", signal.SIGABRT),
+        ("ctypes.string_at(0)", signal.SIGSEGV), ("os.abort()", signal.SIGABRT),
         ("os.kill(os.getpid(), signal.SIGKILL)", signal.SIGKILL),
         ("signal.alarm(1); time.sleep(60)", signal.SIGALRM),
         ("os.kill(0, signal.SIGTERM)", signal.SIGTERM),
     ],
-)
+)  # fmt: skip
 def test_a_crash_is_its_signal(crash: str, number: int) -> None:
     result = ran(f"import ctypes, os, signal, time\n{crash}\nprint('alive')")
     assert (result.ended, result.exit_code, result.stdout) == ("signal", number, b"")
