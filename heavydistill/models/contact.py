@@ -16,7 +16,6 @@ import difflib
 import os
 import re
 import ssl
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,7 +223,9 @@ def _why(error: Exception) -> str:
 
 async def _other_base(url: str, key: str) -> str | None:
     """The address of the API that was meant, if one answers and the given one does not."""
-    for other in _nearby(url):
+    stem = _NOT_A_BASE.sub("", url)
+    others = [stem] * (stem != url) + [f"{stem}/v1"] * (not _VERSION.search(stem))
+    for other in others:
         try:
             reply = await _exchange(f"{other}/models", key)
             if reply.models is None and reply.code != _WRONG_KEY:
@@ -235,14 +236,6 @@ async def _other_base(url: str, key: str) -> str | None:
         if chat.status in (_NOT_THERE, _NO_SUCH_METHOD) or chat.json is None:
             return other
     return None
-
-
-def _nearby(url: str) -> Iterator[str]:
-    stem = _NOT_A_BASE.sub("", url)
-    if stem != url:
-        yield stem
-    if not _VERSION.search(stem):
-        yield f"{stem}/v1"
 
 
 async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> _Reply:

@@ -143,8 +143,14 @@ def resolve(
     if endpoint.start_vllm and endpoint.context is None:
         _, setup = largest_setup(to_serve(config))
         endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
+    # A configuration of an older version that was resolved without a context sets both of these.
+    response, budget = config.deliberate.sampling.max_tokens, config.cache.budget_tokens
+    needed = 0
+    if response and budget:
+        longest = max(response + budget, config.think.sampling.max_tokens or 0)
+        needed = longest + TEMPLATE_TOKENS
     saved = _saved_context(config)
-    endpoint, contexts = _reach(endpoint, roles, contact, _needed(config), config.sampling, saved)
+    endpoint, contexts = _reach(endpoint, roles, contact, needed, config.sampling, saved)
     thinker, deliberator = (find(name, endpoint, config.sampling) for name in roles)
     if deliberator.tokenizer == SERVER:
         endpoint = endpoint.model_copy(update={"tokenizer": SERVER})
@@ -153,12 +159,18 @@ def resolve(
     _check_budget(config, thinker, deliberator)
     seen = endpoint.capabilities
     deliberate = bounded(_key(stage), config.deliberate.sampling, deliberator.deliberator, seen)
+    room = _room(deliberator, stage, deliberate)
+    budget = budget or min(PAPER_BUDGET_TOKENS, room)
+    if budget > room:
+        raise ConfigError(
+            f"cache.budget_tokens {budget} and {deliberate.max_tokens} tokens of response do not "
+            f"fit the {deliberator.context} tokens of {deliberator.name}",
+            f"Set cache.budget_tokens to {room} or less{_more_context(deliberator)}.",
+        )
     decided: dict[str, Any] = {
         "deliberator": roles[1],
         "domain": config.domain or thinker.domain,
-        "cache": config.cache.model_copy(
-            update={"budget_tokens": _cache_budget(config, deliberator, deliberate, stage)}
-        ),
+        "cache": config.cache.model_copy(update={"budget_tokens": budget}),
         "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
     }
     thinks = None
@@ -274,18 +286,6 @@ def _saved_context(config: RunConfig) -> int | None:
     return saved.endpoint.context if saved.roles == config.roles else None
 
 
-def _needed(config: RunConfig) -> int:
-    """Tokens of the longest prompt and its response in a configuration that sets both.
-
-    A configuration of an older version that was resolved without a context is one; 0 if the
-    limits depend on the context.
-    """
-    response, budget = config.deliberate.sampling.max_tokens, config.cache.budget_tokens
-    if not response or not budget:
-        return 0
-    return max(response + budget, config.think.sampling.max_tokens or 0) + TEMPLATE_TOKENS
-
-
 def _judge(
     config: RunConfig, judge: Judge, contact: Contact | None
 ) -> tuple[ResolvedModel, Judge, list[Context]]:
@@ -350,19 +350,6 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
             f"budget: {config.budget} is in money, and the price of {unknown[0]} is not known here",
             "Give it with --price-in and --price-out, or a budget in tokens, e.g. --budget 40Mtok.",
         )
-
-
-def _cache_budget(config: RunConfig, deliberator: Profile, sampling: Sampling, stage: str) -> int:
-    """Tokens of a cache: as configured, or as many as the paper's and the context allow."""
-    room = _room(deliberator, stage, sampling)
-    budget = config.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
-    if budget > room:
-        raise ConfigError(
-            f"cache.budget_tokens {budget} and {sampling.max_tokens} tokens of response do not "
-            f"fit the {deliberator.context} tokens of {deliberator.name}",
-            f"Set cache.budget_tokens to {room} or less{_more_context(deliberator)}.",
-        )
-    return budget
 
 
 def _room(profile: Profile, stage: str, sampling: Sampling) -> int:

@@ -22,7 +22,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -135,7 +135,12 @@ class OpenAIEngine:
             TeacherError: The key or whatever is asked is refused, or the thinking is missing;
                 likewise.
         """
-        calls = [submit(self._call(call, keep)) for call in self._calls(requests)]
+        # Single requests, or several samples of one prompt; what was sent may change ``_n``.
+        calls, n = [], self._n
+        for _, same in groupby(requests, key=lambda r: (r.messages, r.sampling)):
+            samples = list(same)
+            for start in range(0, len(samples), n):
+                calls.append(submit(self._call(samples[start : start + n], keep)))
         stopped: StoppedError | TeacherError | None = None
         responses: list[Response] = []
         try:
@@ -176,13 +181,6 @@ class OpenAIEngine:
         self._keepers.shutdown()
         if self._ledger:
             self._ledger.close()
-
-    def _calls(self, requests: list[Request]) -> Iterator[list[Request]]:
-        """The requests as they travel: singly, or several samples of one prompt together."""
-        for _, same in groupby(requests, key=lambda r: (r.messages, r.sampling)):
-            samples = list(same)
-            for start in range(0, len(samples), self._n):
-                yield samples[start : start + self._n]
 
     async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
         """Ask until there is a response to each of these samples, or a failure that stays."""

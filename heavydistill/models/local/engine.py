@@ -94,8 +94,16 @@ class LocalEngine:
             responses[index] = response
 
         for index, (prompt, request) in enumerate(zip(prompts, requests, strict=True)):
-            if len(prompt) + request.sampling.max_tokens > self.context:
-                done(index, self._too_long(len(prompt), request.sampling.max_tokens))
+            if len(prompt) + (most := request.sampling.max_tokens) > self.context:
+                too_long = Response(
+                    finish_reason="error",
+                    failure="too_long",
+                    error=f"context: {len(prompt)} prompt + {most} completion tokens do not fit "
+                    f"the model's {self.context}",
+                    prompt_tokens=len(prompt),
+                    completion_tokens=0,
+                )
+                done(index, too_long)
         fitting = [index for index in range(len(requests)) if index not in responses]
         for batch in self._batches(fitting, prompts, requests):
             if not self.is_drained:
@@ -198,16 +206,6 @@ class LocalEngine:
             prompt_tokens=prompt_tokens,
             completion_tokens=len(written) + (length is not None),
             latency_s=seconds,
-        )
-
-    def _too_long(self, prompt_tokens: int, max_tokens: int) -> Response:
-        return Response(
-            finish_reason="error",
-            failure="too_long",
-            error=f"context: {prompt_tokens} prompt + {max_tokens} completion tokens "
-            f"do not fit the model's {self.context}",
-            prompt_tokens=prompt_tokens,
-            completion_tokens=0,
         )
 
 

@@ -125,7 +125,10 @@ def served(
     words = [*words, "--host", _HOST, "--port", str(port)]
     url = f"http://{_HOST}:{port}/v1"
     endpoint = endpoint.model_copy(update={"start_vllm": False, "base_url": url})
-    _bypass_proxies()
+    # Clients take a proxy from the environment, which has no way to this machine's loopback.
+    bypassed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    hosts = {*(bypassed.split(",") if bypassed else ()), _HOST}
+    os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(sorted(hosts))
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         file.write(f"{shlex.join(words)}\n".encode())
@@ -199,14 +202,6 @@ def _ending(code: int) -> str:
         return f"ended with code {code}"
     short = ", as where the system is short of memory" if code == 137 else ""
     return f"was ended by signal {code - 128}{short}"
-
-
-def _bypass_proxies() -> None:
-    """Clients take a proxy from the environment, which has no way to this machine's loopback."""
-    bypassed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
-    hosts = {*(bypassed.split(",") if bypassed else ()), _HOST}
-    for name in ("no_proxy", "NO_PROXY"):
-        os.environ[name] = ",".join(sorted(hosts))
 
 
 def gpus() -> int:
