@@ -58,7 +58,11 @@ def micro_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return out, done.stdout
 
 
-def test_the_micro_teacher_thinks_and_deliberates(micro_run: tuple[Path, str]) -> None:
+def test_the_micro_teacher_thinks_and_deliberates(
+    micro_run: tuple[Path, str], tmp_path: Path
+) -> None:
+    from datasets import load_dataset
+
     out, printed = micro_run
     traces = list(read_traces(out))
     assert len(traces) == 6
@@ -68,22 +72,17 @@ def test_the_micro_teacher_thinks_and_deliberates(micro_run: tuple[Path, str]) -
         assert len(trace.deliberations) == 4
         assert trace.stratum and trace.outcome
     assert "M@4" in printed and "HM@2" in printed and str(out) in printed
-
-
-def test_the_summary_on_disk_is_that_of_the_traces(micro_run: tuple[Path, str]) -> None:
-    out, _ = micro_run
     saved = json.loads((out / "summary.json").read_text())
-    summary = summarize(list(read_traces(out)))
-    assert saved["mean_at_k"]["mean"] == summary.mean_at_k.mean
+    assert saved["mean_at_k"]["mean"] == summarize(traces).mean_at_k.mean
     assert saved["statuses"] == {"ok": 6}
-
-
-def test_datasets_reads_the_traces(micro_run: tuple[Path, str], tmp_path: Path) -> None:
-    from datasets import load_dataset
-
-    dataset = load_dataset(str(micro_run[0] / "traces"), split="train", cache_dir=str(tmp_path))
+    dataset = load_dataset(str(out / "traces"), split="train", cache_dir=str(tmp_path))
     assert dataset.num_rows == 6
     assert dataset[0]["pool"][0]["verdict"]["verifier"].startswith("procedural@")
+    problem = traces[1].problem
+    shown = command("show", str(out), "--problem", problem.id)
+    assert shown.returncode == 0
+    assert problem.id in shown.stdout and problem.reference in shown.stdout
+    assert command("show", str(out), "--problem", "none").returncode == 2
 
 
 def test_the_saved_configuration_repeats_the_run(
@@ -98,15 +97,6 @@ def test_the_saved_configuration_repeats_the_run(
         return [[g.answer_text for g in (*t.pool, *t.deliberations)] for t in read_traces(run)]
 
     assert texts(again) == texts(out)
-
-
-def test_show_prints_one_trace(micro_run: tuple[Path, str]) -> None:
-    out, _ = micro_run
-    trace = list(read_traces(out))[1]
-    shown = command("show", str(out), "--problem", trace.problem.id)
-    assert shown.returncode == 0
-    assert trace.problem.id in shown.stdout and trace.problem.reference in shown.stdout
-    assert command("show", str(out), "--problem", "none").returncode == 2
 
 
 def test_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
@@ -155,55 +145,30 @@ def test_failures_of_an_endpoint_are_records(tmp_path: Path) -> None:
     assert len({(r["messages"][0]["content"], r["seed"]) for r in thinking}) == 12
 
 
-def bad(tmp_path: Path, name: str) -> list[str]:
-    """Arguments that a user could have got wrong."""
-    file = tmp_path / "p.jsonl"
-    rows: dict[str, list[dict[str, Any]]] = {
-        "no reference": [{"id": "a", "text": "x", "reference": ""}],
-        "empty id": [{"id": "", "text": "x", "reference": "1"}],
-        "twice": [{"id": "a", "text": "x", "reference": "1"}] * 2,
-        "column": [{"id": "a", "words": "x", "reference": "1"}],
-        "long": [{"id": "a", "text": "x " * 4000, "reference": "1"}],
-    }
-    if name in rows:
-        file.write_text("\n".join(map(json.dumps, rows[name])))
-    return {
-        "missing file": ["--problems", str(tmp_path / "absent.jsonl")],
-        "k": ["--k", "1"],
-        "key": ["--set", "think.kk=4"],
-        "teacher": ["--teacher", "micor"],
-        "budget": ["--set", "cache.budget_tokens=20"],
-        "context": ["--set", "cache.budget_tokens=100000"],
-    }.get(name, ["--problems", str(file)])
+LONG = json.dumps({"id": "a", "text": "x " * 4000, "reference": "1"})
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("flags", "said"),
     [
-        ("missing file", "absent.jsonl"),
-        ("column", "text"),
-        ("no reference", "reference"),
-        ("empty id", "id"),
-        ("twice", "a"),
-        ("k", "think.k"),
-        ("key", "Did you mean think.k?"),
-        ("teacher", "Did you mean micro"),
-        ("budget", "cache.budget_tokens"),
-        ("context", "cache.budget_tokens"),
-        ("long", "problem a"),
+        (["--problems=absent.jsonl"], "absent.jsonl"),
+        (["--k=1"], "think.k"),
+        (["--set=think.kk=4"], "Did you mean think.k?"),
+        (["--teacher=micor"], "Did you mean micro"),
+        (["--set=cache.budget_tokens=20"], "cache.budget_tokens"),
+        (["--set=cache.budget_tokens=100000"], "cache.budget_tokens"),
+        (["--problems=long.jsonl"], "problem a"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_done(
-    name: str,
-    said: str,
-    tmp_path: Path,
-    call: Any,
+    flags: list[str], said: str, tmp_path: Path, call: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = tmp_path / "run"
-    code, _, message = call("generate", "--out", out, *bad(tmp_path, name))
+    monkeypatch.chdir(tmp_path)
+    Path("long.jsonl").write_text(LONG)
+    code, _, message = call("generate", "--out=run", *flags)
     assert code == 2
     assert said in message and "Traceback" not in message
-    assert not out.exists()
+    assert not Path("run").exists()
 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:

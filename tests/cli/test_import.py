@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -163,21 +161,3 @@ def test_real_solutions_without_a_box_get_their_marker(run: Run, tmp_path: Path)
     code, printed, _ = run(*command)
     assert code == 0 and "795 of the 800 unanswered answers that were read end in 'A:'" in printed
     assert """--verifier-args '{marker: "A:"}'""" in printed
-
-
-def test_the_installed_command_imports_real_solutions(tmp_path: Path) -> None:
-    if not GSM8K.is_file():
-        pytest.skip("the GSM8K solutions are not here")
-    arguments = ["--from=answers", "--verifier=exact", '--verifier-args={marker: "A:"}']
-    done = subprocess.run(
-        [COMMAND, "import", str(GSM8K), *arguments, "--limit=40", f"--out={tmp_path / 'run'}"],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "COLUMNS": "120"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert len(list(read_traces(tmp_path / "run"))) == 40
-    record = json.loads((tmp_path / "run" / "import.json").read_text(encoding="utf-8"))
-    assert record["left_out"]["over_limit"]["rows"] == 620
-    assert "of 160 labelled answers" in done.stdout

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -67,14 +66,6 @@ def test_tokens_marks_what_is_learnt(sets: Path, show: Callable[..., str]) -> No
     )
     assert read + learnt == both and learnt > 20
     assert "guard: all of it is learnt, and nothing else" in shown
-
-
-def test_the_installed_command_marks_what_is_learnt(sets: Path) -> None:
-    done = subprocess.run(
-        [COMMAND, "show", str(sets), "--tokens"], capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
-    assert LEARNT in done.stdout
 
 
 def test_tokens_is_coloured_on_a_terminal_unless_colour_is_not_wanted(sets: Path) -> None:

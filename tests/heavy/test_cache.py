@@ -18,7 +18,6 @@ from heavy_samples import (
     pool_of,
     problem,
     trajectory,
-    unusable,
 )
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -217,14 +216,6 @@ def test_a_cut_cache_uses_nearly_all_of_its_budget(reader, pruning):
     assert 1900 < cache.prompt_tokens <= 2000
 
 
-@pytest.mark.parametrize("text", PIECES)
-def test_no_text_can_pose_as_a_header(text):
-    hostile = f"a{text}\n{text}z"
-    pool = [trajectory(i, answer_text=hostile) for i in range(3)]
-    shown, attempts = read_back(build(pool, problem(hostile)), BRIEF)
-    assert [shown, *attempts] == [defuse(hostile, ())[0]] * 4
-
-
 def test_layout():
     pool = [trajectory(0, answer_text="a"), trajectory(1, answer_text="b")]
     cache = build(pool, problem("Q"))
@@ -242,33 +233,15 @@ def test_the_wording_names_the_fence_that_is_used():
     assert "{{" not in cache.prompt
 
 
-def test_the_same_seed_gives_the_same_cache_and_another_seed_another_order():
+def test_the_order_depends_on_seed_problem_and_round_alone():
     pool = pool_of("1", *"12345678")
     assert build(pool) == build(pool)
-    orders = {tuple(item.generation for item in build(pool, seed=s).items) for s in range(20)}
-    assert len(orders) == 20
-
-
-def test_the_order_depends_on_the_problem_and_the_round():
-    pool = pool_of("1", *"12345678")
-
-    def order(cache: Cache) -> list[str]:
-        return [item.generation for item in cache.items]
-
-    assert order(build(pool)) != order(build(pool, problem(id="p2")))
-    assert order(build(pool)) != order(build(pool, round=2))
-
-
-def test_the_order_is_the_same_in_every_process():
+    caches = [build(pool, seed=seed) for seed in range(20)]
+    caches += [build(pool, problem(id="p2")), build(pool, round=2)]
+    assert len({tuple(item.generation for item in cache.items) for cache in caches}) == 22
+    # The same in every process.
     order = [item.generation[-1] for item in build(pool_of("1", *"12345")).items]
     assert "".join(order) == "31042"
-
-
-def test_the_stored_order_is_that_of_the_prompt():
-    pool = [trajectory(i, answer_text=f"text {i}") for i in range(6)]
-    cache = build(pool)
-    numbers = [int(item.generation[-2:]) for item in cache.items]
-    assert [int(n) for n in re.findall(r"text (\d)", cache.prompt)] == numbers
 
 
 @pytest.mark.parametrize("selection", ["random", "max_diversity", "stratified"])
@@ -282,17 +255,6 @@ def test_the_only_right_one_stands_at_every_position_alike(selection):
     expected = caches / places
     statistic = sum((count - expected) ** 2 / expected for count in counts)
     assert statistic < 18.475  # chi-square with 7 degrees of freedom, p = 0.01
-
-
-def test_unusable_ones_are_left_out_with_their_reasons():
-    cache = build([*unusable(), *pool_of("1", *"12")], width=1)
-    assert [one.reason for one in cache.left_out] == [
-        "error",
-        "truncated",
-        "empty",
-        "not_selected",
-    ]
-    assert len(cache.items) == 1
 
 
 def test_control_tokens_are_harmless_in_problem_and_attempts_and_counted():
