@@ -23,8 +23,7 @@ attempts that it names; other languages.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import resources
 from itertools import islice
@@ -91,59 +90,32 @@ def plain(text: str) -> str:
     return text.translate(_SPELLINGS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
-    """What a place is if the noun and the text around it are such; see ``mentions.yaml``."""
-
-    kind: str
-    noun: str
-    number: str
-    before: Sequence[re.Pattern[str]]
-    named: re.Pattern[str] | None
-    after: re.Pattern[str] | None
-
-    def holds(self, noun: re.Match[str], before: str, place: str, after: str) -> bool:
-        groups = noun.groupdict()
-        if self.noun and not groups.get(self.noun):
-            return False
-        if self.number and (self.number == "plural") != bool(groups.get("plural")):
-            return False
-        if self.named and not self.named.search(place):
-            return False
-        if self.after and not self.after.match(after):
-            return False
-        for pattern in reversed(self.before):
-            match = pattern.search(before)
-            if not match:
-                return False
-            before = before[: match.start()]
-        return True
+_Rule = Mapping[str, Any]
+"""What a place is if the noun and the text around it are such; see ``mentions.yaml``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """Where the numbers of attempts stand: behind their noun, or before it."""
-
-    pattern: re.Pattern[str]
-    is_behind: bool
-    number: re.Pattern[str]
-    rules: Sequence[_Rule]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Language:
     """The nouns of one language and how they are read."""
 
-    windows: Mapping[str, int]
-    values: Mapping[str, int]
-    patterns: Mapping[str, re.Pattern[str]]
-    places: Sequence[_Place]
-    several: Sequence[_Rule]
-    problem_silences_all_of_them: bool  # where the problem itself speaks of attempts
+    def __init__(self, tree: Mapping[str, Any]) -> None:
+        words: dict[str, list[str]] = {name: text.split() for name, text in tree["words"].items()}
+        self._known = {name: "|".join(alternatives) for name, alternatives in words.items()}
+        self._patterns: dict[str, re.Pattern[str]] = {}
+        for name, value in tree["patterns"].items():
+            self._patterns[name] = self._compiled("|".join(_listed(value)))
+            self._known[name] = self._patterns[name].pattern
+        self._values = {word: i for group in words.values() for i, word in enumerate(group, 1)}
+        self._values |= _CHINESE_NUMBERS | {"两": 2, "兩": 2}
+        self._places = [(place, self._compiled(place["number"])) for place in tree["places"]]
+        self._tree = tree
+
+    def _compiled(self, pattern: str) -> re.Pattern[str]:
+        known = self._known
+        return re.compile(re.sub(r"@(\w+)@", lambda name: f"(?:{known[name[1]]})", pattern))
 
     def read(self, written: str, problem: str) -> Iterator[Mention]:
         """All mentions in a text that ``plain`` made."""
-        noun, text = self.patterns["noun"], written.lower()
+        noun, text = self._patterns["noun"], written.lower()
         in_problem = list(noun.finditer(problem.lower()))
         stems = set(map(_stem, in_problem))
         for match in islice(noun.finditer(text), MOST_READ):
@@ -151,66 +123,82 @@ class _Language:
                 yield from self._mention(match, text)
             elif match["strong"] and written[match.start()].isupper():
                 yield from self._mention(match, text, is_name=True)
-        if self.problem_silences_all_of_them and any(match["strong"] for match in in_problem):
+        is_silenced = self._tree["problem_silences_all_of_them"]
+        if is_silenced and any(match["strong"] for match in in_problem):
             return
-        for match in self.patterns["all_of_them"].finditer(text):
-            near = max(0, match.start() - self.windows["near"])
-            if self.patterns["strong_plural"].search(text, near, match.start()):
+        for match in self._patterns["all_of_them"].finditer(text):
+            near = max(0, match.start() - self._tree["windows"]["near"])
+            if self._patterns["strong_plural"].search(text, near, match.start()):
                 yield Mention("several", "strong")
 
     def _mention(self, match: re.Match[str], text: str, is_name: bool = False) -> Iterator[Mention]:
         """What one noun speaks of; only what a number behind it names if it ``is_name``."""
-        before = text[max(0, match.start() - self.windows["before"]) : match.start()]
-        after = text[match.end() : match.end() + self.windows["after"]]
+        windows = self._tree["windows"]
+        before = text[max(0, match.start() - windows["before"]) : match.start()]
+        after = text[match.end() : match.end() + windows["after"]]
         noun: Noun = "strong" if match["strong"] else "weak"
-        for place in self.places:
-            if is_name and not place.is_behind:
+        for place, number in self._places:
+            is_behind = place["side"] == "behind"
+            if is_name and not is_behind:
                 continue
-            if place.is_behind:
-                where = place.pattern.match(after)
-                around = (before, after[where.end() :]) if where else ("", "")
-            else:
-                where = place.pattern.search(before)
-                around = (before[: where.start()], after) if where else ("", "")
+            pattern = self._patterns[place["pattern"]]
+            where = pattern.match(after) if is_behind else pattern.search(before)
             if not where:
                 continue
-            kind = next(
-                (
-                    rule.kind
-                    for rule in place.rules
-                    if rule.holds(match, around[0], where[0], around[1])
-                ),
-                "nothing",
-            )
+            left = before if is_behind else before[: where.start()]
+            right = after[where.end() :] if is_behind else after
+            rules = (r for r in place["rules"] if self._holds(r, match, left, where[0], right))
+            kind = next(rules, {"is": "nothing"})["is"]
             if kind == "skip":
                 continue
-            numbers = self._numbers(place, where, is_plural=bool(match.groupdict().get("plural")))
+            is_plural = bool(match.groupdict().get("plural"))
+            numbers = self._numbers(where, number, is_behind, is_plural)
             if kind in ("cited", "own") and numbers:
                 yield Mention("cited" if kind == "cited" else "own", noun, numbers)
-                if kind == "cited" and self.patterns["others"].search(after):
+                if kind == "cited" and self._patterns["others"].search(after):
                     yield Mention("several", noun)
             return
-        if not is_name and any(rule.holds(match, before, "", after) for rule in self.several):
+        several = self._tree["several"]
+        if not is_name and any(self._holds(rule, match, before, "", after) for rule in several):
             yield Mention("several", noun)
 
-    def _numbers(self, place: _Place, where: re.Match[str], is_plural: bool) -> tuple[int, ...]:
+    def _holds(self, rule: _Rule, noun: re.Match[str], before: str, place: str, after: str) -> bool:
+        groups, patterns = noun.groupdict(), self._patterns
+        if "noun" in rule and not groups.get(rule["noun"]):
+            return False
+        if "number" in rule and (rule["number"] == "plural") != bool(groups.get("plural")):
+            return False
+        if "named" in rule and not patterns[rule["named"]].search(place):
+            return False
+        if "after" in rule and not patterns[rule["after"]].match(after):
+            return False
+        for name in reversed(_listed(rule.get("before", []))):
+            match = patterns[name].search(before)
+            if not match:
+                return False
+            before = before[: match.start()]
+        return True
+
+    def _numbers(
+        self, where: re.Match[str], number: re.Pattern[str], is_behind: bool, is_plural: bool
+    ) -> tuple[int, ...]:
         """The attempts that are numbered; none for one number behind a plural, which counts."""
         text = where["numbers"] or ""
-        first = self.patterns.get("first_alone")
-        if place.is_behind and first and not is_plural and (alone := first.fullmatch(text)):
+        first = self._patterns.get("first_alone")
+        if is_behind and first and not is_plural and (alone := first.fullmatch(text)):
             return (int(alone[1]),)
-        numbers = {self._value(number) for number in place.number.findall(text)}
-        for low, high in self.patterns["range"].findall(text):
+        numbers = {self._value(each) for each in number.findall(text)}
+        for low, high in self._patterns["range"].findall(text):
             numbers.update(range(self._value(low), self._value(high) + 1))
         count = where.groupdict().get("count")
         if count and numbers <= {1}:  # "the first two"
             numbers = set(range(1, self._value(count) + 1))
-        is_counted = place.is_behind and is_plural and len(numbers) < 2
+        is_counted = is_behind and is_plural and len(numbers) < 2
         return () if is_counted else tuple(sorted(numbers))
 
     def _value(self, number: str) -> int:
         digits = re.match(r"\d+", number)
-        return int(digits[0]) if digits else self.values[number]
+        return int(digits[0]) if digits else self._values[number]
 
 
 def _stem(noun: re.Match[str]) -> str:
@@ -220,55 +208,7 @@ def _stem(noun: re.Match[str]) -> str:
 @cache
 def _languages() -> list[_Language]:
     file = resources.files("heavydistill.heavy") / "mentions.yaml"
-    return [_language(tree) for tree in yaml.safe_load(file.read_text(encoding="utf-8")).values()]
-
-
-def _language(tree: Mapping[str, Any]) -> _Language:
-    words: dict[str, list[str]] = {name: text.split() for name, text in tree["words"].items()}
-    known = {name: "|".join(alternatives) for name, alternatives in words.items()}
-
-    def compiled(text: str) -> re.Pattern[str]:
-        return re.compile(_filled(text, known))
-
-    for name, value in tree["patterns"].items():
-        known[name] = _filled("|".join(value) if isinstance(value, list) else value, known)
-    patterns = {name: re.compile(known[name]) for name in tree["patterns"]}
-
-    def rules(rows: Sequence[Mapping[str, Any]]) -> list[_Rule]:
-        return [
-            _Rule(
-                kind=row["is"],
-                noun=row.get("noun", ""),
-                number=row.get("number", ""),
-                before=[patterns[name] for name in _listed(row.get("before", []))],
-                named=patterns.get(row.get("named", "")),
-                after=patterns.get(row.get("after", "")),
-            )
-            for row in rows
-        ]
-
-    return _Language(
-        windows=tree["windows"],
-        values={word: i for group in words.values() for i, word in enumerate(group, 1)}
-        | _CHINESE_NUMBERS
-        | {"两": 2, "兩": 2},
-        patterns=patterns,
-        places=[
-            _Place(
-                pattern=patterns[place["pattern"]],
-                is_behind=place["side"] == "behind",
-                number=compiled(place["number"]),
-                rules=rules(place["rules"]),
-            )
-            for place in tree["places"]
-        ],
-        several=rules(tree["several"]),
-        problem_silences_all_of_them=tree["problem_silences_all_of_them"],
-    )
-
-
-def _filled(pattern: str, known: Mapping[str, str]) -> str:
-    return re.sub(r"@(\w+)@", lambda name: f"(?:{known[name[1]]})", pattern)
+    return [_Language(tree) for tree in yaml.safe_load(file.read_text(encoding="utf-8")).values()]
 
 
 def _listed(names: str | list[str]) -> list[str]:
