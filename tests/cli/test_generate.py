@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import marked
 import pytest
 from command_line import run_command
 from fake_server import completion, serving
+from marked import MARK, eventually
 
 from heavydistill.metrics.summary import summarize
 from heavydistill.store.traces import read_traces
@@ -186,7 +187,7 @@ class Running:
         self.out = folder / "run"
         self.process = subprocess.Popen(
             [COMMAND, *of_server(url, write_problems(folder / "p.jsonl", problems), self.out)],
-            env={**os.environ, "HEAVYDISTILL_TEST_MARK": self.mark},
+            env={**os.environ, MARK: self.mark},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -198,25 +199,7 @@ class Running:
         self.process.send_signal(signal.SIGINT)
 
     def alive(self) -> list[int]:
-        """Processes of this run that are there and no zombies."""
-        found = []
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if self.mark.encode() in (folder / "environ").read_bytes():
-                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-                    found += [int(folder.name)] if state != "Z" else []
-            except OSError:
-                continue
-        return found
-
-
-def eventually(condition: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.2)
-    return condition()
+        return marked.alive(self.mark)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -5,14 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import fake_vllm
+import marked
 import pytest
 import yaml
+from marked import MARK, eventually
 
 from heavydistill.store.segment import record_at, segments
 from heavydistill.store.traces import read_traces
@@ -49,7 +50,7 @@ class Machine:
         self.environment = {
             **found,
             **fake_vllm.install(self.bin, gpus=3),
-            "HEAVYDISTILL_TEST_MARK": self.mark,
+            MARK: self.mark,
             "http_proxy": "http://127.0.0.1:9",  # nothing is there
         }
         problems = [
@@ -88,25 +89,8 @@ class Machine:
         for pid in self.alive():
             os.kill(pid, signal.SIGKILL)
 
-    def alive(self) -> dict[int, str]:
-        """Processes that are there and no zombies, with their command lines."""
-        found = {}
-        for folder in Path("/proc").glob("[0-9]*"):
-            try:
-                if self.mark.encode() in (folder / "environ").read_bytes():
-                    state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-                    line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    found |= {int(folder.name): line} if state != "Z" else {}
-            except OSError:
-                continue
-        return found
-
-
-def eventually(condition: Callable[[], object], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not condition():
-        time.sleep(0.1)
-    return bool(condition())
+    def alive(self) -> list[int]:
+        return marked.alive(self.mark)
 
 
 @pytest.fixture
@@ -135,6 +119,14 @@ def test_the_server_has_the_flags_of_the_profile(served: tuple[Machine, str]) ->
         *("--max-num-seqs", "16", "--trust-remote-code", "--host", "127.0.0.1", "--port"),
     ]
     assert " ".join(given[:4]) in printed and str(machine.log) in printed
+    log = machine.log.read_text().splitlines()
+    assert log[0].endswith(" ".join(given[-4:])) and log[-1] == "Application startup complete."
+    assert "Loading safetensors checkpoint shards: 80%" in log
+    # The saved configuration serves again and has the context of the server.
+    saved = yaml.safe_load((machine.out / "config.yaml").read_text())
+    assert saved["endpoint"]["start_vllm"] is True and saved["endpoint"]["base_url"] is None
+    assert saved["endpoint"]["context"] == 2000
+    assert saved["cache"]["budget_tokens"] == 2000 - 300 - 64
 
 
 def test_both_stages_ask_it_and_it_alone(served: tuple[Machine, str]) -> None:
@@ -147,24 +139,6 @@ def test_both_stages_ask_it_and_it_alone(served: tuple[Machine, str]) -> None:
     traces = list(read_traces(served[0].out))
     assert [trace.status for trace in traces] == ["ok"] * 4
     assert {t.reasoning for trace in traces for t in trace.pool} == {"one and one"}
-
-
-def test_its_log_stands_beside_the_run(served: tuple[Machine, str]) -> None:
-    log = served[0].log.read_text().splitlines()
-    assert log[0].endswith(
-        " ".join(json.loads((served[0].bin / "arguments.json").read_text())[-4:])
-    )
-    assert "Loading safetensors checkpoint shards: 80%" in log
-    assert log[-1] == "Application startup complete."
-
-
-def test_the_saved_configuration_serves_again_and_has_the_context_of_the_server(
-    served: tuple[Machine, str],
-) -> None:
-    saved = yaml.safe_load((served[0].out / "config.yaml").read_text())
-    assert saved["endpoint"]["start_vllm"] is True and saved["endpoint"]["base_url"] is None
-    assert saved["endpoint"]["context"] == 2000
-    assert saved["cache"]["budget_tokens"] == 2000 - 300 - 64
 
 
 def test_a_replay_needs_neither_gpu_nor_vllm(served: tuple[Machine, str]) -> None:

@@ -44,10 +44,6 @@ def test_water_fill_keeps_the_least_of_each(pairs, data):
     assert all(low <= share <= want for low, share, want in zip(least, shares, wanted, strict=True))
 
 
-def test_water_fill_example():
-    assert water_fill([2, 100, 5, 100], 28) == [2, 11, 5, 10]
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_text_that_fits_stands_as_it_is(mode):
     text = "  First.\r\n\tthen \u2028 \\boxed{5} \n\n"
@@ -120,6 +116,13 @@ def test_without_the_extracted_string_the_box_and_then_the_last_line_is_kept():
     assert "It is one half." in cut("answer_clipped", 40, answer_text=plain, extracted="1/2")
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_an_answer_with_nested_braces_is_kept_in_its_box(mode):
+    root = "\\frac{\\sqrt{2}}{2}"
+    text = f"{'Long work. ' * 90}\nSo \\boxed{{{root}}}.\n{'Remarks. ' * 90}"
+    assert f"\\boxed{{{root}}}" in cut(mode, 300, answer_text=text, extracted=root)
+
+
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 @pytest.mark.parametrize("mode", MODES)
 @settings(max_examples=40, deadline=None)
@@ -136,6 +139,8 @@ def test_a_cut_keeps_its_budget_and_the_final_answer(mode, reader, before, after
     assert reader.count(pruned.text) == pruned.item.tokens_after
     assert pruned.item.tokens_after <= max(budget, attempt.least_tokens)
     assert pruned.item.tokens_before == reader.count(attempt.text)
+    assert (pruned.item.mode, pruned.item.generation) == (mode, trajectory().id)
+    assert pruned.item.sha256 == hashlib.sha256(pruned.text.encode()).hexdigest()
 
 
 def test_one_text_over_its_share_takes_nothing_from_a_short_one():
@@ -147,15 +152,6 @@ def test_one_text_over_its_share_takes_nothing_from_a_short_one():
     short, long = prune(attempts, 100, CHARS)
     assert short.text == texts[0]
     assert long.item.tokens_after == 92
-
-
-def test_provenance_of_a_cut():
-    text = "x" * 100 + " It is 5."
-    (pruned,) = prune([prepare(trajectory(answer_text=text), "answer_only", CHARS)], 50, CHARS)
-    assert (pruned.item.tokens_before, pruned.item.tokens_after) == (109, 50)
-    assert pruned.item.mode == "answer_only"
-    assert pruned.item.sha256 == hashlib.sha256(pruned.text.encode()).hexdigest()
-    assert pruned.item.generation == trajectory().id
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from families import label, problems
 from judging import judged
 
-from heavydistill.verifiers.procedural.verifier import Spec, dataset, entry, refusal
+from heavydistill.verifiers.procedural.verifier import Procedural, Spec, dataset, entry, refusal
 
 pytest.importorskip("reasoning_gym")
 
@@ -69,6 +69,7 @@ def check(family: str, size: int, seed: int) -> None:
         right, other = problem.reference, made[number - 1].reference
         if family not in WITHOUT_WORKED_ANSWER:
             assert label(problem, right) == "correct", right
+        assert Procedural().check_reference(problem) is None
         for text in not_answers(right, other):
             assert label(problem, text) != "correct", text
         if family not in SEVERAL_RIGHT | WITHOUT_WORKED_ANSWER:

@@ -13,7 +13,7 @@ from heavydistill.config.run import Problems
 from heavydistill.problems import load
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.procedural.verifier import Procedural, refusal
+from heavydistill.verifiers.procedural.verifier import Procedural
 
 pytest.importorskip("reasoning_gym")
 
@@ -64,21 +64,6 @@ def with_args(problem: Problem, **changes) -> Problem:
     return dataclasses.replace(problem, verifier_args=json.dumps(args))
 
 
-@pytest.mark.parametrize(
-    "family",
-    ["chain_sum", "decimal_chain_sum", "leg_counting", "gcd", "spell_backward", "kakurasu"],
-)
-def test_the_right_answer_is_correct_and_another_is_not(family):
-    problem = made(family, 1)
-    assert outcome(problem, problem.reference) == ("correct", "scored")
-    wrong = f"{problem.reference.strip()}1"
-    assert outcome(problem, wrong) in (
-        ("incorrect", "scored_below_1"),
-        ("incorrect", "not_in_form"),
-    )
-    assert Procedural().check_reference(problem) is None
-
-
 def test_an_equal_decimal_is_correct_where_the_family_compares_spellings():
     problem = made("leg_counting", min_animals=8, min_instances=15)
     assert int(problem.reference) < 10_000
@@ -90,11 +75,6 @@ def test_equal_decimals_are_extracted_alike():
     problem = made("decimal_chain_sum")
     texts = (f"\\boxed{{{answer}}}" for answer in ("7.140", "7.14", r"\text{7.14}"))
     assert {judged(problem, text).extracted for text in texts} == {"7.14"}
-
-
-def test_a_word_in_a_text_macro_is_scored_as_the_word():
-    problem = made("spell_backward")
-    assert outcome(problem, f"\\text{{{problem.reference}}}") == ("correct", "scored")
 
 
 def test_nothing_but_a_box_is_an_answer():
@@ -145,7 +125,3 @@ def test_any_answer_text_gets_a_verdict(text, family):
     assert verdict.verifier == f"procedural@{registry.get('procedural').version}"
     assert verdict.verifier.startswith("procedural@reasoning-gym-")
     assert not verdict.reason.startswith("verifier_error")
-
-
-def test_ordinary_families_are_not_refused():
-    assert refusal("chain_sum") is None
