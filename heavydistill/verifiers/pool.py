@@ -36,7 +36,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -114,14 +114,9 @@ class VerdictPool:
         """As ``submit``, and wait."""
         return self.submit(problem, text).result()
 
-    def judge_all(
-        self, pairs: Iterable[tuple[Problem, str]], on_done: Callable[[], None] | None = None
-    ) -> list[Judged]:
-        """The verdicts on all pairs of a problem and a response, in their order.
-
-        The pairs are read as they are needed; ``on_done`` is called after each, in this thread.
-        """
-        return _in_order((self.submit(problem, text) for problem, text in pairs), on_done)
+    def judge_all(self, pairs: Iterable[tuple[Problem, str]]) -> list[Judged]:
+        """The verdicts on all pairs of a problem and a response, in order; read as needed."""
+        return list(_in_order(self.submit(problem, text) for problem, text in pairs))
 
     def check_references(
         self, problems: Sequence[Problem], on_done: Callable[[], None] | None = None
@@ -134,8 +129,12 @@ class VerdictPool:
         Raises:
             ProblemsError: There is no such verifier.
         """
-        outcomes = _in_order(map(self._check, problems), on_done)
-        return [self._unfit_because(outcome) for outcome in outcomes]
+        unfit: list[str | None] = []
+        for outcome in _in_order(map(self._check, problems)):
+            unfit.append(self._unfit_because(outcome))
+            if on_done:
+                on_done()
+        return unfit
 
     def _check(self, problem: Problem) -> Future[TaskOutcome]:
         verifier = registry.get(problem.verifier)
@@ -246,23 +245,15 @@ class VerdictPool:
 _T = TypeVar("_T")
 
 
-def _in_order(futures: Iterable[Future[_T]], on_done: Callable[[], None] | None) -> list[_T]:
+def _in_order(futures: Iterable[Future[_T]]) -> Iterator[_T]:
     """The results of futures, which are made only as they are needed."""
     waiting: deque[Future[_T]] = deque()
-    results: list[_T] = []
-
-    def take() -> None:
-        results.append(waiting.popleft().result())
-        if on_done:
-            on_done()
-
     for future in futures:
         waiting.append(future)
         while waiting and (waiting[0].done() or len(waiting) > _MOST_AHEAD):
-            take()
-    while waiting:
-        take()
-    return results
+            yield waiting.popleft().result()
+    for future in waiting:
+        yield future.result()
 
 
 def _key(candidate: Candidate) -> bytes:

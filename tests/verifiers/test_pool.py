@@ -233,7 +233,7 @@ def test_a_future_that_is_cancelled_leaves_its_fellows_their_verdict(pool: Verdi
 
 def test_progress_is_told_in_order(shared: VerdictPool) -> None:
     told = []
-    shared.judge_all(((problem(), str(n)) for n in range(30)), lambda: told.append(len(told)))
+    shared.check_references([problem(str(n)) for n in range(30)], lambda: told.append(len(told)))
     assert told == list(range(30))
 
 
