@@ -52,133 +52,92 @@ ATTACKS = {
     "the exit status in a call": "import sys\ndef f(x): sys.exit(0)\nf(1)",
     "an exit that nothing catches": "import os\nos._exit(0)",
     "the exit of the kernel": "import ctypes\nctypes.CDLL(None)._exit(0)",
-    "SystemExit": "raise SystemExit", "quit": "quit()",
+    "SystemExit": "raise SystemExit",
+    "quit": "quit()",
     "a kill by itself": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n1 / 0",
     "a crash": "import ctypes\nctypes.string_at(0)",
-    "an end in a thread": (
-        "import ctypes, threading, time\n"
-        "def end():\n    time.sleep(0.2)\n    ctypes.CDLL(None)._exit(0)\n"
-        "threading.Thread(target=end).start()\n"
-        "def f(x):\n    time.sleep(0.5)\nf(1)"
-    ),
-    "an end in a handler of SIGALRM": (
+    "an end in a thread":
+        "import ctypes, threading, time\ndef end():\n    time.sleep(0.2)\n"
+        "    ctypes.CDLL(None)._exit(0)\nthreading.Thread(target=end).start()\ndef f(x):\n"
+        "    time.sleep(0.5)\nf(1)",
+    "an end in a handler of SIGALRM":
         "import ctypes, signal, time\n"
         "signal.signal(signal.SIGALRM, lambda *_: ctypes.CDLL(None)._exit(0))\n"
-        "signal.setitimer(signal.ITIMER_REAL, 0.1)\n"
-        "def f(x):\n    time.sleep(0.5)\nf(1)"
-    ),
-    "another program in its place": (
-        "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'pass'])"
-    ),
+        "signal.setitimer(signal.ITIMER_REAL, 0.1)\ndef f(x):\n    time.sleep(0.5)\nf(1)",
+    "another program in its place":
+        "import os, sys\nos.execv(sys.executable, [sys.executable, '-c', 'pass'])",
     "atexit": "import atexit, os\natexit.register(os._exit, 0)\n1 / 0",
-    "the hook for exceptions": (
-        "import sys\nsys.excepthook = lambda *_: print('4')\nsys.unraisablehook = sys.excepthook\n"
-        "raise ValueError"
-    ),
-    "an object equal to everything": (
-        "class Any:\n"
-        "    def __eq__(self, other): return True\n"
-        "    def __ne__(self, other): return False\n"
-        "    def __add__(self, other): return self\n"
-        "    def __hash__(self): return 0\n"
-        "    def __bool__(self): return True\n"
-        "    def __str__(self): return '4'\n"
-        "def f(x): return Any()\nprint(Any())"
-    ),
-    "the standard library's object equal to everything": (
-        "from unittest import mock\ndef f(x): return mock.ANY\nprint(mock.ANY)"
-    ),
-    "a number equal to everything": (
-        "class Any(int):\n"
-        "    def __eq__(self, other): return True\n"
-        "    def __add__(self, other): return self\n"
-        "    __hash__ = int.__hash__\n"
-        "def f(x): return Any(-1)"
-    ),
-    "a class of its own choice": (
+    "the hook for exceptions":
+        "import sys\nsys.excepthook = lambda *_: print('4')\n"
+        "sys.unraisablehook = sys.excepthook\nraise ValueError",
+    "an object equal to everything":
+        "class Any:\n    def __eq__(self, other): return True\n"
+        "    def __ne__(self, other): return False\n    def __add__(self, other): return self\n"
+        "    def __hash__(self): return 0\n    def __bool__(self): return True\n"
+        "    def __str__(self): return '4'\ndef f(x): return Any()\nprint(Any())",
+    "the standard library's object equal to everything":
+        "from unittest import mock\ndef f(x): return mock.ANY\nprint(mock.ANY)",
+    "a number equal to everything":
+        "class Any(int):\n    def __eq__(self, other): return True\n"
+        "    def __add__(self, other): return self\n    __hash__ = int.__hash__\n"
+        "def f(x): return Any(-1)",
+    "a class of its own choice":
         "class Any:\n    __class__ = int\n    def __eq__(self, other): return True\n"
-        "def f(x): return Any()"
-    ),
-    "a list that shows another face each time": (
+        "def f(x): return Any()",
+    "a list that shows another face each time":
         "class Any(list):\n    def __iter__(self): return iter([4])\n"
-        "    def __eq__(self, other): return True\n"
-        "def f(x): return Any()"
-    ),
-    "changed builtins": (
-        "import builtins\n"
-        "builtins.isinstance = builtins.issubclass = lambda *_: True\n"
+        "    def __eq__(self, other): return True\ndef f(x): return Any()",
+    "changed builtins":
+        "import builtins\nbuiltins.isinstance = builtins.issubclass = lambda *_: True\n"
         "builtins.type = lambda *_: int\nbuiltins.repr = builtins.str = lambda *_: '4'\n"
         "builtins.all = builtins.any = builtins.bool = lambda *_: True\n"
-        "builtins.AssertionError = None\nbuiltins.len = lambda *_: 1\n"
-        "def f(x): return object()"
-    ),
-    "changed equality of builtins": (
-        "import ctypes, operator\noperator.eq = lambda *_: True\ndef f(x): return 0"
-    ),
-    "a changed harness": (
-        "import sys\n"
-        "frame = sys._getframe()\n"
-        "while frame:\n"
+        "builtins.AssertionError = None\nbuiltins.len = lambda *_: 1\ndef f(x): return object()",
+    "changed equality of builtins":
+        "import ctypes, operator\noperator.eq = lambda *_: True\ndef f(x): return 0",
+    "a changed harness":
+        "import sys\nframe = sys._getframe()\nwhile frame:\n"
         "    for name in list(frame.f_globals):\n"
         "        if name in ('encode', 'likeness', 'report', '_told', 'compile'):\n"
-        "            frame.f_globals[name] = lambda *_: 'true'\n"
-        "    frame = frame.f_back\n"
-        "def f(x): return 0"
-    ),
+        "            frame.f_globals[name] = lambda *_: 'true'\n    frame = frame.f_back\n"
+        "def f(x): return 0",
     "a changed interpreter of assertions": "__debug__ = False\ndef f(x): return 0",
     "forged reports": FORGED.format(answers=(0, 1)),
-    "reports that never end": (
-        "import os, re\n"
-        "token = re.search('token.: .([0-9a-f]+)', open('job.txt').read())[1]\n"
+    "reports that never end":
+        "import os, re\ntoken = re.search('token.: .([0-9a-f]+)', open('job.txt').read())[1]\n"
         "for channel in range(20):\n"
         "    try: os.write(channel, f'{token} 0 V 999999999\\n'.encode())\n"
-        "    except OSError: pass\n"
-        "def f(x): return 0"
-    ),
-    "noise where reports go": (
-        "import os\n"
-        "def f(x):\n"
-        "    for channel in range(20):\n"
-        "        try: os.write(channel, b'passed\\n' * 1000)\n"
-        "        except OSError: pass\n"
-        "    return 0\nf(1)"
-    ),
+        "    except OSError: pass\ndef f(x): return 0",
+    "noise where reports go":
+        "import os\ndef f(x):\n    for channel in range(20):\n"
+        "        try: os.write(channel, b'passed\\n' * 1000)\n        except OSError: pass\n"
+        "    return 0\nf(1)",
     "closed channels": "import os\nos.closerange(0, 100)\ndef f(x): return 0",
     "a claim": "print('All tests passed', 'OK', True, 1)\ndef f(x): print(True)",
     "no end": "def f(x):\n    while True: pass\nf(1)",
-    "no end that catches everything": (
+    "no end that catches everything":
         "def f(x):\n    while True:\n        try:\n            while True: pass\n"
-        "        except BaseException: pass\nf(1)"
-    ),
-    "no end that has taken the clock": (
-        "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\n"
-        "def f(x):\n    while True: pass\nf(1)"
-    ),
-    "no end that ignores every signal": (
+        "        except BaseException: pass\nf(1)",
+    "no end that has taken the clock":
+        "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\ndef f(x):\n"
+        "    while True: pass\nf(1)",
+    "no end that ignores every signal":
         "import signal\nfor number in set(signal.Signals) - {signal.SIGKILL, signal.SIGSTOP}:\n"
         "    signal.signal(number, signal.SIG_IGN)\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))\n"
-        "def f(x):\n    while True: pass\nf(1)"
-    ),
+        "signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))\ndef f(x):\n"
+        "    while True: pass\nf(1)",
     "no end in one call of the interpreter": "def f(x): return sum(iter(int, 1))\nf(1)",
     "an endless iterator": "import itertools\ndef f(x): return itertools.count()\nprint(f(1))",
     "a value without end": "def f(x):\n    a = []\n    a.append(a)\n    return a\nprint(f(1))",
-    "a value that is small and unfolds": (
-        "def f(x):\n    a = [0]\n    for _ in range(99): a = [a, a]\n    return a"
-    ),
-    "endless recursion": (
-        "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return f(x)\nf(1)"
-    ),
+    "a value that is small and unfolds":
+        "def f(x):\n    a = [0]\n    for _ in range(99): a = [a, a]\n    return a",
+    "endless recursion":
+        "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return f(x)\nf(1)",
     "all memory": "def f(x): return len([bytearray(10 ** 7) for _ in range(10 ** 5)])\nf(1)",
     "a flood of output": "def f(x):\n    while True: print('4' * 10000)\nf(1)",
-    "a flood where reports go": (
-        "import os\n"
-        "def f(x):\n"
-        "    while True:\n"
-        "        for channel in range(3, 20):\n"
-        "            try: os.write(channel, b'4' * 10000)\n"
-        "            except OSError: pass\nf(1)"
-    ),
+    "a flood where reports go":
+        "import os\ndef f(x):\n    while True:\n        for channel in range(3, 20):\n"
+        "            try: os.write(channel, b'4' * 10000)\n            except OSError: pass\n"
+        "f(1)",
     "children": "import os\nos.fork()\ndef f(x): return 0",
     "a shell": "import os\nos.system('true')\ndef f(x): return 0",
     "a stranger's file": "open('/etc/passwd').read()\ndef f(x): return 0",

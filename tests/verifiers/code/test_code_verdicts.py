@@ -134,18 +134,18 @@ def test_programs_that_print_something_else_are_incorrect(program: str, reason: 
     assert found == reason or {found, reason} == {"too_large", "raised"}
 
 
-def test_a_first_line_that_is_right_is_not_enough() -> None:
-    tests = [{"input": "", "output": "1\n2\n3\n"}]
-    assert said("print(1)", tests=tests) == ("incorrect", "different")
-    assert said("print(1, 2, 3, sep='\\n')", tests=tests) == ("correct", "passed")
-
-
-def test_tokens_are_compared_where_that_is_asked_for() -> None:
-    tests = [{"input": "", "output": "1 2 3\n"}]
-    program = "print(1)\nprint(2, '', 3)"
-    assert said(program, tests=tests) == ("incorrect", "different")
-    assert said(program, tests=tests, compare="tokens") == ("correct", "passed")
-    assert said("print(1, 2)", tests=tests, compare="tokens") == ("incorrect", "different")
+@pytest.mark.parametrize(
+    ("program", "wanted", "compare", "reason"),
+    [
+        ("print(1)", "1\n2\n3\n", "lines", "different"),  # a first line that is right
+        ("print(1, 2, 3, sep='\\n')", "1\n2\n3\n", "lines", "passed"),
+        ("print(1)\nprint(2, '', 3)", "1 2 3\n", "lines", "different"),
+        ("print(1)\nprint(2, '', 3)", "1 2 3\n", "tokens", "passed"),
+        ("print(1, 2)", "1 2 3\n", "tokens", "different"),
+    ],
+)
+def test_outputs_are_compared_whole(program: str, wanted: str, compare: str, reason: str) -> None:
+    assert said(program, tests=[{"input": "", "output": wanted}], compare=compare)[1] == reason
 
 
 @pytest.mark.parametrize(
@@ -211,47 +211,32 @@ def test_the_score_is_the_share_of_tests_passed() -> None:
     }
 
 
-REVERSED: dict[str, Any] = {
-    "entry_point": "Solution.rev",
-    "tests": [
-        {"args": [[1, 2]], "expected": [2, 1]},
-        {"args": [], "kwargs": {"nums": []}, "expected": []},
-        {"input": "[1, 2, 3]", "output": "[3, 2, 1]"},
-    ],
-}
+METHOD = "class Solution:\n    def rev(self, nums):\n        "
+FUNCTION = "def rev(nums): return nums[::-1]"
+REVERSED = [
+    {"args": [[1, 2]], "expected": [2, 1]}, {"args": [], "kwargs": {"nums": []}, "expected": []},
+    {"input": "[1, 2, 3]", "output": "[3, 2, 1]"},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("program", "label"),
+    ("program", "label", "entry"),
     [
-        (
-            "class Solution:\n    def rev(self, nums: List[int]) -> List[int]:\n"
-            "        return nums[::-1]",
-            "correct",
-        ),
-        (
-            "class Solution:\n    def rev(self, nums):\n        return tuple(reversed(nums))",
-            "correct",
-        ),
-        (
-            "class Solution:\n    def rev(self, nums):\n        q = deque()\n"
-            "        for n in nums: q.appendleft(n)\n        return list(q)",
-            "correct",
-        ),
-        ("class Solution:\n    def rev(self, nums):\n        return nums", "incorrect"),
-        ("class Solution:\n    def rev(self, nums):\n        nums.reverse()", "incorrect"),
-        ("def rev(nums): return nums[::-1]", "incorrect"),
+        (METHOD.replace("nums)", "nums: List[int])") + "return nums[::-1]",
+         "correct", "Solution.rev"),
+        (METHOD + "return tuple(reversed(nums))", "correct", "Solution.rev"),
+        (METHOD + "q = deque()\n        for n in nums: q.appendleft(n)\n        return list(q)",
+         "correct", "Solution.rev"),
+        (METHOD + "return nums", "incorrect", "Solution.rev"),
+        (METHOD + "nums.reverse()", "incorrect", "Solution.rev"),
+        (FUNCTION, "incorrect", "Solution.rev"), (FUNCTION, "correct", "rev"),
+        (METHOD + "return nums[::-1]", "correct", "rev"),
     ],
-)
-def test_methods_are_called_as_contest_sites_do(program: str, label: str) -> None:
-    assert said(program, **REVERSED)[0] == label
-
-
-def test_a_function_may_be_a_method_of_solution() -> None:
-    asked = {**REVERSED, "entry_point": "rev"}
-    assert said("def rev(nums): return nums[::-1]", **asked)[0] == "correct"
-    method = "class Solution:\n    def rev(self, nums): return nums[::-1]"
-    assert said(method, **asked)[0] == "correct"
+)  # fmt: skip
+def test_functions_and_methods_are_called_as_contest_sites_do(
+    program: str, label: str, entry: str
+) -> None:
+    assert said(program, tests=REVERSED, entry_point=entry)[0] == label
 
 
 def test_python_equality_is_an_option() -> None:
