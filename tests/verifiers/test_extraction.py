@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from linear import assert_linear
 
-from heavydistill.verifiers.extraction import after_marker, boxed, final_answer
+from heavydistill.verifiers.extraction import boxed, final_answer
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,7 @@ def test_boxed_takes_linear_time_on_a_text_of_open_boxes():
     assert_linear(boxed, lambda size: r"\boxed{" * (size // 7))
 
 
-def test_after_marker_takes_the_last_marker_up_to_the_end_of_its_line():
-    assert after_marker("A: 4\nno\nA: 5 \nmore", "A:") == "5"
-    assert after_marker("5", "A:") is None
-
-
-def test_a_box_wins_over_a_marker():
+def test_a_box_wins_over_the_last_marker_whose_line_counts():
     assert final_answer("\\boxed{4}\n#### 5", "####") == "4"
-    assert final_answer("#### 5", "####") == "5"
-    assert final_answer("#### 5", None) is None
+    assert final_answer("A: 4\nno\nA: 5 \nmore", "A:") == "5"
+    assert final_answer("#### 5", None) is final_answer("5", "A:") is None

@@ -23,12 +23,6 @@ from heavydistill.verifiers.workers import sound
 pytestmark = pytest.mark.usefixtures("known_here_alone")
 
 
-def test_a_response_is_right_or_wrong(shared: VerdictPool) -> None:
-    assert said(shared, "7") == ("correct", "told")
-    assert said(shared, "8") == ("incorrect", "told")
-    assert shared.judge(problem(), "7").verdict.verifier == "obedient@1"
-
-
 @pytest.mark.parametrize(
     ("deed", "reason"),
     [
@@ -104,10 +98,9 @@ def test_the_same_response_is_judged_once(
     assert len(given) == 3
 
 
-def test_other_arguments_are_another_response(pool: VerdictPool) -> None:
+def test_another_problem_or_verifier_makes_another_response(pool: VerdictPool) -> None:
     assert said(pool, "7") == ("correct", "told")
-    assert said(pool, "7", reference="8") == ("incorrect", "told")
-    assert worker(pool) and said(pool, "7", verifier="slow") == ("correct", "told")
+    assert said(pool, "7", reference="8") == said(pool, "8") == ("incorrect", "told")
     assert pool.judge(problem(verifier="slow"), "7").verdict.verifier == "slow@1"
 
 

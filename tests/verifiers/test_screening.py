@@ -53,15 +53,12 @@ def test_what_follows_the_thinking_is_judged_if_it_is_text(text, label, reason):
     assert (verdict.label, verdict.reason) == (label, reason)
 
 
-def test_an_exception_of_a_verifier_is_undecided():
-    verdict = judged(problem(verifier_args='{"maker": 1}'), "18")
-    assert (verdict.label, verdict.reason) == ("undecided", "verifier_error:ValueError")
-
-
-def test_a_verifier_that_does_not_exist_leaves_it_undecided():
-    verdict = judged(problem(verifier="exakt"), "18")
-    assert (verdict.label, verdict.reason) == ("undecided", "unknown_verifier")
-    assert verdict.verifier == "exakt@unknown"
+def test_a_verifier_that_breaks_or_does_not_exist_leaves_it_undecided():
+    broken = judged(problem(verifier_args='{"maker": 1}'), "18")
+    unknown = judged(problem(verifier="exakt"), "18")
+    assert broken.label == unknown.label == "undecided"
+    assert (broken.reason, unknown.reason) == ("verifier_error:ValueError", "unknown_verifier")
+    assert (broken.verifier, unknown.verifier) == ("exact@2", "exakt@unknown")
     with pytest.raises(ProblemsError, match=f"Name one of: {', '.join(registry.names())}"):
         registry.get("exakt")
 
