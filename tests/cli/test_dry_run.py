@@ -78,27 +78,21 @@ def flags(server: FakeServer, folder: Path, out: str, **more: object) -> list[st
 
 def planned(server: FakeServer, folder: Path, out: str) -> Estimate:
     """The ranges behind what a dry run prints for the whole run."""
-    return estimate(
-        check(
-            load_config(
-                None,
-                {
-                    "teacher": "served",
-                    "endpoint.base_url": server.base_url,
-                    "endpoint.tokenizer": MICRO,
-                    "endpoint.price_in": USD_IN,
-                    "endpoint.price_out": USD_OUT,
-                    "problems.source": str(folder / "problems.jsonl"),
-                    "think.k": K,
-                    "deliberate.d": D,
-                    "think.sampling.max_tokens": MOST_TOKENS,
-                    "deliberate.sampling.max_tokens": MOST_TOKENS,
-                    "out": str(folder / out),
-                    "journal": str(folder / "journal"),
-                },
-            )
-        )
-    )
+    keys = {
+        "teacher": "served",
+        "endpoint.base_url": server.base_url,
+        "endpoint.tokenizer": MICRO,
+        "endpoint.price_in": USD_IN,
+        "endpoint.price_out": USD_OUT,
+        "problems.source": str(folder / "problems.jsonl"),
+        "think.k": K,
+        "deliberate.d": D,
+        "think.sampling.max_tokens": MOST_TOKENS,
+        "deliberate.sampling.max_tokens": MOST_TOKENS,
+        "out": str(folder / out),
+        "journal": str(folder / "journal"),
+    }
+    return estimate(check(load_config(None, keys)))
 
 
 @pytest.fixture
@@ -217,7 +211,9 @@ def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path: Path, sai
         assert not server.requests
 
 
-def test_the_hours_of_a_first_run_say_what_they_assume(tmp_path: Path, said: Any) -> None:
+def test_the_hours_of_a_first_run_say_what_they_assume_and_heed_limits(
+    tmp_path: Path, said: Any
+) -> None:
     with serving(lambda body: completion("no")) as server:
         first = said([DRY, *flags(server, tmp_path, "run")])
         assert "20 tokens a second for each response, 32 at once in each stage: assumed" in first
@@ -225,15 +221,10 @@ def test_the_hours_of_a_first_run_say_what_they_assume(tmp_path: Path, said: Any
         assert "all 72 " in first and "0.00 to 0.02" in first
         slower = [*flags(server, tmp_path, "run"), "--set=endpoint.tokens_per_second=1"]
         assert "1 tokens a second for each response" in said([DRY, *slower])
-        assert not server.requests
-
-
-def test_limits_bound_the_hours_from_below(tmp_path: Path, said: Any) -> None:
-    with serving(lambda body: completion("no")) as server:
-        limited = [*flags(server, tmp_path, "run"), "--set=endpoint.requests_per_minute=1"]
-        assert "at most 1 requests a minute" in said([DRY, *limited])
+        limited = said([DRY, *slower[:-1], "--set=endpoint.requests_per_minute=1"])
         # 48 calls for thinking alone, one a minute.
-        assert "0.80 to 1.2" in said([DRY, *limited])
+        assert "at most 1 requests a minute" in limited and "0.80 to 1.2" in limited
+        assert not server.requests
 
 
 def test_a_model_in_this_process_costs_nothing(tmp_path: Path, said: Any) -> None:

@@ -60,19 +60,6 @@ if __name__ == "__main__":
 """
 
 
-TYPED = """
-from distilabel.distiset import Distiset
-
-from heavydistill.config.run import load_config
-from heavydistill.run.recipe import build_heavy_pipeline
-
-if __name__ == "__main__":
-    config = load_config(None, {"problems.size": 3, "think.k": 2, "deliberate.d": 1})
-    build_heavy_pipeline(config).run().save_to_disk("saved")
-    print("rows", len(Distiset.load_from_disk("saved")["default"]["train"]))
-"""
-
-
 def ended(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     home = {"HOME": str(cwd / "home"), "HF_DATASETS_CACHE": str(cwd / "hf")}
     return subprocess.run(
@@ -86,12 +73,17 @@ def python(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
-def test_the_recipe_gives_a_distiset(tmp_path: Path) -> None:
+def test_the_recipe_saves_a_distiset_with_its_card_and_pipeline(
+    tmp_path: Path,
+) -> None:
     printed = python(str(RECIPE), cwd=tmp_path)
     assert "Distiset" in printed and "num_rows: 12" in printed
     (saved,) = (tmp_path / "runs").glob("micro-*")
     assert len(Distiset.load_from_disk(saved)["default"]["train"]) == 12
     assert Journal(tmp_path / "runs" / "journal").answered == 12 * (8 + 4)
+    kept = {file.name: file for file in (saved / "distiset_configs").iterdir()}
+    assert "README.md" in kept
+    assert "SampleTrajectories" in kept["pipeline.yaml"].read_text(encoding="utf-8")
 
 
 def test_the_recipe_takes_every_key_of_a_configuration() -> None:
@@ -157,14 +149,6 @@ def test_every_address_has_work() -> None:
     for samples in (1, 4, 8, 16):
         pace = Pace.of(find("served", endpoint), samples, endpoint)
         assert pace.rows * samples >= 20 * endpoint.concurrency
-
-
-def test_a_distiset_can_be_saved_with_its_card_and_pipeline(tmp_path: Path) -> None:
-    (tmp_path / "typed.py").write_text(TYPED)
-    assert "rows 3" in python("typed.py", cwd=tmp_path)
-    saved = {file.name: file for file in (tmp_path / "saved" / "distiset_configs").iterdir()}
-    assert "README.md" in saved
-    assert "SampleTrajectories" in saved["pipeline.yaml"].read_text(encoding="utf-8")
 
 
 def test_the_steps_run_under_a_stock_pipeline(tmp_path: Path) -> None:
