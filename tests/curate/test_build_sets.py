@@ -1,3 +1,5 @@
+"""A build from a run to its sets, and the rows that are learnt from."""
+
 from __future__ import annotations
 
 import hashlib
@@ -8,12 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from generations import deliberation, problem
 from runs import build, rows, traces, write_run
+from students import checkpoint, real_template
 
+from heavydistill.chat.guard import guard
+from heavydistill.chat.student import Student
 from heavydistill.config.sets import load_build_config
 from heavydistill.curate.build import EmptyError, build_sets
+from heavydistill.curate.rows import sft_row
 from heavydistill.errors import ConfigError
+from heavydistill.schema import Generation
 from heavydistill.store.sets.folder import SETS, TRAINED, read_manifest
+from heavydistill.store.sets.rows import SftRow
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 
@@ -198,18 +207,15 @@ def test_an_empty_result_says_what_took_what_and_leaves_nothing_behind(
     assert [path.name for path in tmp_path.iterdir()] == ["wrong"]
 
 
-def test_a_folder_that_is_not_empty_is_not_touched(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="exists and is not empty"):
-        build(tmp_path, run)
-    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
-
-
-def test_a_dry_run_says_that_the_folder_is_taken(run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_folder_that_is_not_empty_is_not_touched(
+    run: Path, tmp_path: Path, dry_run: bool
+) -> None:
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path)})
     with pytest.raises(ConfigError, match="exists and is not empty"):
-        build_sets(config, dry_run=True)
+        build_sets(config, dry_run=dry_run)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 def test_a_dry_run_keeps_nothing(run: Path, tmp_path: Path) -> None:
@@ -217,18 +223,6 @@ def test_a_dry_run_keeps_nothing(run: Path, tmp_path: Path) -> None:
     manifest = build_sets(config, dry_run=True)
     assert manifest.rows["sft_thinker"]["train"] > 0
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_of_another_schema_version_is_refused(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    run = write_run(tmp_path / "run", 2)
-    path = next((run / TRACES_FOLDER).glob("*.parquet"))
-    table = pq.read_table(path)
-    column = table.schema.get_field_index("schema_version")
-    pq.write_table(table.set_column(column, "schema_version", [["1"] * 2]), path)
-    with pytest.raises(ConfigError, match="has schema version '1'"):
-        build(tmp_path / "sets", run)
 
 
 def test_a_run_that_is_being_written_is_refused(tmp_path: Path) -> None:
@@ -303,3 +297,35 @@ def test_who_wrote_what_is_not_used_is_in_the_manifest_too(run: Path, tmp_path: 
         written = rows(tmp_path / "sets", view)
         assert {row["model"] for row in written} == set(manifest.models[role])
     assert {row["model"] for row in rows(tmp_path / "sets", "sft_thinker")} == {"teacher"}
+
+
+@pytest.fixture(scope="module", params=["qwen2_5", "qwen3"])
+def student(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Student:
+    """One with thinking in the text, one with thinking as a field."""
+    return Student(checkpoint(tmp_path_factory.mktemp("student"), real_template(request.param)))
+
+
+def _made(student: Student, generation: Generation, max_tokens: int = 1000) -> SftRow | str:
+    return sft_row(student, max_tokens, "run", problem(), "What is 2 + 3?", generation)
+
+
+def test_the_parts_of_a_row_are_those_of_its_completion(student: Student) -> None:
+    """Teachers put line breaks around both, which a template may keep or not."""
+    row = _made(student, deliberation("\n\nIt is 5.\n", "\n2 + 3\n  = 5\n"))
+    assert isinstance(row, SftRow)
+    assert (row.reasoning, row.answer_text) == ("2 + 3\n  = 5", "It is 5.")
+    assert row.completion == student.completion(row.reasoning, row.answer_text)
+    assert guard(student.chat, [row], row.prompt_tokens + row.completion_tokens).faults == []
+
+
+def test_thinking_that_stands_in_an_answer_is_not_renderable(student: Student) -> None:
+    """Else it would be an answer in one column and thinking in another."""
+    assert _made(student, deliberation("<think>\n2 + 3\n</think>\n\nIt is 5.")) == "not_renderable"
+
+
+def test_a_row_that_does_not_fit_is_labelled(student: Student) -> None:
+    row = _made(student, deliberation("It is 5."))
+    assert isinstance(row, SftRow)
+    tokens = row.prompt_tokens + row.completion_tokens
+    assert _made(student, deliberation("It is 5."), tokens) == row
+    assert _made(student, deliberation("It is 5."), tokens - 1) == "too_long_for_student"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import itertools
 import random
 
 import pytest
@@ -121,15 +120,3 @@ def test_what_is_kept_of_a_template_does_not_grow_with_its_problems():
         assert met.add(str(number), " ".join(own)) is None
     groups = met._alike.values()
     assert max(map(len, groups)) == 50
-
-
-def test_the_same_problems_give_the_same_answers_in_any_number_of_tries():
-    texts = {str(n): " ".join(["again"] * n + ["and"] * (n % 3)) for n in range(60)}
-    first, second = (duplicates_of(texts) for _ in range(2))
-    assert first == second and first
-
-
-def test_order_decides_who_stays():
-    for one, other in itertools.permutations("ab"):
-        texts = {one: TEXT, other: TEXT.replace("noon", "night")}
-        assert duplicates_of(texts) == {other: one}

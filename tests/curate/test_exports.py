@@ -112,12 +112,21 @@ def test_the_readme_tells_a_command_for_each_configuration_and_counts_the_rows(s
     ).read_bytes()
 
 
-@pytest.mark.parametrize("to", ["llamafactory", "ms-swift"])
-def test_thinking_that_stands_in_the_text_keeps_the_marks_of_the_student(sets, tmp_path, to):
-    write_sft(sets, sft_row("2+2+2", "[THINK]2+2+2[/THINK]6"))
+@pytest.mark.parametrize(
+    ("to", "reasoning", "content"),
+    [
+        ("llamafactory", "2+2+2", "[THINK]2+2+2[/THINK]6"),
+        ("ms-swift", "2+2+2", "[THINK]2+2+2[/THINK]6"),
+        ("ms-swift", "", "6"),
+    ],
+)
+def test_what_stands_in_the_text_keeps_the_marks_of_the_student(
+    sets, tmp_path, to, reasoning, content
+):
+    write_sft(sets, sft_row(reasoning, content))
     export(sets, to, tmp_path / "out")
     row = json.loads((tmp_path / "out" / "sft_deliberator" / "train.jsonl").read_text())
-    assert row["messages"][-1]["content"] == "[THINK]2+2+2[/THINK]6"
+    assert row["messages"][-1]["content"] == content
 
 
 @pytest.mark.parametrize("to", ["trl", "verl"])
@@ -126,13 +135,6 @@ def test_no_empty_field_for_thinking_is_added_where_a_template_takes_none(sets, 
     export(sets, to, tmp_path / "out")
     schema = pq.read_schema(tmp_path / "out" / "sft_deliberator" / "train.parquet")
     assert "reasoning_content" not in str(schema)
-
-
-def test_a_response_without_thinking_has_no_marks(sets, tmp_path):
-    write_sft(sets, sft_row("", "6"))
-    export(sets, "ms-swift", tmp_path / "out")
-    row = json.loads((tmp_path / "out" / "sft_deliberator" / "train.jsonl").read_text())
-    assert row["messages"][-1]["content"] == "6"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,14 @@
+"""Texts are compared by their words, and ordered by how different they are."""
+
 from __future__ import annotations
 
+import random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heavydistill.curate.filters.words import digest, masked, tokens_of
+from heavydistill.curate.filters.words import digest, masked, most_different, tokens_of
 
 
 def test_words_numbers_and_signs_are_told_apart():
@@ -37,3 +42,60 @@ def test_any_text_has_tokens_that_are_texts_without_blanks(text):
     assert all(token and not token.isspace() for token in tokens)
     assert 0 <= digest(tokens) < 2**64 and 0 <= digest([text]) < 2**64
     assert len(masked(tokens)) <= len(tokens)
+
+
+SUM = "First we add the two numbers and then we divide the sum by three to get the answer"
+SUM_AGAIN = "First we add the two numbers and then we divide the sum by four to get the answer"
+ROOTS = "Let the roots of the polynomial be p and q so that Vieta tells us what their product is"
+CHINESE = "设这个三角形的三条边分别为三、四、五，由勾股定理可知它是直角三角形。"
+
+
+def order(texts, seed=0):
+    return most_different(texts, random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_texts_that_are_nearly_the_same_are_not_both_among_the_first(seed):
+    texts = [SUM, SUM_AGAIN, ROOTS, SUM.upper() + "!"]
+    assert len({2} & set(order(texts, seed)[:2])) == 1
+
+
+def test_each_next_text_is_the_one_whose_nearest_is_farthest():
+    mixed = f"{SUM} {ROOTS}"
+    for seed in range(20):
+        first, second, third = order([SUM, mixed, ROOTS], seed)
+        assert (third == 1) if first != 1 else {second, third} == {0, 2}
+
+
+def test_chinese_texts_are_compared_by_characters():
+    texts = [CHINESE, CHINESE.replace("三角形", "四边形"), "令函数的导数等于零，解得极值点。"]
+    assert all(2 in order(texts, seed)[:2] for seed in range(20))
+
+
+def test_the_first_is_drawn_and_the_same_seed_draws_the_same():
+    texts = [SUM, ROOTS, CHINESE]
+    assert {order(texts, seed)[0] for seed in range(40)} == {0, 1, 2}
+    assert order(texts, 7) == order(texts, 7)
+
+
+@given(st.lists(st.text(max_size=60), max_size=12), st.integers(0, 99))
+def test_every_text_stands_once_in_the_order(texts, seed):
+    assert sorted(order(texts, seed)) == list(range(len(texts)))
+
+
+@given(st.lists(st.text("ab ", max_size=30), min_size=2, max_size=8), st.integers(0, 99))
+def test_the_order_is_that_of_exact_similarities(texts, seed):
+    def alike(one, other):
+        runs = []
+        for words in (one.split(), other.split()):
+            many = {tuple(words[at : at + 3]) for at in range(len(words) - 2)}
+            runs.append(many or {tuple(words)})
+        return len(runs[0] & runs[1]) / len(runs[0] | runs[1])
+
+    found = order(texts, seed)
+    for at in range(1, len(found)):
+        nearest = {
+            other: max(alike(texts[other], texts[taken]) for taken in found[:at])
+            for other in found[at:]
+        }
+        assert nearest[found[at]] == min(nearest.values())
