@@ -51,6 +51,7 @@ def test_attempts_that_cannot_stand_in_a_cache_are_no_members():
     pool[2] = dataclasses.replace(pool[2], verdict=None)
     (one,) = draw_sets("p", pool, widths=[2, 3], most=8, seed=0)
     assert one.members == ("t_0", "t_3")
+    assert draw_sets("p", pool, widths=[3, 8], most=8, seed=0) == []
 
 
 def test_a_single_right_attempt_among_many_is_in_many_sets():
@@ -58,10 +59,6 @@ def test_a_single_right_attempt_among_many_is_in_many_sets():
     sets = draw_sets("p", pool, widths=[4], most=8, seed=0)
     assert len(sets) == 8
     assert sum(one.right for one in sets) >= 2
-
-
-def test_a_pool_too_narrow_for_every_width_gives_no_set():
-    assert draw_sets("p", pool_of(["7", "8"]), widths=[4, 8], most=8, seed=0) == []
 
 
 def test_sets_of_two_problems_are_drawn_independently():

@@ -289,17 +289,24 @@ def test_pacore_rows(kind: str, tmp_path: Path) -> None:
     assert second.trajectories[0].reasoning == "Slowly."
 
 
-@pytest.mark.parametrize("truth", [42, {"answer": "42"}])
-def test_the_truth_of_pacore_may_be_a_number_or_an_object(truth: Any, tmp_path: Path) -> None:
-    (pool,) = ImportedPools(config_of("pacore", lines(tmp_path / "rows", pacore_row(EGGS, truth))))
-    assert pool.problem.reference == "42"
+SYSTEM = [{"role": "system", "content": "Be brief."}]
 
 
-def test_a_system_message_of_pacore_is_part_of_the_problem(tmp_path: Path) -> None:
-    row = pacore_row()
-    row["conversation"].insert(0, {"role": "system", "content": "Be brief."})
+@pytest.mark.parametrize(
+    ("truth", "before", "text"),
+    [
+        (42, [], EGGS),
+        ({"answer": "42"}, [], EGGS),
+        ("42", SYSTEM, f"Be brief.\n\n{EGGS}"),
+    ],
+)
+def test_what_pacore_says_of_a_problem_may_have_other_shapes(
+    truth: Any, before: list[Any], text: str, tmp_path: Path
+) -> None:
+    row = pacore_row(EGGS, truth)
+    row["conversation"][:0] = before
     (pool,) = ImportedPools(config_of("pacore", lines(tmp_path / "rows", row)))
-    assert pool.problem.text == f"Be brief.\n\n{EGGS}"
+    assert (pool.problem.text, pool.problem.reference) == (text, "42")
 
 
 def test_a_conversation_of_several_turns_is_no_problem(tmp_path: Path) -> None:
