@@ -119,9 +119,6 @@ def test_the_sandbox_is_started_and_not_only_looked_for(commands, monkeypatch, b
     sandbox = look()["sandbox"]
     assert (sandbox.result, said in sandbox.text) == ("warning", True), sandbox.text
     assert sandbox.fix
-
-
-def test_a_sandbox_that_works_is_said_to(monkeypatch):
     monkeypatch.setattr(bubblewrap, "_works", True)
     assert look()["sandbox"].result == "ok"
 

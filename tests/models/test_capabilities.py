@@ -40,13 +40,8 @@ def test_a_file_is_read_back_and_says_which_it_is(cache):
     assert path.name.startswith("localhost-1-org-model-") and path.suffix == ".yaml"
     assert load(URL, "org/model") == seen.model_copy(update={"checked": f"today; {path}"})
     assert load(URL, "org-model") is load(OTHER, "org/model") is None
-
-
-def test_a_later_visit_replaces_the_file():
-    save(URL, "m", Capabilities(n=4))
-    path = save(URL, "m", Capabilities(n=1))
-    assert load(URL, "m").n == 1
-    assert list(path.parent.iterdir()) == [path]
+    save(URL, "org/model", Capabilities(n=1))  # a later visit replaces it
+    assert load(URL, "org/model").n == 1 and list(path.parent.iterdir()) == [path]
 
 
 def test_a_damaged_file_is_named_with_its_key():
@@ -76,12 +71,8 @@ def test_a_run_obeys_the_file_of_its_model_and_address():
     seen = completed().endpoint.capabilities
     assert (seen.n, seen.refused) == (4, ["top_k"])
     assert str(path_of(URL, R1)) in seen.checked
-
-
-def test_what_is_configured_wins_over_the_file():
-    save(URL, R1, Capabilities(n=4))
-    configured = {"n": 2}
-    assert completed(endpoint__capabilities=configured).endpoint.capabilities.n == 2
+    # What is configured wins over it.
+    assert completed(endpoint__capabilities={"n": 2}).endpoint.capabilities.n == 2
 
 
 def test_the_largest_output_bounds_the_default_and_refuses_more():
@@ -104,12 +95,7 @@ def test_a_smaller_context_is_obeyed_everywhere():
     assert config.cache.budget_tokens + 8192 < 16_384
     with pytest.raises(ConfigError, match=r"endpoint\.context 20000"):
         completed(endpoint__context=20_000)
-
-
-def test_completing_twice_changes_nothing():
-    save(URL, R1, Capabilities(max_output=4096, context=16_384, refused=["seed"]))
-    config = completed()
-    assert resolve(config).config == config
+    assert resolve(config).config == config  # completing it again changes nothing
 
 
 def test_a_completed_configuration_reads_no_file_that_came_later():
@@ -204,20 +190,18 @@ def test_what_is_set_holds_before_what_doctor_saw_before_the_server_before_the_f
 
 
 @pytest.mark.parametrize(
-    ("server", "context"), [(None, (163_840, "profile")), (10**6, (163_840, "profile"))]
+    ("server", "context", "kept"),
+    [
+        (None, (163_840, "profile"), None),
+        (10**6, (163_840, "profile"), None),
+        (20_000, (20_000, "server"), 20_000),
+    ],
 )
-def test_the_profile_holds_where_the_server_takes_more(server, context):
-    contact = Saying(**{"deepseek-ai/DeepSeek-R1-0528": server}) if server else None
+def test_the_profile_holds_but_where_the_server_takes_less(server, context, kept):
+    contact = Saying(**{R1: server}) if server else None
     found = of(contact, "deepseek-r1-0528")
-    assert said(found) == [context]
-    assert found.config.endpoint.context is None
-
-
-def test_a_server_that_takes_less_than_the_profile_says_is_obeyed():
-    found = of(Saying(**{"deepseek-ai/DeepSeek-R1-0528": 20_000}), "deepseek-r1-0528")
-    assert said(found) == [(20_000, "server")]
-    assert found.config.endpoint.context == 20_000
-    assert found.config.deliberate.sampling.max_tokens == 10_000
+    assert said(found) == [context] and found.config.endpoint.context == kept
+    assert not kept or found.config.deliberate.sampling.max_tokens == kept // 2
 
 
 def test_two_models_at_one_endpoint_have_the_smaller_context():

@@ -81,7 +81,8 @@ def offline(monkeypatch):
 def test_offline_the_fix_is_said_at_once(ask, offline):
     with pytest.raises(HeavydistillError) as refused:
         ask("org/none")
-    assert "HF_HUB_OFFLINE is set" in refused.value.what
+    assert all(map(is_hub_id, ("org/model", "org/Model-1.5_b", "gpt2")))
+    assert obstacle() == "HF_HUB_OFFLINE is set" and obstacle() in refused.value.what
     assert "folder" in refused.value.fix and "unset HF_HUB_OFFLINE" in refused.value.fix
 
 
@@ -102,15 +103,6 @@ def test_a_file_is_no_folder_of_a_model(tmp_path):
     file.touch()
     with pytest.raises(TeacherError, match="is a file"):
         find(str(file), Endpoint())
-
-
-@pytest.mark.parametrize("name", ["org/model", "org/Model-1.5_b", "gpt2"])
-def test_what_may_be_a_repository_is_one(name):
-    assert is_hub_id(name)
-
-
-def test_it_is_told_that_the_environment_forbids_the_hub(offline):
-    assert obstacle() == "HF_HUB_OFFLINE is set"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fake_server import serving
+from fake_server import completion, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,11 +130,11 @@ def test_what_was_in_flight_at_a_kill_is_booked_at_the_most_it_can_have_been(tmp
 
 def test_a_cap_holds_over_kills(tmp_path):
     file = tmp_path / "run.ledger"
-    for kill in range(3):
+    for kill in range(2):
         killed(file, [], 4).close()
         assert Ledger(file).balance.spent_tokens == kill * 400
-    ledger = Ledger(file, most_tokens=1250)
-    with ledger.running(), pytest.raises(StoppedError, match="1,200 of 1,250 tokens"):
+    ledger = Ledger(file, most_tokens=850)
+    with ledger.running(), pytest.raises(StoppedError, match="800 of 850 tokens"):
         ledger.reserve(Cost(100))
 
 
@@ -169,6 +169,9 @@ def test_a_disk_without_room_for_the_account_is_said_at_once(tmp_path):
     with room_for(100), pytest.raises(ConfigError, match="cannot be used") as raised:
         Ledger(file)
     assert "Make room" in raised.value.fix
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be used"):
+        Ledger(tmp_path / "file" / "run.ledger")
     ledger = Ledger(file)  # nothing is left of the attempt
     assert ledger.reserve(Cost(10)) and ledger.balance.in_flight == 1
 
@@ -211,12 +214,6 @@ def test_a_cap_in_money_says_how_much_is_left(tmp_path):
     assert "higher --budget" in caught.value.fix
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be used"):
-        Ledger(tmp_path / "file" / "run.ledger")
-
-
 @given(text=st.text(max_size=200), tokens=st.integers(1, 300))
 def test_no_call_costs_more_than_the_most_it_can(text, tokens):
     request = Request(user_turn(text), Sampling(max_tokens=tokens), 1)
@@ -237,15 +234,12 @@ def test_what_a_call_cost():
     tariff = Tariff(1.0, 10.0)
     assert tariff.of([REQUEST], [response(5, 7)]) == Cost(12, 75.0)
     assert tariff.of([REQUEST], [failed("overloaded", "", 0.0)]) == Cost()
+    # Samples of one call pay for the prompt once.
+    assert tariff.of([REQUEST] * 2, [response(5, 7), response(0, 8)]) == Cost(20, 155.0)
     uncounted = tariff.of([REQUEST], [response(text="seven")])
     assert uncounted.tokens == len("What is 3+4?") + 64 + len("seven")
     broken = tariff.of([REQUEST], [failed("cut_off", "", 0.0)])
     assert broken == tariff.most([REQUEST])
-
-
-def test_samples_of_one_call_pay_for_the_prompt_once():
-    shared = [response(5, 7), response(0, 8)]
-    assert Tariff(1.0, 10.0).of([REQUEST] * 2, shared) == Cost(20, 155.0)
 
 
 def test_the_line_of_an_account_holds_the_largest_counts_and_prices():
@@ -254,13 +248,11 @@ def test_the_line_of_an_account_holds_the_largest_counts_and_prices():
     assert len(Balance(*numbers).line()) == len(Balance().line()) == 512
 
 
-@pytest.mark.parametrize(
-    "count", [10**400, 10**30, True, -5, float("nan")], ids=lambda n: f"{n}"[:9]
-)
+@pytest.mark.parametrize("count", [10**400, True, float("nan")], ids=["huge", "bool", "nan"])
 def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
-    usage = {"prompt_tokens": count, "completion_tokens": count}
-    choices = [{"index": 0, "finish_reason": "stop", "message": {"content": "7"}}]
-    with serving(lambda body: (200, {"choices": choices, "usage": usage})) as server:
+    status, body = completion("7")
+    body["usage"] = {"prompt_tokens": count, "completion_tokens": count}
+    with serving(lambda _: (status, body)) as server:
         ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
         endpoint = Endpoint(base_url=server.base_url)
         engine = OpenAIEngine("served", endpoint, ledger=ledger, tariff=Tariff(1e-6, 1e-6))

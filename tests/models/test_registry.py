@@ -95,6 +95,9 @@ def test_with_a_base_url_a_name_without_a_profile_is_a_served_one():
         assert (profile.kind, profile.model) == ("endpoint", name)
         assert (profile.tokenizer, profile.context) == ("org/model", 10_000)
         assert profile.thinker.max_tokens == 5000
+    # Without a tokenizer its server counts.
+    config = completed(teacher="mine", endpoint__base_url=URL)
+    assert config.endpoint.tokenizer == SERVER == registry.find("mine", config.endpoint).tokenizer
 
 
 def test_a_served_model_without_a_profile_is_sent_top_k_only_on_request():
@@ -112,12 +115,6 @@ def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags()
     assert (engine.model, engine.extra_body) == ("mine", {})
     assert engine.think_tags == ("<think>", "</think>")
     engine.close()
-
-
-def test_the_tokens_of_a_served_model_without_a_profile_are_counted_by_its_server():
-    config = completed(teacher="mine", endpoint__base_url=URL)
-    assert config.endpoint.tokenizer == SERVER == registry.find("mine", config.endpoint).tokenizer
-    assert completed(teacher="mine", endpoint__base_url=URL, endpoint__tokenizer="x") != config
 
 
 def test_a_server_of_ones_own_is_asked_as_the_profile_says():
@@ -234,7 +231,10 @@ def test_a_file_that_is_not_there_is_named():
     assert str(caught.value).startswith("nowhere/mine.yaml: No such file")
 
 
-def test_completing_fills_in_what_the_profile_decides():
+def test_completing_fills_in_what_the_profile_of_each_role_decides(checkpoint):
+    config = completed(deliberator=str(checkpoint))
+    assert (config.thinker, config.deliberator) == ("micro", str(checkpoint))
+    assert (config.deliberate.sampling.max_tokens, config.domain) == (2048, "brief")
     config = completed()
     profile = registry.find("micro", HERE)
     assert (config.thinker, config.deliberator, config.domain) == ("micro", "micro", "brief")
@@ -243,9 +243,7 @@ def test_completing_fills_in_what_the_profile_decides():
     response = profile.deliberator.max_tokens
     # Some tokens are left to the chat template.
     assert 0 < config.cache.budget_tokens < profile.context - response
-
-
-def test_a_long_context_gets_the_budget_of_the_paper():
+    # A long context gets the budget of the paper.
     assert completed(endpoint__context=131_072, **SERVED).cache.budget_tokens == 80_000
 
 
@@ -264,14 +262,6 @@ def test_completing_keeps_what_the_user_set():
     assert resolve(config).config == config  # a saved configuration resolves to itself
     # What was not chosen beside it still comes from the profile.
     assert config.think.sampling.top_k == registry.find("micro", HERE).thinker.top_k
-
-
-def test_a_role_of_its_own_takes_its_own_profile(checkpoint):
-    config = completed(deliberator=str(checkpoint))
-    assert (config.thinker, config.deliberator) == ("micro", str(checkpoint))
-    assert config.deliberate.sampling.max_tokens == 2048
-    assert config.think.sampling.max_tokens == registry.find("micro", HERE).thinker.max_tokens
-    assert config.domain == "brief"
 
 
 def test_a_budget_over_the_context_is_refused_with_the_largest_that_fits(checkpoint):
