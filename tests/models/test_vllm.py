@@ -14,14 +14,13 @@ pieces, so that is off.
 
 import json
 import os
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import run_command
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import TeacherError
@@ -35,7 +34,6 @@ from heavydistill.problems import load
 from heavydistill.store.traces import read_traces
 
 PYTHON = os.environ.get("HEAVYDISTILL_VLLM_PYTHON", "")
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 CONTEXT = 2048
 PROFILE = f"""
@@ -205,20 +203,8 @@ def test_the_server_tells_its_context_before_anything_is_asked(server):
 
 def test_a_run_asks_it_for_both_stages(server, profile, tmp_path):
     out = tmp_path / "run"
-    done = subprocess.run(
-        [
-            *(
-                COMMAND,
-                "generate",
-                f"--teacher={profile}",
-                f"--endpoint={server.endpoint.base_url}",
-            ),
-            *("--limit=10", "--k=4", "--d=2", f"--out={out}"),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    flags = [f"--teacher={profile}", f"--endpoint={server.endpoint.base_url}", f"--out={out}"]
+    done = run_command("generate", *flags, "--limit=10", "--k=4", "--d=2")
     assert done.returncode == 0, done.stderr
     traces = list(read_traces(out))
     assert len(traces) == 10
@@ -227,7 +213,4 @@ def test_a_run_asks_it_for_both_stages(server, profile, tmp_path):
     # It is the model that runs in this process as well, and right on most problems.
     right = [d.is_correct for trace in traces for d in trace.deliberations]
     assert len(right) == 20 and sum(right) > 10
-
-
-def test_the_server_is_well_at_the_end(server):
-    assert server.failure() is None
+    assert server.failure() is None  # it is well at the end

@@ -117,17 +117,16 @@ def test_a_failure_has_its_kind(serve, status, message, failure):
 
 
 @pytest.mark.parametrize(
-    ("body", "failure"),
+    ("body", "failure", "said"),
     [
-        (completion("par", finish_reason="content_filter"), "filtered"),
-        (completion(None, refusal="I cannot help with that."), "refused"),
-        ({}, "malformed"),
+        (completion("par", finish_reason="content_filter"), "filtered", "content_filter"),
+        (completion(None, refusal="I cannot help with that."), "refused", "I cannot help"),
+        ({"object": "error", "message": "9 tokens are too long", "code": 400}, "too_long", "9 to"),
     ],
 )
-def test_a_response_without_an_answer_has_its_kind_too(serve, body, failure):
+def test_a_response_without_an_answer_has_its_kind_too(serve, body, failure, said):
     response = ask_one(serve(answering(body)), retries=0)
-    assert is_error(response) and response.failure == failure
-    assert failure != "filtered" or "content_filter" in response.error
+    assert is_error(response) and response.failure == failure and said in response.error
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, None), (200, 401)])
@@ -154,6 +153,7 @@ ERROR = {"error": {"message": "x" * 490 + ECHO, "code": 400}}
         Reply(f"data: {json.dumps(ERROR)}\n\n".encode(), content_type="text/event-stream"),
         Reply({**completion("7", finish_reason=f"end {KEY}"), "id": KEY}),
         Reply({**completion("7", finish_reason={"why": KEY}), "id": {"key": KEY}}),
+        Reply({**completion("7", finish_reason="odd"), "id": "\ud83d"}),
         Reply(completion(None, refusal=f"not for {KEY}")),
         Reply(f"data: {KEY}\n\n".encode(), content_type="text/event-stream"),
     ],
@@ -164,6 +164,7 @@ def test_no_part_of_a_key_that_a_server_repeats_is_kept(serve, monkeypatch, repl
     response = ask_one(serve(lambda _: reply), api_key_env="SOME_KEY", retries=0)
     assert response.failure and response.error
     assert "sk-" not in f"{response.error}{response.request_id}"
+    f"{response.error}{response.request_id}".encode()  # it can be stored
 
 
 @pytest.mark.parametrize("to", ["http://127.0.0.1:9/v1?key={}", "gopher://{}", "http://[{}"])
@@ -205,24 +206,12 @@ def test_an_error_in_a_200_is_the_error_that_it_says(serve, caplog, error, failu
     assert is_slowed_down is (failure == "overloaded")
 
 
-def test_an_error_that_is_the_whole_body_is_read_as_one(serve):
-    body = {"object": "error", "message": "9 tokens are too long", "code": 400}
-    for reply in (Reply(body), Reply(body, 400)):
-        response = ask_one(serve(lambda _, reply=reply: reply), retries=0)
-        assert response.failure == "too_long" and "9 tokens" in response.error
-
-
 @pytest.mark.parametrize("code", [402, "402", "insufficient_quota"])
 def test_no_money_in_a_200_stops_the_run(serve, code):
     body = {"error": {"message": "Add \x1b[31mcredit\u202e", "code": code}}
     with pytest.raises(StoppedError, match=r"no money left: .*Add credit") as raised:
         ask_one(serve(answering(body)))
     assert not CONTROL.search(str(raised.value))
-
-
-@pytest.mark.parametrize("id", [17, None, "\ud83d"])
-def test_an_id_of_any_kind_can_be_stored(serve, id):
-    assert ask_one(serve(answering({**completion(), "id": id}))).request_id in ("17", "", "?")
 
 
 def test_a_server_that_is_not_there_is_an_error():

@@ -59,20 +59,12 @@ def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> No
     )[:, 7:].tolist()
     calls: list[int] = []
 
-    def counted(generate: Callable[..., Any]) -> Callable[..., Any]:
-        def call(**options: Any) -> Any:
-            calls.append(len(options["input_ids"]))
-            return generate(**options)
+    def generate(**options: Any) -> Any:
+        calls.append(len(options["input_ids"]))
+        return model.generate(**options)
 
-        return call
-
-    written = write(
-        counted(model.generate),
-        prompts,
-        torch.ones_like(prompts),
-        asked,
-        in_stretches=may_let_rows_go(config),
-    )
+    mask, in_stretches = torch.ones_like(prompts), may_let_rows_go(config)
+    written = write(generate, prompts, mask, asked, in_stretches=in_stretches)
 
     assert list(map(_up_to(ENDS), written)) == list(map(_up_to(ENDS), whole))
     assert (len(calls) == 1) is not may_let_rows_go(config)
