@@ -204,16 +204,14 @@ def test_votes_make_the_verdict_and_stand_in_the_record(replies, label, reason):
     assert [vote.completion_tokens for vote in ballot.votes] == [2, 2, 2]
 
 
-def test_thinking_is_no_part_of_the_reply():
-    judge, _ = step(lambda request: said("CORRECT", reasoning="INCORRECT, or is it?"))
-    (judged,) = run(judge, row(box("500\\text{ cm}")))
+def test_thinking_is_no_part_of_the_reply_and_a_row_that_left_is_not_asked_about():
+    judge, engine = step(lambda request: said("CORRECT", reasoning="INCORRECT, or is it?"))
+    answered = row(box("500\\text{ cm}"))
+    (judged,) = run(judge, answered)
     assert verdicts(judged)[0].label == "correct"
-
-
-def test_a_row_that_left_its_way_is_not_asked_about():
-    judge, engine = step(by_unit)
+    asked = len(engine.requests)
     (judged,) = run(judge, row(box("500\\text{ cm}"), status=TOO_FEW_USABLE))
-    assert not engine.requests and verdicts(judged)[0].reason == "needs_symbolic"
+    assert len(engine.requests) == asked and verdicts(judged)[0].reason == "needs_symbolic"
 
 
 def test_a_broken_engine_fails_the_rows_and_keeps_what_rules_said():
@@ -348,9 +346,12 @@ def test_a_contradiction_is_said_with_what_to_do(keys, told):
     assert told in str(refused.value)
 
 
-def test_one_vote_may_be_greedy():
+def test_one_vote_may_be_greedy_and_a_saved_null_takes_a_judge_from_the_command_line(tmp_path):
     config = configured(judge__model="m", judge__votes=1, judge__sampling__temperature=0)
     assert config.judge.sampling.temperature == 0
+    file = tmp_path / "c.yaml"
+    file.write_text("judge: null\n")
+    assert load_config(file, {"judge.model": "m"}).judge.model == "m"
 
 
 def test_a_server_that_is_started_for_the_teacher_serves_no_other_judge():
@@ -364,12 +365,6 @@ def test_a_server_that_is_started_for_the_teacher_serves_no_other_judge():
                 }
             )
         )
-
-
-def test_a_saved_configuration_with_no_judge_takes_one_from_the_command_line(tmp_path):
-    file = tmp_path / "c.yaml"
-    file.write_text("judge: null\n")
-    assert load_config(file, {"judge.model": "m"}).judge.model == "m"
 
 
 def test_who_judges_makes_another_run_and_where_does_not():

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pool_folders import pool_folder, pool_of
+from rich.console import Console
 
 from heavydistill.cli.plan import print_estimate, print_heading
 from heavydistill.config.run import RunConfig, dump_config, load_config
@@ -147,8 +148,6 @@ def test_folders_without_pools_that_can_be_taken_are_refused(tmp_path: Path) -> 
 def test_verdicts_that_do_not_stand_are_counted_and_said(
     mixed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rich.console import Console
-
     found = read_pools(of_pools(mixed))
     (trace,) = read_traces(mixed)
     assert found.unjudged == 2
@@ -167,8 +166,6 @@ def test_verdicts_that_do_not_stand_are_counted_and_said(
 def test_rows_that_failed_in_a_step_are_counted_and_said(
     pools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rich.console import Console
-
     failed = pool_folder(pools.parent / "failed", [pool_of(9, []), pool_of(8, [])])
     (failed / "traces").rename(pools / "rejects")
     print_heading(checked(pools), Console(width=200))
@@ -227,8 +224,6 @@ def test_traces_are_read_as_they_are_needed(pools: Path, monkeypatch: pytest.Mon
 def test_the_plan_asks_for_deliberations_alone(
     pools: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from rich.console import Console
-
     plan = checked(pools, deliberate__d=2, deliberate__rounds=2)
     told = estimate(plan)
     assert [stage.stage for stage in told.stages] == ["deliberate_1", "deliberate_2"]
@@ -254,13 +249,6 @@ def test_the_pipeline_begins_with_the_pools_and_no_model_thinks(pools: Path) -> 
     pipeline.discard()
     with pytest.raises(ConfigError, match="nobody thinks"):
         llm_of(plan.run, "think")
-
-
-def test_limits_of_requests_are_not_shared_with_who_does_not_think(pools: Path) -> None:
-    served = {"teacher": "served", "endpoint__base_url": "http://localhost:1/v1"}
-    tokenizer = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
-    plan = checked(pools, endpoint__tokenizer=tokenizer, endpoint__requests_per_minute=60, **served)
-    assert llm_of(plan.run, "deliberate_1").endpoint.requests_per_minute == 60
 
 
 def test_an_empty_pool_is_no_obstacle_to_the_others(tmp_path: Path) -> None:

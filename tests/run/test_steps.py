@@ -146,21 +146,17 @@ def test_load_problems_yields_batches_and_says_which_is_last() -> None:
     assert len({row["problem"]["id"] for rows, _ in batches for row in rows}) == 5
 
 
-def test_k_samples_are_k_requests_with_their_own_seeds() -> None:
-    model, engine = llm(lambda request, before: said("2"))
-    rows = run(SampleTrajectories(llm=model, num_generations=4, domain="brief"), [problem_row()])
-    assert len(engine.requests) == len({request.seed for request in engine.requests}) == 4
-    assert [t["index"] for t in rows[0]["pool"]] == [0, 1, 2, 3]
-    assert len({t["id"] for t in rows[0]["pool"]}) == 4
-
-
-def test_more_samples_begin_with_the_same_seeds() -> None:
-    def seeds(k: int) -> list[int]:
+def test_k_samples_are_k_requests_and_more_begin_with_the_same_seeds() -> None:
+    def sampled_seeds(k: int) -> list[int]:
         model, engine = llm(lambda request, before: said("2"))
-        run(SampleTrajectories(llm=model, num_generations=k, domain="brief"), [problem_row()])
+        task = SampleTrajectories(llm=model, num_generations=k, domain="brief")
+        (row,) = run(task, [problem_row()])
+        assert len(engine.requests) == len({request.seed for request in engine.requests}) == k
+        assert [t["index"] for t in row["pool"]] == list(range(k))
+        assert len({t["id"] for t in row["pool"]}) == k
         return [request.seed for request in engine.requests]
 
-    assert seeds(8)[:3] == seeds(3)
+    assert sampled_seeds(8)[:3] == sampled_seeds(3)
 
 
 def test_reasoning_finish_reason_and_errors_are_kept() -> None:
@@ -247,25 +243,21 @@ def test_a_second_round_reads_the_deliberations_of_the_first() -> None:
     assert [d["round"] for d in rows[0]["deliberations"]] == [1, 1, 2, 2]
 
 
-def test_one_verifier_judges_both_stages() -> None:
-    """Defect 8 of the reference implementation: two graders, one for each stage."""
-    rows = cached(sampled([said("2"), said("3")]))
+def deliberated(rows: list[dict[str, Any]], d: int = 1) -> list[dict[str, Any]]:
+    """The rows with deliberations that say 2, judged."""
     model, _ = llm(lambda request, before: said("2"))
-    (row,) = run(
-        Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=1), rows)
-    )
-    judges = {g["verdict"]["verifier"] for g in (*row["pool"], *row["deliberations"])}
-    assert len(judges) == 1
+    rows = run(Deliberate(llm=model, num_generations=d), rows)
+    return run(Verify(column="deliberations"), rows)
 
 
-def test_finished_rows_fit_the_declared_arrow_schema() -> None:
+def test_one_verifier_judges_both_stages_and_rows_fit_the_declared_arrow_schema() -> None:
+    """Defect 8 of the reference implementation: two graders, one for each stage."""
     import pyarrow as pa
 
-    rows = cached(sampled([said("2"), said("3")]))
-    model, _ = llm(lambda request, before: said("2"))
-    rows = run(Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=2), rows))
-    finished = run(LabelTraces(), rows)
-    table = pa.Table.from_pylist(finished, schema=arrow_schema(Trace))
+    rows = deliberated(cached(sampled([said("2"), said("3")])), d=2)
+    judges = {g["verdict"]["verifier"] for g in (*rows[0]["pool"], *rows[0]["deliberations"])}
+    assert len(judges) == 1
+    table = pa.Table.from_pylist(run(LabelTraces(), rows), schema=arrow_schema(Trace))
     trace = from_row(Trace, table.to_pylist()[0])
     assert trace.stratum == "tie" and trace.outcome == "rescued"
 
@@ -326,11 +318,7 @@ def test_a_saved_step_keeps_how_it_verifies(own_verifiers: Verifying) -> None:
 
 @pytest.mark.parametrize("column", ["pool", "deliberations"])
 def test_verify_does_not_judge_twice(column: str) -> None:
-    (row,) = cached(sampled([said("2"), said("3")]))
-    model, _ = llm(lambda request, before: said("2"))
-    (row,) = run(
-        Verify(column="deliberations"), run(Deliberate(llm=model, num_generations=1), [row])
-    )
+    (row,) = deliberated(cached(sampled([said("2"), said("3")])))
     before = [g["verdict"] for g in row[column]]
     row["problem"]["reference"] = "3"
     (row,) = run(Verify(column=column), [row])
