@@ -317,12 +317,11 @@ def test_the_limit_of_problems_holds_for_pools_too() -> None:
     ("key", "most"),
     [("think.k", 1024), ("deliberate.d", 1024), ("deliberate.rounds", 16)],
 )
-def test_what_a_run_asks_for_has_a_bound_in_words(key: str, most: int) -> None:
+def test_what_a_run_asks_for_has_a_bound_and_pools_of_another_have_none(
+    key: str, most: int
+) -> None:
     load_config(None, {key: most})
     with pytest.raises(ConfigError) as refused:
         load_config(None, {key: 100_000})
     assert refused.value.what == f"{key} is 100,000, but a run asks for at most {most:,}"
-
-
-def test_pools_of_another_run_may_have_more_trajectories() -> None:
     load_config(None, {"pools": "runs/other", "pools_sha256": "0" * 64, "think.k": 10_000})

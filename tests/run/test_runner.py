@@ -1,6 +1,5 @@
 """Rows flow through a pipeline in this process: bounded, overtaking, whole, and loud at its end."""
 
-import logging
 import os
 import signal
 import subprocess
@@ -347,21 +346,17 @@ def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(
 
 @pytest.mark.parametrize("signals", [["SIGTERM"], ["SIGINT", "SIGINT"]])
 def test_sigterm_and_a_second_ctrl_c_wait_for_no_request(
-    asking: Callable[..., HeavyPipeline], signals: list[str]
+    asking: Callable[..., HeavyPipeline], signals: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     pipeline = asking("", 2.0)
 
-    class Patient(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if "Waiting for the requests" in record.getMessage():
-                sent.set()
-
-    sent = threading.Event()
-
     def send() -> None:
-        for name in signals:
+        for number, name in enumerate(signals):
+            latest = time.monotonic() + 30
+            while number and "Waiting for the requests" not in caplog.text:
+                assert time.monotonic() < latest
+                time.sleep(0.02)
             os.kill(os.getpid(), getattr(signal, name))
-            sent.wait(30)
             time.sleep(0.05)
 
     def interrupt(step: str, rows: list[dict[str, Any]]) -> None:
@@ -370,14 +365,9 @@ def test_sigterm_and_a_second_ctrl_c_wait_for_no_request(
             threads[0].start()
 
     threads: list[threading.Timer] = []
-    handler = Patient()
-    logging.getLogger("distilabel.pipeline").addHandler(handler)
-    if signals == ["SIGTERM"]:
-        sent.set()
     pipeline.on_batch = interrupt
     with pytest.raises(KeyboardInterrupt):
         pipeline.run_to_files()
-    logging.getLogger("distilabel.pipeline").removeHandler(handler)
     # The model gave up what it was asked while its step still waited.
     assert events[-1] == "unloaded" and not rows_of(pipeline)
     pipeline.discard()

@@ -40,17 +40,21 @@ def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path: Path) -> Non
     assert config.problems == plan.config.problems and config.domain == plan.config.domain
 
 
-def test_the_chain_may_have_the_tokens_of_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("keys", "most"),
+    [
+        ({}, 4 * 100 + 300),
+        # A cache at random, and all rounds.
+        ({"cache__width": 2, "deliberate__rounds": 2}, 2 * 100 + 2 * 300 + 300),
+    ],
+)
+def test_the_chain_may_have_the_tokens_of_all(
+    tmp_path: Path, keys: dict[str, Any], most: int
+) -> None:
     sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 300}
-    chain = control(tmp_path, "chain", **sizes)
-    assert chain.config.think.sampling.max_tokens == 4 * 100 + 300
-    assert chain.config.rounds == 0 and "at most 700 tokens, 2 times" in chain.description
-
-
-def test_the_chain_may_have_what_a_cache_at_random_and_all_rounds_take(tmp_path: Path) -> None:
-    sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 200}
-    chain = control(tmp_path, "chain", cache__width=2, deliberate__rounds=2, **sizes)
-    assert chain.config.think.sampling.max_tokens == 2 * 100 + 2 * 200 + 200
+    chain = control(tmp_path, "chain", **sizes, **keys)
+    assert chain.config.think.sampling.max_tokens == most and chain.config.rounds == 0
+    assert f"at most {most:,} tokens, 2 times" in chain.description
 
 
 def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path: Path) -> None:

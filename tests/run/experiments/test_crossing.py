@@ -15,7 +15,7 @@ from pool_folders import pool_of
 
 import heavydistill
 from heavydistill.config.run import load_config
-from heavydistill.errors import ConfigError, TeacherError, UserError
+from heavydistill.errors import TeacherError, UserError
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
 from heavydistill.run.experiments.crossing import CrossingPlan, check, crossed
@@ -155,23 +155,3 @@ def test_whatever_can_be_mended_is_said_before_anything_is_written(
     with pytest.raises(UserError, match=told):
         checked(tmp_path, thinkers, readers, **keys)
     assert sorted(tmp_path.rglob("*")) == there
-
-
-def test_a_run_that_breaks_leaves_no_folder(tmp_path: Path) -> None:
-    plan = checked(tmp_path, ["micro"], ["micro", "micro-student"])
-
-    def run_one(name: str, each: RunPlan) -> Finished:
-        if each.pools:
-            raise KeyboardInterrupt
-        return made(each, True)
-
-    with pytest.raises(KeyboardInterrupt):
-        crossed(plan, run_one)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_that_is_taken_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="exists and is not empty"):
-        checked(tmp_path, ["micro"], ["micro"])
