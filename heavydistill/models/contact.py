@@ -224,7 +224,9 @@ def _why(error: Exception) -> str:
 async def _other_base(url: str, key: str) -> str | None:
     """The address of the API that was meant, if one answers and the given one does not."""
     stem = _NOT_A_BASE.sub("", url)
-    others = [stem] * (stem != url) + [f"{stem}/v1"] * (not _VERSION.search(stem))
+    others = [] if stem == url else [stem]
+    if not _VERSION.search(stem):
+        others.append(f"{stem}/v1")
     for other in others:
         try:
             reply = await _exchange(f"{other}/models", key)
