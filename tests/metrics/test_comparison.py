@@ -63,19 +63,17 @@ def test_values_by_hand(make_trace):
     before = numbered([make_trace(["7", "8", "8", "8"], ["8", "8"]), make_trace(["7"] * 4)])
     after = numbered([make_trace(["7", "7", "8", None], ["7", "8"]), make_trace(["7"] * 4, ["7"])])
     told = compare(side(after, "trained"), side(before), {"torch": "1"})
-
-    def means(metric: str) -> tuple[float, float, float]:
+    for metric, means in {
+        "mean_at_k": (0.625, 0.75, 0.125),
+        "vote_at_k": (0.5, 1.0, 0.5),
+        "pass_at_k": (1.0, 1.0, 0.0),
+        # A problem that was not deliberated is worth nothing to the deliberator.
+        "heavy_mean_at_d": (0.0, 0.75, 0.75),
+        "heavy_pass_at_d": (0.0, 1.0, 1.0),
+        "heavy_minus_vote": (-0.5, -0.25, 0.25),
+    }.items():
         change = getattr(told, metric)
-        assert change.before and change.difference
-        return change.before.mean, change.after.mean, change.difference.mean
-
-    assert means("mean_at_k") == (0.625, 0.75, 0.125)
-    assert means("vote_at_k") == (0.5, 1.0, 0.5)
-    assert means("pass_at_k") == (1.0, 1.0, 0.0)
-    # A problem that was not deliberated is worth nothing to the deliberator.
-    assert means("heavy_mean_at_d") == (0.0, 0.75, 0.75)
-    assert means("heavy_pass_at_d") == (0.0, 1.0, 1.0)
-    assert means("heavy_minus_vote") == (-0.5, -0.25, 0.25)
+        assert (change.before.mean, change.after.mean, change.difference.mean) == means, metric
     assert told.mean_at_k.difference == Interval(0.125, 0.0, 0.25)
     after_it = told.after.summary
     assert (told.problems, after_it.k, after_it.d, after_it.rounds) == (2, 4, 2, 1)
@@ -209,13 +207,11 @@ def test_any_deliberation_is_of_the_smaller_d(make_trace):
         [make_trace(pool, ["8", "8"], ["7", "8", "8", "8"]), make_trace(pool, ["8"], ["7"] * 4)]
     )
     told = compare(side(many, "trained"), side(few), {})
-    assert told.heavy_pass_at_d and told.heavy_pass_at_d.before
     assert told.heavy_pass_at_d.before.mean == 0.5
     # Two of four of which one is right, in 3 of 6 ways; two of four that are all right.
     assert told.heavy_pass_at_d.after.mean == (0.5 + 1) / 2
     assert told.names[3:5] == ["HM@2/4", "HP@2"]
     turned = compare(side(few), side(many, "trained"), {})
-    assert turned.heavy_pass_at_d and turned.heavy_pass_at_d.before
     assert turned.heavy_pass_at_d.before.mean == 0.75
     assert told.by_verifier["exact"].heavy_pass_at_d == told.heavy_pass_at_d
 
@@ -241,74 +237,60 @@ def test_votes_of_other_sizes_are_not_paired(make_trace, before, after, unpaired
 def test_each_kind_of_problem_is_compared(make_trace):
     def of_kinds(*pools: list[str]) -> list[Trace]:
         traces = numbered([make_trace(pool, ["7"]) for pool in pools])
-        kinds = [("procedural", "a"), ("procedural", "b"), ("math", "")]
-        return [
-            dataclasses.replace(
-                trace,
-                problem=dataclasses.replace(
-                    trace.problem,
-                    verifier=verifier,
-                    verifier_args=json.dumps({"family": family} if family else {}),
-                ),
-            )
-            for trace, (verifier, family) in zip(traces, kinds, strict=True)
-        ]
+        for place, (verifier, args) in enumerate(
+            [("procedural", {"family": "a"}), ("procedural", {"family": "b"}), ("math", {})]
+        ):
+            changed = {"verifier": verifier, "verifier_args": json.dumps(args)}
+            problem = dataclasses.replace(traces[place].problem, **changed)
+            traces[place] = dataclasses.replace(traces[place], problem=problem)
+        return traces
 
     before, after = of_kinds(["8"], ["7"], ["8"]), of_kinds(["7"], ["7"], ["8"])
     told = compare(side(after, "trained"), side(before), {})
-    assert list(told.by_verifier) == ["math", "procedural"] and list(told.by_family) == ["a", "b"]
+    assert list(told.by_verifier) == ["math", "procedural"]
     procedural = told.by_verifier["procedural"]
-    assert procedural.problems == 2
-    assert procedural.mean_at_k.difference and procedural.mean_at_k.difference.mean == 0.5
-    changes = [of.mean_at_k.difference for of in told.by_family.values()]
-    assert [change.mean for change in changes if change] == [1.0, 0.0]
+    assert (procedural.problems, procedural.mean_at_k.difference.mean) == (2, 0.5)
+    families = {name: of.mean_at_k.difference.mean for name, of in told.by_family.items()}
+    assert families == {"a": 1.0, "b": 0.0}
 
 
-def judged_by(traces: Sequence[Trace], verifier: str, **changed: Any) -> list[Trace]:
-    def again(samples: Any) -> Any:
-        return [
-            dataclasses.replace(
-                one, verdict=dataclasses.replace(one.verdict, verifier=verifier, **changed)
-            )
-            for one in samples
-        ]
+def judged_by(traces: Sequence[Trace], **changed: Any) -> list[Trace]:
+    """With changed verdicts, or without any."""
+
+    def again(sample: Any) -> Any:
+        verdict = dataclasses.replace(sample.verdict, **changed) if changed else None
+        return dataclasses.replace(sample, verdict=verdict)
 
     return [
-        dataclasses.replace(trace, pool=again(trace.pool), deliberations=again(trace.deliberations))
+        dataclasses.replace(
+            trace,
+            pool=list(map(again, trace.pool)),
+            deliberations=list(map(again, trace.deliberations)),
+        )
         for trace in traces
     ]
 
 
-def test_verdicts_of_other_versions_are_refused_with_how_to_judge_again(make_trace):
+def test_no_verdicts_and_those_of_other_versions_are_refused(make_trace):
     traces = numbered([make_trace(["7", "8"], ["7"])])
-    before, after = side(judged_by(traces, "exact@1")), side(judged_by(traces, "exact@2"), "new")
+    before, after = side(traces), side(judged_by(traces, verifier="exact@2"), "new")
     refuse_other_verdicts(before, before)
     with pytest.raises(ConfigError) as caught:
         refuse_other_verdicts(before, after)
     assert "exact@1 (before), exact@2 (after)" in str(caught.value)
     assert "heavydistill replay" in str(caught.value)
-
-
-def test_a_run_without_verdicts_is_refused(make_trace):
-    traces = numbered([make_trace(["7", "8"])])
-    bare = [
-        dataclasses.replace(
-            trace, pool=[dataclasses.replace(one, verdict=None) for one in trace.pool]
-        )
-        for trace in traces
-    ]
     with pytest.raises(ConfigError, match="The run after has no verdicts"):
-        refuse_other_verdicts(side(traces), side(bare, "new"))
+        refuse_other_verdicts(before, side(judged_by(traces), "new"))
 
 
 def test_another_judge_is_refused_where_rules_left_something_open(make_trace):
     evidence = json.dumps(dataclasses.asdict(ballot(Vote(said="correct"))))
     open_, decided = numbered([make_trace(["7", "?"])]), numbered([make_trace(["7", "8"])])
-    judged = side(judged_by(decided, "judge:critic@abc after exact@1", evidence=evidence))
+    judged = side(judged_by(decided, verifier="judge:critic@abc after exact@1", evidence=evidence))
     refuse_other_verdicts(judged, judged)
     refuse_other_verdicts(judged, side(decided, "new"))
     with pytest.raises(ConfigError, match=r"critic@abc \(before\), nobody \(after\)"):
         refuse_other_verdicts(judged, side(open_, "new"))
     # A judge is never asked about what was cut off.
-    cut_off = judged_by(decided, "exact@1", label="undecided", reason="truncated")
+    cut_off = judged_by(decided, label="undecided", reason="truncated")
     refuse_other_verdicts(judged, side(cut_off, "new"))

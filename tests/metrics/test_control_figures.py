@@ -27,17 +27,15 @@ from heavydistill.schema import Trace
 
 def named(traces: list[Trace], order: int = 0) -> list[Trace]:
     """Traces of problems p0, p1 and so on, whose caches are others in every order."""
-    return [
-        dataclasses.replace(
-            trace,
-            problem=dataclasses.replace(trace.problem, id=f"p{number}"),
-            deliberations=[
-                dataclasses.replace(one, cache=f"{one.cache} in order {order}")
-                for one in trace.deliberations
-            ],
-        )
-        for number, trace in enumerate(traces)
-    ]
+    changed = []
+    for number, trace in enumerate(traces):
+        problem = dataclasses.replace(trace.problem, id=f"p{number}")
+        read = [
+            dataclasses.replace(one, cache=f"{one.cache} in order {order}")
+            for one in trace.deliberations
+        ]
+        changed.append(dataclasses.replace(trace, problem=problem, deliberations=read))
+    return changed
 
 
 def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace):
@@ -113,7 +111,6 @@ def test_flips_are_those_of_all_pairs(make_trace, right):
         return named([make_trace(["7"], each) for each in answers], order)
 
     told = hold_against(traces(0), 1, {order_name(n): traces(n) for n in (1, 2)}).orders
-    assert told and told.within and told.flips
 
     def between(problem: list[list[bool]]) -> float:
         pairs = itertools.combinations(problem, 2)
@@ -176,14 +173,7 @@ def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(m
 
 
 def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_far(make_trace):
-    (first,) = named([make_trace(["7"], ["7"])])
-    (second,) = named([make_trace(["7"], ["7"])])
-    again = [dataclasses.replace(one, round=2) for one in second.deliberations]
-    second = dataclasses.replace(
-        second,
-        problem=dataclasses.replace(second.problem, id="p1"),
-        deliberations=[*second.deliberations, *again],
-    )
+    first, second = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"], ["7"])])
     told = hold_against([first, second], 2, {ALONE: named([make_trace(["7"])] * 2)})
     assert told.heavy.accuracy.mean == 0.5 and told.heavy.unasked == 1
 

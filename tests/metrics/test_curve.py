@@ -34,7 +34,6 @@ def costing(trace: Trace, prompt: int, completion: int) -> Trace:
 
 def of(traces: Sequence[Trace], k: int = 4, rounds: int = 1, d: int = 1) -> Curve:
     curve = curve_of([ProblemFigures.of(trace) for trace in traces], k, d, rounds)
-    assert curve
     return curve
 
 
@@ -166,7 +165,6 @@ def test_smaller_pools_are_left_out_and_counted(make_trace):
 @given(pools=st.lists(st.tuples(ANSWERS, ANSWERS), min_size=1, max_size=5))
 def test_the_ends_of_the_curve_are_the_figures_of_the_summary(make_trace, pools):
     summary = summarize([make_trace(pool, some[:2]) for pool, some in pools])
-    assert summary.curve
     for way, first, last in (
         ("vote", summary.mean_at_k, summary.vote_at_k),
         ("pass", summary.mean_at_k, summary.pass_at_k),

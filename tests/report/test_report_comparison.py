@@ -69,7 +69,6 @@ def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(comparison,
 
 
 def test_pools_of_another_run_have_no_thinker(comparison, printed):
-    assert comparison.before
     told = dataclasses.replace(
         comparison,
         before=dataclasses.replace(comparison.before, thinker=None),
@@ -101,7 +100,6 @@ def test_what_ran_the_models_is_said_in_both(comparison, printed):
 
 
 def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(comparison, printed):
-    assert comparison.before
     smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
     told = dataclasses.replace(comparison, before=smaller, vote_pairs=None)
     assert told.names[:2] == ["M@4/8", "V@4"] and told.names[3] == "HM@4"
@@ -117,7 +115,6 @@ def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(comparison, pr
 
 def test_groups_and_strata_of_few_problems_are_marked(comparison, printed):
     assert "(few)" not in printed(print_comparison, comparison)
-    assert comparison.before
     (first,) = summary().places
     rare = summary(by_stratum={"tie": group(12)}, places=[dataclasses.replace(first, problems=17)])
     families = dict(comparison.by_family)
@@ -135,7 +132,6 @@ def test_groups_and_strata_of_few_problems_are_marked(comparison, printed):
 
 
 def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison):
-    assert comparison.before
     alone = summary(by_stratum={"tie": dataclasses.replace(group(40), heavy_minus_vote=None)})
     both = {
         name: dataclasses.replace(getattr(comparison, name), summary=alone)
