@@ -33,8 +33,7 @@ def costing(trace: Trace, prompt: int, completion: int) -> Trace:
 
 
 def of(traces: Sequence[Trace], k: int = 4, rounds: int = 1, d: int = 1) -> Curve:
-    curve = curve_of([ProblemFigures.of(trace) for trace in traces], k, d, rounds)
-    return curve
+    return curve_of([ProblemFigures.of(trace) for trace in traces], k, d, rounds)
 
 
 def point(curve: Curve, way: str, k: int = 4, round: int = 0) -> Point:

@@ -187,14 +187,18 @@ def of(trajectories: int, deliberations: int = 0, verifier: str = "math", **more
     )
 
 
+MARKER = (
+    "; or set the marker if the answers stand behind one: "
+    "--set problems.verifier_args='{marker: \"Answer:\"}'"
+)
+BRIEF = "; or ask in the short prompts, which small models follow: --set domain=brief"
+TOOK_POOLS = {**invented().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
+
+
 def test_it_comes_above_thirty_per_cent_of_those_that_ended():
     assert unanswered_warning(of(24)) == []
-    fact, remedy = unanswered_warning(of(25))
+    fact, _ = unanswered_warning(of(25))
     assert fact == r"31.2% of the finished trajectories hold no final answer (no \boxed{})."
-    assert remedy == (
-        "Train the format first; or set the marker if the answers stand behind one: "
-        "--set problems.verifier_args='{marker: \"Answer:\"}'"
-    )
     facts = unanswered_warning(of(40, 60))[:-1]
     assert [fact.split(" hold")[0] for fact in facts] == [
         "50.0% of the finished trajectories",
@@ -203,28 +207,20 @@ def test_it_comes_above_thirty_per_cent_of_those_that_ended():
 
 
 @pytest.mark.parametrize(
-    ("verifier", "form"),
-    [("choice", "no letter of an option"), ("code", "no code block"), ("procedural", r"\boxed{}")],
+    ("told", "remedy"),
+    [
+        (of(25), MARKER),
+        *((of(70, verifier=name), "") for name in ("choice", "code", "procedural")),
+        (of(41, prompts=GENERAL), MARKER + BRIEF),
+        (of(40, prompts=GENERAL), MARKER),  # half of them is not most
+        *((of(41, prompts=p), MARKER) for p in (["thinker.brief.en@1"], ["thinker.general.zh@1"])),
+        # Pools of another run stay as they are.
+        (of(70, 20, prompts=GENERAL, usage=TOOK_POOLS), ""),
+        (of(70, 60, prompts=GENERAL, usage=TOOK_POOLS), BRIEF),
+    ],
 )
-def test_a_marker_is_offered_only_where_the_verifier_knows_one(verifier, form):
-    fact, remedy = unanswered_warning(of(70, verifier=verifier))
-    assert form in fact and remedy == "Train the format first"
-
-
-def test_the_short_prompts_are_offered_where_most_are_unanswered_and_they_were_not_used():
-    brief = "--set domain=brief"
-    assert brief in unanswered_warning(of(41, prompts=GENERAL))[-1]
-    assert brief not in unanswered_warning(of(40, prompts=GENERAL))[-1], "half of them is not most"
-    for prompts in (["thinker.brief.en@1"], ["thinker.general.zh@1"], []):
-        assert brief not in unanswered_warning(of(41, prompts=prompts))[-1]
-
-
-def test_nothing_is_offered_that_would_not_change_the_pools_of_another_run():
-    usage = {**invented().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
-    told = unanswered_warning(of(70, 20, prompts=GENERAL, usage=usage))
-    assert told[-1] == "Train the format first"
-    told = unanswered_warning(of(70, 60, prompts=GENERAL, usage=usage))
-    assert "domain=brief" in told[-1] and "marker" not in told[-1]
+def test_only_what_would_help_is_offered(told, remedy):
+    assert unanswered_warning(told)[-1] == f"Train the format first{remedy}"
 
 
 def test_the_table_ends_with_it_in_lines_that_can_be_copied():
