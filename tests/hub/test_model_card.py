@@ -24,6 +24,7 @@ from heavydistill.metrics.summary import NAMES
 from heavydistill.store.sets.folder import BenchmarkUsed
 from heavydistill.store.training_record import Alarm, BaseModelUsed, Ends, Result, RlUsed
 
+MODELS = ("--teacher", "--thinker", "--deliberator")
 GLM = {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]}
 
 
@@ -157,18 +158,6 @@ def test_what_not_every_training_has_is_told(tmp_path):
         assert row in card, row
 
 
-def test_a_deliberator_is_asked_after_the_base_model_thought(tmp_path):
-    (command,) = commands(card_of(tmp_path / "a", lora={"use_dora": True}), "heavydistill")[:1]
-    assert flag(command, "--thinker") == "micro-student"
-    assert flag(command, "--deliberator") == "path/to/this/folder"
-    assert flag(command, "--set") == "domain=brief"
-    (command,) = commands(card_of(tmp_path / "b", role="thinker"), "heavydistill")
-    assert flag(command, "--thinker") == "path/to/this/folder"
-    assert flag(command, "--deliberator") == "micro-student"
-    both = commands(card_of(tmp_path / "c", role="both"), "heavydistill")
-    assert [flag(command, "--teacher") for command in both] == ["path/to/this/folder"] * 2
-
-
 @pytest.mark.parametrize(
     ("prompts", "given"),
     [
@@ -213,27 +202,31 @@ def test_its_command_runs(tmp_path, role):
     card = card_of(folder, role=role)
     assert commands(card, "vllm") == [["vllm", "serve", "path/to/this/folder"]]
     command, *served = commands(card, "heavydistill")
-    if role == "deliberator":  # one server has one model, so attempts are those of another run
+    asked = {name: flag(command, name) for name in command if name in MODELS}
+    base, trained = "micro-student", "path/to/this/folder"
+    if role == "both":
+        assert asked == {"--teacher": trained} and flag(served[0], "--teacher") == trained
+    elif role == "thinker":
+        assert asked == {"--thinker": trained, "--deliberator": base} and not served
+    else:  # one server has one model, so attempts are those of another run
+        assert asked == {"--thinker": base, "--deliberator": trained}
         assert flag(served[0], "--pools") == "runs/attempts" and "--thinker" not in served[0]
     (tmp_path / "problems.jsonl").write_text('{"text": "What is 2 + 3?", "reference": "5"}\n')
-    arguments = [part.replace("path/to/this/folder", str(folder)) for part in command[1:]]
+    arguments = [part.replace(trained, str(folder)) for part in command[1:]]
     done = run_command(*arguments, "--dry-run", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "domain: brief" in done.stdout
 
 
-def test_a_deliberator_is_asked_with_as_many_attempts_as_it_learnt_from(tmp_path):
+@pytest.mark.parametrize("role", ["thinker", "deliberator", "both"])
+def test_a_deliberator_is_asked_with_as_many_attempts_as_it_learnt_from(tmp_path, role):
     wide = GENERATED.model_copy(update={"name": "wide", "config": {"think": {"k": 24}}})
-    told = sets(told=manifest(runs=[GENERATED, wide]))
-    for role in ("deliberator", "both"):
-        card = card_of(tmp_path / role, role=role, sets=[told])
-        assert flag(commands(card, "heavydistill")[0], "--k") == "24"
-        assert "runs of up to 24 attempts a problem" in card
-    card = card_of(tmp_path / "thinker", role="thinker", sets=[told])
-    assert "--k" not in commands(card, "heavydistill")[0] and "up to 24" not in card
-    untold = sets(told=manifest(runs=[GENERATED.model_copy(update={"config": {}})]))
-    card = card_of(tmp_path / "untold", sets=[untold])
-    assert "--k" not in commands(card, "heavydistill")[0] and "of up to" not in card
+    card = card_of(tmp_path / "told", role=role, sets=[sets(manifest(runs=[GENERATED, wide]))])
+    is_asked = role != "thinker"
+    assert ("--k 24 " in card) == ("runs of up to 24 attempts a problem" in card) == is_asked
+    untold = sets(manifest(runs=[GENERATED.model_copy(update={"config": {}})]))
+    card = card_of(tmp_path / "untold", role=role, sets=[untold])
+    assert "--k " not in card and "of up to" not in card
 
 
 def test_names_of_others_are_no_markup_and_no_commands(tmp_path):
