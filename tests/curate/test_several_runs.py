@@ -107,12 +107,6 @@ def test_a_long_deliberation_does_not_take_the_place_of_a_short_one(tmp_path: Pa
     assert sum(manifest.rows["rl"].values()) > 0
 
 
-def test_one_deliberation_does_not_measure_a_success(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", 6, d=1)
-    build(tmp_path / "sets", run)
-    assert {row["rl_label"] for row in rows(tmp_path / "sets", "caches")} == {"unmeasured"}
-
-
 def test_the_bounds_of_genselect_hold_for_the_sets_of_a_run_too(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,17 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from import_files import EGGS, GOLD, STAIRS, answers_row, boxed, config_of, lines
+from runs import build
 
-from heavydistill.config.models import Endpoint
 from heavydistill.config.sets import ImportConfig
-from heavydistill.curate.candidates import draw_sets
 from heavydistill.curate.imports.import_pools import Imported, ImportedPools, import_pools
 from heavydistill.errors import ConfigError, ProblemsError
-from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import build_cache
 from heavydistill.metrics.summary import summarize
-from heavydistill.models.registry import find
-from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Trace
 from heavydistill.store.traces import read_traces
 from heavydistill.verifiers import registry
@@ -255,24 +250,11 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     assert len(first) == 3
 
 
-def test_a_user_who_has_samples_starts_at_the_cache(tmp_path: Path) -> None:
-    _, (trace, _) = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
-    micro = find("micro", Endpoint())
-    cache = build_cache(
-        trace.problem,
-        trace.pool,
-        round=1,
-        seed=0,
-        selection="random",
-        width=None,
-        pruning="answer_only",
-        budget_tokens=1000,
-        prompt=prompts.load("deliberator", "brief", "en"),
-        reader=ReaderTokenizer(micro.tokenizer),
-    )
-    assert sorted(item.generation for item in cache.items) == sorted(t.id for t in trace.pool)
-    sets = draw_sets(trace.problem.id, trace.pool, widths=[2, 3], most=4, seed=0)
-    assert len(sets) == 4 and {each.width for each in sets} == {2, 3}
+def test_a_user_who_has_samples_builds_sets_of_them(tmp_path: Path) -> None:
+    done, _ = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
+    manifest = build(tmp_path / "sets", done.folder, sets__widths=[2, 3])
+    assert manifest.rows["sft_thinker"]["train"] > 0
+    assert sum(strata.sets for strata in manifest.strata.values()) >= 4
 
 
 def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
