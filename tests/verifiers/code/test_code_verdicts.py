@@ -194,21 +194,12 @@ def test_a_float_that_is_near_is_undecided_or_within_the_tolerance(
     assert said(f"def f():\n    return {value}", **args)[1] == reason
 
 
-def test_every_test_of_a_program_reads_its_own_input() -> None:
-    tests = [{"input": f"{i}\n" * 3, "output": f"{i}\n"} for i in range(30)]
-    found = decision(problem(tests=tests), fenced("print(input())"))
-    assert (found.label, found.score) == ("correct", 1.0)
-
-
-def test_the_score_is_the_share_of_tests_passed() -> None:
-    tests = [{"input": str(i), "output": str(min(i, 2))} for i in range(4)]
+def test_every_test_reads_its_own_input_and_the_score_is_the_share_passed() -> None:
+    tests = [{"input": f"{i}\n" * 3, "output": f"{min(i, 2)}\n"} for i in range(4)]
     found = decision(problem(tests=tests), fenced("print(input())"))
     assert (found.label, found.reason, found.score) == ("incorrect", "different", 0.75)
-    assert json.loads(found.evidence)["first"] == {
-        "test": 4,
-        "outcome": "different",
-        "got": '"3\\n"',
-    }
+    first = {"test": 4, "outcome": "different", "got": '"3\\n"'}
+    assert json.loads(found.evidence)["first"] == first
 
 
 METHOD = "class Solution:\n    def rev(self, nums):\n        "

@@ -239,13 +239,8 @@ def test_a_flood_of_files_is_ended(make: str) -> None:
 
 
 def test_a_thousand_files_are_no_flood() -> None:
-    program = """
-        import time
-        for number in range(1000): open(str(number), "w").close()
-        time.sleep(0.3)
-        print("fine")
-    """
-    assert ran(program).stdout == b"fine\n"
+    program = "import time\nfor number in range(1000): open(str(number), 'w').close()\n"
+    assert ran(f"{program}time.sleep(0.3)\nprint('fine')").stdout == b"fine\n"
 
 
 def test_nothing_else_can_be_written() -> None:
