@@ -109,9 +109,10 @@ _DENIALS = any_of(
     rf"不(?:是|能选|选){LETTER}",
 )
 _RIVALS = any_of(
-    rf"\b(?:could|might|may|can) (?:also|just as well|equally) be (?:option )?{LETTER}",
-    rf"{LETTER} (?:is|are|would be|could be|might be|may be) (?:also|equally|just as) (?:a |the )?"
-    r"(?:correct|right|acceptable|possible|valid|plausible|good|answer)",
+    rf"\b(?:could|might|may|can)(?: also| just as well| equally)? be (?:option )?{LETTER}",
+    rf"{LETTER} (?:is|are|would be|could be|might be|may be) (?:(?:also|equally|just as) "
+    r"(?:a |the )?(?:correct|right|valid|good|answer)|(?:also |equally |just as )?"
+    r"(?:acceptable|possible|plausible))",
     r"(?:(?<=\n)|(?<=[.] )|(?<=, ))(?:or|alternatively|possibly|maybe|perhaps|also),? "
     rf"(?:it is )?(?:option )?{LETTER}(?=[ .,!\n]|\Z)(?! [a-z])",
     rf"{LETTER} (?:could|might|may)(?: also)? be (?:the )?(?:correct|right|valid|answer)",

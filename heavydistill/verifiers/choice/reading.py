@@ -113,7 +113,7 @@ _SEPARATOR = re.compile(r"\A ?[.,:;)、]?[ \n]?(?:[-–—] )?")
 _ENDS_OR_GOES_ON = re.compile(rf" ?(?:$|[\n.,;:!?，；：、]|[-–—(/&]|{_FUNCTION_WORD})", FLAGS)
 _NEXT_IN_LIST = re.compile(r"[^\n]{0,300}\n\(?([A-Z])[).:]")
 _OTHER_LETTER = re.compile(LETTER)
-_SENTENCE_ENDS = re.compile(r"[.!?](?=[ \n]|$)|[！？\n]")
+_SENTENCE_ENDS = re.compile(r"[.!?]{1,3}(?=[ \n]|$)|[！？\n]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,7 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
     line_end = limit if line_end < 0 else line_end
     sentence = _SENTENCE_ENDS.search(text, start, line_end)
     sentence_end = sentence.start() if sentence else line_end
-    if sentence and sentence[0] in "?？":
+    if sentence and set(sentence[0]) & set("?？"):
         return None
     in_line = options.by_text(text[start:line_end])
     named = in_line or options.by_text(text[start:sentence_end])

@@ -103,6 +103,7 @@ The answer is C and D is also correct. | 答案是C，D也正确。 | 答案是C
 Answer: C, and D is possible too.
 """),
     "conflict": _texts(r"""
+The answer is C. It could be D. | The answer is C. But B is possible.
 \boxed{C} ... so \boxed{B} and then \boxed{C} | Answer: A↵Answer: C | The answer is B. \boxed{C}
 The answer is A. The answer is B. Wait. The answer is C. The answer is B.
 Answer: C. It could also be D. | Answer: C. In the end, both B and C are correct.
@@ -135,6 +136,7 @@ Answer: Jupiter, or Mars | Answer: C -> D | answer: i | \boxed{C'} | Answer: 'C'
 \boxed{Jupiter (C)} | \boxed{F} | Answer: E | The answer is (F).
 """),
     "no_answer": _texts(r"""
+The answer is C?! | The answer is C?. Let us see.
 not \boxed{C} | The answer is not \boxed{C} | It isn't \boxed{C} | \boxed{C} is wrong
 \boxed{C} is not correct. | \boxed{C | \boxed{} | The answer is not C. | The answer isn't C.
 The answer cannot be C. | I do not think the answer is C. | It is not true that the answer is C.
