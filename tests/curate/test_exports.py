@@ -1,4 +1,4 @@
-"""What each trainer is given, and that what is written for it works."""
+"""What is written for each trainer works; ``tests/golden`` has all that each is given."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.rows import Message, SftRow
 
-GOLDEN = Path(__file__).parent / "golden"
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "student"
 WITH_RL = [name for name, trainer in TRAINERS.items() if "rl" in trainer.sets]
 
@@ -32,23 +31,6 @@ WITH_RL = [name for name, trainer in TRAINERS.items() if "rl" in trainer.sets]
 @pytest.fixture
 def sets(tmp_path):
     return write_sets(tmp_path / "sets")
-
-
-def content(folder: Path) -> dict[str, str]:
-    """The files of an export as text, but for those that are the same in all; parquet as JSON."""
-    same = ("README.md", "manifest.json", "heavydistill_reward.py")
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.suffix == ".parquet":
-            table = pq.read_table(path)
-            types_ = {field.name: str(field.type) for field in table.schema}
-            files[f"{name}.json"] = (
-                json.dumps({"types": types_, "rows": table.to_pylist()}, indent=2) + "\n"
-            )
-        elif path.is_file() and name not in same:
-            files[name] = path.read_text(encoding="utf-8")
-    return files
 
 
 def load(path: Path):
@@ -85,18 +67,6 @@ def sft_row(reasoning: str, content: str) -> SftRow:
         prompt_tokens=10,
         completion_tokens=10,
     )
-
-
-@pytest.mark.parametrize("to", TRAINERS)
-def test_each_trainer_is_given_what_its_golden_folder_holds(sets, tmp_path, to):
-    export(sets, to, tmp_path / "out")
-    golden = GOLDEN / to
-    expected = {
-        str(path.relative_to(golden)): path.read_text(encoding="utf-8")
-        for path in sorted(golden.rglob("*"))
-        if path.is_file()
-    }
-    assert content(tmp_path / "out") == expected
 
 
 @pytest.mark.parametrize("to", TRAINERS)
