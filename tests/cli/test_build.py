@@ -1,4 +1,4 @@
-"""``heavydistill build`` as a user runs it, from runs to a folder that datasets reads."""
+"""``heavydistill build``, ``export`` and ``import`` as a user runs them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,20 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command_line import run_command
+from import_files import EGGS, document, heavyskill_row, lines, nemo_row, pacore_row
 from runs import STUDENT, write_run
+from set_folders import write_sets
 
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.store.sets.folder import read_manifest, read_rows
+from heavydistill.store.traces import read_traces
 
 Command = Callable[..., tuple[int, str]]
 
@@ -210,3 +215,202 @@ def test_sets_without_a_deliberation_are_asked_about_once(command: Command, tmp_
         for name in ("sets", "again")
     )
     assert first == second
+
+
+def export(*words: object) -> subprocess.CompletedProcess[str]:
+    return run_command("export", *words)
+
+
+@pytest.fixture
+def sets(tmp_path):
+    return write_sets(tmp_path / "sets")
+
+
+def test_the_rows_are_counted_and_what_is_left_out_is_said(sets, tmp_path):
+    done = export(sets, "--to", "llamafactory", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    for name in ("sft_deliberator", "sft_thinker"):
+        (line,) = [line for line in done.stdout.splitlines() if line.startswith(name)]
+        assert line.split() == [name, "1", "1"]
+    assert "Left out: rl, because LLaMA-Factory has no training" in done.stdout
+    assert (tmp_path / "out" / "dataset_info.json").is_file()
+
+
+def test_another_process_writes_the_same_bytes(sets, tmp_path):
+    assert export(sets, "--to", "verl", "--out", tmp_path / "one").returncode == 0
+    command = [str(Path(sys.executable).parent / "heavydistill"), "export", str(sets), "--to=verl"]
+    subprocess.run([*command, f"--out={tmp_path / 'two'}"], check=True, timeout=240)
+    files = [path for path in (tmp_path / "one").rglob("*") if path.is_file()]
+    for path in files:
+        other = tmp_path / "two" / path.relative_to(tmp_path / "one")
+        assert path.read_bytes() == other.read_bytes()
+    assert {path.name for path in files} >= {"README.md", "rl.yaml", "train.parquet"}
+
+
+@pytest.mark.parametrize(
+    "to, out, said",
+    [("nemo", "out", "Name one of: trl"), ("trl", "sets", "Name another --out")],
+)
+def test_what_the_user_can_mend_is_said_with_the_fix(sets, tmp_path, to, out, said):
+    before = sorted(tmp_path.rglob("*"))
+    done = export(sets, "--to", to, "--out", tmp_path / out)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_without_sets_is_refused(tmp_path):
+    (tmp_path / "run").mkdir()
+    done = export(tmp_path / "run", "--to", "trl", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "holds no sets" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+GSM8K = Path(__file__).parents[2] / ".." / "shared" / "data" / "gsm8k_solutions_k4.jsonl"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def bring(call: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("COLUMNS", "120")
+    return call
+
+
+def test_nemo_files_become_a_run_that_can_be_shown(bring: Run, tmp_path: Path) -> None:
+    for seed in range(3):
+        rows = [nemo_row(f"{EGGS} ({n})", 42, 42 + seed % 2) for n in range(4 - seed)]
+        lines(tmp_path / f"output-rs{seed}.jsonl", *rows)
+    files, out = sorted(tmp_path.glob("*.jsonl")), tmp_path / "run"
+    code, _, errors = bring("import", *files, "--from=nemo", f"--out={out}")
+    assert code == 2 and not out.exists()
+    assert "output-rs0.jsonl:4: the problem has 1 answer" in errors
+    leave_out = "--set=problems.unfit=leave_out"
+    code, printed, errors = bring(
+        "import", *files, "--from=nemo", f"--out={out}", "--model=r1", leave_out
+    )
+    assert (code, errors) == (0, "")
+    assert "Left out, too_few: 1 row(s)\n  output-rs0.jsonl:4: the problem has 1 answer" in printed
+    assert "Problems without an answer in a file: output-rs2.jsonl 1" in printed
+    assert "Both say the same of 8 of 8 labelled answers (100.0%)" in printed
+    assert {each.model for trace in read_traces(out) for each in trace.pool} == {"r1"}
+    code, printed, _ = bring("show", out, "--problem=output-rs0:2")
+    assert code == 0 and "model: r1" in printed
+
+
+def test_heavyskill_and_pacore_and_plain_answers(bring: Run, tmp_path: Path) -> None:
+    result = document(tmp_path / "result.json", heavyskill_row())
+    targets = document(tmp_path / "targets.json", [{"query": EGGS, "target": "42"}])
+    code, printed, errors = bring(
+        "import", result, targets, "--from=heavyskill", f"--out={tmp_path / 'h'}"
+    )
+    assert (code, errors) == (0, "")
+    assert "2 summaries are left out" in printed
+    assert "No finish reason for 3 answers" in printed
+
+    rows = lines(tmp_path / "rows.jsonl", pacore_row())
+    code, _, errors = bring("import", rows, "--from=pacore", f"--out={tmp_path / 'p'}")
+    assert (code, errors) == (0, "")
+
+    row = {"q": EGGS, "gold": "6 * 7\nA: 42", "by_a": "A: 42", "by_b": "A: 13"}
+    code, printed, errors = bring(
+        "import",
+        lines(tmp_path / "plain.jsonl", row),
+        "--from=answers",
+        "--columns=text=q,reference=gold,answers=by_*",
+        "--verifier=exact",
+        "--verifier-args={marker: 'A:'}",
+        f"--out={tmp_path / 'a'}",
+    )
+    assert (code, errors) == (0, "")
+    (trace,) = read_traces(tmp_path / "a")
+    assert [each.is_correct for each in trace.pool] == [True, False]
+    assert "labelled" not in printed and f"Traces: {tmp_path / 'a'}" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--from=pacore"], "Give the --from of its format"),
+        (["--from=nvidia"], "format: Input should be 'heavyskill', 'pacore', 'nemo' or 'answers'"),
+        (["--from=nemo", "--columns=text"], "Write --columns KEY=VALUE,..."),
+        (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),
+        (["--from=nemo", "--verifier-args=[1]"], "--verifier-args '[1]' is no mapping"),
+        (["--from=nemo", "--verifier-args={"], "is no mapping"),
+        (["--from=nemo", "--verifier=exakt"], "There is no verifier 'exakt'"),
+        (["--from=nemo", "--set=verify.wrokers=2"], "Did you mean verify.workers?"),
+        (["--from=nemo", "--set=problems.unfit=drop"], "problems.unfit"),
+        (["--from=nemo", "--limit=0"], "problems.limit"),
+    ],
+)
+def test_bad_input_says_what_to_do_and_writes_nothing(
+    arguments: list[str], says: str, bring: Run, tmp_path: Path
+) -> None:
+    files = [lines(tmp_path / f"output-rs{seed}.jsonl", nemo_row()) for seed in range(2)]
+    code, printed, errors = bring("import", *files, f"--out={tmp_path / 'run'}", *arguments)
+    assert code == 2 and errors.startswith("Error: ") and says in errors
+    assert printed == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == [file.name for file in files]
+
+
+def test_a_line_that_is_not_json_is_named(bring: Run, tmp_path: Path) -> None:
+    path = lines(tmp_path / "output-rs0.jsonl", nemo_row(), "{broken")
+    code, _, errors = bring("import", path, "--from=nemo", f"--out={tmp_path / 'run'}")
+    assert code == 2 and "output-rs0.jsonl:2 is not JSON" in errors
+
+
+def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(
+    bring: Run, tmp_path: Path
+) -> None:
+    rows = [
+        {"q": f"{EGGS} ({n})", "gold": str(n), "answers": [f"So.\nA: {n}", f"Or.\nA: {n + 1}"]}
+        for n in range(10)
+    ]
+    command = ["import", lines(tmp_path / "plain.jsonl", *rows), "--from=answers"]
+    command += ["--columns=text=q,reference=gold"]
+    code, printed, errors = bring(*command, f"--out={tmp_path / 'raw'}")
+    assert (code, errors) == (0, "")
+    (told,) = [line.split() for line in printed.splitlines() if line.startswith("trajectories")]
+    assert told == ["trajectories", "20", "0", "0", "20", "0", "0"]
+    assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in printed
+    assert "Of 20 that were judged with this marker, 20 give an answer and 10 are right." in printed
+    (proposed,) = [line for line in printed.splitlines() if line.startswith("Import again")]
+    flag = shlex.split(proposed.partition(": ")[2])
+    assert flag == ["--verifier-args", '{marker: "A:"}']
+    code, printed, _ = bring(*command, f"--out={tmp_path / 'marked'}", *flag)
+    assert code == 0 and "final answer" not in printed and "Import again" not in printed
+    counts = [sum(t.is_correct for t in trace.pool) for trace in read_traces(tmp_path / "marked")]
+    assert counts == [1] * 10
+
+
+def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring: Run, tmp_path: Path) -> None:
+    kinds = {"boxed": r"It is \boxed{{{}}}.", "prose": "I am not sure.\nNote: look it up {}"}
+    for kind, form in kinds.items():
+        answers = [form.format(answer) for answer in ("again", "elsewhere")]
+        rows = [{"q": f"{EGGS} ({n})", "gold": "4", "answers": answers} for n in range(4)]
+        file = lines(tmp_path / f"{kind}.jsonl", *rows)
+        columns = "--columns=text=q,reference=gold"
+        code, printed, _ = bring(
+            "import", file, "--from=answers", columns, f"--out={tmp_path / kind}"
+        )
+        assert code == 0 and "Import again" not in printed
+        assert ("hold no final answer" in printed) == (kind == "prose")
+
+
+def test_real_solutions_without_a_box_get_their_marker(bring: Run, tmp_path: Path) -> None:
+    if not GSM8K.is_file():
+        pytest.skip("the GSM8K solutions are not here")
+    rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()[:200]]
+    file = tmp_path / "gsm8k.jsonl"
+    columns = "--columns=text=question,reference=ground_truth"
+    command = ["import", file, "--from=answers", columns, f"--out={tmp_path / 'run'}"]
+    lines(file, *rows)
+    code, _, errors = bring(*command)
+    assert code == 2 and """in verifier_args, e.g. {"marker": "A:"}""" in errors
+    for row in rows:
+        row["ground_truth"] = row["ground_truth"].rpartition("A:")[2].strip()
+    lines(file, *rows)
+    code, printed, _ = bring(*command)
+    assert code == 0 and "795 of the 800 unanswered answers that were read end in 'A:'" in printed
+    assert """--verifier-args '{marker: "A:"}'""" in printed

@@ -1,4 +1,4 @@
-"""``heavydistill evaluate`` as a user runs it: a model beside the one that it was trained from."""
+"""``heavydistill evaluate``, ``cross`` and ``compare`` as a user runs them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import run_command
-from fake_server import completion, serving
+from fake_server import Answer, completion, serving
+from runs import write_run
 
 import heavydistill
+from heavydistill.config.run import load_config
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
+from heavydistill.metrics.controls import CONTROLS, read_controlled
+from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
 from heavydistill.store.traces import read_traces
 
@@ -164,3 +169,191 @@ def test_requests_that_failed_count_as_wrong_and_are_said(tmp_path: Path) -> Non
     assert server.base_url not in (out / COMPARISON).read_text()
     printed = " ".join(done.stdout.split())
     assert "Of the run after, 2 request(s) and 0 row(s) failed, and count as wrong" in printed
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[str, str]:
+    """Two runs on the same problems, asked alike."""
+    first = write_run(tmp_path / "a", 40, k=4)
+    second = write_run(tmp_path / "b", 40, k=4, thinker="other", words=20)
+    return str(first), str(second)
+
+
+def test_two_runs_are_compared_in_three_forms(runs: tuple[str, str], tmp_path: Path) -> None:
+    files = [f"--markdown={tmp_path / 'x.md'}", f"--json={tmp_path / 'x.json'}"]
+    command = ["compare", *runs, *files]
+    done = run_command(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    printed = " ".join(done.stdout.split())
+    assert "40 problems, K=4 trajectories, D=2 deliberations, 1 round" in printed
+    assert "Metric, 95% intervals A B Points" in printed
+    assert "Problems right both only A only B neither" in printed
+    told = read_comparison(tmp_path / "x.json")
+    assert told.before and (told.before.name, told.after.name) == ("A", "B")
+    assert told.vote_pairs and told.deliberation_pairs
+    written = (tmp_path / "x.md").read_text(), (tmp_path / "x.json").read_text()
+    assert "| Metric, 95% intervals | A | B | Points |" in written[0]
+    assert str(tmp_path) not in "".join(written)
+    assert json.loads(written[1])["problems"] == 40
+    again = run_command(*command)
+    assert again.stdout == done.stdout
+    assert ((tmp_path / "x.md").read_text(), (tmp_path / "x.json").read_text()) == written
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "x.json", "x.md"]
+
+
+def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(
+    runs: tuple[str, str],
+    tmp_path: Path,
+    call: Callable[..., tuple[int, str, str]],
+) -> None:
+    fewer, file = str(write_run(tmp_path / "c", 39, k=4)), tmp_path / "x.json"
+    code, out, err = call("compare", runs[0], fewer, f"--json={file}")
+    assert (code, out) == (2, "") and "sum:39 missing B" in err
+    assert not file.exists()
+    code, _, err = call("compare", runs[0], str(tmp_path))
+    assert code == 2 and "is not the folder of a finished run" in err
+
+
+@pytest.mark.parametrize("flag", ["--markdown", "--json"])
+def test_a_file_that_cannot_be_is_refused_before_anything_is_read(
+    tmp_path: Path,
+    call: Callable[..., tuple[int, str, str]],
+    flag: str,
+) -> None:
+    for file in (tmp_path, tmp_path / "nowhere" / "x"):
+        code, _, err = call("compare", "a", "b", f"{flag}={file}")
+        assert code == 2 and f"{flag}: {file} cannot be a file" in err
+
+
+def answer(body: dict[str, Any]) -> Answer:
+    """Models that think of an attempt by chance, and read caches each in its own way.
+
+    As a chooser a model names the attempt that is right, if there is one; as a deliberator the one
+    called ``first`` takes over what stands first, and any other one finds out what is right.
+    """
+    prompt = body["messages"][0]["content"]
+    right = int(prompt.partition("What is ")[2].partition(" ")[0]) * 2
+    attempts = prompt.split("==== Attempt ")[1:]
+    if "Which attempt is the best" in prompt:
+        named = [each for each in attempts if f"{{{right}}}" in each]
+        return completion(rf"\boxed{{{named[0].split()[0]}}}" if named else "none of them")
+    if attempts:
+        first = attempts[0].partition("boxed{")[2].partition("}")[0]
+        return completion(rf"\boxed{{{first if body['model'] == 'first' else right}}}")
+    return completion(rf"\boxed{{{right + body['seed'] % 2}}}")
+
+
+@pytest.fixture
+def problems(tmp_path: Path) -> Path:
+    lines = [
+        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"}
+        for n in range(1, 13)
+    ]
+    file = tmp_path / "problems.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    return file
+
+
+def measured(verb: str, url: str, problems: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    asked = [f"--endpoint={url}", f"--tokenizer={MICRO}", f"--problems={problems}", "--seed=3"]
+    sizes = ["--k=3", "--d=2", "--set=cache.budget_tokens=900", "--set=endpoint.context=2048"]
+    lengths = ["--set=think.sampling.max_tokens=64", "--set=deliberate.sampling.max_tokens=64"]
+    return run_command(verb, *asked, *sizes, *lengths, *more)
+
+
+@pytest.mark.timeout(600)
+def test_an_evaluation_is_held_against_its_controls(problems: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x"
+    asked = ["--teacher=first", "--controls=all", "--orders=3", f"--out={out}"]
+    with serving(answer) as server:
+        done = measured("evaluate", server.base_url, problems, *asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = read_controlled(out / CONTROLS)
+    assert [control.name for control in told.controls] == ["alone", "chain", "choose"]
+    alone, chain, choose = (control.answering for control in told.controls)
+    assert (alone.samples, chain.samples, choose.samples) == (24, 24, 24)
+    assert told.heavy.tokens == 3 * 7 + 7 and alone.tokens == chain.tokens == 7
+
+    # Whoever can name the right attempt is right whenever there is one.
+    pools = {trace.problem.id: trace.pool for trace in read_traces(out / "after")}
+    found = [any(one.is_correct for one in pool) for pool in pools.values()]
+    assert 0 < sum(found) < len(found)
+    assert choose.accuracy.mean == pytest.approx(sum(found) / len(found))
+    assert choose.without_answer == 2 * (len(found) - sum(found))
+    for trace in read_traces(out / "choose"):
+        assert trace.pool == pools[trace.problem.id]
+        assert all("boxed" in one.reasoning for one in trace.deliberations if one.is_correct)
+
+    # Whoever takes over what stands first does something else in every other order.
+    assert told.orders and told.orders.within and told.orders.within.mean == 0
+    caches = [list(read_traces(out / name)) for name in ("after", "order-1", "order-2")]
+    for orders in zip(*caches, strict=True):
+        shown = [[item.generation for item in trace.caches[0].items] for trace in orders]
+        assert shown[1] == [*shown[0][1:], shown[0][0]] and shown[2] == [*shown[1][1:], shown[1][0]]
+    assert told.orders.flips and told.orders.flips.mean > 0
+    assert load_config(out / "order-1" / "config.yaml").pools == str(out / "after")
+    printed = " ".join(done.stdout.split())
+    assert "3 orders of the same attempts" in printed and "Heavy adds" in printed
+    assert "without an answer" in printed and "first answers alone, without attempts" in printed
+
+
+@pytest.mark.timeout(600)
+def test_every_thinker_is_crossed_with_every_deliberator(problems: Path, tmp_path: Path) -> None:
+    out = tmp_path / "x"
+    asked = ["--thinkers=first,other", "--deliberators=first,other", f"--out={out}"]
+    with serving(answer) as server:
+        done = measured("cross", server.base_url, problems, *asked)
+        thought = [body for body in server.requests if "Attempt" not in str(body["messages"])]
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(thought) == 2 * 12 * 3  # not again for the second deliberator
+    table = read_crossing(out / CROSSING)
+    means = {(c.thinker, c.deliberator): c.heavy_mean_at_d.mean for c in table.cells}
+    assert means["first", "other"] == means["other", "other"] == 1.0
+    assert means["first", "first"] < 1 and means["other", "first"] < 1
+    printed = " ".join(done.stdout.split())
+    assert "HM@2" in printed and f"Crossing: {out}" in printed
+    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == [
+        "first+first",
+        "first+other",
+        "other+first",
+        "other+other",
+    ]
+
+
+@pytest.mark.timeout(600)
+def test_trajectories_alone_are_deliberated_later(problems: Path, tmp_path: Path) -> None:
+    first, later = tmp_path / "first", tmp_path / "later"
+    with serving(answer) as server:
+        asked = "--teacher=other", "--d=0", f"--out={first}"
+        done = measured("generate", server.base_url, problems, *asked)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "no deliberations" in done.stdout and "HM@" not in done.stdout
+        assert len(server.requests) == 36
+        traces = list(read_traces(first))
+        assert all(not trace.caches and not trace.deliberations for trace in traces)
+        assert all(trace.stratum and len(trace.pool) == 3 for trace in traces)
+        command = ["generate", f"--pools={first}", "--teacher=other", "--d=2"]
+        command += [f"--endpoint={server.base_url}", f"--tokenizer={MICRO}", f"--out={later}"]
+        command += ["--set=deliberate.sampling.max_tokens=64", "--set=endpoint.context=2048"]
+        done = run_command(*command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    deliberated = list(read_traces(later))
+    assert [trace.pool for trace in deliberated] == [trace.pool for trace in traces]
+    assert all(one.is_correct for trace in deliberated for one in trace.deliberations)
+
+
+def test_a_crossing_is_announced_with_the_names_of_its_models(
+    problems: Path, tmp_path: Path
+) -> None:
+    """Square brackets are those of a name, which is not read as markup."""
+    asked = ["--thinkers=x[v1],x[v2]", "--deliberators=r[v2]", f"--out={tmp_path / 'x'}"]
+    done = measured("cross", "http://localhost:9/v1", problems, *asked, "--dry-run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "plan: x[v1] " in done.stdout and "plan: x[v2] " in done.stdout
+
+
+def test_controls_that_are_not_are_refused(problems: Path, tmp_path: Path) -> None:
+    done = measured("evaluate", "http://localhost:9/v1", problems, "--teacher=x", "--controls=lone")
+    assert done.returncode == 2 and "Choose of alone, chain, choose" in done.stderr
+    done = measured("cross", "http://localhost:9/v1", problems, "--thinkers=,", "--deliberators=x")
+    assert done.returncode == 2 and "--thinkers names nobody" in done.stderr

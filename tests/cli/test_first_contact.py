@@ -1,4 +1,4 @@
-"""What is found out before anything large is imported, and what nobody has to be asked for."""
+"""What is found out before anything large is imported, and what a run says without asking."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_server import completion, serving
 from loopback import Handler, listening
+from summaries import summary
 
+from heavydistill.cli.remarks import FIRST_TRAJECTORIES, remarks, thinking_remark
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.models.contact import Contact
-from heavydistill.models.resolve import resolve
+from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.generate import check
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
@@ -198,3 +201,43 @@ def test_a_run_from_anywhere_to_a_provider_without_a_key_says_so_in_its_plan(
         ended, *printed = call("generate", *flags, *dry_run)
         assert ended == code
         assert told in " ".join("".join(printed).split())
+
+
+URL = "http://localhost:1/v1"
+
+
+def config(teacher: str = "some-model", **keys: Any) -> ResolvedRun:
+    dotted = {key.replace("__", "."): value for key, value in keys.items()}
+    given = {"teacher": teacher, "endpoint.base_url": URL, "endpoint.capabilities": {}, **dotted}
+    return resolve(load_config(overrides=given))
+
+
+def test_a_teacher_without_a_profile_that_never_thinks_is_reported_with_the_fix():
+    (line,) = remarks(summary(thoughts=0), config())
+    assert "No response of some-model held thinking" in line
+    assert "answers without reasoning" in line
+    assert "--reasoning-parser" in line and "heavydistill doctor" in line
+
+
+def test_there_is_no_remark_where_thinking_came_or_a_profile_knows():
+    assert remarks(summary(thoughts=1), config()) == []
+    assert remarks(summary(thoughts=0), config("deepseek-v3.2", endpoint__tokenizer="x")) == []
+
+
+def test_a_checkpoint_without_a_profile_gets_advice_of_its_own():
+    local = load_config(overrides={"teacher": "heavydistill/micro/teacher"})
+    (line,) = remarks(summary(thoughts=0), resolve(local))
+    assert "held thinking" in line and "profile" in line and "vLLM" not in line
+
+
+def test_while_a_run_goes_on_the_remark_waits_for_some_trajectories():
+    assert thinking_remark(config(), FIRST_TRAJECTORIES - 1, 0) == ""
+    assert thinking_remark(config(), FIRST_TRAJECTORIES, 1) == ""
+    assert "held thinking" in thinking_remark(config(), FIRST_TRAJECTORIES, 0)
+
+
+def test_pools_of_one_text_are_reported_unless_the_temperature_is_zero():
+    (line,) = remarks(summary(thoughts=9, same_texts=30), config())
+    assert "In 30 of" in line and "the same text" in line and "cache of responses" in line
+    cold = config(think__sampling={"temperature": 0.0})
+    assert remarks(summary(thoughts=9, same_texts=30), cold) == []

@@ -1,19 +1,25 @@
 """``heavydistill generate`` and ``show`` as a user runs them."""
 
+from __future__ import annotations
+
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import marked
 import pytest
 from command_line import run_command
-from fake_server import completion, serving
+from fake_server import FakeServer, completion, serving
+from import_files import lines
 from marked import MARK, eventually
 
 from heavydistill.metrics.summary import summarize
@@ -310,3 +316,93 @@ def test_a_verifier_that_cannot_judge_here_is_said_before_anything_is_asked(
     broken = command("generate", "--dry-run", *flags, f"--set=verify.own=[{tmp_path}/broken.py]")
     assert broken.returncode == 2 and "ZeroDivisionError" in broken.stderr
     assert "Traceback" not in broken.stderr
+
+
+ROOT = Path(__file__).parents[2]
+RIGHT = ("12:15", "59", "3/28", "rythm", "No blip is a blap.", "all of the above", "Friday", "6")
+
+
+def test_a_run_judges_letters_in_the_order_that_was_shown(tmp_path: Path) -> None:
+    """The server finds the right text among the options that it is shown, and hedges once."""
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        shown = re.findall(r"^([A-E])\) (.*)$", body["messages"][0]["content"], re.MULTILINE)
+        letter = next(letter for letter, text in shown if text in RIGHT)
+        if "Friday" in dict(shown).values():
+            return completion("Answer: A or B")
+        return completion(f"<think>hm</think>The answer is **({letter})**.")
+
+    out = tmp_path / "run"
+    with serving(answer) as server:
+        done = run_command(
+            *("generate", "--teacher=served", f"--endpoint={server.base_url}"),
+            *(f"--tokenizer={MICRO}", f"--problems={ROOT / 'data' / 'choice.sample.jsonl'}"),
+            *(f"--out={out}", "--k=2", "--d=1"),
+        )
+    assert done.returncode == 0, done.stderr
+    assert (
+        "Options in the order of the dataset, which they or the text speak of: 1 of 8"
+        in done.stdout
+    )
+    traces = {trace.problem.id: trace for trace in read_traces(out)}
+    assert len(traces) == 8
+    for name, trace in traces.items():
+        verdicts = [generation.verdict for generation in (*trace.pool, *trace.deliberations)]
+        reasons = {verdict.reason for verdict in verdicts if verdict}
+        assert reasons == ({"hedged"} if name == "choice-7" else {"equal"}), name
+    orders = [json.loads(trace.problem.verifier_args)["order"] for trace in traces.values()]
+    assert any(order != sorted(order) for order in orders)
+    assert json.loads((out / "summary.json").read_text())["option_orders_kept"] == 1
+
+
+@pytest.fixture
+def printed_by(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    def printed(*arguments: object) -> str:
+        code, out, _ = call(*arguments)
+        assert not code
+        return out
+
+    return printed
+
+
+def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(
+    printed_by: Callable[..., str], tmp_path: Path
+) -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        asked = re.search(r"What is (\d) \+ 2", body["messages"][0]["content"])
+        assert asked
+        return completion(f"I add them.\nAnswer: {int(asked[1]) + 2}")
+
+    problems = [{"text": f"What is {n} + 2?", "reference": str(n + 2)} for n in range(4)]
+    file = lines(tmp_path / "problems.jsonl", *problems)
+
+    def generate(server: FakeServer, out: str, *more: str) -> str:
+        return printed_by(
+            "generate",
+            "--teacher=served",
+            f"--endpoint={server.base_url}",
+            f"--tokenizer={MICRO}",
+            f"--problems={file}",
+            f"--out={tmp_path / out}",
+            "--k=2",
+            "--d=1",
+            *more,
+        )
+
+    with serving(answer) as server:
+        said = generate(server, "raw")
+        asked = len(server.requests)
+        assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in said
+        assert r"100.0% of the finished deliberations hold no final answer" in said
+        assert "--set domain=brief" in said
+        assert "12 of the 12 unanswered answers that were read end in 'Answer:'" in said
+        assert "samples unanswered" in printed_by("watch", tmp_path / "raw")
+        (proposed,) = [line for line in said.splitlines() if line.startswith("To judge by")]
+        marked = generate(server, "marked", *shlex.split(proposed)[-2:])
+        assert len(server.requests) == asked, "all of it was in the journal"
+    assert "no final answer" not in marked and "To judge by" not in marked
+    summary = json.loads((tmp_path / "marked" / "summary.json").read_text(encoding="utf-8"))
+    assert summary["mean_at_k"]["mean"] == 1.0 and summary["trajectories"]["unanswered"] == 0
+    raw = json.loads((tmp_path / "raw" / "summary.json").read_text(encoding="utf-8"))
+    assert raw["mean_at_k"]["mean"] == 0.0 and raw["trajectories"]["unanswered"] == 8
+    assert raw["deliberations"]["unanswered_because"] == {"no_answer": 4}
