@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from judging import judged
 
 from heavydistill.config.run import Problems
 from heavydistill.errors import ProblemsError
@@ -28,20 +27,8 @@ def test_micro_gives_exactly_size_problems_of_its_families_in_turn(size, shares)
     assert len({p.id for p in problems}) == len(problems) == size
     assert list(Counter(map(family, problems)).values()) == shares
     assert [family(p) for p in problems[:3]] == list(MICRO_LEVELS)[:size]
-
-
-def test_micro_problems_follow_from_their_seed():
-    first, again, other = (
-        [p.text for p in load(Problems(size=9, seed=seed))] for seed in (0, 0, 500)
-    )
-    assert first == again
-    assert not set(first) & set(other)
-
-
-def test_every_micro_reference_verifies():
-    for problem in load(Problems(size=30)):
-        verdict = judged(problem, f"\\boxed{{{problem.reference}}}")
-        assert verdict.is_correct, problem
+    assert problems == load(Problems(size=size))
+    assert not {p.text for p in problems} & {p.text for p in load(Problems(size=9, seed=500))}
 
 
 def test_a_family_is_made_with_its_settings():
