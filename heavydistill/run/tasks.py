@@ -46,7 +46,7 @@ class HeavyTask(Task):
 
     llm: HeavyLLM
     batches_in_flight: int = Field(default=1, ge=1)
-    """Batches that are asked at once; see ``worker``."""
+    """Batches that are asked at once; see ``runner``."""
 
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
         """Not used: ``process`` reads the whole response, not its text alone."""
