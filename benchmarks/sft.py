@@ -33,8 +33,7 @@ from transformers import TrainerCallback
 from trl import SFTConfig, SFTTrainer
 
 from heavydistill.errors import UserError
-from heavydistill.train.sft import SftPlan, new_trainer, prepare
-from heavydistill.train.sft_config import parse
+from heavydistill.train.sft import SftPlan, new_trainer, parse, prepare
 
 WARM_UP = 2  # steps
 DEFAULT_LENGTH = 1024  # TRL's

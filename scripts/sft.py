@@ -31,9 +31,8 @@ def main() -> None:
     set_environment()  # before the libraries are imported
     from heavydistill.train import sft
     from heavydistill.train.script import run_script
-    from heavydistill.train.sft_config import parse
 
-    run_script(parse(description=__doc__), sft)
+    run_script(sft.parse(description=__doc__), sft)
 
 
 if __name__ == "__main__":

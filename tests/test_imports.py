@@ -21,7 +21,7 @@ EXTENDING = {
     for name in (
         "models.local.decoding",
         "train.callbacks",
-        "train.sft_config",
+        "train.sft",
         "train.grpo.config",
         "train.grpo.data",
         "train.grpo.joint",

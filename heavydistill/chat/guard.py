@@ -91,11 +91,7 @@ class GuardReport:
     """All that it found, in the order of the rows."""
 
     def demand_whole(self, where: str) -> None:
-        """See to it that there is no fault; ``where`` says whose rows they are.
-
-        Raises:
-            ConfigError: There is one; the message counts them and names the first rows.
-        """
+        """Raise a ``ConfigError`` that names the first faults; ``where`` says whose rows."""
         if not self.faults:
             return
         of_row: dict[tuple[str, str], Fault] = {}
@@ -118,13 +114,9 @@ def guard(
     max_tokens: int,
     seen: Iterable[TokenizedRow] | None = None,
 ) -> GuardReport:
-    """Look at rows.
+    """Look at rows, all or some, that are learnt with ``chat``.
 
-    Args:
-        chat: The tokenizer and template that they are learnt with.
-        rows: All, or some to judge the others by.
-        max_tokens: Maximum number of tokens of a row.
-        seen: The same rows as a trainer prepared them (default: as TRL would).
+    ``seen`` are the same rows as a trainer prepared them (default: as TRL would).
     """
     whole = list(rows)
     prepared = [None] * len(whole) if seen is None else seen

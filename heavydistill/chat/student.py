@@ -8,13 +8,11 @@ thinking of a completion goes differs between templates:
 
 The form is found by rendering: the first one with which the guard finds no fault in a row with
 thinking and in one without. A template that takes neither is mended, and the mended text is kept
-with the sets, for it is what the student must be trained and asked with. The template's own text
-stays, and a few words of ours are put before and behind it, so prompts are rendered as the model
-knows them: a call for today's date gets a fixed one, or no build could be repeated; the thinking is
-handed on under the name that the template reads; thinking is switched on, where a prompt would open
-with an empty one; the end of sequence follows the last turn; or a last turn of the assistant is not
-left to the template: the prompt is rendered as it is asked, and the answer follows as it would be
-generated. A template that cannot be mended is refused, and the message says what it loses.
+with the sets, for the student must be trained and asked with it. A few words of ours are put before
+and behind the template: today's date is fixed, or no build could be repeated; the thinking is
+handed on under the name that the template reads; thinking is switched on; the end of sequence
+follows the last turn; or the last turn continues the prompt as the model would. A template that
+cannot be mended is refused, and the message says what it loses.
 
 Not covered: tools, several turns, and what a template does to a system message.
 """
@@ -89,14 +87,14 @@ _NO_THINKING = "and not messages[-1].reasoning_content and '</think>' not in mes
 
 @dataclass(frozen=True, slots=True)
 class FittedTemplate:
-    """A template in a form that keeps all that is to be learnt."""
+    """A template in a form that keeps all that is to be learnt.
+
+    ``mended`` says what was done to it, a sentence each.
+    """
 
     chat: Chat
-    """It renders the rows."""
     form: Form
-    """Where their thinking stands."""
     mended: tuple[str, ...]
-    """What was done to the template, a sentence each."""
 
 
 class Student:
@@ -117,12 +115,8 @@ class Student:
     def __init__(self, name: str, chat_template: Path | None = None) -> None:
         """Load the tokenizer and find the form.
 
-        Args:
-            name: As ``models.registry`` takes it.
-            chat_template: A Jinja file, in place of the tokenizer's own template.
-
         Raises:
-            TeacherError: There is no such model.
+            TeacherError: There is no such model; ``name`` is as ``models.registry`` takes it.
             ConfigError: It has no chat template, or one that loses what is to be learnt.
         """
         profile = find(name, Endpoint(), may_be_served=False)
@@ -211,12 +205,9 @@ def generation_config(name: str, revision: str | None = None) -> dict[str, Any]:
 def fit(
     tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None
 ) -> FittedTemplate:
-    """Find the form of a template, and repair it if it has none.
+    """Find the form of a tokenizer's template, and repair it if it has none.
 
-    Args:
-        tokenizer: Tokenizer of transformers.
-        stops: Ids at which generation stops, beside the tokenizer's end of sequence.
-        template: Jinja text that replaces the tokenizer's own template.
+    ``stops`` end a response beside the tokenizer's end of sequence; ``template`` replaces its own.
 
     Raises:
         ConfigError: There is no template, it is not Jinja, or no form of it keeps everything.
@@ -335,16 +326,10 @@ def _turn(form: Form, reasoning: str, answer_text: str) -> Message:
 
 
 def _with_fixed_date(template: str) -> str:
-    """With a fixed date.
-
-    Raises:
-        ConfigError: It asks for the date in a way that cannot be replaced.
-    """
     fixed = _DATE_CALL.sub(lambda call: json.dumps(DATE.strftime(call[2])), template)
     if "strftime_now(" in fixed:
         raise ConfigError(
-            "The chat template puts today's date into every prompt in a way that cannot be fixed, "
-            "so tomorrow's build would be another",
+            "The chat template puts today's date into prompts: tomorrow's build would be another",
             "Give a template with a fixed date with --chat-template FILE.",
         )
     return fixed

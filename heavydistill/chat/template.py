@@ -165,11 +165,7 @@ class Chat:
         return found[0] if found else None
 
     def prompt_tokens(self, prompt: Messages) -> int:
-        """Tokens of a prompt with the template around it and what opens the answer.
-
-        Raises:
-            ValueError: As ``render``.
-        """
+        """Number of tokens of a prompt, with the template and what opens the answer."""
         return len(self.ids(self.render(prompt, opens=True)))
 
     def _split(self, asked: list[int], whole: list[int]) -> Tokens:

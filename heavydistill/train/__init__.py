@@ -1,8 +1,8 @@
 """Training on sets: SFT of both roles and GRPO, with TRL and PEFT.
 
-Data flow of SFT: ``sft_config`` reads the arguments, ``datasets`` finds the rows, ``sequences``
-turns them into tokens and packs them, ``sft`` trains, ``loop`` and ``checkpoints`` see to it that
-what lies in the output folder is whole. ``grpo`` has prompts and rewards in place of rows.
+Data flow of SFT: ``sft`` reads the arguments, ``datasets`` finds the rows, ``sequences`` turns
+them into tokens and packs them, ``loop`` trains, ``checkpoints`` sees to it that what lies in the
+output folder is whole. ``grpo`` has prompts and rewards in place of rows.
 """
 
 import os

@@ -1,10 +1,9 @@
 """The command line of a training script: TRL's, read strictly.
 
 A script's configuration is a subclass of TRL's dataclass that adds our fields and checks itself;
-TRL's parser reads it from one YAML with ``--config``, over which flags win
-(https://huggingface.co/docs/trl/script_utils). Added here is what that parser does not do: a key
-that no field has, in the file or as a flag, is an error that names the nearest one, flags are not
-abbreviated, and values of the file have the field's type and choices.
+TRL's parser reads it from one YAML with ``--config``, over which flags win. Added here: a key that
+no field has, in the file or as a flag, is an error that names the nearest one, flags are not
+abbreviated, and words of the file are checked too.
 """
 
 from __future__ import annotations
@@ -12,17 +11,15 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import json
 import math
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, get_type_hints
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from heavydistill.config.yaml import read_yaml
 from heavydistill.errors import ConfigError
@@ -51,8 +48,7 @@ _REMOVED = {
     "final_norm_learning_rate": "Leave it out: all weights learn with learning_rate.",
     "objective": "Leave it out: mode joint always learns whole episodes.",
 }
-# Not recorded: places, keys, what stands elsewhere in the record or is only shown, and what the
-# libraries set.
+# Places, keys, what stands elsewhere in the record or is only shown, and what the libraries set.
 _NOT_RECORDED = re.compile(
     r".*_dir|.*token|.*_path|hub_.*|run_name|trackio_.*|model_init_kwargs|dataset_kwargs|"
     r"max_length|deepspeed|fsdp.*|accelerator_config|parallelism_config|local_rank|_.*|"
@@ -75,12 +71,10 @@ class TrainingOptions:
     script: ClassVar[str]
     """Name of its file in ``scripts``."""
     trl_config: ClassVar[type]
-    """TRL's dataclass that it extends."""
     refused: ClassVar[Refused]
     """Parameters of TRL that it refuses beside ``REFUSED``."""
     recorded: ClassVar[Mapping[str, Any]]
-    """Those of its own fields that stand in the record of the training, unless they have the value
-    that is given here."""
+    """Fields of its own that are recorded, unless they have these values."""
 
     evaluate: str | None = option(
         None,
@@ -105,9 +99,7 @@ class TrainArguments(Generic[C]):
     """A training as the user wants it."""
 
     config: C
-    """The script's configuration."""
     model: ModelConfig
-    """The model and its adapter."""
 
 
 def read_arguments(
@@ -129,28 +121,24 @@ def read_arguments(
     if unknown:
         flag = unknown[0].partition("=")[0]
         known = [option for action in parser._actions for option in action.option_strings]
-        raise ConfigError(f"There is no flag {flag}", nearest(flag, known, config.script))
+        raise ConfigError(f"There is no flag {flag}", _nearest(flag, known, config.script))
     if path:
         _check_file(parser, path, tree, config.script)
     try:
         flags = ["--config", str(path), *rest] if path else rest
         found = TrainArguments(*parser.parse_args_and_config(flags))
+        _check(found)
     # From the types of the flags, and from the checks that the dataclasses make of themselves.
     except (ArithmeticError, ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         fix = _keys_of(config.script)
         if "bf16" in str(error):
             fix = "On a machine without a GPU set bf16: false (--bf16 false)."
         raise ConfigError(str(error), fix) from error
-    _check(found)
     return found
 
 
 def set_environment(arguments: Sequence[str] | None = None) -> None:
-    """Set the variables under ``env`` of the file, before libraries are imported that read them.
-
-    Raises:
-        ConfigError: The file cannot be read, or ``env`` is no mapping.
-    """
+    """Set the variables under ``env`` of the file, before libraries are imported that read them."""
     path, _ = _file_of(sys.argv[1:] if arguments is None else list(arguments))
     variables = read_yaml(path).get("env", {}) if path else {}
     if not isinstance(variables, dict):
@@ -158,47 +146,32 @@ def set_environment(arguments: Sequence[str] | None = None) -> None:
     os.environ.update({str(name): str(value) for name, value in variables.items()})
 
 
-def nearest(name: str, known: Sequence[str], script: str) -> str:
-    """The fix of an unknown name."""
-    if removed := _REMOVED.get(name.removeprefix("--")):
-        return removed
+def _nearest(name: str, known: Sequence[str], script: str) -> str:
     near = difflib.get_close_matches(name, known, n=1)
-    return f"Did you mean {near[0]}? {_keys_of(script)}" if near else _keys_of(script)
+    did_you_mean = f"Did you mean {near[0]}? " if near else ""
+    return _REMOVED.get(name.removeprefix("--"), f"{did_you_mean}{_keys_of(script)}")
 
 
 def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
     """The arguments as the record has them: simple values other than TRL's defaults, sorted."""
     from trl import ModelConfig
 
-    config = arguments.config
+    config, model = arguments.config, arguments.model
     usual = dict(config.recorded)
-    for trl_config in (config.trl_config, ModelConfig):
-        usual |= {
-            field.name: _default(field)
-            for field in dataclasses.fields(trl_config)
-            if not _NOT_RECORDED.fullmatch(field.name)
-        }
-    values = {
-        name: _simple(getattr(config if hasattr(config, name) else arguments.model, name))
-        for name in usual
-    }
-    return {name: values[name] for name in sorted(usual) if values[name] != _simple(usual[name])}
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
+    for known in (*dataclasses.fields(config.trl_config), *dataclasses.fields(ModelConfig)):
+        if not _NOT_RECORDED.fullmatch(known.name):
+            factory = known.default_factory
+            usual[known.name] = known.default if factory is dataclasses.MISSING else factory()
+    found = {}
+    for name in sorted(usual):
+        value = _simple(getattr(config if hasattr(config, name) else model, name))
+        if value != _simple(usual[name]):
+            found[name] = value
+    return found
 
 
 def _simple(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, list | tuple):
-        return [_simple(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): _simple(item) for key, item in value.items()}
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    return json.loads(json.dumps(value, default=str))
 
 
 def _keys_of(script: str) -> str:
@@ -224,31 +197,19 @@ def _parser(config: type[C], model: type[ModelConfig], description: str | None) 
 
 
 def _check_file(parser: TrlParser, path: Path, tree: dict[str, Any], script: str) -> None:
-    """What TRL's parser does not look at: keys, choices, and values of another type."""
+    """What TRL's parser does not look at, or has no fix for: keys, and words."""
     actions = {action.dest: action for action in parser._actions if action.dest != "help"}
-    hints = {
-        name: hint for kind in parser.dataclass_types for name, hint in get_type_hints(kind).items()
-    }
-    hints["resume_from_checkpoint"] |= bool  # which is a word there
     for key, value in tree.items():
         if key == "env":
             continue
         if key not in actions:
-            fix = nearest(str(key), list(actions), script)
+            fix = _nearest(str(key), list(actions), script)
             raise ConfigError(f"{path}: there is no key {key!r}", fix)
         choices = actions[key].choices
         if choices is not None and value is not None and value not in choices:
             words = ", ".join(str(choice) for choice in choices)
             fix = "Take one of them." if value is not False else 'Write "no" or "off" in quotes.'
             raise ConfigError(f"{path}: {key}: {value!r} is none of {words}", fix)
-        try:
-            # Text is what a flag is too, such as 1e-4, which is no number in YAML.
-            TypeAdapter(hints[key]).validate_python(value, strict=not isinstance(value, str))
-        except ValidationError as error:
-            kind = re.sub(r"[a-z_]+\.", "", getattr(hints[key], "__name__", str(hints[key])))
-            raise ConfigError(
-                f"{path}: {key}: {value!r} is no {kind}", "Give one, or leave the key out."
-            ) from error
 
 
 def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
@@ -276,7 +237,7 @@ def _check(arguments: TrainArguments[Any]) -> None:
     if config.max_steps == 0 or config.max_steps < -1:
         raise ConfigError(
             f"max_steps: {config.max_steps} is no number of steps",
-            "Give 1 or more, or leave it out: num_train_epochs then says how many there are.",
+            "Give 1 or more, or leave it out for num_train_epochs.",
         )
     if config.save_strategy == "steps" and not config.save_steps > 0:
         raise ConfigError(
@@ -295,8 +256,8 @@ def _check(arguments: TrainArguments[Any]) -> None:
         )
     if config.evaluate and model.model_revision not in (None, "main"):
         raise ConfigError(
-            "evaluate: before training the model is asked as the main branch of its repository has "
-            f"it, and what is trained is model_revision {model.model_revision}",
+            f"evaluate measures the main branch, and model_revision {model.model_revision} is "
+            "trained",
             "Fetch that revision with `hf download --local-dir FOLDER`, and train FOLDER.",
         )
     if isinstance(config.model_init_kwargs, str):

@@ -1,13 +1,14 @@
 """The model that is trained: where it is, its tokenizer, and the chat template that it learns.
 
-The template is, in this order: a file that the user names (``chat_template_path``), the one that
-lies beside the sets because the build had to mend the model's own, the model's own.
+The template is that of ``chat_template_path``, or else the one beside the sets, which the build had
+to mend, or else the model's own.
 
 Not covered: adapters as a base (merge them first), and models of images.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,7 @@ _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 
 @dataclass(frozen=True, slots=True)
 class BaseCheckpoint:
-    """A model, without its weights."""
+    """A model, without its weights, whose tokenizer has the template of ``chat``."""
 
     name: str
     """Name of its folder, its id on the Hub, or a profile's name."""
@@ -40,7 +41,6 @@ class BaseCheckpoint:
     revision: str
     """Its commit on the Hub, or a digest of its files."""
     tokenizer: Any
-    """Its tokenizer, with the template of ``chat``."""
     chat: Chat
     context: int
     """Number of positions that it was made for."""
@@ -67,8 +67,10 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
     """
     from transformers import AutoConfig, AutoTokenizer
 
-    given = str(arguments.model.model_name_or_path)
-    path = _path_of(given)
+    given = path = str(arguments.model.model_name_or_path)
+    with contextlib.suppress(TeacherError):
+        if file := file_of(given):  # of a profile
+            path = file.folder or file.hub or given
     if (Path(path) / "adapter_config.json").is_file():
         raise ConfigError(
             f"{given} is an adapter, and what is trained is a model",
@@ -91,18 +93,11 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
         where = "" if Path(path).exists() else "no such folder is here, and of the Hub: "
         raise ConfigError(
             f"model_name_or_path: {given} cannot be loaded: {where}{error}",
-            "Give a folder with a checkpoint, an id on the Hub that this machine can reach "
-            "(HF_TOKEN for a private one), or a profile's name.",
+            "Give a folder, an id on the Hub (HF_TOKEN for a private one), or a profile's name.",
         ) from error
     template = _template(arguments, tokenizer, found)
     chat = Chat(tokenizer, stops_of(path), template)
     _check_opening(chat, given)
-    if len(tokenizer) > config.vocab_size:
-        raise ConfigError(
-            f"The tokenizer of {given} has {len(tokenizer):,} tokens, and the model knows "
-            f"{config.vocab_size:,}: it is the tokenizer of another model",
-            "Give the model with its own tokenizer.",
-        )
     tokenizer.chat_template = template
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -112,16 +107,8 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
     )
 
 
-def _path_of(name: str) -> str:
-    """A profile's name as what transformers loads; anything else as it is."""
-    try:
-        file = file_of(name)
-    except TeacherError:
-        return name
-    return (file.folder or file.hub or name) if file else name
-
-
 def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[SetsFolder]) -> str:
+    name = arguments.model.model_name_or_path
     if arguments.config.chat_template_path is not None:
         return read_template(Path(arguments.config.chat_template_path), "--chat_template_path")
     texts = {sets.template for sets in found}
@@ -137,10 +124,8 @@ def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[Se
         student = sets.manifest.student
         if student.template_sha256 != chat.sha256:
             raise ConfigError(
-                f"{sets.name} was built for {student.name}, and "
-                f"{arguments.model.model_name_or_path} has another chat template",
-                f"Build the sets with --student {arguments.model.model_name_or_path}, or say which "
-                "template is to be learnt with --chat_template_path FILE.",
+                f"{sets.name} was built for {student.name}, and {name} has another chat template",
+                f"Build the sets with --student {name}, or give --chat_template_path FILE.",
             )
     return template
 
@@ -160,8 +145,7 @@ def _check_opening(chat: Chat, name: str) -> None:
     header = whole.removeprefix(opened).partition(_ANSWER)[0]
     if closed == opened and whole.startswith(opened) and chat.control_token(header):
         raise ConfigError(
-            f"The chat template of {name} has no generation prompt: an answer begins with "
-            f"{header!r}, and a prompt does not end with it",
+            f"The chat template of {name} has no generation prompt: {header!r} opens an answer",
             "Give a template that adds it where add_generation_prompt is set, with "
             "--chat_template_path FILE, and build the sets with --chat-template FILE.",
         )

@@ -19,8 +19,7 @@ from heavydistill.train.grpo.guards import ROLL_BACK, WARN, GuardOptions, alarm_
 class KeepWhole(TrainerCallback):
     """Says of each checkpoint that all of it is there, once every process has written its part.
 
-    Only then are older ones removed, down to ``limit`` with the best one among them: the Trainer
-    would do it before, and a training killed in between would have none to resume from.
+    Older ones are removed only then: a training killed in between would have none to resume from.
     """
 
     def __init__(self, limit: int | None) -> None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 WHOLE = "whole.json"
-CARD = "README.md"
 _ENTRIES = ("config.json", "adapter_config.json")
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 _NEW = ".new"
@@ -49,16 +48,11 @@ def mark_whole(checkpoint: Path) -> None:
 
 
 def remove_old(folder: Path, limit: int | None, best: str | None) -> None:
-    """Remove the oldest checkpoints but for ``limit``, the last and the best among them.
-
-    ``None`` as limit keeps all; ``best`` is a path.
-    """
-    if not limit:
-        return
+    """Remove the oldest checkpoints down to ``limit``; the last and the best one stay."""
     checkpoints = _checkpoints(folder)
     kept = {checkpoints[-1].name, Path(best or "").name}
     old = [path for path in checkpoints if path.name not in kept]
-    for path in old[: max(0, len(checkpoints) - limit)]:
+    for path in old[: max(0, len(checkpoints) - limit)] if limit else []:
         shutil.rmtree(path)
 
 
@@ -76,9 +70,7 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
     """The checkpoint of the output folder that a training starts from; None if it starts anew.
 
     Raises:
-        ConfigError: ``resume_from_checkpoint`` names none that is whole; or a training that starts
-            anew has a folder with another one in it or that cannot be written; or an evaluation of
-            the previous model is there.
+        ConfigError: ``resume`` names none that is whole; or what is in the folder would be lost.
     """
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
@@ -97,20 +89,17 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
         if checkpoints or any((folder / name).exists() for name in _ENTRIES):
             raise ConfigError(
                 f"output_dir: there is a training in {folder}",
-                "Go on with it with --resume_from_checkpoint true, name another --output_dir, or "
-                "remove this one.",
+                "Give --resume_from_checkpoint true or another --output_dir, or remove this one.",
             )
         return None
     whole = [path for path in checkpoints if is_whole(path)]
     if chosen not in ("true", "yes", "last"):
         whole = [path for path in whole if path.resolve() == Path(str(resume)).resolve()]
     if not whole:
-        names = ", ".join(path.name for path in checkpoints) or "nothing"
+        names = ", ".join(path.name for path in checkpoints) or "none"
         raise ConfigError(
-            f"resume_from_checkpoint: {resume} is no whole checkpoint in {folder}, which has "
-            f"{names}",
-            "Give true for the last one that is whole; if there is none, remove the folder and "
-            "begin anew.",
+            f"resume_from_checkpoint: {resume} is no whole checkpoint of {folder} ({names})",
+            "Give true for the last whole one; if there is none, remove the folder.",
         )
     return whole[-1]
 
@@ -132,20 +121,14 @@ def remove_others(folder: Path, start: Path | None) -> None:
 
 
 def check_same(folder: Path, record: TrainingRecord) -> None:
-    """See to it that the training that goes on in a folder is the one that began there.
-
-    Raises:
-        ConfigError: It is another one; the message says what differs.
-    """
-    before = read_record(folder)
-    old, new = _schedule(before), _schedule(record)
+    """Raise a ``ConfigError`` if another training began in the folder; it says what differs."""
+    old, new = _schedule(read_record(folder)), _schedule(record)
     if old["engine"].startswith(new["engine"]):  # a plan may leave the stage to a file
         new["engine"] = old["engine"]
     for key in {**old, **new}:
         if old.get(key) != new.get(key):
             raise ConfigError(
-                f"The training in {folder} began with {key} {old.get(key)!r}, and now it is "
-                f"{new.get(key)!r}",
+                f"{folder} began with {key} {old.get(key)!r}, and now it is {new.get(key)!r}",
                 "Go on with what it began with, or begin anew with another --output_dir.",
             )
 
@@ -164,7 +147,7 @@ def save_model(trainer: Trainer, folder: Path) -> None:
     trainer.save_model(str(new))
     trainer.accelerator.wait_for_everyone()
     if trainer.args.should_save:
-        (new / CARD).unlink(missing_ok=True)  # that of PEFT; ours is made of the record
+        (new / "README.md").unlink(missing_ok=True)  # that of PEFT; ours is made of the record
         (new / "training_args.bin").unlink(missing_ok=True)  # the record says it, without paths
         for path in sorted(new.iterdir(), key=lambda path: (path.name in _ENTRIES, path.name)):
             path.replace(folder / path.name)
@@ -195,18 +178,21 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 def _schedule(record: TrainingRecord) -> dict[str, Any]:
     """All that must be the same, a key each."""
-    sets = {
-        # Not the rows of validation, which are looked at.
-        f"source {number}": (one.role, one.rows["train"], content_id("sets", one.manifest.files))
-        for number, one in enumerate(record.sets, start=1)
-    }
+    rl = record.rl
     arguments = {
         name: value for name, value in record.arguments.items() if not _FREE.fullmatch(name)
     }
-    prompts = {"prompts": (rl.mode, rl.problems_sha256, rl.run)} if (rl := record.rl) else {}
     return {
-        **sets,
-        **prompts,
+        # Not the rows of validation, which are looked at.
+        **{
+            f"source {number}": (
+                used.role,
+                used.rows["train"],
+                content_id("sets", used.manifest.files),
+            )
+            for number, used in enumerate(record.sets, start=1)
+        },
+        "prompts": rl and (rl.mode, rl.problems_sha256, rl.run),
         "base": (record.base.name, record.base.revision, record.base.template_sha256),
         "method": record.method,
         "processes": record.launch.processes,

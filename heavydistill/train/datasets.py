@@ -62,11 +62,7 @@ class SetsFolder:
 
 
 def locate_source(source: SetSource) -> SetsFolder:
-    """Find the sets of a source; those on the Hub are downloaded, without their views.
-
-    Raises:
-        ConfigError: There are no such sets, or they have no rows for the role.
-    """
+    """Find the sets of a source; those on the Hub are downloaded, without their views."""
     sets = locate(source.path, [f"sft_{source.role}"], source.revision)
     file = sets.file(source.role, "train")
     if file is None or not count_rows(file):
@@ -74,17 +70,15 @@ def locate_source(source: SetSource) -> SetsFolder:
         has = f"it has rows for a {' and a '.join(there)}" if there else "it has none for any role"
         raise ConfigError(
             f"{source.path} has no rows to train a {source.role}: {has}",
-            "Take another role, or build it with other bounds; `heavydistill build` says in its "
-            "table what each filter took.",
+            "Take another role, or build it with other bounds: see the table of the build.",
         )
     return sets
 
 
 def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
-    """How many rows each source gives to the mixture; all of them where no fraction is given.
+    """Number of rows that each source gives to the mixture; all where no fraction is given.
 
-    As in TRL (https://huggingface.co/docs/trl/script_utils), fractions are scaled to a sum of one,
-    and the mixture is as large as it can be without repeating a row.
+    As in TRL, fractions are scaled to a sum of one, and no row is repeated.
     """
     known = [fraction for fraction in fractions if fraction is not None]
     if not known:
@@ -124,8 +118,7 @@ def _check_files(folder: Path, names: Sequence[str], manifest: Manifest) -> None
         built = manifest.files.get(path.relative_to(folder).as_posix())
         if built != (_digest(path) if path.is_file() else None):
             raise ConfigError(
-                f"{path} is not what {MANIFEST} says: it was changed, added or removed after the "
-                "build, or not downloaded",
+                f"{path} is not what {MANIFEST} says: changed, added or removed after the build",
                 "Build the sets again; those of the Hub are downloaded when it can be reached.",
             )
 

@@ -1,18 +1,15 @@
 """An adapter merged into its base model: a folder with a whole model, for any engine.
 
-It holds the weights, in the base's dtype unless another is chosen, the configuration, the base's
-generation settings with the end of sequence of the adapter's tokenizer among their stops, that
-tokenizer with its chat template, and the adapter's ``training.json`` unless another base is named:
-a method such as ``lora`` beside whole weights says that it was merged. The adapter's card and
-evaluation are left out.
+It holds the weights, in the base's dtype unless another is chosen, the base's configuration and
+generation settings, the adapter's tokenizer with its chat template and end of sequence, and its
+``training.json`` unless another base is named.
 
 Before the folder gets its name the model is loaded from it and must give the logits of base and
 adapter up to rounding, which is measured on the model itself: every weight is rounded once more,
 and a difference of more than ``TIMES`` its effect is a fault. Merging made 0.4 to 2.2 of it, with
 LoRA, rsLoRA and DoRA, float32, bfloat16 and float16, 3 to 48 layers.
 
-All of this runs on the CPU, with one model in memory at a time. Not covered: quantizing the result,
-and merging several adapters.
+It runs on the CPU. Not covered: quantizing the result, and merging several adapters.
 """
 
 from __future__ import annotations
@@ -46,13 +43,12 @@ class Merged:
     base: str
     """Folder or Hub id of the base."""
     dtype: str
-    """Of the weights."""
     difference: float
-    """Between the folder and base + adapter."""
+    """Difference between the folder and base + adapter."""
     rounding: float
-    """Made by one more rounding of every weight."""
+    """Difference that one more rounding of every weight makes."""
     effect: float
-    """Of the adapter on the base."""
+    """Difference that the adapter makes."""
     has_record: bool
     """Whether ``training.json`` is in the folder."""
 
@@ -68,13 +64,12 @@ class Merged:
 
 
 def merge(name: str, out: Path, base: str | None = None, dtype: str | None = None) -> Merged:
-    """Merge an adapter into its base, and check that the result is the same model.
+    """Merge an adapter (its folder or Hub id) into its base, and check that it is the same model.
 
     Args:
-        name: Folder or Hub id of the adapter.
+        name: The adapter.
         out: The new folder.
-        base: Folder or Hub id of the base (default: what the adapter names); its revision is not
-            checked.
+        base: Another base than the adapter names, of any revision.
         dtype: One of ``DTYPES``, to which weights merged in float32 are rounded (default: that of
             the base).
 
@@ -84,14 +79,26 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
         TeacherError: As ``load_adapter``, or there is no tokenizer with a chat template.
         RunError: What came out is another model, or the disk is full. Nothing is under the name.
     """
-    adapter = _adapter(name)
+    adapter = adapter_of(name)
+    if adapter is None:
+        is_whole = (Path(name) / "config.json").is_file()
+        raise ConfigError(
+            f"{name} holds a whole model, so there is nothing to merge"
+            if is_whole
+            else f"There is no adapter in {name}: it has no adapter_config.json",
+            "Give the folder of an adapter from scripts/sft.py, or its Hub id.",
+        )
     record = _record(adapter)
     if base:
         adapter = replace(adapter, base=base, revision=None)
         if record and base_revision(adapter) != record.base.revision:
             record = None
-    elif record:
-        _refuse_other_base(adapter, record)
+    elif record and (found := base_revision(adapter)) != record.base.revision:
+        raise ConfigError(
+            f"{adapter.base} is not the base model that {adapter.name} was trained on: its "
+            f"revision is {found}, and that of the training was {record.base.revision}",
+            f"Give that one with --base; --base {adapter.base} takes this one all the same.",
+        )
     tokenizer = load_tokenizer(adapter.tokenizer)
     with new_folder(out) as folder:
         wanted, plain = _write(adapter, tokenizer, folder, dtype)
@@ -101,20 +108,10 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
         if not merged.is_right:
             raise RunError(
                 f"The merged model is not {adapter.base} with {name}: a logit differs by "
-                f"{merged.difference:.3g}, and rounding to {merged.dtype} makes "
-                f"{merged.rounding:.3g}",
+                f"{merged.difference:.3g}, and rounding makes {merged.rounding:.3g}",
                 "Ask the base with the adapter unmerged, and report this with adapter_config.json.",
             )
     return merged
-
-
-def _adapter(name: str) -> Adapter:
-    if adapter := adapter_of(name):
-        return adapter
-    fix = "Give the folder of an adapter from scripts/sft.py, or its Hub id."
-    if (Path(name) / "config.json").is_file():
-        raise ConfigError(f"{name} holds a whole model, so there is nothing to merge", fix)
-    raise ConfigError(f"There is no adapter in {name}: it has no adapter_config.json", fix)
 
 
 def _record(adapter: Adapter) -> TrainingRecord | None:
@@ -127,20 +124,9 @@ def _record(adapter: Adapter) -> TrainingRecord | None:
     if record.result is None:
         raise ConfigError(
             f"The training of {adapter.name} has not ended: {RECORD} has no result",
-            "Let scripts/sft.py go on from its last checkpoint, or give one of its checkpoint-N "
-            "folders.",
+            "Let scripts/sft.py go on from its last checkpoint, or give a checkpoint-N folder.",
         )
     return record
-
-
-def _refuse_other_base(adapter: Adapter, record: TrainingRecord) -> None:
-    found = base_revision(adapter)
-    if found != record.base.revision:
-        raise ConfigError(
-            f"{adapter.base} is not the base model that {adapter.name} was trained on: its "
-            f"revision is {found}, and that of the training was {record.base.revision}",
-            f"Give that one with --base; --base {adapter.base} takes this one all the same.",
-        )
 
 
 def _prompt(tokenizer: Any) -> torch.Tensor:

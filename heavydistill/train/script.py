@@ -17,7 +17,7 @@ from heavydistill.run import interrupts
 from heavydistill.store.training_record import EVALUATION
 
 _CLI = "from heavydistill.cli.app import main; main()"
-# What a launcher tells its processes: a program that is started by one of them is not of them.
+# What a launcher tells its processes; a program that one of them starts is not of them.
 _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
     r"(ACCELERATE|TORCHELASTIC|FSDP|TORCH_NCCL)_.*"
@@ -30,8 +30,7 @@ def exit_code(
 ) -> int:
     """Run a script and turn what it raises into a message and an exit code.
 
-    Of several processes each names itself: what broke one may be on its machine alone. ``goes_on``
-    is printed after Ctrl-C.
+    Each of several processes names itself: what broke one may be on its machine alone.
     """
     try:
         with interrupts.recognized():
@@ -54,9 +53,6 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
     """A training from its ``TrainArguments`` to a model, its card, figures and place on the Hub.
 
     ``stage`` is the module with ``prepare``, ``train`` and ``summary``.
-
-    Raises:
-        HeavydistillError: Whatever fails; the message says what exists by then.
     """
     from heavydistill.config.run import load_config
     from heavydistill.hub.model_card import write_model_card
@@ -96,8 +92,7 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
             f"Nothing was learnt, so {folder} holds the model as it was: no response earned a "
             f"reward, and {result.rollouts['verdict/cut_off'].last:.0%} of the last ones were cut "
             f"off at {config.max_completion_length:,} tokens",
-            "Raise max_completion_length, or teach the model shorter responses first, with "
-            "scripts/sft.py.",
+            "Raise max_completion_length, or teach shorter responses first, with scripts/sft.py.",
         )
     if config.evaluate:
         evaluate(Path(config.evaluate), str(arguments.model.model_name_or_path), folder)
@@ -109,8 +104,6 @@ def run_script(arguments: Any, stage: ModuleType) -> None:
 
 def evaluate(config: Path, before: str, folder: Path) -> None:
     """Measure the base (``before``) and the model in ``folder`` with ``heavydistill evaluate``.
-
-    It runs in a process of its own, and its figures become a folder beside the model.
 
     Raises:
         RunError: It failed; its message is on the terminal.

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from heavydistill.chat.template import Chat
     from heavydistill.train.base_model import BaseCheckpoint
-    from heavydistill.train.sft_config import SftConfig
 
 _FORMAT = 1
 """Goes up when the same rows are read in another way, so that no old cache is taken."""
@@ -59,9 +58,9 @@ class SourceRows:
 
 
 def tokenize_sources(
-    config: SftConfig, base: BaseCheckpoint, found: Sequence[SetsFolder]
+    config: Any, base: BaseCheckpoint, found: Sequence[SetsFolder]
 ) -> tuple[list[SourceRows], int]:
-    """Read, look at and choose the rows of all sources, which are in these folders.
+    """Read, look at and choose the rows of all sources of a ``SftConfig``, in these folders.
 
     Returns:
         The rows of each source, and ``max_length``: the maximum tokens of a row and of a pack.
@@ -100,9 +99,7 @@ def tokenize_sources(
     return drawn, max_length
 
 
-def _split(
-    config: SftConfig, base: BaseCheckpoint, sets: SetsFolder, role: str, split: str
-) -> Dataset:
+def _split(config: Any, base: BaseCheckpoint, sets: SetsFolder, role: str, split: str) -> Dataset:
     """The rows of a split as tokens, all of them whole."""
     from datasets import Dataset
 
@@ -163,8 +160,7 @@ def _demand_whole(rows: Dataset, where: str) -> None:
         raise ConfigError(
             f"{where}: the checkpoint has another tokenizer than the student for whom the sets "
             f"were built: {len(others):,} of {len(rows):,} rows have other tokens. {others[0]}",
-            "Build the sets with --student and this checkpoint, or train the student that they "
-            "were built for.",
+            "Build the sets with --student and this checkpoint, or train their own student.",
         )
     GuardReport(len(rows), faults).demand_whole(where)
 
@@ -178,7 +174,7 @@ def _fingerprint(base: BaseCheckpoint, digest: str, counted: bool) -> str:
     return hashlib.sha256(parts.encode()).hexdigest()[:32]
 
 
-def _max_length(config: SftConfig, base: BaseCheckpoint, lengths: list[int]) -> int:
+def _max_length(config: Any, base: BaseCheckpoint, lengths: list[int]) -> int:
     import numpy as np
 
     longest, leaves_out = max(lengths), config.too_long == "leave_out"
@@ -188,8 +184,7 @@ def _max_length(config: SftConfig, base: BaseCheckpoint, lengths: list[int]) -> 
     if limit > base.context:
         raise ConfigError(
             f"max_length: {limit:,} tokens do not fit {base.name}, which takes {base.context:,}",
-            f"Give --max_length {base.context} --too_long leave_out, or build the sets with a "
-            "smaller max_tokens.",
+            f"Give --max_length {base.context} --too_long leave_out, or build shorter rows.",
         )
     if longest > limit and not leaves_out:
         more = sum(length > limit for length in lengths)
@@ -218,43 +213,40 @@ def _fitting(
     return SourceRows(source, sets, kept["train"], kept.get("validation"), left_out)
 
 
-def of_role(parts: Sequence[Dataset], role: str) -> Dataset:
-    """The rows of a role, of all sources."""
-    from datasets import concatenate_datasets
-
-    chosen = [
-        part.select([i for i, own in enumerate(part["role"]) if own == role]) for part in parts
-    ]
-    return concatenate_datasets(chosen).select_columns(_FED)
-
-
-def pack(parts: Sequence[Dataset], max_length: int) -> Dataset:
-    """Sequences of up to ``max_length`` tokens, each of rows of one role, none of them longer.
+def sequences_of_roles(
+    parts: Sequence[Dataset], max_length: int, packing: bool
+) -> dict[str, Dataset]:
+    """The rows of each role that has some, in sequences of up to ``max_length`` tokens if packed.
 
     Returns:
-        Columns ``input_ids``, ``labels`` and ``seq_lengths``, the tokens of each row.
+        Columns ``input_ids``, ``labels`` and, if packed, ``seq_lengths``, the tokens of each row.
 
     Raises:
-        RunError: Tokens are missing afterwards.
+        RunError: Tokens are missing after packing.
     """
     from datasets import concatenate_datasets
-
-    of_roles = [rows for rows in (of_role(parts, role) for role in ROLES) if len(rows)]
-    return concatenate_datasets([pack_one(rows, max_length) for rows in of_roles])
-
-
-def pack_one(rows: Dataset, max_length: int) -> Dataset:
-    """As ``pack``, for rows that may all be in one sequence."""
     from trl import pack_dataset
 
-    packed = pack_dataset(rows, max_length, "bfd", {"desc": "Packing"})
-    before, after = sum_of(rows), sum_of(packed)
-    if before != after:
-        raise RunError(
-            f"Packing lost tokens: {before} before (all, learnt), {after} after",
-            "Train with --packing false, and report it with the versions of trl and datasets.",
+    found = {}
+    for role in ROLES if parts else ():
+        rows = concatenate_datasets(
+            [
+                part.select([i for i, own in enumerate(part["role"]) if own == role])
+                for part in parts
+            ]
+        ).select_columns(_FED)
+        if not len(rows):
+            continue
+        found[role] = (
+            pack_dataset(rows, max_length, "bfd", {"desc": "Packing"}) if packing else rows
         )
-    return packed
+        before, after = sum_of(rows), sum_of(found[role])
+        if before != after:
+            raise RunError(
+                f"Packing lost tokens: {before} before (all, learnt), {after} after",
+                "Train with --packing false, and report it with the versions of trl and datasets.",
+            )
+    return found
 
 
 def sum_of(rows: Dataset) -> tuple[int, int]:
@@ -283,13 +275,9 @@ def check_isolation(
 
     Args:
         model: The model as it is trained, with whatever an engine has wrapped around it.
-        collate: Makes a batch of packed rows (``input_ids``, ``labels``, ``seq_lengths``), where
-            the model computes.
+        collate: Makes a batch of packed rows, where the model computes.
         vocabulary: Number of tokens that the model knows.
         is_mixed: Whether it computes in half precision beside weights in float32.
-
-    Raises:
-        ConfigError: They depend on it.
     """
     import torch
 
@@ -316,8 +304,7 @@ def check_isolation(
     if change > (_MOST_IN_HALF if is_half else _MOST_IN_FLOAT32):
         raise ConfigError(
             "packing: rows of one sequence see each other in this model: the logits of a row "
-            f"change by up to {change:.2%} with the row before it. Layers of linear attention, "
-            "convolutions or state spaces do that where their kernels are not installed",
+            f"change by up to {change:.2%} with the row before it",
             "Give --packing false, or install the kernels on a machine with a GPU: "
             "pip install flash-linear-attention causal-conv1d",
         )

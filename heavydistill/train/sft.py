@@ -1,63 +1,185 @@
 """SFT: sets in, a trained model and its record out.
 
-``prepare`` reads and checks everything but the weights, ``train`` runs TRL's own ``SFTTrainer`` on
-it. The rows reach the trainer as tokens that the guard has seen, and it changes nothing of them.
+``parse`` reads the command line (see ``arguments``), ``prepare`` reads and checks everything but
+the weights, ``train`` runs TRL's own ``SFTTrainer`` on it. The rows reach the trainer as tokens
+that the guard has seen, and it changes nothing of them. Importing this module imports TRL: a
+variable under ``env`` of the file is set before, by ``arguments.set_environment``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from trl import ModelConfig, SFTConfig, SFTTrainer
+
+from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import SetsUsed, TrainingRecord
-from heavydistill.train.arguments import TrainArguments
+from heavydistill.train.arguments import (
+    Refused,
+    TrainArguments,
+    TrainingOptions,
+    option,
+    read_arguments,
+)
 from heavydistill.train.base_model import load_base
-from heavydistill.train.datasets import ROLES, locate_source
+from heavydistill.train.datasets import ROLES, SetSource, locate_source
 from heavydistill.train.loop import (
     TrainingPlan,
     begin,
     common_summary,
-    known_at_end,
     new_record,
     run_training,
+    step_at_end,
     trainer_options,
 )
 from heavydistill.train.sequences import (
     SourceRows,
-    of_role,
-    pack,
-    pack_one,
+    sequences_of_roles,
     sum_of,
     tokenize_sources,
 )
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from trl import SFTTrainer
 
-    from heavydistill.train.sft_config import SftConfig
+_COMPLETION = "what is learnt are the completions of the sets, and nothing else"
+_WHOLE = "rows are never cut; too_long says what becomes of those that do not fit"
+
+
+@dataclass
+class SftConfig(SFTConfig, TrainingOptions):
+    """TRL's arguments and ours. ``max_length`` is None where the data decides it."""
+
+    script: ClassVar[str] = "sft"
+    trl_config: ClassVar[type] = SFTConfig
+    recorded: ClassVar[Mapping[str, Any]] = {"muon": False}
+    # What would be ignored or would cut rows.
+    refused: ClassVar[Refused] = {
+        "completion_only_loss": ((None, True), _COMPLETION),
+        "assistant_only_loss": ((False,), _COMPLETION),
+        "dataset_text_field": (("text",), _COMPLETION),
+        "dataset_kwargs": ((None,), "the rows are prepared by the guard"),
+        "truncation_mode": (("keep_start",), _WHOLE),
+        "packing_strategy": (("bfd",), _WHOLE),
+        "eos_token": ((None,), "a response ends as the chat template ends it"),
+        "pad_token": ((None,), "the tokenizer's own is taken, or else its end of sequence"),
+        "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
+    }
+
+    dataset_name: str | None = option(
+        None, "Folder of sets from `heavydistill build`, or its id on the Hub."
+    )
+    role: str | None = option(
+        None,
+        "Role whose rows are learnt. output_dir is out/ROLE by default, and metric_for_best_model "
+        "the loss on the role's validation rows, of both the deliberator's.",
+        *ROLES,
+        "both",
+    )
+    datasets: list[dict] = field(  # type: ignore[type-arg]
+        default_factory=list,
+        metadata={
+            "help": "Instead of both, in the file: a list of sources with `path`, `role` and, if "
+            "wanted, `fraction` and `revision`."
+        },
+    )
+    muon: bool = option(
+        False,
+        "Muon for the matrices of the layers and AdamW for all else, instead of `optim`. For full "
+        "training of small models, with one process or plain data parallelism.",
+    )
+    too_long: str = option(
+        "refuse",
+        "Rows of more than max_length tokens: `refuse` to train, or `leave_out` and count them. "
+        "They are never cut.",
+        "refuse",
+        "leave_out",
+    )
+    # TRL's 1,024 would cut the answers off long rows.
+    max_length: int | None = option(
+        None,
+        "Maximum tokens of a row and of a pack. [default: the longest row's length, or with "
+        "`too_long leave_out` that of the 99th of 100]",
+    )
+
+    def __post_init__(self) -> None:
+        roles, trl = self.roles, cast("Any", self)  # whose fields of TRL have no types here
+        trl.output_dir = trl.output_dir or f"out/{roles}"
+        if trl.load_best_model_at_end and trl.metric_for_best_model is None:
+            learner = "thinker" if roles == "thinker" else "deliberator"
+            trl.metric_for_best_model = f"eval_{learner}_loss"
+        super().__post_init__()
+        if self.eval_packing and not self.packing:
+            raise ConfigError(
+                "eval_packing without packing: rows in one sequence would attend to each other",
+                "Give packing as well, or leave eval_packing out.",
+            )
+
+    @property
+    def sources(self) -> tuple[SetSource, ...]:
+        """Where the rows are; a ``ConfigError`` if that is not said, or said twice."""
+        if self.datasets and (self.dataset_name or self.role):
+            raise ConfigError(
+                "datasets is given beside dataset_name or role, which each of its entries has",
+                "Leave out datasets, or both of the others.",
+            )
+        if not (self.datasets or self.dataset_name):
+            raise ConfigError(
+                "There are no sets to learn from",
+                "Give --dataset_name: a folder from `heavydistill build`, or its id on the Hub.",
+            )
+        if not (self.datasets or self.role):
+            raise ConfigError("Whose rows are learnt is not said", "Give --role: a role, or both.")
+        roles = ROLES if self.role == "both" else (self.role,)
+        entries = self.datasets or [{"path": self.dataset_name, "role": role} for role in roles]
+        fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two may be left out."
+        sources = tuple(
+            parse_section(SetSource, {**entry}, f"datasets, entry {number}: ", fix)
+            for number, entry in enumerate(entries, start=1)
+        )
+        if len({source.fraction is None for source in sources}) > 1:
+            raise ConfigError(
+                "datasets: some entries have a fraction and some have none",
+                "Give every entry one, or none.",
+            )
+        return sources
+
+    @property
+    def roles(self) -> str:
+        """Whose rows are learnt: a role or ``both``."""
+        roles = {source.role for source in self.sources}
+        return roles.pop() if len(roles) == 1 else "both"
+
+
+def parse(
+    arguments: Sequence[str] | None = None, description: str | None = None
+) -> TrainArguments[SftConfig]:
+    """Read the command line, and the file that it names; see ``arguments.read_arguments``."""
+    found = read_arguments(SftConfig, ModelConfig, arguments, description)
+    if found.config.muon and found.model.use_peft:
+        raise ConfigError(
+            "muon is set, and what is trained is an adapter", "Leave out muon, or use_peft."
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class SftPlan(TrainingPlan):
-    """A training by SFT, checked, without its weights."""
+    """A training by SFT with its sequences of tokens; those of validation by role."""
 
     arguments: TrainArguments[SftConfig]
     train: Dataset
-    """Sequences of tokens."""
     validation: dict[str, Dataset]
-    """Sequences by role; empty without evaluation."""
 
 
 def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
-    """Read and check everything but the weights.
+    """Read and check everything but the weights; a ``ConfigError`` if a user can correct it."""
+    from datasets import concatenate_datasets
 
-    Raises:
-        ConfigError: Whatever a user can correct; see the modules that are called.
-    """
     config = arguments.config
     launch, start = begin(arguments)
     if config.muon and launch.engine not in ("single", "ddp"):
@@ -71,10 +193,18 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
     train = [part.train for part in parts]
     held_out = [part.validation for part in parts if part.validation is not None]
     with config.main_process_first(desc="packing"):
-        sequences = pack(train, max_length) if config.packing else _unpacked(train)
         packs = config.packing if config.eval_packing is None else config.eval_packing
-        validation = _validation(held_out, max_length, packs)
-    _check_metric(config.metric_for_best_model, validation)
+        sequences = concatenate_datasets(
+            [*sequences_of_roles(train, max_length, config.packing).values()]
+        )
+        # Of each role, so that damage to one of them is seen.
+        validation = sequences_of_roles(held_out, max_length, packs)
+    losses = [f"{role}_loss" for role in validation]
+    metric = config.metric_for_best_model
+    if losses and metric is not None and metric.removeprefix("eval_") not in losses:
+        raise ConfigError(
+            f"metric_for_best_model: {metric!r} is not measured", f"Give {' or '.join(losses)}."
+        )
     tokens, learnt = sum_of(sequences)
     record = new_record(
         arguments,
@@ -96,7 +226,7 @@ def train(plan: SftPlan) -> TrainingRecord:
     return run_training(
         plan,
         lambda: new_trainer(plan),
-        lambda steps: steps.result(eval_loss=_losses(steps.trainer, plan.validation)),
+        lambda trainer, _: {"eval_loss": _losses(trainer, plan.validation)},
     )
 
 
@@ -118,46 +248,28 @@ def new_trainer(plan: SftPlan) -> SFTTrainer:
     )
 
 
-def _unpacked(parts: list[Dataset]) -> Dataset:
-    from datasets import concatenate_datasets
-
-    return concatenate_datasets([of_role(parts, role) for role in ROLES])
-
-
-def _validation(parts: list[Dataset], max_length: int, packing: bool) -> dict[str, Dataset]:
-    """The validation rows of each role, so that damage to one of them is seen."""
-    of_roles = {role: of_role(parts, role) for role in ROLES} if parts else {}
-    return {
-        role: pack_one(rows, max_length) if packing else rows
-        for role, rows in of_roles.items()
-        if len(rows)
-    }
-
-
-def _check_metric(name: str | None, validation: Mapping[str, Any]) -> None:
-    losses = [f"{role}_loss" for role in validation]
-    if losses and name is not None and name.removeprefix("eval_") not in losses:
-        raise ConfigError(
-            f"metric_for_best_model: {name!r} is not measured", f"Give {' or '.join(losses)}."
-        )
-
-
 def _used(part: SourceRows) -> SetsUsed:
-    held_out = len(part.validation) if part.validation is not None else 0
+    sets, source, validation = part.sets, part.source, part.validation
     return SetsUsed(
-        name=part.sets.name,
-        revision=part.sets.revision,
-        role=part.source.role,
-        fraction=part.source.fraction,
-        rows={"train": len(part.train), "validation": held_out},
+        name=sets.name,
+        revision=sets.revision,
+        role=source.role,
+        fraction=source.fraction,
+        rows={"train": len(part.train), "validation": len(validation) if validation else 0},
         left_out=part.left_out,
-        manifest=part.sets.manifest,
+        manifest=sets.manifest,
     )
 
 
 def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, float]:
     """The losses on the validation rows of the model that the trainer has at the end, by role."""
-    known = known_at_end(trainer)
+    step = step_at_end(trainer)
+    known = {
+        name: value
+        for entry in trainer.state.log_history
+        if entry["step"] == step
+        for name, value in entry.items()
+    }
     names = {role: f"eval_{role}_loss" for role in validation}
     if not known.keys() >= set(names.values()):
         known = trainer.evaluate()
@@ -167,38 +279,34 @@ def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, flo
 def summary(plan: SftPlan) -> list[tuple[str, str]]:
     """(what, how much) of a training."""
     record, config = plan.record, plan.arguments.config
-    at_once = config.per_device_train_batch_size * record.launch.processes
+    of_step = config.per_device_train_batch_size * record.launch.processes
     # As the Trainer counts: what is left of an epoch after its last full step is a step as well.
-    per_epoch = math.ceil(
-        math.ceil(record.sequences / at_once) / config.gradient_accumulation_steps
-    )
-    steps = math.ceil(per_epoch * config.num_train_epochs)
-    if config.max_steps > 0:
-        steps = config.max_steps
+    micro_steps = math.ceil(record.sequences / of_step)
+    per_epoch = math.ceil(micro_steps / config.gradient_accumulation_steps)
+    steps = config.max_steps
+    if steps <= 0:
+        steps = math.ceil(per_epoch * config.num_train_epochs)
     full = record.tokens / (record.sequences * record.max_length)
     kind = "packs" if config.packing else "rows"
+    learnt = f"{record.learnt_tokens:,} are learnt ({record.learnt_tokens / record.tokens:.0%})"
+    lines = []
+    for sets in record.sets:
+        text = f"{sets.rows['train']:,} rows, {sets.rows['validation']:,} for validation"
+        if lost := sum(sets.left_out.values()):
+            text += f"; {lost:,} left out, longer than {record.max_length:,} tokens"
+        lines.append((f"{sets.name}, {sets.role}", text))
     return [
-        *((f"{sets.name}, {sets.role}", _rows(sets, record.max_length)) for sets in record.sets),
+        *lines,
         (
             kind,
             f"{record.sequences:,} of up to {record.max_length:,} tokens"
             + (f", {full:.1%} full" if config.packing else ""),
         ),
-        (
-            "tokens an epoch",
-            f"{record.tokens:,}, of which {record.learnt_tokens:,} are learnt "
-            f"({record.learnt_tokens / record.tokens:.0%})",
-        ),
+        ("tokens an epoch", f"{record.tokens:,}, of which {learnt}"),
         (
             "steps",
-            f"{steps:,} of {at_once * config.gradient_accumulation_steps} {kind}, "
+            f"{steps:,} of {of_step * config.gradient_accumulation_steps} {kind}, "
             f"{steps / per_epoch:.2g} epochs",
         ),
         *common_summary(plan),
     ]
-
-
-def _rows(sets: SetsUsed, max_length: int) -> str:
-    text = f"{sets.rows['train']:,} rows, {sets.rows['validation']:,} for validation"
-    lost = sum(sets.left_out.values())
-    return text + (f"; {lost:,} left out, longer than {max_length:,} tokens" if lost else "")

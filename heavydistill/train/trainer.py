@@ -1,8 +1,8 @@
 """What our trainers do beside TRL's: no cards, tied weights once, Muon where it is asked for.
 
-TRL would write a card over the output folder's at every checkpoint; ours is made of the training's
-record, and users keep notes in it. Weights that an engine gathers from several processes may hold a
-tied one twice; it is written once, so that the file has the same names with every launch.
+TRL would write a card over ours at every checkpoint. Weights that an engine gathers from several
+processes may hold a tied one twice; it is written once, so that the file has the same names with
+every launch.
 
 Muon (https://kellerjordan.github.io/posts/muon/) makes every direction of a matrix learn alike; the
 bundled models were made with it. Not covered: weights spread over processes (DeepSpeed's ZeRO,
@@ -50,11 +50,7 @@ class RolesMixin(Trainer):
         """Do nothing."""
 
     def log(self, logs: dict[str, float], *arguments: Any) -> None:
-        """Log, and end a training that has diverged: what it would leave is no model.
-
-        Raises:
-            ConfigError: A loss or gradient is no number, in all processes alike.
-        """
+        """Log, and end a training that has diverged, in all processes alike."""
         super().log(logs, *arguments)
         for name, value in logs.items():
             # With fp16 the scaler leaves out steps whose gradients are too large.
@@ -64,7 +60,7 @@ class RolesMixin(Trainer):
                 raise ConfigError(
                     f"The training diverged: {name} is {value} at step {self.state.global_step}",
                     "Begin anew with another --output_dir and a --learning_rate smaller than "
-                    f"{self.args.learning_rate:g} (all rates that are given).",
+                    f"{self.args.learning_rate:g}.",
                 )
 
     def _run_epoch(self, **options: Any) -> None:
@@ -75,13 +71,8 @@ class RolesMixin(Trainer):
     def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
         """Make the optimizer of the arguments, or Muon."""
         if self._muon and self.optimizer is None:
-            trained = [
-                (name, parameter)
-                for name, parameter in self.model.named_parameters()
-                if parameter.requires_grad
-            ]
             self.optimizer = MuonAdamW(
-                trained,
+                self.model.named_parameters(),
                 lr=self.args.learning_rate,
                 weight_decay=self.args.weight_decay,
                 betas=(self.args.adam_beta1, self.args.adam_beta2),
@@ -141,6 +132,8 @@ class MuonAdamW(torch.optim.Optimizer):
         matrices: list[torch.nn.Parameter] = []
         rest: list[torch.nn.Parameter] = []
         for name, parameter in parameters:
+            if not parameter.requires_grad:
+                continue
             is_matrix = parameter.ndim == 2 and not any(part in name for part in _EMBEDDINGS)
             (matrices if is_matrix else rest).append(parameter)
         self._parts: list[torch.optim.Optimizer] = [

@@ -44,7 +44,7 @@ CLAIMS = {
         "train/test_launches.py::test_deepspeed_trains_as_one_process_does[zero2]"
     ),
     "joint gradients of two processes are those of plain loops": (
-        "train/grpo/test_joint_processes.py::"
+        "train/grpo/test_grpo_processes.py::"
         "test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes[2]"
     ),
     "a deliberator is trained by GRPO": (

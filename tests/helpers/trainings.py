@@ -20,7 +20,7 @@ from heavydistill.store.training_record import BaseModelUsed, Launch, SetsUsed, 
 if TYPE_CHECKING:
     from heavydistill.train.arguments import TrainArguments
     from heavydistill.train.grpo.config import GrpoConfig
-    from heavydistill.train.sft_config import SftConfig
+    from heavydistill.train.sft import SftConfig
 
 RECORD = TrainingRecord(
     heavydistill="0.1.0",
@@ -137,7 +137,7 @@ def sft_arguments(
     sets: Path | str | None, out: Path | str, **keys: Any
 ) -> TrainArguments[SftConfig]:
     """The same, as the script reads them."""
-    from heavydistill.train.sft_config import parse
+    from heavydistill.train.sft import parse
 
     return parse(flags(sets, out, **keys))
 

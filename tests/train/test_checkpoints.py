@@ -15,12 +15,13 @@ from typing import Any
 
 import pytest
 from students import MICRO
-from trainings import flags, run, sft_arguments, start
+from trainings import flags, history, last_checkpoint, run, sft_arguments, start
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import TrainingRecord, read_record, write_record
 from heavydistill.train import checkpoints
-from heavydistill.train.sft import prepare
+from heavydistill.train.callbacks import KeepWhole
+from heavydistill.train.sft import prepare, train
 
 
 def checkpoint(folder: Path, step: int, whole: bool = True) -> Path:
@@ -68,6 +69,8 @@ def test_an_evaluation_of_the_model_before_is_not_taken_for_one_of_the_model_tha
 def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path: Path) -> None:
     assert checkpoints.start_of(tmp_path / "new", None) is None
     assert checkpoints.start_of(tmp_path, "false") is None
+    (tmp_path / "training.json").write_text("{}", encoding="utf-8")  # alone it is of none
+    assert checkpoints.start_of(tmp_path, None) is None
     checkpoint(tmp_path, 3)
     assert "there is a training in" in refused(tmp_path)
     shutil.rmtree(tmp_path / "checkpoint-3")
@@ -75,19 +78,15 @@ def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path: Path) -> None:
     assert "--resume_from_checkpoint true" in refused(tmp_path)
 
 
-def test_a_record_alone_keeps_nobody_from_beginning_again(tmp_path: Path) -> None:
-    (tmp_path / "training.json").write_text("{}", encoding="utf-8")
-    assert checkpoints.start_of(tmp_path, None) is None
-    assert "true is no whole checkpoint" in refused(tmp_path, "true")
-
-
-def test_the_last_whole_checkpoint_is_gone_on_from(tmp_path: Path) -> None:
-    checkpoint(tmp_path, 9)
-    last = checkpoint(tmp_path, 10)
-    checkpoint(tmp_path, 11, whole=False)
-    assert checkpoints.start_of(tmp_path, "true") == last
-    earlier = tmp_path / "checkpoint-9"
-    assert checkpoints.start_of(tmp_path, str(earlier)) == earlier
+def test_the_last_whole_checkpoint_is_gone_on_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert checkpoints.start_of(Path("out/here"), None) is None
+    earlier, last = checkpoint(Path("out"), 9), checkpoint(Path("out"), 10)
+    checkpoint(Path("out"), 11, whole=False)
+    assert checkpoints.start_of(Path("out"), "true") == last
+    assert checkpoints.start_of(Path("out"), str(earlier.absolute())) == earlier
 
 
 def test_a_checkpoint_that_is_not_whole_or_of_another_folder_is_refused(tmp_path: Path) -> None:
@@ -102,16 +101,6 @@ def test_an_output_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None
     file.write_text("", encoding="utf-8")
     for folder in (file, file / "out"):
         assert f"output_dir: {folder} cannot be written" in refused(folder)
-
-
-def test_a_relative_output_folder_may_be_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert checkpoints.start_of(Path("out/here"), None) is None
-    last = checkpoint(Path("out"), 2)
-    assert checkpoints.start_of(Path("out"), "true") == last
-    assert checkpoints.start_of(Path("out"), str(last.absolute())) == last
 
 
 def test_broken_and_later_checkpoints_are_removed_when_a_training_goes_on(
@@ -395,3 +384,80 @@ resource.setrlimit(resource.RLIMIT_AS, (there + 400 * 2**20,) * 2)
     assert "Traceback" not in said
     # The same command with less goes on where it was told to, without cleaning up.
     assert checkpoints.start_of(tmp_path / "out", None) is None
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_first_process_marks_the_new_checkpoint_and_removes_old_ones(
+    tmp_path: Path, first: bool
+) -> None:
+    for step in (9, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    state = SimpleNamespace(is_world_process_zero=first, global_step=10, best_model_checkpoint=None)
+    KeepWhole(1).on_save(SimpleNamespace(output_dir=str(tmp_path)), state, None)
+    assert checkpoints.is_whole(tmp_path / "checkpoint-10") == first
+    assert (tmp_path / "checkpoint-9").exists() != first
+
+
+EIGHT_STEPS = {
+    "max_steps": 8,
+    "packing": True,
+    "eval_strategy": "steps",
+    "save_strategy": "steps",
+    "eval_steps": 4,
+    "save_steps": 4,
+    "metric_for_best_model": "eval_thinker_loss",
+}
+
+
+@pytest.fixture(scope="module")
+def begun(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training that broke off behind half of its steps."""
+    out = tmp_path_factory.mktemp("begun") / "out"
+    train(prepare(sft_arguments(sets, out, **EIGHT_STEPS)))
+    shutil.rmtree(out / "checkpoint-8")
+    for name in ("config.json", "model.safetensors"):
+        (out / name).unlink()
+    return out
+
+
+def gone_on(begun: Path, sets: Path, out: Path, **keys: Any) -> Path:
+    """The same, gone on with in another folder."""
+    shutil.copytree(begun, out)
+    train(
+        prepare(sft_arguments(sets, out, **{**EIGHT_STEPS, **keys}, resume_from_checkpoint="true"))
+    )
+    return out
+
+
+def test_a_training_that_goes_on_logs_evaluates_and_saves_when_it_is_told_to(
+    begun: Path, sets: Path, tmp_path: Path
+) -> None:
+    keys = {"logging_steps": 3, "eval_steps": 2, "save_steps": 0.375}
+    out = gone_on(begun, sets, tmp_path / "out", **keys)
+    entries = [entry for entry in history(out) if entry["step"] > 4]
+    assert [entry["step"] for entry in entries if "loss" in entry] == [6]
+    assert [entry["step"] for entry in entries if "eval_thinker_loss" in entry] == [6, 8]
+    steps = sorted(checkpoints.step_of(path) for path in out.glob("checkpoint-*"))
+    assert steps == [4, 6, 8]
+
+
+@pytest.mark.parametrize("other", [None, "eval_deliberator_loss"])
+def test_the_best_value_of_another_measure_is_forgotten(
+    begun: Path, sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str | None
+) -> None:
+    """At checkpoint 4 lies a value that no later one outdoes."""
+    file = begun / "checkpoint-4" / "trainer_state.json"
+    state = json.loads(file.read_text(encoding="utf-8"))
+    shutil.copytree(begun, tmp_path / "begun")
+    copied = tmp_path / "begun" / "checkpoint-4"
+    (copied / file.name).write_text(json.dumps({**state, "best_metric": 0.0}), encoding="utf-8")
+    checkpoints.mark_whole(copied)
+    metric = other or EIGHT_STEPS["metric_for_best_model"]
+    out = gone_on(copied.parent, sets, tmp_path / "out", metric_for_best_model=metric)
+    (last,) = [entry[metric] for entry in history(out) if entry["step"] == 8 and metric in entry]
+    text = (last_checkpoint(out) / file.name).read_text(encoding="utf-8")
+    after = json.loads(text)
+    best = (after["best_global_step"], after["best_metric"])
+    assert best == ((8, last) if other else (4, 0.0))
+    said = "Step 4 is no longer the best one: what is measured has changed."
+    assert (said in capsys.readouterr().out) == bool(other)

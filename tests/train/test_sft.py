@@ -23,8 +23,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.store.sets.rows import SPLITS
 from heavydistill.store.training_record import read_record
 from heavydistill.train import script, sft
-from heavydistill.train.sft import SftPlan, new_trainer, prepare, summary, train
-from heavydistill.train.sft_config import ROLES, parse
+from heavydistill.train.sft import ROLES, SftPlan, new_trainer, parse, prepare, summary, train
 
 # Setting up the training that several tests look at counts for the first of them.
 pytestmark = pytest.mark.timeout(900)
@@ -279,9 +278,6 @@ def test_bad_input_ends_with_2_and_leaves_nothing(
     message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        "transformers.integrations.get_available_reporting_integrations", lambda: ["trackio"]
-    )
     assert main(flags(sets, "out", **keys)) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

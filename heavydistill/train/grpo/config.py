@@ -38,68 +38,43 @@ STEPS = 4
 """Optimizer steps that learn from one generation, where nothing else is said: in the first of them
 every ratio is 1, so that fewer would leave nothing to clip."""
 GSPO, DAPO, DR_GRPO = "gspo", "dapo", "dr_grpo"
+_OF_TOKENS = {"importance_sampling_level": "token", "beta": 0.0, "epsilon": 0.2}
 PRESETS: dict[str, dict[str, Any]] = {
     # One ratio for a whole response, clipped as in arXiv 2507.18071; what HeavySkill ran
     # (arXiv 2605.02396, appendix B), which gives no number of it.
     GSPO: {
-        "importance_sampling_level": "sequence",
-        "loss_type": "grpo",
-        "beta": 0.0,
-        "epsilon": 3e-4,
-        "epsilon_high": 4e-4,
+        **{"importance_sampling_level": "sequence", "loss_type": "grpo", "beta": 0.0},
+        **{"epsilon": 3e-4, "epsilon_high": 4e-4},
     },
-    # A ratio for each token, all tokens of a step weigh the same, more room upward
-    # (arXiv 2503.14476). Its dynamic sampling is our filter of prompts, before a stage.
-    DAPO: {
-        "importance_sampling_level": "token",
-        "loss_type": "dapo",
-        "beta": 0.0,
-        "epsilon": 0.2,
-        "epsilon_high": 0.28,
-    },
+    # All tokens of a step weigh the same, more room upward (arXiv 2503.14476). Its dynamic sampling
+    # is our filter of prompts, before a stage.
+    DAPO: {**_OF_TOKENS, "loss_type": "dapo", "epsilon_high": 0.28},
     # Neither lengths nor the spread of a group's rewards weigh in (arXiv 2503.20783).
-    DR_GRPO: {
-        "importance_sampling_level": "token",
-        "loss_type": "dr_grpo",
-        "scale_rewards": "none",
-        "beta": 0.0,
-        "epsilon": 0.2,
-    },
+    DR_GRPO: {**_OF_TOKENS, "loss_type": "dr_grpo", "scale_rewards": "none"},
 }
 # What is measured in any case where the role that learns last is, and is better the higher it is.
 _MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
+_NEUTRAL = {
+    **{"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "disable_dropout": True},
+    **dict.fromkeys(("vllm_structured_outputs_regex", "generation_kwargs", "neftune_noise_alpha")),
+}
 _SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
 _ONE_REWARD = "there is one reward, the verdict; format_share is its share of form"
 # Least and largest value of numbers that TRL takes as they are; more form would be learnt in place
 # of what is right.
 _BOUNDS = {
-    "temperature": (0.01, 100),
-    "max_completion_length": (1, 1_000_000),
-    "epsilon": (0, 1000),
-    "epsilon_high": (0, 1000),
-    "beta": (0, 1000),
-    "top_entropy_quantile": (0, 1),
-    "format_share": (0, 0.05),
-    "max_accuracy": (0, 1),
-    "held_out": (1, 1_000_000),
-    "num_generations_eval": (1, 1000),
+    **{"temperature": (0.01, 100), "max_completion_length": (1, 1_000_000)},
+    **dict.fromkeys(("epsilon", "epsilon_high", "beta"), (0, 1000)),
+    **dict.fromkeys(("top_entropy_quantile", "max_accuracy"), (0, 1)),
+    **{"format_share": (0, 0.05), "held_out": (1, 1_000_000), "num_generations_eval": (1, 1000)},
 }
 _LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
 _CORRECTIONS = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
-# Settings of a generation_config.json that change which tokens are sampled, or where a response
-# ends, and what leaves that alone beside null and an empty list.
-_AT_0 = ("epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens", "no_repeat_ngram_size")
-_AT_1 = ("encoder_repetition_penalty", "guidance_scale", "num_beams", "typical_p")
-_AT_NULL = (
-    *("bad_words_ids", "begin_suppress_tokens", "constraints", "dola_layers", "force_words_ids"),
-    *("exponential_decay_length_penalty", "forced_bos_token_id", "forced_eos_token_id"),
-    *("max_time", "penalty_alpha", "sequence_bias", "stop_strings", "suppress_tokens", "top_h"),
-    "watermarking_config",
-)
-_BENDING: dict[str, int | None] = {
-    **dict.fromkeys((*_AT_0, "encoder_no_repeat_ngram_size"), 0),
-    **dict.fromkeys(_AT_1, 1),
-    **dict.fromkeys(_AT_NULL),
+# Settings of a generation_config.json that TRL sets, or that leave alone which tokens are sampled.
+_HARMLESS = {
+    *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"),
+    *("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
+    *("max_length", "max_new_tokens", "use_cache", "cache_implementation"),
 }
 
 
@@ -125,29 +100,17 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         "guard_evaluation": WARN,
     }
     refused: ClassVar[Refused] = {
-        "top_p": ((1.0,), _SAMPLED),
-        "top_k": ((0,), _SAMPLED),
-        "min_p": ((0.0,), _SAMPLED),
-        "repetition_penalty": ((1.0,), _SAMPLED),
-        "vllm_structured_outputs_regex": ((None,), _SAMPLED),
-        "generation_kwargs": ((None,), _SAMPLED),
-        "disable_dropout": ((True,), _SAMPLED),
-        "neftune_noise_alpha": ((None,), _SAMPLED),
+        **{name: ((value,), _SAMPLED) for name, value in _NEUTRAL.items()},
         "label_smoothing_factor": ((0.0,), "the loss has no labels"),
         "train_sampling_strategy": (("random",), "prompts are drawn in groups"),
-        "logging_strategy": (
-            ("steps", "epoch"),
-            "guards, curves and the record are made of what is logged",
-        ),
+        "logging_strategy": (("steps", "epoch"), "guards and curves are made of what is logged"),
+        "pad_to_multiple_of": ((None,), "columns that are padding in all rows are left out"),
         "remove_unused_columns": ((False,), "the reward judges by the columns of a problem"),
         "reward_weights": ((None,), _ONE_REWARD),
         "multi_objective_aggregation": (("sum_then_normalize",), _ONE_REWARD),
         "chat_template_kwargs": ((None,), "prompts are rendered as the sets and the model have it"),
         "max_tool_calling_iterations": ((None,), "there are no tools"),
-        "log_completions_hub_repo": (
-            (None,),
-            "it would publish prompts and responses unread; log_completions keeps them here",
-        ),
+        "log_completions_hub_repo": ((None,), "prompts and responses would be published unread"),
     }
 
     mode: str | None = option(
@@ -164,26 +127,21 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
     )
     dataset_name: str | None = option(
         None,
-        "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub. A "
-        "deliberator is asked the prompts of its set `rl`, the others its problems that were "
-        "answered rightly sometimes.",
+        "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub.",
     )
     run: str | None = option(
         None,
-        "Instead, for thinkers and joint: configuration of a run, as of `heavydistill generate "
-        "--config`. Its problems, verify, domain, language, think, cache and deliberate say what "
-        "is asked and how; the model that is trained answers.",
+        "Instead, for thinkers and joint: configuration of a run (`heavydistill generate "
+        "--config`), whose problems are asked in its way; the model that is trained answers.",
     )
     max_accuracy: float | None = option(
         None,
-        "Deliberator: only caches in which at most this share of the attempts is right. Those "
-        "that are always or never answered rightly are left out in any case.",
+        "Deliberator: only caches in which at most this share of the attempts is right.",
     )
     unmeasured: str = option(
         LEAVE_OUT,
         "Deliberator: caches on which too few deliberations were judged to tell: `leave_out`, or "
-        "`ask` them as well. That spares the deliberations of a run (`generate --d 0`), and some "
-        "of these caches teach nothing.",
+        "`ask` them as well, as in the paper; some of them teach nothing.",
         LEAVE_OUT,
         ASK,
     )
@@ -241,8 +199,8 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
     disable_dropout: bool = option(True, "Always true, so that the ratio of the same weights is 1.")
     vllm_importance_sampling_mode: str = option(
         "token_truncate",
-        "Correction of what vLLM samples. The ratio of a whole long response, the product of its "
-        "tokens', is nearly always out of bounds.",
+        "Correction of what vLLM samples. The ratio of a whole long response is nearly always out "
+        "of bounds.",
         *_CORRECTIONS,
     )
 
@@ -297,18 +255,13 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         return int(-(-micro_steps // self.gradient_accumulation_steps))
 
     def check_episodes(self, k: int) -> None:
-        """Refuse groups and micro-batches that are not whole episodes of K attempts and one more.
-
-        Raises:
-            ConfigError: They are not, or there is one episode to a problem alone.
-        """
+        """Refuse groups and micro-batches that are not whole episodes of K + 1 responses."""
         size = k + 1
         group, per_device = self.num_generations, self.per_device_train_batch_size
         if group % size or group < 2 * size or per_device % size:
             raise ConfigError(
-                f"num_generations {group} and per_device_train_batch_size {per_device} are to be "
-                f"whole episodes of K + 1 = {size} responses (think.k is {k}), two or more to a "
-                "problem",
+                f"num_generations {group} and per_device_train_batch_size {per_device} are not "
+                f"whole episodes of K + 1 = {size} responses, two or more to a problem",
                 f"Give multiples of {size}, such as --num_generations {2 * size} "
                 f"--per_device_train_batch_size {size}.",
             )
@@ -329,19 +282,19 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         if not (self.dataset_name or self.run):
             raise ConfigError(
                 "There is nothing to learn from",
-                "Give --dataset_name: a folder that `heavydistill build` wrote, or its id on the "
-                "Hub; but for a deliberator also --run: the configuration of a run.",
+                "Give --dataset_name, a folder from `heavydistill build` or its Hub id; or for "
+                "thinkers --run, the configuration of a run.",
             )
         if self.run and self.verify is not None:
             raise ConfigError(
                 "verify is given beside run, which has a section of that name", "Say it there."
             )
-        for name, default in (("max_accuracy", None), ("unmeasured", LEAVE_OUT)):
-            if self.mode != DELIBERATOR and getattr(self, name) != default:
-                raise ConfigError(
-                    f"{name} is given, and a {self.mode} training has no caches before it begins",
-                    "Leave it out.",
-                )
+        is_of_caches = self.max_accuracy is not None or self.unmeasured != LEAVE_OUT
+        if self.mode != DELIBERATOR and is_of_caches:
+            raise ConfigError(
+                f"max_accuracy and unmeasured choose caches, and a {self.mode} training has none",
+                "Leave them out.",
+            )
 
     def _check_values(self) -> None:
         """What TRL takes as it is, or notices only when it trains."""
@@ -354,13 +307,8 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         measured, metric = _MEASURED[self.held_out_metric], str(self.metric_for_best_model)
         if self.eval_strategy != "no" and f"eval_{metric.removeprefix('eval_')}" not in measured:
             raise ConfigError(
-                f"metric_for_best_model: {metric!r} does not tell how good a {self.mode} training "
-                "is",
+                f"metric_for_best_model: {metric!r} is no measure of a {self.mode} training",
                 f"Give {' or '.join(measured)}, or leave it out.",
-            )
-        if self.eval_strategy != "no" and self.greater_is_better is False:
-            raise ConfigError(
-                f"greater_is_better is false, and {metric} is an accuracy", "Leave it out."
             )
         k, group = self.pass_at_k, self.num_generations
         if k != 1 and self.mode != THINKER:
@@ -370,14 +318,13 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
             )
         if k < 1 or (k > 1 and k >= group):
             raise ConfigError(
-                f"pass_at_k: {k} is not between 1 and num_generations - 1, which is {group - 1}: a "
-                "group must hold more answers than a pool",
+                f"pass_at_k: {k} is not between 1 and num_generations - 1, which is {group - 1}",
                 "Give a smaller pass_at_k, or a larger num_generations.",
             )
         if k > 1 and self.scale_rewards != "none":
             raise ConfigError(
-                f"pass_at_k is {k}, and scale_rewards is {self.scale_rewards!r}: divided by the "
-                "standard deviation of its group, the advantage would be that of pass@1",
+                f"pass_at_k is {k}, and with scale_rewards {self.scale_rewards!r} the advantage "
+                "would be that of pass@1",
                 "Give --scale_rewards none.",
             )
 
@@ -399,15 +346,13 @@ class GrpoModelConfig(ModelConfig):
             return
         if self.lora_dropout:
             raise ConfigError(
-                f"lora_dropout: {self.lora_dropout} adds noise to the importance ratios that "
-                "exceeds their clipping range",
+                f"lora_dropout: {self.lora_dropout} adds noise to the importance ratios",
                 "Leave it out.",
             )
         targets = self.lora_target_modules or ()
         if "lm_head" in ([targets] if isinstance(targets, str) else targets):
             raise ConfigError(
-                "lora_target_modules: TRL computes log-probabilities past an adapter of lm_head, "
-                "which would learn nothing",
+                "lora_target_modules: an adapter of lm_head would learn nothing in TRL",
                 "Leave lm_head out.",
             )
 
@@ -423,8 +368,8 @@ def parse(
     if model.load_in_4bit or model.load_in_8bit:
         bits = 4 if model.load_in_4bit else 8
         raise ConfigError(
-            f"load_in_{bits}bit is set with use_vllm, and base + adapter would be quantized anew "
-            "for every generation: vLLM would sample from another model than the one in training",
+            f"load_in_{bits}bit with use_vllm: base + adapter would be quantized anew for every "
+            "generation, so that vLLM would sample from another model",
             f"Give --load_in_{bits}bit false, or --use_vllm false (samples with transformers).",
         )
     correction = config.vllm_importance_sampling_mode
@@ -437,31 +382,25 @@ def parse(
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError(
             "use_vllm is set, and vllm is not installed here",
-            'Install it with `pip install "heavydistill[vllm]"`, or give --use_vllm false, which '
-            "samples with transformers.",
+            'Give --use_vllm false, or install it: pip install "heavydistill[vllm]"',
         )
     return found
 
 
 def check_sampling(model: str, revision: str | None = None) -> None:
-    """See to it that a model samples from its own distribution, of which the ratios are.
+    """Refuse a model that does not sample from its own distribution, of which the ratios are.
 
     TRL sets temperature, top_p, top_k, min_p and repetition_penalty; transformers takes whatever
     else is in a model's ``generation_config.json``, and vLLM, as TRL calls it, nothing of it.
-
-    Raises:
-        ConfigError: The file has a setting that bends the distribution.
     """
-    settings = generation_config(model, revision)
-    bending = {
-        name: value
-        for name, neutral in _BENDING.items()
-        if (value := settings.get(name)) not in (None, [], neutral)
-    }
+    bending = {}
+    for name, value in generation_config(model, revision).items():
+        is_neutral = value in (None, [], {}, 0, 1) and (value is None or "forced_" not in name)
+        if not (is_neutral or name in _HARMLESS or name.startswith("_")):
+            bending[name] = value
     if bending:
         raise ConfigError(
             f"The generation_config.json of {model} has {json.dumps(bending)[1:-1]}, and what is "
             "learnt is what the model itself would write",
-            "Take a copy of the model without them, or sample with vLLM (--use_vllm true), which "
-            "does not read them.",
+            "Take a copy of the model without them, or --use_vllm true, which does not read them.",
         )

@@ -11,9 +11,8 @@ of a run, in the wording of the run. Prompts that are left out are counted by re
     unfit          its problem cannot be judged, and the run has ``problems.unfit: leave_out``
 
 The responses are two or more judged ones: deliberations on the cache; for a thinker attempts of the
-set ``trajectories``; for an episode, rewarded for its deliberation, both. Problems with fewer are
-asked unfiltered, as all of a run are. A refilter drops the attempts: from its sets, episodes go by
-deliberations alone, and a thinker is asked all problems.
+set ``trajectories``; for an episode both. Problems with fewer, as after a refilter, which drops the
+attempts, are asked unfiltered, as all of a run are.
 
 How problems are asked is the configuration of the given run or of those behind the sets: its
 ``domain``, ``language``, ``think``, ``cache`` and ``deliberate``, of a given one also ``problems``
@@ -39,9 +38,9 @@ from heavydistill.heavy import prompts as wordings
 from heavydistill.models.registry import file_of
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.loading import load_fit
-from heavydistill.schema import Problem
+from heavydistill.schema import Problem, from_row
 from heavydistill.store.sets.folder import Manifest, read_rows
-from heavydistill.store.sets.rows import USED
+from heavydistill.store.sets.rows import USED, ProblemRow
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate
@@ -96,11 +95,7 @@ class Prompts:
 
 
 def find_sets(config: GrpoConfig) -> SetsFolder | None:
-    """The folder of sets; None where a run is given.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """The folder of sets; None where a run is given."""
     if not config.dataset_name:
         return None
     names = {"rl"} if config.mode == DELIBERATOR else {"problems", "trajectories"}
@@ -138,16 +133,24 @@ def read_prompts(
             episodes = Episodes(run, base.chat, reader, context, response)
             response = episodes.most_tokens["thinker"]
         if sets:
-            success = _successes(sets, str(config.mode))
-            rows = [
-                {**row, "success": success.get(row["problem"])}
-                for row in _thinker_rows(_problems_of_sets(sets), run)
+            problems: list[Any] = [
+                from_row(ProblemRow, row)
+                for row in read_rows(sets.folder, "problems")
+                if row["label"] == USED and row["split"] == "train"
             ]
         else:
             verify = run.verify
             loaded = load_fit(run.problems, verify)
             left_out += Counter({UNFIT: len(loaded.unfit)})
-            rows = list(_thinker_rows(loaded.problems, run))
+            problems = loaded.problems
+        rows = []
+        for problem in problems:
+            domain = problem.domain or run.domain or "general"
+            asked = problem_row(problem, thinker_prompt(problem, run))
+            rows.append({**asked, "domain": domain})
+        if sets:
+            success = _successes(sets, str(config.mode))
+            rows = [{**row, "success": success.get(row["problem"])} for row in rows]
     check_verifiers(rows, verify)
     if sets:
         rows = _teaching(rows, config.max_accuracy, left_out)
@@ -159,11 +162,9 @@ def read_prompts(
             episodes.cache_of(problem_of(row), [])  # raises where there is not even room for that
     if len(rows) < config.prompts_of_generation:
         raise ConfigError(
-            f"A generation asks {config.prompts_of_generation:,} prompts ("
-            f"{config.generation_batch_size:,} responses, {config.num_generations} to each), and "
-            f"there are {len(rows):,}",
-            "Give a smaller --steps_per_generation or --per_device_train_batch_size, or more "
-            "prompts.",
+            f"A generation asks {config.prompts_of_generation:,} prompts, and there are "
+            f"{len(rows):,}",
+            "Give a smaller --steps_per_generation, or more prompts.",
         )
     from datasets import Dataset
 
@@ -175,7 +176,9 @@ def read_prompts(
 def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
     """The caches that were deliberated too seldom to tell, each once."""
     problems = {
-        row["id"]: row for row in read_rows(sets.folder, "problems") if row["split"] == "train"
+        row["id"]: from_row(ProblemRow, row)
+        for row in read_rows(sets.folder, "problems")
+        if row["split"] == "train"
     }
     caches = {
         row["id"]: row
@@ -183,32 +186,9 @@ def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
         if row["rl_label"] == UNMEASURED and row["problem"] in problems
     }
     for cache in caches.values():
-        problem = problems[cache["problem"]]
-        yield {
-            "prompt": [{"role": "user", "content": cache["prompt"]}],
-            "problem": problem["id"],
-            **{name: problem[name] for name in PROBLEM_COLUMNS[1:]},
-            "cache": cache["id"],
-            **{name: cache[name] for name in ("stratum", "right")},
-            "width": len(cache["items"]),
-            "success": None,
-        }
-
-
-def _problems_of_sets(sets: SetsFolder) -> list[Problem]:
-    names = Problem.__dataclass_fields__
-    found = [
-        Problem(**{name: row[name] for name in names})
-        for row in read_rows(sets.folder, "problems")
-        if row["label"] == USED and row["split"] == "train"
-    ]
-    if not found:
-        raise ConfigError(
-            f"{sets.name} has no problem to learn from",
-            "Build it from more problems; `heavydistill build` says in its table which it left out "
-            "and why.",
-        )
-    return found
+        row = problem_row(problems[cache["problem"]], cache["prompt"])
+        row |= {"cache": cache["id"], "stratum": cache["stratum"], "right": cache["right"]}
+        yield {**row, "width": len(cache["items"]), "success": None}
 
 
 def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
@@ -227,12 +207,6 @@ def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
     return {problem: right[problem] / n for problem, n in judged.items() if n >= _FEWEST_JUDGED}
 
 
-def _thinker_rows(problems: Iterable[Problem], run: RunConfig) -> Iterator[_Row]:
-    for problem in problems:
-        domain = problem.domain or run.domain or "general"
-        yield {**problem_row(problem, thinker_prompt(problem, run)), "domain": domain}
-
-
 def thinker_prompt(problem: Problem, run: RunConfig) -> str:
     """What a thinker is asked about a problem."""
     domain = problem.domain or run.domain or "general"
@@ -241,11 +215,7 @@ def thinker_prompt(problem: Problem, run: RunConfig) -> str:
 
 
 def check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
-    """See to it that rows with these problems can be judged here.
-
-    Raises:
-        ConfigError: A verifier is not known, or lacks what it needs.
-    """
+    """Raise a ``ConfigError`` if rows with these problems cannot be judged here."""
     registry.load_own(verify.own)
     kinds = {row["verifier"] for row in rows}
     if unknown := sorted(kinds - set(registry.names())):
@@ -286,9 +256,9 @@ def _nothing_left(
     return ConfigError(
         f"{sets.name} has no {'cache' if is_of_caches else 'problem'} to learn from that is "
         f"answered rightly sometimes and not always{f' ({listed})' if listed else ''}",
-        f"Measure the caches on this model with `{shlex.join(again)}` (unmeasured ones are also "
-        "asked as they are with --unmeasured ask); give a larger max_accuracy; or build sets from "
-        "harder problems, or train the model on sft_deliberator first, where they are never right."
+        f"Measure the caches on this model with `{shlex.join(again)}`, ask them as they are with "
+        "--unmeasured ask, or give a larger max_accuracy; or build sets from harder problems, or "
+        "train the model on sft_deliberator first, where they are never right."
         if is_of_caches
         else "Build sets from harder or easier problems or from the model's own run, or ask all of "
         "them: give --run, the configuration of a run, in place of --dataset_name.",
@@ -299,8 +269,8 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
     """How problems are asked: the run that is given, or that behind the sets of the manifest.
 
     Raises:
-        ConfigError: It is none, sets something that would have no effect, or has a K that does not
-            fit the batch; or the runs behind the sets were asked in different ways.
+        ConfigError: It is none, sets something without effect, or has a K that does not fit the
+            batch; or the runs behind the sets were asked in different ways.
     """
     config = arguments.config
     if config.run:
@@ -373,8 +343,7 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
         tokens = stage.sampling.max_tokens or most
         if tokens > most or (tokens < most and not is_joint):
             raise ConfigError(
-                f"{config.run}: {name}.sampling.max_tokens is {tokens}, and "
-                f"max_completion_length {most}",
+                f"{name}.sampling.max_tokens is {tokens}, and max_completion_length {most}",
                 f"Give --max_completion_length {tokens}, or the same max_tokens.",
             )
 
@@ -394,23 +363,19 @@ def with_room(
 ) -> tuple[list[_Row], list[int]]:
     """The prompts that fit with a response of so many tokens, and their tokens.
 
-    ``left_out`` counts what does not fit.
-
-    Raises:
-        ConfigError: One does not fit and is not to be left out, or none does.
+    Others are counted in ``left_out``, or a ``ConfigError``.
     """
     room = context_of(config, base) - response
     lengths = [_tokens(base, row) for row in rows]
     kept = [at for at, tokens in enumerate(lengths) if tokens <= room]
     lacking = len(rows) - len(kept)
     if lacking and (config.too_long != LEAVE_OUT or not kept):
-        longest = max(range(len(rows)), key=lengths.__getitem__)
         raise ConfigError(
-            f"{lacking:,} of {len(rows):,} prompts do not fit: problem {rows[longest]['problem']} "
-            f"has one of {lengths[longest]:,} tokens, and beside {response:,} of a response there "
-            f"is room for {room:,} (the model reads {base.context:,})",
-            f"Give a smaller max_completion_length or a larger vllm_max_model_length, leave them "
-            f"out with --too_long {LEAVE_OUT}, or build sets with a smaller max_tokens.",
+            f"{lacking:,} of {len(rows):,} prompts do not fit: the longest has "
+            f"{max(lengths):,} tokens, and beside {response:,} of a response there is room for "
+            f"{room:,} (the model reads {base.context:,})",
+            "Give a smaller max_completion_length or a larger vllm_max_model_length, "
+            f"--too_long {LEAVE_OUT}, or sets with a smaller max_tokens.",
         )
     left_out += Counter({TOO_LONG: lacking})
     return [rows[at] for at in kept], [lengths[at] for at in kept]

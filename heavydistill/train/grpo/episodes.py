@@ -82,15 +82,9 @@ class Episode:
 
 
 class Episodes:
-    """Plays episodes.
+    """Plays episodes of a run whose tokens fit ``context``; ``reader`` is the student's tokenizer.
 
-    Args:
-        run: Its ``think.k`` and ``think.min_k``, ``cache``, ``domain``, ``language`` and both
-            roles' ``sampling.max_tokens`` count.
-        chat: Renders prompts for the student.
-        reader: The student's tokenizer.
-        context: Maximum number of tokens that the student reads and writes.
-        max_tokens: Maximum tokens of a response where ``run`` has no ``max_tokens``.
+    ``max_tokens`` bounds a response where the run has no ``sampling.max_tokens`` for the role.
 
     Raises:
         ConfigError: Another task, other than one round, or tokens that do not fit the context.
@@ -103,8 +97,7 @@ class Episodes:
             raise ConfigError(
                 f"deliberate has {run.rounds} rounds to {run.deliberate.task}, and an episode has "
                 "one to deliberate",
-                "Set deliberate.rounds to 1, deliberate.d to 1 or more, and deliberate.task to "
-                "deliberate.",
+                "Set deliberate.rounds to 1, deliberate.d to 1 or more, task to deliberate.",
             )
         self.k = run.think.k
         self.thinker_tokens = run.think.sampling.max_tokens or max_tokens
@@ -117,10 +110,9 @@ class Episodes:
             raise ConfigError(
                 f"A cache of {least} tokens and {self.deliberator_tokens} of a deliberation do not "
                 f"fit the student's {context}: there is room for {room} of the cache",
-                "Set a smaller cache.budget_tokens, or a smaller deliberate.sampling.max_tokens "
-                "or max_completion_length.",
+                "Set a smaller cache.budget_tokens, or a smaller deliberate.sampling.max_tokens.",
             )
-        self._run, self._chat, self._reader, self._context = run, chat, reader, context
+        self._run, self._chat, self._reader = run, chat, reader
 
     @property
     def most_tokens(self) -> dict[str, int]:
@@ -165,13 +157,6 @@ class Episodes:
         self, prompts: list[list[dict[str, str]]], most: int, sample: Sample
     ) -> list[EpisodeRow]:
         ids = [self._chat.ids(self._chat.render(prompt, opens=True)) for prompt in prompts]
-        longest = max(map(len, ids))
-        if longest + most > self._context:
-            raise ConfigError(
-                f"A prompt of {longest} tokens and {most} of a response do not fit the student's "
-                f"{self._context}",
-                "Leave out long problems, or set a smaller sampling.max_tokens.",
-            )
         return [EpisodeRow(*row) for row in zip(prompts, ids, sample(ids, most), strict=True)]
 
     def _pools(
@@ -220,11 +205,7 @@ class Episodes:
             return self.cache_of(problem, [], seed), "too_long"
 
     def cache_of(self, problem: Problem, pool: Sequence[Trajectory], seed: int = 0) -> Cache:
-        """The cache of a pool, as a deliberator reads it in an episode.
-
-        Raises:
-            BudgetError: It does not fit.
-        """
+        """The cache of a pool, as in an episode; a ``BudgetError`` if it does not fit."""
         domain = problem.domain or self._run.domain or "general"
         return build_cache(
             problem,

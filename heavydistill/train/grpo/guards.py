@@ -1,8 +1,7 @@
 """Guards against the collapse that HeavySkill's RLVR with K=16 shows (arXiv 2605.02396, Figure 6).
 
-There the training reward and the share of solved groups climb while entropy, length and the
-held-out accuracy fall: the model learns to copy and to vote instead of deliberating. Four guards
-look for it in the training's logs, a fifth for responses that never end:
+There reward and solved groups climb while entropy, length and the held-out accuracy fall: the model
+learns to copy and to vote. Four guards look for it in the logs, a fifth for responses without end:
 
     entropy     the entropy of the policy is below a share of its peak
     length      the mean completion is shorter than a share of the longest so far
@@ -103,8 +102,7 @@ def check_guards(guards: GuardOptions, config: GRPOConfig) -> None:
     if evaluated == "no" and guards.action_of("evaluation") != OFF:
         raise ConfigError(
             f"guard_evaluation is {guards.action_of('evaluation')}, and nothing is evaluated",
-            "Give --eval_strategy steps, and beside a run --held_out_from; or leave "
-            "guard_evaluation out.",
+            "Give --eval_strategy steps (and beside a run --held_out_from), or leave it out.",
         )
     rolling = [guard for guard in GUARDS if guards.action_of(guard) == ROLL_BACK]
     if not rolling:
@@ -113,9 +111,7 @@ def check_guards(guards: GuardOptions, config: GRPOConfig) -> None:
     same = saved == evaluated and (saved != "steps" or config.eval_steps == config.save_steps)
     if evaluated == "no" or not (saved == "best" or same):
         raise ConfigError(
-            f"guard_{rolling[0]} is {ROLL_BACK}, and there is not a checkpoint wherever it is "
-            f"evaluated: eval_strategy {evaluated}, save_strategy {saved}, eval_steps "
-            f"{config.eval_steps}, save_steps {config.save_steps}",
+            f"guard_{rolling[0]} is {ROLL_BACK}, and not every evaluation has a checkpoint",
             "Give --eval_strategy steps, and --save_strategy best, or steps with the same number "
             "for save_steps as for eval_steps.",
         )

@@ -1,8 +1,7 @@
 """What a GRPO training is measured on while it trains, and how: prompts that it never learns from.
 
-There is one cache for each problem of the validation split, whatever its success: unlike the
-prompts of the set ``rl`` they are not chosen for being solved sometimes, nor by stratum, so HM - V
-is that of the problems. It is one that a run made, or else one that the build drew (counted).
+There is one cache for each problem of the validation split, whatever its success, so HM - V is that
+of the problems. It is one that a run made, or else one that the build drew (counted).
 
     eval_hm            share of deliberations on held-out caches that are right
     eval_v             value of the vote of the attempts in them; the same at every evaluation
@@ -15,8 +14,6 @@ is that of the problems. It is one that a run made, or else one that the build d
 
 Responses are sampled by the code of the training, ``num_generations_eval`` for each row. Without a
 server random numbers are the same at every evaluation, and those of the training stay untouched.
-TRL's own loop would average batches of different sizes, count some rows twice with several
-processes, and in mode ``joint`` make caches anew.
 
 Not covered: several rounds; problems that differ in a word from those that are learnt from.
 """
@@ -34,7 +31,7 @@ from typing import Any, NamedTuple
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
 from heavydistill.schema import Problem, content_id, from_row
-from heavydistill.store.sets.folder import MANIFEST, read_rows
+from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, TrajectoryRow
 from heavydistill.train.grpo.episodes import problem_row
 
@@ -82,26 +79,16 @@ def held_out(
         most: Maximum number of rows of each kind; a hash of the problem's id chooses them, so that
             they are the same with every seed.
         thinker_prompt: None if no thinker is measured.
-        learnt: Texts of the problems that are learnt from.
+        learnt: Texts of the problems that are learnt from, which must be others.
         fits: Whether a row of a role fits the model; the others are left out and counted.
-
-    Raises:
-        ConfigError: The folder holds no sets, no validation problems or not the attempts behind its
-            caches; or one of its problems is learnt from.
     """
-    if not (folder / MANIFEST).is_file():
-        raise ConfigError(
-            f"held_out_from: {folder} holds no sets: it has no {MANIFEST}",
-            "Give the folder that `heavydistill build --out FOLDER` wrote. Of a run, build sets "
-            f"first: heavydistill build {folder} --out {folder}-sets --set validation=0.5",
-        )
+    read_manifest(folder)  # raises where there are no sets
     rows = (from_row(ProblemRow, row) for row in read_rows(folder, "problems"))
     problems = {row.id: row for row in rows if row.split == "validation"}
     if not problems:
         raise ConfigError(
             f"held_out: {folder} has no problem in its validation split",
-            "Build the sets with --set validation=0.05 or more, give another folder with "
-            "--held_out_from, or give --eval_strategy no.",
+            "Build with --set validation=0.05 or more, or give --held_out_from another folder.",
         )
     chosen = sorted(problems, key=lambda id: content_id("held", id))
     caches: dict[str, CacheRow] = {}
@@ -112,7 +99,17 @@ def held_out(
         if before is None or (before.drawn and not row["drawn"]):
             caches[row["problem"]] = from_row(CacheRow, row)
     kept = [caches[id] for id in chosen if id in caches][:most]
-    attempts = _attempts(folder, {item.generation for cache in kept for item in cache.items})
+    wanted = {item.generation for cache in kept for item in cache.items}
+    attempts = {
+        row["id"]: from_row(TrajectoryRow, row)
+        for row in read_rows(folder, "trajectories")
+        if row["id"] in wanted
+    }
+    if attempts.keys() != wanted:
+        raise ConfigError(
+            f"held_out: {folder} has caches without their attempts, whose vote is looked at",
+            "A refilter leaves them out: give the folder of the build with --held_out_from.",
+        )
     of_roles: dict[str, list[Row]] = {
         DELIBERATOR: [
             {
@@ -131,31 +128,11 @@ def held_out(
         raise ConfigError(
             f"held_out_from: {len(both)} of the held-out problems are learnt from, such as "
             f"{min(both)[:80]!r}",
-            "Give a folder with other problems; beside dataset_name it may be left out, and the "
-            "validation split is held out.",
+            "Give a folder with other problems, or leave it out beside dataset_name.",
         )
     fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
     too_long = sum(len(of_roles[role]) - len(fitting[role]) for role in of_roles)
     return HeldOut(fitting, sum(cache.drawn for cache in kept), too_long)
-
-
-def _attempts(folder: Path, wanted: set[str]) -> dict[str, TrajectoryRow]:
-    """The attempts with these ids.
-
-    Raises:
-        ConfigError: Some are not there.
-    """
-    found = {
-        row["id"]: from_row(TrajectoryRow, row)
-        for row in read_rows(folder, "trajectories")
-        if row["id"] in wanted
-    }
-    if found.keys() != wanted:
-        raise ConfigError(
-            f"held_out: {folder} has caches without their attempts, whose vote is looked at",
-            "A refilter leaves them out: give the folder of the build with --held_out_from.",
-        )
-    return found
 
 
 class Judgement(NamedTuple):

@@ -36,15 +36,11 @@ _Batch = dict[str, Any]
 
 
 class JointTrainer(RlTrainer):
-    """Plays episodes and learns from them.
+    """Plays episodes and learns from them, ``num_generations / (K + 1)`` of each problem.
 
-    The set has the columns of ``episodes.Episodes.play``. Reward functions see one row for each
-    episode, its deliberation, with the problem's columns. Episodes of a group:
-    ``num_generations / (K + 1)``.
-
-    ``args`` are TRL's, with whole episodes (``batches.check_episodes``) and no correction by
-    sequence of what vLLM samples (``config``). For GSPO ``importance_sampling_level`` is
-    ``sequence`` and ``loss_type`` is ``grpo``.
+    The set has the columns of ``episodes.Episodes.play``; reward functions see one row for each
+    episode, its deliberation. ``args`` have whole episodes (``config``). For GSPO
+    ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
     """
 
     def __init__(

@@ -19,12 +19,9 @@ and control tokens of the tokenizer, are a fault of form, so that nothing is hid
     final_answer   for `trl grpo`: reward_funcs: [heavydistill.train.grpo.reward.final_answer]
     FinalAnswer    the same for scripts/grpo.py, which knows the tokenizer
 
-``final_answer`` sees the text that TRL decoded, without special tokens, so it cannot see whether a
-response was cut off: set ``mask_truncated_completions``. Nor does it see such a token in an answer:
-``\boxed{4<|pad|>2}`` is 42 there, and earns 1. Where the prompt opens the thinking, or think tags
-are special tokens, thinking is not told from the answer. For all of these take scripts/grpo.py.
-
-Verdicts come from a pool of killable workers with limits of time and memory, so no step hangs.
+``final_answer`` sees the text that TRL decoded, without special tokens: neither whether a response
+was cut off (set ``mask_truncated_completions``) nor such a token in an answer, nor thinking that
+the prompt opens or whose tags are special tokens.
 
 Not covered: whether the way to an answer is right; what a test does not see; models that mark their
 thinking otherwise than with think tags.
@@ -37,6 +34,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from heavydistill.chat.template import TAGS, Chat
@@ -63,10 +61,9 @@ METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers",
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A reward, and why."""
+    """A reward (see the module), and why."""
 
     value: float | None
-    """See the module."""
     kind: str
     """One of ``METRICS``, or empty for an answer that is wrong, or right in part."""
     reason: str
@@ -86,8 +83,8 @@ FAILED = Reward(None, "", "failed")
 class FinalAnswer:
     """The reward as a function that TRL calls.
 
-    The pool is closed by whoever made it. ``group`` responses are compared with each other (see
-    ``group_shares``); one of the ids ``ends`` ends a response that was not cut off.
+    ``group`` responses are compared with each other (see ``group_shares``); one of the ids ``ends``
+    ends a response that was not cut off.
     """
 
     __name__ = "final_answer"
@@ -161,11 +158,7 @@ def final_answer(
     log_metric: Callable[[str, float], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
-    """The reward of each completion, which is a text or the messages of a turn; see the module.
-
-    Raises:
-        ProblemsError: There is no verifier of that name.
-    """
+    """The reward of each completion, which is a text or the messages of a turn; see the module."""
     problems = _problems({**columns, "problem": [""] * len(completions)})
     written = [
         completion if isinstance(completion, str) else str(completion[-1]["content"] or "")
@@ -262,27 +255,22 @@ UNCOMPARED = "groups/uncompared"
 def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
     """The shares of the groups that teach nothing, by the reason, as logged metrics.
 
-    Args:
-        right: Of each answer of all processes, group after group, whether it is right in full;
-            None if undecided or cut off, which earns no reward and is passed over.
-        size: Answers of a group, ``num_generations``.
+    ``right`` says of each answer of all processes, in groups of ``size``, whether it is right in
+    full; None if undecided or cut off, which is passed over.
 
     Returns:
         ``groups/all_right``: share of the groups with right answers and no wrong one;
         ``groups/all_wrong``: with wrong ones and no right one; ``groups/uncompared``: with fewer
-        than two decided answers, so that there is nothing to compare.
-
-    Raises:
-        ValueError: There is no group, or the last one is not whole.
+        than two decided answers.
     """
     if size < 1 or not right or len(right) % size:
         raise ValueError(f"{len(right)} answers are no groups of {size}")
-    decided = [
-        [one for one in right[start : start + size] if one is not None]
+    groups = [
+        [answer for answer in right[start : start + size] if answer is not None]
         for start in range(0, len(right), size)
     ]
     return {
-        ALL_RIGHT: sum(set(found) == {True} for found in decided) / len(decided),
-        ALL_WRONG: sum(set(found) == {False} for found in decided) / len(decided),
-        UNCOMPARED: sum(len(found) < 2 for found in decided) / len(decided),
+        ALL_RIGHT: fmean(set(decided) == {True} for decided in groups),
+        ALL_WRONG: fmean(set(decided) == {False} for decided in groups),
+        UNCOMPARED: fmean(len(decided) < 2 for decided in groups),
     }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.redact import without_places
-from heavydistill.store.training_record import Ends, Result, RlUsed, SetsUsed, TrainingRecord
+from heavydistill.store.training_record import Ends, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
@@ -33,7 +33,6 @@ from heavydistill.train.grpo.held_out import HeldOut, held_out
 from heavydistill.train.grpo.reward import METRICS, FinalAnswer
 from heavydistill.train.loop import (
     TrainingPlan,
-    TrainResult,
     begin,
     common_summary,
     new_record,
@@ -44,6 +43,8 @@ from heavydistill.train.loop import (
 from heavydistill.verifiers.pool import VerdictPool
 
 if TYPE_CHECKING:
+    from transformers import Trainer
+
     from heavydistill.train.grpo.trainer import RlTrainer
 
 TRL = "1.16"
@@ -66,33 +67,32 @@ _RECORDED = (
 
 @dataclass(frozen=True, slots=True)
 class GrpoPlan(TrainingPlan):
-    """A training by GRPO, checked, without its weights."""
+    """A training by GRPO with its prompts, and those to measure on if it is measured."""
 
     arguments: TrainArguments[GrpoConfig]
     prompts: Prompts
     held_out: HeldOut | None
-    """Prompts to measure on while it trains; None if it is not measured."""
 
 
 def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
-    """Read and check everything but the weights.
-
-    Raises:
-        UserError: Whatever a user can correct; see the modules that are called.
-    """
+    """Read and check everything but the weights; a ``UserError`` if a user can correct it."""
     config = arguments.config
-    _demand_trl()
+    # Before anything of it is imported that another version may not have.
+    installed = version("trl")
+    if not installed.startswith(f"{TRL}."):
+        raise ConfigError(
+            f"TRL {installed} is installed, and GRPO builds on what TRL {TRL} does inside",
+            f"pip install 'trl=={TRL}.*'",
+        )
     launch, start = begin(arguments)
     if launch.engine.startswith("fsdp") and not config.use_vllm:
         raise ConfigError(
-            "FSDP and no vLLM: the processes would wait for each other, for their responses are of "
-            "different lengths",
+            "FSDP and no vLLM: processes with responses of other lengths would wait for ever",
             "Give --use_vllm true, or launch with zero2 or zero3.",
         )
     if launch.engine.startswith("fsdp") and arguments.model.use_peft:
         raise ConfigError(
-            "FSDP, an adapter and vLLM: the adapter cannot be added to weights that are sharded by "
-            "FSDP, as vLLM needs them",
+            "FSDP, an adapter and vLLM: the adapter cannot be merged into sharded weights",
             "Launch with configs/accelerate/ddp.yaml, zero2.yaml or zero3.yaml.",
         )
     sets = find_sets(config)
@@ -130,22 +130,10 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
     return GrpoPlan(arguments, base, record, start, prompts, measured_on)
 
 
-def _demand_trl() -> None:
-    # Before anything of it is imported that another version may not have.
-    installed = version("trl")
-    if installed.split(".")[:2] != TRL.split("."):
-        following = f"{TRL.split('.')[0]}.{int(TRL.split('.')[1]) + 1}"
-        raise ConfigError(
-            f"TRL {installed} is installed, and the trainers of the GRPO stage build on what "
-            f"TRL {TRL} does inside",
-            f"pip install 'trl>={TRL},<{following}'",
-        )
-
-
 def train(plan: GrpoPlan) -> TrainingRecord:
     """Train, and write the model and its record into the output folder; see ``loop``."""
     with VerdictPool(plan.prompts.verify) as pool:
-        return run_training(plan, lambda: new_trainer(plan, pool), _result)
+        return run_training(plan, lambda: new_trainer(plan, pool), _measured)
 
 
 def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
@@ -186,11 +174,6 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
 def _held_out(
     config: GrpoConfig, base: BaseCheckpoint, sets: SetsFolder | None, prompts: Prompts
 ) -> HeldOut | None:
-    """What the training is measured on meanwhile, if it is.
-
-    Raises:
-        ConfigError: There is nothing, or nothing of it fits the model.
-    """
     if not config.looks_at_held_out:
         return None
     if config.held_out_from is None and sets is None:
@@ -218,8 +201,7 @@ def _held_out(
         raise ConfigError(
             f"held_out: {folder} has no held-out {what} to measure on ({found.too_long:,} too long "
             f"for {room[role]:,} tokens beside a response)",
-            "Give another folder with --held_out_from, or a smaller max_completion_length; or "
-            "give --eval_strategy no.",
+            "Give another --held_out_from, a smaller max_completion_length, or no evaluation.",
         )
     return found
 
@@ -232,8 +214,11 @@ def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
     if config.max_steps > 0:
         steps = int(config.max_steps)
     of_step = config.per_device_train_batch_size * config.world_size
-    episode = record.rl.rows_of_episode if record.rl else 1
-    left = "".join(f", {count:,} {reason}" for reason, count in prompts.left_out.items())
+    of_step *= config.gradient_accumulation_steps
+    episodes = ""
+    if prompts.episodes:
+        episodes = f", {group // (prompts.episodes.k + 1)} episodes,"
+    left = ", ".join(f"{count:,} {reason}" for reason, count in prompts.left_out.items())
     unmeasured = sum("success" in row and row["success"] is None for row in prompts.train)
     source = record.sets[0].name if record.sets else str(config.run)
     lines = [
@@ -241,19 +226,17 @@ def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
             f"{source}, {config.mode}",
             f"{record.sequences:,} prompts of up to {prompts.longest:,} tokens"
             + (f", {unmeasured:,} of them unmeasured" if unmeasured else "")
-            + (f"; left out{left[1:]}" if left else ""),
+            + (f"; left out {left}" if left else ""),
         ),
         (
             "a generation",
-            f"{config.prompts_of_generation:,} prompts x {group} responses"
-            + (f", {group // episode} episodes," if episode > 1 else "")
-            + f" of up to {config.max_completion_length:,} tokens",
+            f"{config.prompts_of_generation:,} prompts x {group} responses{episodes} of up to "
+            f"{config.max_completion_length:,} tokens",
         ),
         (
             "steps",
-            f"{steps:,} of {of_step * config.gradient_accumulation_steps:,} responses, "
-            f"{steps / of_epoch:.2g} epochs; "
-            f"{config.preset}, temperature {config.temperature:g}",
+            f"{steps:,} of {of_step:,} responses, {steps / of_epoch:.2g} epochs; {config.preset}, "
+            f"temperature {config.temperature:g}",
         ),
     ]
     if plan.held_out:
@@ -283,29 +266,24 @@ def _is_news(record: logging.LogRecord) -> bool:
     return "All reward functions returned None" not in record.getMessage()
 
 
-def _result(steps: TrainResult) -> Result:
+def _measured(trainer: Trainer, first: int) -> dict[str, Any]:
     from heavydistill.train.callbacks import WatchGuards
 
-    history = steps.trainer.state.log_history
-    callbacks = steps.trainer.callback_handler.callbacks
+    history = trainer.state.log_history
+    callbacks = trainer.callback_handler.callbacks
     alarms = next(each.alarms for each in callbacks if isinstance(each, WatchGuards))
     # What was logged behind the checkpoint that became the model is not of the model.
-    last = step_at_end(steps.trainer)
+    last = step_at_end(trainer)
     of_model = [entry for entry in history if entry["step"] <= last]
     # TRL goes on counting where an earlier start ended.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
-    before = max((tokens for step, tokens in counted if step <= steps.first), default=0)
-    series = {
-        name: [entry[name] for entry in of_model if entry.get(name) is not None]
-        for name in _RECORDED
-    }
-    return steps.result(
-        alarms=alarms,
-        tokens=int(max((tokens for _, tokens in counted), default=before) - before),
-        rollouts={name: _ends(values) for name, values in series.items() if values},
-    )
-
-
-def _ends(values: list[float]) -> Ends:
-    tenth = max(1, len(values) // 10)
-    return Ends(first=sum(values[:tenth]) / tenth, last=sum(values[-tenth:]) / tenth)
+    before = max((tokens for step, tokens in counted if step <= first), default=0)
+    rollouts = {}
+    for name in _RECORDED:
+        values = [entry[name] for entry in of_model if entry.get(name) is not None]
+        if values:
+            tenth = max(1, len(values) // 10)
+            ends = (sum(values[:tenth]) / tenth, sum(values[-tenth:]) / tenth)
+            rollouts[name] = Ends(first=ends[0], last=ends[1])
+    tokens = int(max((tokens for _, tokens in counted), default=before) - before)
+    return {"alarms": alarms, "tokens": tokens, "rollouts": rollouts}

@@ -10,9 +10,15 @@ the loss, because rounding depends on the shapes of a pass: in bfloat16, the sam
 same row in another micro-batch differ by more than GSPO's clipping range. This way a ratio is
 exactly 1 until the weights change.
 
-Where the model itself generates, rows that have ended leave the batch, unless a setting counts from
-the beginning; that is printed. The order of the prompts depends on the seed and the epoch, so that
-a resumed training asks what it would have asked; TRL's depends on the epochs of the process.
+Where the model itself generates, rows that have ended leave the batch, or it is printed why not. A
+model whose settings count from the beginning is refused before (``config``). The order of the
+prompts depends on the seed and the epoch, so that a resumed training asks what it would have asked;
+TRL's depends on the epochs of the process.
+
+TRL gives vLLM an adapter by merging it into the base and subtracting it again, which in bfloat16
+does not restore the base that the saved adapter is loaded on. Here PEFT merges into a copy in
+float32, which is cast once to the dtype of the base (``merged_weights``); the base is never
+written. Quantized bases and FSDP with an adapter are refused before.
 
 Not covered: images; models with absolute positions, for which padding before a prompt is not
 neutral in TRL either.
@@ -37,28 +43,7 @@ from trl.trainer.utils import RepeatSampler
 from heavydistill.models.local.decoding import may_let_rows_go, write
 from heavydistill.train.grpo.held_out import HeldOutEvaluation
 from heavydistill.train.grpo.passk import PassAtK
-from heavydistill.train.grpo.vllm_sync import merged_weights
 from heavydistill.train.trainer import RolesMixin
-
-OF_TRL = (
-    "_calculate_rewards",
-    "_compute_loss",
-    "_generate_and_score_completions",
-    "_generate_single_turn",
-    "_get_per_token_logps_and_entropies",
-    "_get_train_sampler",
-    "_log_completion_extra",
-    "_log_metric",
-    "_prepare_inputs",
-)
-"""What the trainers of this package replace or call of TRL's though it is private, as it is in
-``train.TRL``."""
-# Of a model's own settings, those that mean the same in every stretch, or that TRL sets.
-_OF_EVERY_CALL = {
-    *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"),
-    *("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
-    *("max_length", "max_new_tokens", "use_cache"),
-}
 
 
 class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
@@ -71,7 +56,7 @@ class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
         if self.use_vllm:
             if is_peft_model(self.model):
                 vllm = self.vllm_generation
-                vllm._iter_named_params = partial(merged_weights, vllm)  # see ``vllm_sync``
+                vllm._iter_named_params = partial(merged_weights, vllm)
             return
         if self.args.use_transformers_continuous_batching:
             return
@@ -86,16 +71,12 @@ class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
     def _what_keeps_rows(self) -> str:
         """Why rows that have ended may not leave their batch; empty if they may."""
         own = self.model.generation_config
-        told = own.to_diff_dict().items()
-        set_there = {name for name, value in told if value and not name.startswith("_")}
-        counting = sorted(set_there - _OF_EVERY_CALL)
         reasons = {
-            "cache_implementation": self.args.cache_implementation,
+            "cache_implementation": self.args.cache_implementation or own.cache_implementation,
             # Its processes must all call the model as often.
             "weights that are spread over processes": is_deepspeed_zero3_enabled(),
             "what the model remembers": not may_let_rows_go(self.model.config),
             "use_cache in its generation_config.json": own.use_cache is False,
-            f"{', '.join(counting)} in its generation_config.json": counting,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -187,17 +168,13 @@ class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
         of_prompt, of_completion = is_used[:before].sum(), is_used[before:].sum()
         prompt, completion = torch.stack([of_prompt, of_completion]).tolist()
         # One at least, though nothing of it is learnt: to TRL no columns are all of them.
-        kept = self._rounded(max(1, completion), columns)
-        shown = slice(before - self._rounded(prompt, before), before + kept)
+        kept = max(1, completion)
+        shown = slice(before - prompt, before + kept)
         logps, entropies, loss = super()._get_per_token_logps_and_entropies(
             model, ids[:, shown], mask[:, shown], kept, **options
         )
         missing = (0, columns - kept)
         return pad(logps, missing), None if entropies is None else pad(entropies, missing), loss
-
-    def _rounded(self, width: int, most: int) -> int:
-        multiple = self.pad_to_multiple_of or 1
-        return min(most, -(-width // multiple) * multiple)
 
 
 def by_length(lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
@@ -236,6 +213,54 @@ class _OfEpoch(Sampler[int]):
 
     def __len__(self) -> int:
         return len(self._sampler)
+
+
+def merged_weights(vllm: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every weight under the name that vLLM knows, in the shape and dtype of the base.
+
+    In place of ``VLLMGeneration._iter_named_params`` of ``vllm``. Under ZeRO-3 every process has to
+    iterate, because a weight is gathered from all of them.
+    """
+    model = vllm.model
+    layers = _layers(model)
+    for name, weight in model.named_parameters():
+        # PEFT's wrappers go; of a module that is trained as a whole, the trained copy stays.
+        name = name.removeprefix("base_model.model.").replace(".base_layer", "")
+        if model.prefix in name or "original_module" in name:
+            continue
+        name = vllm._fix_param_name_to_vllm(name, extra_prefixes=["modules_to_save.default."])
+        own = layers.get(weight, [])
+        # Each once, and in an order that all processes have.
+        needed = dict.fromkeys([weight, *(one for layer in own for one in layer.parameters())])
+        with torch.no_grad(), vllm._dist.gather_params(list(needed)):
+            yield name, _merged(weight, own) if own else weight.data
+
+
+def _layers(model: Any) -> dict[torch.nn.Parameter, list[Any]]:
+    """The layers of the adapter, by the weight of the base that each of them changes."""
+    from peft.tuners.lora.layer import LoraLayer, ParamWrapper
+
+    found: dict[torch.nn.Parameter, list[Any]] = {}
+    for layer in model.modules():
+        if isinstance(layer, LoraLayer):
+            name = layer.parameter_name if isinstance(layer, ParamWrapper) else "weight"
+            found.setdefault(getattr(layer.get_base_layer(), name), []).append(layer)
+    return found
+
+
+def _merged(weight: torch.nn.Parameter, layers: list[Any]) -> torch.Tensor:
+    """A weight of the base with these layers of the adapter, in the dtype of the base."""
+    base = weight.data
+    weight.data = base.clone().float()
+    try:
+        for layer in layers:
+            layer.merge()
+        return weight.data.to(base.dtype)
+    finally:
+        for layer in layers:
+            if layer.merged:
+                layer.unmerge()  # so that it counts as not merged; the copy is dropped
+        weight.data = base
 
 
 class ThinkerTrainer(PassAtK, RlTrainer):

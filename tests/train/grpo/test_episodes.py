@@ -210,16 +210,6 @@ def test_an_episode_without_a_cache_has_failed(
     assert found["attempts/shown"] == 0
 
 
-def test_a_prompt_without_room_ends_it(verdicts: VerdictPool) -> None:
-    longest = max(
-        len(tokenizer().apply_chat_template(row["prompt"], add_generation_prompt=True)["input_ids"])
-        for row in rows()
-    )
-    playing = episodes(context=longest + 29, deliberate={"sampling": {"max_tokens": 1}})
-    with pytest.raises(ConfigError, match=r"A prompt of .* tokens and 30 of a response do not fit"):
-        playing.play(rows(), [1, 2], Policy(), verdicts)
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

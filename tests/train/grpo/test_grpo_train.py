@@ -23,7 +23,7 @@ from heavydistill.train.checkpoints import mark_whole
 from heavydistill.train.grpo import train as stage
 from heavydistill.train.grpo.guards import GuardOptions
 from heavydistill.train.grpo.train import new_trainer, prepare, train
-from heavydistill.train.loop import TrainResult, trainer_options
+from heavydistill.train.loop import trainer_options
 from heavydistill.verifiers.pool import VerdictPool
 
 # Setting up what several tests look at counts for the first of them.
@@ -89,14 +89,14 @@ def test_another_minor_version_of_trl_is_refused(
     monkeypatch.setattr(stage, "version", lambda name: "1.17.2")
     assert main(grpo_flags(sets, tmp_path / "out", dry_run=True, **FEW), GRPO) == 2
     said = capsys.readouterr().err
-    assert "TRL 1.17.2 is installed" in said and "pip install 'trl>=1.16,<1.17'" in said
+    assert "TRL 1.17.2 is installed" in said and "pip install 'trl==1.16.*'" in said
 
 
 def test_fsdp_needs_vllm_and_no_adapter(
     sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
-    monkeypatch.setattr("heavydistill.train.launch.planned", lambda _: launch)
+    monkeypatch.setattr("heavydistill.train.loop.planned", lambda _: launch)
     with pytest.raises(ConfigError, match="FSDP and no vLLM"):
         prepare(grpo_arguments(sets, tmp_path / "out", **FEW))
     with_vllm = grpo_arguments(sets, tmp_path / "out", **FEW, use_peft=True)
@@ -275,9 +275,9 @@ def test_the_record_of_a_training_ends_where_the_model_does(
         args=SimpleNamespace(load_best_model_at_end=loads),
         callback_handler=SimpleNamespace(callbacks=[watching]),
     )
-    result = stage._result(TrainResult(trainer, 0, 0, 1))
-    assert result.rollouts["reward"].last == last
-    assert (result.steps, result.tokens, result.alarms) == (60, 60, watching.alarms)
+    result = stage._measured(trainer, 0)
+    assert result["rollouts"]["reward"].last == last
+    assert (result["tokens"], result["alarms"]) == (60, watching.alarms)
 
 
 def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path: Path) -> None:

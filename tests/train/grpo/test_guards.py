@@ -1,6 +1,9 @@
 """Which trainings are taken for a collapse, on recorded series and on odd ones."""
 
+from __future__ import annotations
+
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import K8, K16, history
+from tiny_grpo import Scripted, held_out, rewarding, trainer
 from transformers.trainer_utils import IntervalStrategy, SaveStrategy
 
 from heavydistill.errors import ConfigError
+from heavydistill.train.callbacks import KeepWhole, WatchGuards
 from heavydistill.train.grpo.guards import (
     ACTIONS,
     GUARDS,
@@ -19,6 +24,7 @@ from heavydistill.train.grpo.guards import (
     alarms,
     check_guards,
 )
+from heavydistill.train.loop import step_at_end
 
 USUAL = GuardOptions()
 UNMEASURED = {"guard_evaluation": "off"}
@@ -42,18 +48,11 @@ def test_the_papers_training_with_k_16_fires() -> None:
     assert found["evaluation"] == 150
 
 
-def test_entropy_fires_where_it_falls_further() -> None:
+def test_entropy_fires_where_it_falls_further_and_k_8_fires_nothing() -> None:
     deeper = {**K16, "entropy": (0.50, 0.60, 0.665, 0.56, 0.42, 0.35)}
     assert 126 < fired(deeper)["entropy"] < 136  # 0.399
-
-
-def test_the_papers_training_with_k_8_does_not_fire() -> None:
-    assert fired(K8) == {}
-
-
-def test_how_often_is_logged_does_not_matter() -> None:
     assert fired(K16, every=5).keys() == fired(K16).keys()
-    assert fired(K8, every=5) == {}
+    assert fired(K8) == fired(K8, every=5) == {}
 
 
 @pytest.mark.parametrize("name", ["entropy", "completions/mean_length"])
@@ -101,13 +100,10 @@ def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name: str) -
     assert [(alarm.step, alarm.action) for alarm in both] == [(5, "warn"), (10, "stop")]
 
 
-@pytest.mark.parametrize(("action", "found"), [("off", []), ("roll_back", ["roll_back"])])
-def test_what_is_done_about_cut_off_responses_can_be_chosen(action: str, found: list[str]) -> None:
-    fired = alarms(_cut_off(*[1.0] * 6), GuardOptions(guard_cut_off=action))
-    assert [alarm.action for alarm in fired] == found
-
-
-def test_responses_that_end_fire_nothing() -> None:
+def test_what_is_done_about_cut_off_responses_can_be_chosen() -> None:
+    for action, found in (("off", []), ("roll_back", ["roll_back"])):
+        fired = alarms(_cut_off(*[1.0] * 6), GuardOptions(guard_cut_off=action))
+        assert [alarm.action for alarm in fired] == found
     assert alarms(_cut_off(1.0, 1.0, 0.1, 0.2, 0.3, 1.0, 0.1), USUAL) == []
 
 
@@ -222,7 +218,7 @@ def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None
         ({"guard_window": 0}, {}, "guard_window: 0 is below 1"),
         ({**UNMEASURED, "guard_length": "roll_back"}, NEVER, "--eval_strategy steps, and --save"),
         ({"guard_evaluation": "warn"}, NEVER, "guard_evaluation is warn, and nothing is eval"),
-        ({"guard_evaluation": "stop"}, NEVER, "and beside a run --held_out_from; or leave"),
+        ({"guard_evaluation": "stop"}, NEVER, "and beside a run --held_out_from"),
         ({"guard_evaluation": "roll_back"}, NEVER, "guard_evaluation is roll_back, and nothing"),
         ({"guard_length": "roll_back"}, {"save_steps": 20}, "same number for save_steps"),
         ({"guard_length": "roll_back"}, {"save_strategy": "no"}, "--save_strategy best"),
@@ -236,15 +232,106 @@ def test_what_cannot_be_done_is_refused(
 
 
 def test_without_rolling_back_the_others_need_no_evaluation() -> None:
-    arguments = _arguments(**NEVER)
     for action in ("warn", "stop"):
         others = {f"guard_{guard}": action for guard in GUARDS}
-        check_guards(GuardOptions(**{**others, **UNMEASURED}), arguments)
+        check_guards(GuardOptions(**{**others, **UNMEASURED}), _arguments(**NEVER))
 
 
-def test_they_are_flags_of_a_script() -> None:
-    from trl import TrlParser
+SOLVED_FROM_4 = rewarding(groups__all_right=lambda step: 0.9 if step >= 4 else 0.1)
 
-    flags = ["--guard_length", "roll_back", "--guard_all_right_above", "0.7"]
-    (guards,) = TrlParser((GuardOptions,)).parse_args_and_config(flags)
-    assert guards == GuardOptions(guard_length="roll_back", guard_all_right_above=0.7)
+
+def _weights(folder: Path) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def _train(
+    folder: Path, action: str, resume: str | None = None, **options: Any
+) -> tuple[Any, WatchGuards]:
+    """A training in which most groups are solved from step 4 on, evaluated every second step."""
+    guards = GuardOptions(guard_window=1, guard_all_right=action, guard_entropy="off")
+    watch = WatchGuards(guards)
+    made = trainer(
+        folder,
+        SOLVED_FROM_4,
+        [watch, KeepWhole(None)],
+        **{
+            "judge": Scripted(0.5, 0.25, 0.25),
+            "eval_dataset": held_out(4),
+            "eval_strategy": "steps",
+            "save_strategy": "steps",
+            "eval_steps": 2,
+            "save_steps": 2,
+            "metric_for_best_model": "eval_hm",
+            **options,
+        },
+    )
+    made.train(resume_from_checkpoint=resume)
+    return made, watch
+
+
+def test_a_warning_changes_nothing(tmp_path: Path, capsys: Any) -> None:
+    made, watch = _train(tmp_path, "warn")
+    assert made.state.global_step == 6
+    (alarm,) = watch.alarms
+    assert (alarm.guard, alarm.step, alarm.action) == ("all_right", 4, "warn")
+    said = capsys.readouterr().out
+    assert said.count("Guard all_right, step 4: 0.9 of the groups are solved") == 1
+    assert "The training ends here" not in said
+    assert {"curves.png", "curves.svg"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_a_training_in_which_all_is_cut_off_ends(tmp_path: Path, capsys: Any) -> None:
+    cut_off = rewarding(verdict__cut_off=lambda step: 0.75 if step == 2 else 1.0)
+    watch = WatchGuards(GuardOptions(guard_window=2, guard_entropy="off"))
+    made = trainer(tmp_path, cut_off, [watch])
+    made.train()
+    assert made.state.global_step == 4
+    ends = [(alarm.guard, alarm.step, alarm.action) for alarm in watch.alarms]
+    assert ends == [("cut_off", 2, "warn"), ("cut_off", 4, "stop")]
+    assert capsys.readouterr().out.count("The training ends here.") == 1
+
+
+@pytest.mark.slow
+def test_a_stop_leaves_the_model_of_that_step_and_going_on_stops_again(
+    tmp_path: Path, capsys: Any
+) -> None:
+    import torch
+
+    made, watch = _train(tmp_path, "stop")
+    assert made.state.global_step == 4 and len(watch.alarms) == 1
+    assert "The training ends here." in capsys.readouterr().out
+    last = _weights(tmp_path / "checkpoint-4")
+    now = made.model.state_dict()
+    assert all(torch.equal(now[name], weight) for name, weight in last.items())
+
+    made, watch = _train(tmp_path, "stop", resume=str(tmp_path / "checkpoint-4"))
+    assert made.state.global_step == 4 and len(watch.alarms) == 1
+    assert "The training ends here." in capsys.readouterr().out
+
+    made, watch = _train(tmp_path, "warn", resume=str(tmp_path / "checkpoint-4"))
+    assert made.state.global_step == 6 and len(watch.alarms) == 1
+    assert "Guard all_right" not in capsys.readouterr().out  # it was said when it fired
+
+
+def test_rolling_back_makes_the_best_checkpoint_the_model(tmp_path: Path, capsys: Any) -> None:
+    import torch
+
+    made, watch = _train(tmp_path, "roll_back")
+    assert made.state.global_step == 4
+    assert watch.alarms[0].rolled_back_to == step_at_end(made) == 2
+    assert "Rolled back to checkpoint-2, the best one by eval_hm." in capsys.readouterr().out
+    best, last = _weights(tmp_path / "checkpoint-2"), _weights(tmp_path / "checkpoint-4")
+    now = made.model.state_dict()
+    assert all(torch.equal(now[name], weight) for name, weight in best.items())
+    assert not all(torch.equal(last[name], weight) for name, weight in best.items())
+
+
+def test_what_cannot_be_rolled_back_is_said(tmp_path: Path, capsys: Any) -> None:
+    made, watch = _train(
+        tmp_path, "roll_back", eval_strategy="no", save_strategy="no", metric_for_best_model=None
+    )
+    assert made.state.global_step == 4 and watch.alarms[0].rolled_back_to is None
+    assert step_at_end(made) == 4
+    assert "no checkpoint to roll back to: the model is step 4" in capsys.readouterr().out

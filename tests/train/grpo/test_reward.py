@@ -301,23 +301,22 @@ def test_a_verifier_that_is_not_known_is_no_silence() -> None:
         final_answer(completions=["\\boxed{42}"], **unknown)
 
 
-def test_solved_and_hopeless_groups_are_told_apart() -> None:
-    right = [True, True, False, False, True, False, True, True]
-    shares = group_shares(right, 2)
-    assert shares.pop("groups/uncompared") == 0
-    assert shares == {"groups/all_right": 0.5, "groups/all_wrong": 0.25}
+R, W, U = True, False, None
 
 
-def test_what_could_not_be_decided_is_passed_over() -> None:
-    right = [True, None, None, None, False, None]
-    shares = group_shares(right, 2)
-    assert shares.pop("groups/uncompared") == 1
-    assert shares == {"groups/all_right": 1 / 3, "groups/all_wrong": 1 / 3}
-
-
-def test_groups_that_shrink_to_one_answer_are_counted() -> None:
-    right = [True, None, None, True, False, None, None, None, None]
-    assert group_shares(right, 3)["groups/uncompared"] == 2 / 3
+@pytest.mark.parametrize(
+    ("right", "size", "all_right", "all_wrong", "uncompared"),
+    [
+        ([R, R, W, W, R, W, R, R], 2, 0.5, 0.25, 0),
+        ([R, U, U, U, W, U], 2, 1 / 3, 1 / 3, 1),  # what could not be decided is passed over
+        ([R, U, U, R, W, U, U, U, U], 3, 1 / 3, 0, 2 / 3),
+    ],
+)
+def test_groups_that_teach_nothing_are_told_apart(
+    right: list[bool | None], size: int, all_right: float, all_wrong: float, uncompared: float
+) -> None:
+    shares = (all_right, all_wrong, uncompared)
+    assert tuple(group_shares(right, size).values()) == shares
 
 
 @given(st.integers(1, 5), st.lists(st.lists(st.sampled_from([True, False, None])), min_size=1))

@@ -12,7 +12,7 @@ from rollouts import END, STUDENT, arguments, problems, rewarding, tokenizer
 from trl import GRPOTrainer
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.trainer import OF_TRL, RlTrainer
+from heavydistill.train.grpo.trainer import RlTrainer
 
 PROMPT, COMPLETION = 40, 32
 # Of the longest rows the prompt is shorter than PROMPT, as in one micro-batch of several.
@@ -164,13 +164,6 @@ def test_no_column_is_padding_in_all_rows(tmp_path: Path) -> None:
     assert logps[inputs["completion_mask"] == 1].all()
 
 
-def test_columns_are_a_multiple_where_that_is_asked_for(tmp_path: Path) -> None:
-    made = trainer(RlTrainer, tmp_path, pad_to_multiple_of=8)
-    seen = widths(made)
-    loss_and_gradients(made, micro_batch())
-    assert seen == [(4, 32 + 24)]
-
-
 def test_what_goes_on_asks_what_it_would_have_asked(tmp_path: Path) -> None:
     asked: list[str] = []
 
@@ -203,17 +196,30 @@ def test_what_goes_on_asks_what_it_would_have_asked(tmp_path: Path) -> None:
     assert asked == whole[6:]
 
 
-def test_what_is_replaced_of_trl_is_there_and_named() -> None:
+PRIVATE = (
+    "_calculate_rewards",
+    "_compute_loss",
+    "_generate_and_score_completions",
+    "_generate_single_turn",
+    "_get_per_token_logps_and_entropies",
+    "_get_train_sampler",
+    "_log_completion_extra",
+    "_log_metric",
+    "_prepare_inputs",
+)
+
+
+def test_what_is_replaced_of_trl_is_there_and_known() -> None:
     from heavydistill.train.grpo.joint import JointTrainer
 
-    assert all(callable(getattr(GRPOTrainer, name)) for name in OF_TRL)
+    assert all(callable(getattr(GRPOTrainer, name)) for name in PRIVATE)
     replaced = {
         name
         for kind in (RlTrainer, JointTrainer)
         for name in vars(kind)
         if name.startswith("_") and not name.startswith("__") and hasattr(GRPOTrainer, name)
     }
-    assert replaced <= set(OF_TRL)
+    assert replaced <= set(PRIVATE)
 
 
 def test_a_training_that_diverges_is_an_error_and_none_that_has_no_figure(tmp_path: Path) -> None:
@@ -251,16 +257,12 @@ def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(
     assert set(all_rows) == {5} and rows[0] == 5 and min(rows) < 5
 
 
-def test_settings_of_the_model_that_count_from_the_beginning_keep_rows(
+def test_settings_of_the_model_and_the_training_keep_rows(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     free = trainer(RlTrainer, tmp_path / "free")
     assert not free._what_keeps_rows() and not capfd.readouterr().out
-    model = free.model
-    model.generation_config.min_new_tokens = 20
-    assert free._what_keeps_rows() == "min_new_tokens in its generation_config.json"
-    model.generation_config.min_new_tokens = None
-    model.generation_config.use_cache = False
+    free.model.generation_config.use_cache = False
     assert free._what_keeps_rows() == "use_cache in its generation_config.json"
     trainer(RlTrainer, tmp_path / "kept", cache_implementation="dynamic")
     assert "until the longest of their batch" in capfd.readouterr().out

@@ -8,7 +8,7 @@ from typing import Any
 
 from heavydistill.train.grpo.held_out import Judgement
 
-STUDENT = str(Path(__file__).parents[3] / "heavydistill" / "micro" / "student")
+STUDENT = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")
 
 
 def rows(number: int, **more: Any) -> list[dict[str, Any]]:
