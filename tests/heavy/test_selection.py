@@ -75,16 +75,12 @@ def test_max_diversity_goes_round_the_answers():
         assert set(selected[5:]) == {"1", "2"}
 
 
-def test_max_length_measures_tokens_where_all_are_known():
-    pool = [trajectory(i, completion_tokens=tokens) for i, tokens in enumerate([5, 90, 40])]
-    assert [one.index for one in chosen("max_length", pool, 2)] == [1, 2]
-
-
-def test_max_length_measures_characters_where_any_tokens_are_unknown():
+@pytest.mark.parametrize("tokens", [(5, 90, 40), (1000, -1, -1)])
+def test_max_length_measures_characters_where_any_tokens_are_unknown(tokens):
+    reasonings = ("", "long " * 50, "mid " * 10)
     pool = [
-        trajectory(0, completion_tokens=1000, reasoning=""),
-        trajectory(1, completion_tokens=-1, reasoning="long " * 50),
-        trajectory(2, completion_tokens=-1, reasoning="mid " * 10),
+        trajectory(i, completion_tokens=count, reasoning=text)
+        for i, (count, text) in enumerate(zip(tokens, reasonings, strict=True))
     ]
     assert [one.index for one in chosen("max_length", pool, 2)] == [1, 2]
 

@@ -23,24 +23,25 @@ def test_vote_is_the_expected_value_over_the_most_frequent_answers(answers, valu
     assert vote_value(pool_of("1", *answers)) == pytest.approx(value)
 
 
-def test_unparsed_and_unusable_and_unjudged_ones_do_not_vote():
-    pool = [*pool_of("1", "1", None, None, None), *unusable(), trajectory(7, verdict=None)]
-    assert vote_value(pool) == 1.0
-
-
-def test_nobody_votes():
-    assert vote_value([]) == 0.0
-    assert vote_value(pool_of("1", None, None)) == 0.0
-
-
-def test_an_answer_with_both_verdicts_is_worth_its_share():
-    pool = [trajectory(i, "5", right) for i, right in enumerate([True, False, False, False])]
-    assert vote_value(pool) == 0.25
-
-
-def test_an_undecided_answer_votes_and_is_not_right():
-    pool = [trajectory(i, "7", verdict=verdict("undecided", "7")) for i in range(2)]
-    assert vote_value([*pool, trajectory(3, "5", True)]) == 0.0
+@pytest.mark.parametrize(
+    ("pool", "value"),
+    [
+        # Neither unparsed nor unusable nor unjudged ones vote.
+        ([*pool_of("1", "1", None, None), *unusable(), trajectory(7, verdict=None)], 1.0),
+        ([], 0.0),
+        (pool_of("1", None, None), 0.0),
+        # An answer with both verdicts is worth its share.
+        ([trajectory(i, "5", right) for i, right in enumerate([True, False, False, False])], 0.25),
+        # An undecided answer votes and is not right.
+        (
+            [trajectory(i, "7", verdict=verdict("undecided", "7")) for i in range(2)]
+            + [trajectory(3, "5", True)],
+            0.0,
+        ),
+    ],
+)
+def test_who_votes_and_what_an_answer_is_worth(pool, value):
+    assert vote_value(pool) == value
 
 
 @given(st.lists(st.sampled_from(["1", "2", "3", None])), st.randoms())
@@ -91,12 +92,9 @@ def test_outcome(answers, right, expected):
     assert outcome(pool_of("1", *answers), deliberations) == expected
 
 
-def test_outcome_looks_at_the_last_round():
+def test_outcome_is_that_of_the_last_round_if_there_is_one():
     rounds = [deliberation(0, right=True), deliberation(1, right=False, round=2)]
     assert outcome(pool_of("1", *"112"), rounds) == "overturned"
-
-
-def test_no_outcome_without_deliberations():
     assert outcome(pool_of("1", *"112"), []) is None
 
 
@@ -126,16 +124,10 @@ def test_the_answer_of_the_attempt_counts_and_the_reply_is_kept() -> None:
     fields = answered_by_choice(FIELDS, [r"\boxed{7}", r"\boxed{8}"])
     assert fields["answer_text"] == r"\boxed{8}"
     assert fields["reasoning"] == "hm\n\nIt is \\boxed{2}."
-
-
-def test_a_reply_that_names_no_attempt_has_no_answer() -> None:
-    assert answered_by_choice(FIELDS, ["one"])["answer_text"] == ""
-
-
-@pytest.mark.parametrize("reason", ["length", "error"])
-def test_what_was_cut_off_or_failed_stays_as_it_is(reason: str) -> None:
-    fields = {**FIELDS, "finish_reason": reason}
-    assert answered_by_choice(fields, ["a", "b"]) == fields
+    assert answered_by_choice(FIELDS, ["one"])["answer_text"] == ""  # it names none of them
+    for reason in ("length", "error"):  # what was cut off or failed stays as it is
+        ended = {**FIELDS, "finish_reason": reason}
+        assert answered_by_choice(ended, ["a", "b"]) == ended
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
