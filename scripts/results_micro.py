@@ -205,8 +205,8 @@ def _held(sides: dict[str, Side], added: dict[str, Comparison]) -> Iterator[str]
     after = [side for name, side in sides.items() if name.startswith("GRPO")]
     over = {f"V@{K}": [side.summary.heavy_minus_vote for side in after]}
     over["the vote of as many written tokens"] = [_over_votes(side) for side in after]
-    for name, values in over.items():
-        yield f"- HM@{D} after GRPO is above {name} by: {_signs([v for v in values if v])}."
+    for name, margins in over.items():
+        yield f"- HM@{D} after GRPO is above {name} by: {_signs([v for v in margins if v])}."
 
 
 def _signs(values: Sequence[Interval]) -> str:
