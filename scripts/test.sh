@@ -37,7 +37,7 @@ check() { "$venv/bin/python" -m "${@:2}" >"$logs/$1" 2>&1 || echo failed >"$logs
 {
   check ruff-format ruff format --check .
   check ruff-check ruff check .
-  check mypy mypy heavydistill
+  check mypy mypy heavydistill scripts
 } &
 checks=$!
 trap 'kill $checks 2>/dev/null || true; rm -rf "$logs"' EXIT
