@@ -113,8 +113,11 @@ def trainer(
     from trl import GRPOTrainer
 
     from heavydistill.train.grpo.held_out import HeldOutEvaluation
+    from heavydistill.train.grpo.trainer import RlTrainer
 
     class Trainer(*mixins, HeldOutEvaluation, GRPOTrainer):  # type: ignore[misc]
+        _log_advantages = RlTrainer._log_advantages
+
         def create_model_card(self, *_: Any, **__: Any) -> None:
             pass
 

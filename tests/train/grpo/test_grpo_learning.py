@@ -191,7 +191,9 @@ def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(
 ) -> None:
     prepared = prepare(grpo_arguments(real, tmp_path / "out", **STEPS, **LOOKED_AT))
     assert dict(summary(prepared))["held out"].startswith("3 caches, 3 problems for a thinker")
-    assert prepared.held_out and not prepared.held_out.texts & set(prepared.prompts.train["text"])
+    assert prepared.held_out
+    texts = {row["text"] for rows in prepared.held_out.roles.values() for row in rows}
+    assert not texts & set(prepared.prompts.train["text"])
     result = train(prepared).result
     assert result is not None and {"eval_hm", "eval_v", "eval_pass_at_1"} <= result.rollouts.keys()
     assert result.rollouts["eval_v"].first == result.rollouts["eval_v"].last
