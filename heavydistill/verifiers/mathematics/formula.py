@@ -57,6 +57,8 @@ def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
             raise Unread("too_complex")
         if exponent.q > LARGEST_EXPONENT or abs(exponent.p) > 10**6:
             raise Unread("too_complex")
+    elif exponent.is_number and _is_tower(exponent):
+        raise Unread("too_complex")
     elif exponent.is_number and not exponent.is_finite:
         raise Unread("not_understood")
     elif exponent.is_number and abs(sympy.N(exponent)) > LARGEST_EXPONENT:
@@ -64,6 +66,12 @@ def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
     if base == 0 and not exponent.is_positive:
         raise Unread("not_understood")
     return _bounded(base**exponent)
+
+
+def _is_tower(exponent: sympy.Expr) -> bool:
+    """Whether it holds powers of powers, which may be too large even to be estimated."""
+    powers = exponent.atoms(sympy.Pow, sympy.exp)
+    return any(not power.exp.is_Rational for power in powers)
 
 
 def longest_bits(value: sympy.Expr) -> int:

@@ -96,6 +96,7 @@ def test_what_is_no_formula_is_undecided(text):
     [
         "x**2 + 9**9**9",
         "x**2 + x*exp(exp(exp(99)))",
+        "x**2 + x**exp(exp(exp(99)))",
         "x**2 + exp(exp(exp(99)))**x",
         "x**2 + sin(exp(exp(9**30)))",
         "x**2 + 9^{9999}*pi",
