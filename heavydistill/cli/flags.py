@@ -21,8 +21,8 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from heavydistill.config.retired import RETIRED
 from heavydistill.config.run import RunConfig, load_config, parse_assignment, refuse_code_of_saved
+from heavydistill.config.yaml import RETIRED
 from heavydistill.errors import ConfigError
 
 Verb = Callable[..., None]

@@ -16,7 +16,7 @@ from heavydistill.cli.publish import publish
 from heavydistill.cli.runs import generate, replay
 from heavydistill.cli.sets import build, export, import_, refilter
 from heavydistill.cli.watch import watch
-from heavydistill.config.retired import RETIRED
+from heavydistill.config.yaml import RETIRED
 
 app = typer.Typer(
     name="heavydistill",

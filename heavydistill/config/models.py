@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from heavydistill.config.retired import carried_over
-from heavydistill.config.yaml import Section, form
+from heavydistill.config.yaml import Section, carried_over, form
 
 # Reasons of verdicts on what is no answer to a problem that can be judged.
 NEVER_JUDGED = frozenset(

@@ -26,8 +26,7 @@ from heavydistill.config.models import (
     Judge,
     SamplingChoice,
 )
-from heavydistill.config.retired import carried_over
-from heavydistill.config.yaml import Section, form, parse, read_yaml
+from heavydistill.config.yaml import Section, carried_over, form, parse, read_yaml
 from heavydistill.errors import ConfigError, MissingModelError
 
 Selection = Literal[
@@ -47,7 +46,7 @@ Budget = Annotated[
     str,
     form(_BUDGET, "must be US dollars or tokens, e.g. 25usd, 500ktok or 40Mtok"),
 ]
-"""``25usd``, ``40Mtok``; see ``caps_of``."""
+"""``25usd``, ``40Mtok``."""
 
 
 class Problems(Section):
@@ -279,12 +278,15 @@ class RunConfig(Section):
     @property
     def most_usd(self) -> float | None:
         """The budget in US dollars, if it is in money."""
-        return caps_of(self.budget)[0]
+        budget = self.budget or ""
+        return float(budget.removesuffix("usd")) if budget.endswith("usd") else None
 
     @property
     def most_tokens(self) -> int | None:
         """The budget in tokens, prompts and responses together, if it is in tokens."""
-        return caps_of(self.budget)[1]
+        found = re.fullmatch(_BUDGET, self.budget or "")
+        unit = _TOKENS.get(found[2].lower()) if found else None
+        return round(float(found[1]) * unit) if found and unit else None
 
     @model_validator(mode="after")
     def _within_bounds(self) -> RunConfig:
@@ -422,12 +424,3 @@ def assign(tree: dict[str, Any], dotted: str, value: Any) -> None:
                 f"{dotted}: {parent} holds a value and no keys", "Correct the configuration file."
             )
     tree[last] = value
-
-
-def caps_of(budget: str | None) -> tuple[float | None, int | None]:
-    """(US dollars, tokens) of a budget; None for what it is not in."""
-    found = re.fullmatch(_BUDGET, budget or "")
-    if not found:
-        return None, None
-    amount, unit = float(found[1]), found[2].lower()
-    return (amount, None) if unit == "usd" else (None, round(amount * _TOKENS[unit]))

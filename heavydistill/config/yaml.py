@@ -2,12 +2,18 @@
 
 Whatever a user writes is read by this: configurations of runs, profiles of teachers, what was
 found out about an endpoint. A key that no field has is an error that names the nearest valid key.
+
+A name of an earlier version on the command line is an error that says the new one. A file keeps
+opening: what its old keys say is carried over, with a warning unless they only repeat an old
+default, as the files that runs save do.
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
@@ -15,10 +21,32 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from heavydistill.config.retired import retired_key
 from heavydistill.errors import ConfigError
 
 _S = TypeVar("_S", bound=BaseModel)
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """What became of a name."""
+
+    instead: str
+    """What to write now, as a sentence."""
+    new: str | None = None
+    """Key that took its place in the same section."""
+    default: Any = None
+    """Value that files of an earlier version hold where nothing was chosen."""
+
+
+RETIRED = {
+    "endpoint.serve": Retired("Write endpoint.start_vllm.", "start_vllm", False),
+    "think.processes": Retired("Write processes, or give --processes N.", None, 1),
+    "deliberate.processes": Retired("Write processes, or give --processes N.", None, 1),
+    "--serve": Retired("Write --start-vllm."),
+    "plan": Retired("Give generate the same flags and --dry-run."),
+}
+"""Keys as ``section.key``, flags with their dashes, verbs as they are typed."""
 
 
 class _WithheldError(ValueError):
@@ -107,10 +135,10 @@ def _refuse_unknown(
     """Raise for the first key that no field has, with the nearest key there is."""
     for key, value in list(tree.items()):
         if key not in section.model_fields:
-            if retired := retired_key(f"{at}{key}"):
+            # Whatever section its own section is in.
+            if retired := RETIRED.get(".".join(f"{at}{key}".split(".")[-2:])):
                 raise ConfigError(f"{where}{at}{key} does not exist any more", retired.instead)
-            keys = [f"{at}{sibling}" for sibling in section.model_fields]
-            keys += [dotted for dotted in _all_keys(root) if dotted not in keys]
+            keys = dict.fromkeys([*_all_keys(section, at), *_all_keys(root)])
             near = difflib.get_close_matches(f"{at}{key}", keys, n=1, cutoff=0.5)
             near = near or [dotted for dotted in keys if dotted.endswith(f".{key}")][:1]
             siblings = ", ".join(section.model_fields)
@@ -157,3 +185,22 @@ def _all_keys(section: type[BaseModel], at: str = "") -> list[str]:
         if child and not is_named:
             keys += _all_keys(child, f"{at}{name}.")
     return keys
+
+
+def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> dict[str, Any]:
+    """A mapping of a file with today's names in place of those of earlier versions.
+
+    ``where`` stands before a warning, ``section`` is the name of the section that the mapping is.
+    """
+    now: dict[str, Any] = {}
+    for key, value in tree.items():
+        known = RETIRED.get(f"{section}.{key}")
+        if isinstance(value, dict):
+            now[key] = carried_over(value, where, key)
+        elif not known:
+            now[key] = value
+        elif value != known.default:
+            _log.warning("%s%s.%s does not exist any more. %s", where, section, key, known.instead)
+            if known.new:
+                now[known.new] = value
+    return now

@@ -58,7 +58,10 @@ class ReaderTokenizer:
             what = error if Path(name).is_dir() else why(name, error)
             raise TeacherError(
                 f"The tokenizer {name!r} cannot be loaded: {what}",
-                remedy("a folder that holds tokenizer.json"),
+                remedy(
+                    "a folder that holds tokenizer.json (of a served model: --tokenizer FOLDER, or "
+                    "--tokenizer server, whose server counts then)"
+                ),
             ) from error
         # The sets of one problem show the same attempts over and over.
         self._counted = lru_cache(maxsize=_REMEMBERED)(self._count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import shutil
 import tempfile
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import RunError, StoppedError, encodable, printable
 from heavydistill.schema import FAILED, Problem, Trace, to_row
-from heavydistill.store.traces import writing
+from heavydistill.store.traces import Writer, writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ class RowWriter:
         self._folder = folder
         self._prefix = f"{prefix}-" if prefix else ""
         self._schema = schema
-        self._tables: list[pa.Table] = []
+        self._rows: list[dict[str, Any]] = []
         self._files = 0
         self._lock = threading.RLock()
         with writing(folder):
@@ -50,8 +51,10 @@ class RowWriter:
             StoppedError: The disk is full or fails; requests in flight are worth awaiting.
         """
         with self._lock:
-            self._tables += map(self._table, rows)
-            if len(self._tables) >= self.ROWS_PER_FILE:
+            for row in rows:
+                self._make_fit(row)
+                self._rows.append(row)
+            if len(self._rows) >= self.ROWS_PER_FILE:
                 self.close()
 
     def close(self) -> None:
@@ -60,33 +63,30 @@ class RowWriter:
         Raises:
             StoppedError: As for ``add``; the rows are held, and another call tries again.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         with self._lock:
-            if not self._tables:
+            if not self._rows:
                 return
             final = self._folder / f"{self._prefix}{self._files:05d}.parquet"
             unfinished = final.with_suffix(".part")
             with writing(self._folder, StoppedError):
-                table = pa.concat_tables(self._tables)
-                pq.write_table(table, unfinished, row_group_size=self.ROWS_PER_GROUP)
+                opened = Writer(unfinished, self._schema, self.ROWS_PER_GROUP)
+                with contextlib.closing(opened) as writer:
+                    for row in self._rows:
+                        writer.copy(row)
                 unfinished.rename(final)
             self._files += 1
-            self._tables = []
+            self._rows = []
 
-    def _table(self, row: dict[str, Any]) -> pa.Table:
-        """The table of one row, which becomes a reject if it does not fit."""
+    def _make_fit(self, row: dict[str, Any]) -> None:
+        """Make a row a reject if it does not fit."""
         import pyarrow as pa
 
-        arrays = []
         for column in self._schema:
             try:
-                arrays.append(pa.array([row.get(column.name)], column.type))
+                pa.array([row.get(column.name)], column.type)
             except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
                 row.update(self._reject(row, column.name, error))
-                return pa.Table.from_pylist([row], schema=self._schema)
-        return pa.Table.from_arrays(arrays, schema=self._schema)
+                return
 
     def _reject(self, row: dict[str, Any], column: str, error: Exception) -> dict[str, Any]:
         """The row of a problem whose trace cannot be written."""

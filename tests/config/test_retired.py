@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from heavydistill.cli.app import main
-from heavydistill.config.retired import RETIRED
 from heavydistill.config.run import load_config
 from heavydistill.config.sets import load_build_config
+from heavydistill.config.yaml import RETIRED
 from heavydistill.errors import ConfigError
 
 

@@ -13,8 +13,8 @@ import yaml
 from rich.console import Console
 
 from heavydistill.cli.plan import print_estimate, print_line
-from heavydistill.config.retired import carried_over
 from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.config.yaml import carried_over
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Cost, Ledger, account_of, balance_of, found_account, spent_in
 from heavydistill.models.resolve import ResolvedRun, resolve
