@@ -98,6 +98,12 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
     template = _template(arguments, tokenizer, found)
     chat = Chat(tokenizer, stops_of(path), template)
     _check_opening(chat, given)
+    if len(tokenizer) > config.vocab_size:
+        raise ConfigError(
+            f"The tokenizer of {given} has {len(tokenizer):,} tokens, and the model knows "
+            f"{config.vocab_size:,}: it is the tokenizer of another model",
+            "Give the model with its own tokenizer.",
+        )
     tokenizer.chat_template = template
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token

@@ -74,6 +74,16 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(sets: Path, tmp_path: Path
     assert "and the build counted" in message
 
 
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(sets: Path, tmp_path: Path) -> None:
+    base = copied(tmp_path / "base")
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.add_tokens([f"<|more_{number}|>" for number in range(2000)], special_tokens=True)
+    tokenizer.save_pretrained(base)
+    assert "it is the tokenizer of another model" in refused(sets, base, tmp_path / "out")
+
+
 def test_a_template_without_a_generation_prompt_is_refused(sets: Path, tmp_path: Path) -> None:
     template = tmp_path / "silent.jinja"
     template.write_text(
