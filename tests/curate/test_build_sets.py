@@ -129,9 +129,7 @@ def test_the_same_runs_and_seed_give_the_same_bytes(run: Path, tmp_path: Path) -
     assert _bytes(one) != _bytes(other)
 
 
-def test_rows_that_do_not_fit_are_cut_again_or_left_out_and_never_cut_off(
-    run: Path, tmp_path: Path
-) -> None:
+def test_rows_that_do_not_fit_are_cut_again_or_left_out_and_never_cut_off(run, tmp_path):
     whole = build(tmp_path / "whole", run)
     assert whole.recut == 0
     most = whole.tokens["sft_deliberator"]["p50"]
@@ -148,9 +146,7 @@ def test_rows_that_do_not_fit_are_cut_again_or_left_out_and_never_cut_off(
         assert order == [item["generation"] for item in before[row["problem"]]["items"]]
 
 
-def test_problems_of_a_benchmark_and_near_duplicates_are_labelled(
-    run: Path, tmp_path: Path
-) -> None:
+def test_problems_of_a_benchmark_and_near_duplicates_are_labelled(run, tmp_path):
     first = next(iter(traces(1))).problem.text
     benchmark = tmp_path / "exam.jsonl"
     benchmark.write_text(json.dumps({"question": first}) + "\n", encoding="utf-8")
@@ -184,9 +180,7 @@ def test_the_same_problem_in_two_runs_is_one_problem(tmp_path: Path) -> None:
     }
 
 
-def test_a_pool_without_deliberations_gives_a_thinker_and_says_what_is_missing(
-    tmp_path: Path,
-) -> None:
+def test_a_pool_without_deliberations_gives_a_thinker_and_says_what_is_missing(tmp_path):
     run = write_run(tmp_path / "run", 20, d=0)
     manifest = build(tmp_path / "sets", run)
     assert manifest.rows["sft_deliberator"] == {"train": 0, "validation": 0}
@@ -196,9 +190,7 @@ def test_a_pool_without_deliberations_gives_a_thinker_and_says_what_is_missing(
     assert manifest.unmeasured == len(rows(tmp_path / "sets", "caches"))
 
 
-def test_an_empty_result_says_what_took_what_and_leaves_nothing_behind(
-    run: Path, tmp_path: Path
-) -> None:
+def test_an_empty_result_says_what_took_what_and_leaves_nothing_behind(run, tmp_path):
     out = tmp_path / "sets"
     with pytest.raises(EmptyError, match="Nothing is left") as raised:
         build(out, write_run(tmp_path / "wrong", 4, k=2, d=0, seed=3), max_tokens=64)
@@ -207,9 +199,7 @@ def test_an_empty_result_says_what_took_what_and_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_folder_that_is_not_empty_is_not_touched(
-    run: Path, tmp_path: Path, dry_run: bool
-) -> None:
+def test_a_folder_that_is_not_empty_is_not_touched(run, tmp_path, dry_run):
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
     config = load_build_config(None, {"runs": [str(run)], "out": str(tmp_path)})
     with pytest.raises(ConfigError, match="exists and is not empty"):

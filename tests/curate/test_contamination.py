@@ -48,10 +48,7 @@ BENCHMARK = BenchmarkHashes.of("farm", [LONG, SHORT, CHINESE])
         (CHINESE, "13_words"),
         (CHINESE.replace("12", "98"), "13_words"),
         # Every thirteenth word changed: no run of 13 is left, most runs of 8 are not either.
-        (
-            " ".join("but" if n % 13 == 12 else w for n, w in enumerate(LONG.split())),
-            None,
-        ),
+        (" ".join("but" if n % 13 == 12 else w for n, w in enumerate(LONG.split())), None),
         (" ".join(LONG.split()[:12]), "8_words"),
         ("How many animals are there now?", None),
         ("A farmer has 15 cows and 9 goats", "8_words"),

@@ -82,10 +82,7 @@ def test_of_problems_that_a_program_made_only_the_same_text_is_the_same():
 def test_texts_without_words_are_compared_as_they_are():
     assert duplicates_of(
         {"a": "?", "b": "Sum?", "c": "Sum!", "d": "😀", "e": "🎉", "f": "😀 "}
-    ) == {
-        "c": "b",
-        "f": "d",
-    }
+    ) == {"c": "b", "f": "d"}
 
 
 def test_chinese_problems_are_compared_by_characters():

@@ -48,9 +48,7 @@ def test_a_set_that_one_run_measured_is_not_unmeasured_in_another(tmp_path: Path
     assert both.unmeasured == 0
 
 
-def test_a_student_that_is_given_as_a_folder_knows_its_own_attempts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_student_that_is_given_as_a_folder_knows_its_own_attempts(tmp_path, monkeypatch):
     student = tmp_path / "models" / "mine"
     shutil.copytree(STUDENT, student)
     run = write_run(tmp_path / "run", 8, thinker=str(student))
@@ -70,17 +68,13 @@ def test_a_student_that_is_given_as_a_folder_knows_its_own_attempts(
         ("teacher", "student", "Give runs of another model"),
     ],
 )
-def test_attempts_of_nobody_who_is_wanted_are_told(
-    tmp_path: Path, written_by: str, thinker: str, mends: str
-) -> None:
+def test_attempts_of_nobody_who_is_wanted_are_told(tmp_path, written_by, thinker, mends):
     run = write_run(tmp_path / "run", 4, thinker=thinker)
     with pytest.raises(ConfigError, match=f"all are by {thinker}.*{mends}"):
         build(tmp_path / "sets", run, student=str(STUDENT), sets__written_by=written_by)
 
 
-def test_a_file_of_problems_is_named_alike_from_everywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_of_problems_is_named_alike_from_everywhere(tmp_path, monkeypatch):
     run = write_run(tmp_path / "run", 4)
     config = RunConfig(problems=Problems(source="mine/sums.jsonl"))
     (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
@@ -107,9 +101,7 @@ def test_a_long_deliberation_does_not_take_the_place_of_a_short_one(tmp_path: Pa
     assert sum(manifest.rows["rl"].values()) > 0
 
 
-def test_the_bounds_of_genselect_hold_for_the_sets_of_a_run_too(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bounds_of_genselect_hold_for_the_sets_of_a_run_too(run, tmp_path, monkeypatch):
     narrow = write_run(tmp_path / "narrow", 10, k=3)
     with pytest.raises(EmptyError) as raised:
         build(tmp_path / "few", narrow, preset="genselect", thinker__handoff_tokens=16)

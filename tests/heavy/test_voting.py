@@ -11,13 +11,7 @@ from heavydistill.heavy.voting import answered_by_choice, chosen, outcome, strat
 
 @pytest.mark.parametrize(
     ("answers", "value"),
-    [
-        ("11123", 1.0),
-        ("12223", 0.0),
-        ("1122", 0.5),
-        ("123", 1 / 3),
-        ("223344", 0.0),
-    ],
+    [("11123", 1.0), ("12223", 0.0), ("1122", 0.5), ("123", 1 / 3), ("223344", 0.0)],
 )
 def test_vote_is_the_expected_value_over_the_most_frequent_answers(answers, value):
     assert vote_value(pool_of("1", *answers)) == pytest.approx(value)

@@ -101,10 +101,7 @@ IFEVAL = {
     "prompt": "Name a river. Use no comma and at least 3 words.",
     "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
     # On the Hub every object has all keys, most of them null.
-    "kwargs": [
-        {"num_words": None, "relation": None},
-        {"num_words": 3, "relation": "at least"},
-    ],
+    "kwargs": [{"num_words": None, "relation": None}, {"num_words": 3, "relation": "at least"}],
 }
 
 

@@ -52,9 +52,7 @@ def test_one_unfit_row_is_the_message(tmp_path: Path) -> None:
         load(source(tmp_path, "1", "odd"), VERIFY)
 
 
-def test_a_reference_on_which_its_verifier_hangs_is_unfit_and_costs_its_limit_alone(
-    tmp_path: Path,
-) -> None:
+def test_a_reference_on_which_its_verifier_hangs_is_unfit_and_costs_its_limit_alone(tmp_path):
     references = [str(n) for n in range(100)]
     references[30], references[60] = "hang", "crash"
     loaded = load_fit(source(tmp_path, *references, unfit="leave_out"), VERIFY)

@@ -1,16 +1,12 @@
 """What others read of a source: its name, wherever it is looked at from."""
 
-from pathlib import Path
-
 import pytest
 
 from heavydistill.store.redact import name_alone
 
 
 @pytest.mark.parametrize("given", ["out/sft", "./out/sft", "../here/out/sft", "{}/out/sft"])
-def test_a_folder_is_its_last_name(
-    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_is_its_last_name(given, tmp_path, monkeypatch):
     here = tmp_path / "here"
     (here / "out" / "sft").mkdir(parents=True)
     monkeypatch.chdir(here)

@@ -78,9 +78,7 @@ def test_the_line_that_the_others_are_made_of_is_a_record(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN.keys())
-def test_a_line_of_another_shape_is_skipped_counted_and_asked_again(
-    tmp_path: Path, foreign: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_line_of_another_shape_is_skipped_counted_and_asked_again(tmp_path, foreign, caplog):
     path = with_line(tmp_path, foreign)
     _warn.cache_clear()
     with caplog.at_level(logging.WARNING):
@@ -99,9 +97,7 @@ def test_a_line_of_another_shape_is_skipped_counted_and_asked_again(
     assert ask(tmp_path, 1)[1] == []  # what came instead is found by the next run
 
 
-def test_a_journal_counts_what_it_skips_and_warns_of_what_shows_late(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_journal_counts_what_it_skips_and_warns_of_what_shows_late(tmp_path, caplog):
     path = with_line(tmp_path, FOREIGN["an answer is a list"])
     path.write_bytes(path.read_bytes().replace(b'"b"', b'"x"'))  # a damaged one beside it
     assert Journal(tmp_path).skipped == 1 and not caplog.messages
@@ -154,10 +150,7 @@ NO_FILES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.parametrize(("put", "told"), NO_FILES.values(), ids=NO_FILES.keys())
 def test_what_is_named_like_a_segment_and_is_no_file_is_refused_at_once(
-    tmp_path: Path,
-    put: Callable[[Path], None],
-    told: str,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, put: Callable[[Path], None], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
     folder = Path("j")
@@ -174,9 +167,7 @@ def test_what_is_named_like_a_segment_and_is_no_file_is_refused_at_once(
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
-def test_a_segment_that_the_system_does_not_give_is_an_error(
-    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_segment_that_the_system_does_not_give_is_an_error(tmp_path, number, monkeypatch):
     """root may read everything, so the system is asked by another."""
     filled(tmp_path, "a")
     path = only_segment(tmp_path)
@@ -195,9 +186,7 @@ def test_a_segment_that_the_system_does_not_give_is_an_error(
     assert path.exists()
 
 
-def test_a_folder_that_lists_what_is_not_there_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_lists_what_is_not_there_is_given_up(tmp_path, monkeypatch):
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
     monkeypatch.setattr(segment, "_listed", lambda folder: [folder / "gone.segment"])
@@ -206,9 +195,7 @@ def test_a_folder_that_lists_what_is_not_there_is_given_up(
     assert len(pauses) == 100
 
 
-def test_a_disk_without_room_leaves_what_was_to_be_compacted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_leaves_what_was_to_be_compacted(tmp_path, monkeypatch):
     filled(tmp_path, "a")
     filled(tmp_path, "b")
 

@@ -53,9 +53,7 @@ def test_groups_of_rows_are_small(tmp_path: Path) -> None:
     assert pq.ParquetFile(file).num_row_groups == 2
 
 
-def test_the_manifest_is_read_as_it_was_written_with_the_hashes_of_the_files(
-    tmp_path: Path,
-) -> None:
+def test_the_manifest_is_read_as_it_was_written_with_the_hashes_of_the_files(tmp_path):
     read = read_manifest(write_sets(tmp_path / "sets"))
     assert read.model_copy(update={"files": {}}) == manifest()
     assert len(read.files) == sum(len(splits_of(tmp_path / "sets", name)) for name in SETS)
@@ -70,9 +68,7 @@ def test_the_manifest_is_read_as_it_was_written_with_the_hashes_of_the_files(
         (json.dumps({"format": "heavydistill-sets/1"}), "heavydistill: Field required"),
     ],
 )
-def test_what_is_no_folder_of_sets_is_refused(
-    tmp_path: Path, text: str | None, message: str
-) -> None:
+def test_what_is_no_folder_of_sets_is_refused(tmp_path, text, message):
     if text is not None:
         (tmp_path / MANIFEST).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=message):

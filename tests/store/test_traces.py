@@ -73,9 +73,7 @@ def test_row_groups_hold_no_more_than_asked(tmp_path: Path) -> None:
     assert [trace.problem.id for trace in read_traces(tmp_path)] == [f"p{i}" for i in range(7)]
 
 
-def test_the_datasets_library_reads_the_folder_as_split_train(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_datasets_library_reads_the_folder_as_split_train(tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets")
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     folder = tmp_path / TRACES_FOLDER

@@ -43,9 +43,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path, record: TrainingReco
         ({"max_length": None}, "max_length: "),
     ],
 )
-def test_another_format_or_a_fault_is_named(
-    tmp_path: Path, change: dict[str, object], message: str
-) -> None:
+def test_another_format_or_a_fault_is_named(tmp_path, change, message):
     write_record(RECORD, tmp_path)
     path = tmp_path / "training.json"
     tree = json.loads(path.read_text(encoding="utf-8"))

@@ -114,19 +114,13 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         (" \n", "", "", "error"),
     ],
 )
-def test_thinking_is_told_apart_and_the_end_is_assumed(
-    text: str | None, reasoning: str, answer: str, finish: str
-) -> None:
+def test_thinking_is_told_apart_and_the_end_is_assumed(text, reasoning, answer, finish):
     attempt = attempt_of(text, "here")
     said = attempt.trajectory
     assert (said.reasoning, said.answer_text) == (reasoning, answer)
     assert said.finish_reason == finish and attempt.is_assumed
     assert (said.error is None) == (said.failure is None) == (finish != "error")
-    assert (
-        said.prompt_tokens,
-        said.completion_tokens,
-        said.latency_s,
-    ) == (-1, -1, -1)
+    assert (said.prompt_tokens, said.completion_tokens, said.latency_s) == (-1, -1, -1)
 
 
 def test_an_object_says_more_than_its_text() -> None:
@@ -150,11 +144,7 @@ def test_an_object_says_more_than_its_text() -> None:
     assert (said.reasoning, said.answer_text) == ("2 and 2", "It is 4.")
     assert said.finish_reason == "length" and not attempt.is_assumed
     assert (attempt.label, said.model) == (False, "m")
-    assert (
-        said.prompt_tokens,
-        said.completion_tokens,
-        said.latency_s,
-    ) == (5, 12, 1.5)
+    assert (said.prompt_tokens, said.completion_tokens, said.latency_s) == (5, 12, 1.5)
 
 
 @pytest.mark.parametrize(
@@ -166,9 +156,7 @@ def test_an_object_says_more_than_its_text() -> None:
         ("content_filter", "error", "unknown_end"),
     ],
 )
-def test_a_finish_reason_that_the_file_gives_is_kept(
-    said: str, finish: str, failure: str | None
-) -> None:
+def test_a_finish_reason_that_the_file_gives_is_kept(said, finish, failure):
     attempt = attempt_of("It is 4.", "here", finish_reason=said)
     said = attempt.trajectory
     assert (said.finish_reason, said.failure) == (finish, failure)
@@ -294,15 +282,9 @@ SYSTEM = [{"role": "system", "content": "Be brief."}]
 
 @pytest.mark.parametrize(
     ("truth", "before", "text"),
-    [
-        (42, [], EGGS),
-        ({"answer": "42"}, [], EGGS),
-        ("42", SYSTEM, f"Be brief.\n\n{EGGS}"),
-    ],
+    [(42, [], EGGS), ({"answer": "42"}, [], EGGS), ("42", SYSTEM, f"Be brief.\n\n{EGGS}")],
 )
-def test_what_pacore_says_of_a_problem_may_have_other_shapes(
-    truth: Any, before: list[Any], text: str, tmp_path: Path
-) -> None:
+def test_what_pacore_says_of_a_problem_may_have_other_shapes(truth, before, text, tmp_path):
     row = pacore_row(EGGS, truth)
     row["conversation"][:0] = before
     (pool,) = ImportedPools(config_of("pacore", lines(tmp_path / "rows", row)))
@@ -400,9 +382,7 @@ def test_columns_of_objects_are_found_and_named_after(tmp_path: Path) -> None:
     assert pools.format.answers == "small, large"
 
 
-def test_a_column_of_answers_that_the_first_row_has_not_is_never_passed_over(
-    tmp_path: Path,
-) -> None:
+def test_a_column_of_answers_that_the_first_row_has_not_is_never_passed_over(tmp_path):
     first = {"question": EGGS, "gold": "42", "a[1]": {"text": boxed(1)}, "b": {"text": boxed(2)}}
     path = lines(tmp_path / "a.jsonl", {**first, "c": None})
     (pool,) = ImportedPools(config_of("answers", path, **GOLD))
@@ -421,9 +401,7 @@ def test_a_column_of_answers_that_the_first_row_has_not_is_never_passed_over(
         (("by_gpt-x", "by_r1"), "by_*", {"by_gpt-x", "by_r1"}),
     ],
 )
-def test_columns_of_texts(
-    names: tuple[str, str], pattern: str | None, models: set[str], tmp_path: Path
-) -> None:
+def test_columns_of_texts(names, pattern, models, tmp_path):
     full = {"question": EGGS, "gold": "42", names[0]: boxed(42), names[1]: boxed(13)}
     keys = {"problems.columns.answers": pattern} if pattern else {}
     path = lines(tmp_path / "a.jsonl", full, {**full, "question": STAIRS, "extra": None})
@@ -498,9 +476,7 @@ def test_two_lists_could_each_be_the_answers(tmp_path: Path) -> None:
         ("nemo", answers_row(), "problem, generation"),
     ],
 )
-def test_another_format_is_refused_with_the_columns_that_it_lacks(
-    given: str, row: dict[str, Any], lacks: str | None, tmp_path: Path
-) -> None:
+def test_another_format_is_refused_with_the_columns_that_it_lacks(given, row, lacks, tmp_path):
     says = f"is no row of {given}: it has no column {lacks}.*--from" if lacks else "conversation"
     with pytest.raises(ProblemsError, match=says):
         ImportedPools(config_of(given, lines(tmp_path / "rows.jsonl", row)))
@@ -514,9 +490,7 @@ def test_another_format_is_refused_with_the_columns_that_it_lacks(
         ("heavyskill", heavyskill_row(), "finish_reasons"),
     ],
 )
-def test_a_field_without_a_meaning_is_refused(
-    given: str, row: dict[str, Any], field: str, tmp_path: Path
-) -> None:
+def test_a_field_without_a_meaning_is_refused(given, row, field, tmp_path):
     path = lines(tmp_path / "rows.jsonl", row)
     with pytest.raises(ProblemsError, match=rf"problems\.columns\.{field} has no effect"):
         ImportedPools(config_of(given, path, **{f"problems.columns.{field}": "x"}))

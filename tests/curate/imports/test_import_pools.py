@@ -74,9 +74,7 @@ def test_equal_answers_are_attempts_of_their_own(tmp_path: Path) -> None:
         ({"question": STAIRS, "gold": "36"}, "unreadable", r"a\.jsonl:2: there is no column 'answ"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_refused_or_left_out(
-    bad: dict[str, Any], reason: str, says: str, tmp_path: Path
-) -> None:
+def test_a_row_that_cannot_be_used_is_refused_or_left_out(bad, reason, says, tmp_path):
     with pytest.raises(ProblemsError, match=says) as refused:
         pools_of(tmp_path, answers_row(), bad)
     assert "problems.unfit=leave_out" in str(refused.value)
@@ -220,10 +218,7 @@ def test_the_record_says_what_was_read_and_assumed(tmp_path: Path) -> None:
     assert record["models"] == {"b": 1, "m": 6}
     assert record["verifiers"] == ["exact@2"]
     assert record["left_out"] == {
-        "unfit": {
-            "rows": 1,
-            "first": ["a.jsonl:3: the reference answer is empty (column 'gold')"],
-        }
+        "unfit": {"rows": 1, "first": ["a.jsonl:3: the reference answer is empty (column 'gold')"]}
     }
     assert record["options"]["problems"]["verifier"] == "exact"
     assert str(tmp_path) not in json.dumps(record)
@@ -285,18 +280,14 @@ def test_progress_tells_of_references_and_problems(tmp_path: Path) -> None:
     assert seen == [(stage, done, 2) for stage in stages for done in (1, 2)]
 
 
-def test_a_verifier_that_cannot_judge_here_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verifier_that_cannot_judge_here_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(Exact, "unavailable", lambda self, config: "install it")
     with pytest.raises(ConfigError, match="exact cannot judge here: install it"):
         import_pools(configured(tmp_path, EGGS_ROW))
     assert not (tmp_path / "run").exists()
 
 
-def test_an_answer_that_breaks_its_verifier_costs_itself_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_breaks_its_verifier_costs_itself_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "_known", dict(registry._known))
     monkeypatch.setattr(registry, "_own", dict(registry._own))
     own = Path(__file__).parents[2] / "verifiers" / "own_verifiers.py"

@@ -249,9 +249,7 @@ def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
 
 def _turn(generation: Trajectory | Deliberation) -> ThoughtfulMessage:
     return ThoughtfulMessage(
-        role="assistant",
-        content=generation.answer_text,
-        reasoning_content=generation.reasoning,
+        role="assistant", content=generation.answer_text, reasoning_content=generation.reasoning
     )
 
 
