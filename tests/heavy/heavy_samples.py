@@ -6,6 +6,8 @@ import re
 from functools import cache
 from typing import Any
 
+from samples import generation
+
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache
 from heavydistill.schema import Cache, Deliberation, Label, Problem, Trajectory, Verdict
@@ -114,14 +116,14 @@ def verdict(label: Label, extracted: str | None) -> Verdict:
 def trajectory(
     index: int = 0, extracted: str | None = "5", right: bool = False, **changes: Any
 ) -> Trajectory:
-    return Trajectory(**_generation("t", index, extracted, right) | changes)
+    return _generation(Trajectory, "t", index, extracted, right, changes)
 
 
 def deliberation(
     index: int = 0, extracted: str | None = "5", right: bool = False, **changes: Any
 ) -> Deliberation:
-    fields = _generation("d", index, extracted, right) | {"cache": "c_1", "round": 1}
-    return Deliberation(**fields | changes)
+    fields = {"cache": "c_1", "round": 1} | changes
+    return _generation(Deliberation, "d", index, extracted, right, fields)
 
 
 def pool_of(right: str, *others: str | None) -> list[Trajectory]:
@@ -137,22 +139,14 @@ def unusable() -> list[Trajectory]:
     ]
 
 
-def _generation(kind: str, index: int, extracted: str | None, right: bool) -> dict[str, Any]:
-    return {
-        "id": f"{kind}_{index:016d}",
-        "index": index,
-        "model": "m",
-        "seed": index,
-        "reasoning": f"thought {index}",
-        "answer_text": f"Work {index}.\nThe answer is {extracted}.",
-        "finish_reason": "stop",
-        "error": None,
-        "verdict": verdict("correct" if right else "incorrect", extracted),
-        "prompt_tokens": 10,
-        "completion_tokens": -1,
-        "latency_s": 0.1,
-        "request_id": "",
-    }
+def _generation(
+    kind: type, letter: str, index: int, extracted: str | None, right: bool, changes: dict[str, Any]
+) -> Any:
+    usual: dict[str, Any] = {"id": f"{letter}_{index:016d}", "index": index, "seed": index}
+    usual |= {"reasoning": f"thought {index}", "prompt_tokens": 10, "latency_s": 0.1}
+    usual["answer_text"] = f"Work {index}.\nThe answer is {extracted}."
+    usual["verdict"] = verdict("correct" if right else "incorrect", extracted)
+    return generation(kind, **usual | changes)
 
 
 def build(pool: list[Trajectory], of: Problem | None = None, **changes: Any) -> Cache:

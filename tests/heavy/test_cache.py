@@ -284,13 +284,6 @@ def test_carried_deliberations_are_all_kept_and_mixed_with_the_selected():
     assert 15 < first_is_earlier < 45
 
 
-def test_what_the_cache_was_made_with_is_stored():
-    cache = build(pool_of("1", *"123"), seed=4, round=2, selection="max_diversity", width=2)
-    assert (cache.seed, cache.round, cache.selection) == (4, 2, "max_diversity")
-    assert cache.prompt_version == BRIEF.version
-    assert (cache.reader, cache.budget_tokens) == ("chars", 10**6)
-
-
 def test_a_prompt_that_is_not_what_the_items_tell_of_has_no_blocks():
     cache = build(pool_of("1", *"123"))
     assert blocks_of(cache)
@@ -304,13 +297,6 @@ def test_the_frame_grows_by_a_header_with_each_attempt():
     header = len("==== Attempt 1\n\n")
     assert [b - a for a, b in pairwise(sizes)] == [header] * 3
     assert sizes[3] == len(serialize(problem().text, [""] * 3, BRIEF))
-
-
-def test_the_fence_of_a_long_run_costs_and_never_breaks_the_budget():
-    pool = [trajectory(0, answer_text="=" * 3000 + "\nIt is 5."), trajectory(1)]
-    cache = build(pool, budget_tokens=1500)
-    assert cache.prompt_tokens <= 1500
-    assert len(cache.items) == 2
 
 
 @given(size=st.integers(1, 6), seed=st.integers(0, 50))

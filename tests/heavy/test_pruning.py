@@ -93,27 +93,27 @@ def test_think_clipped_clips_the_thinking_from_its_beginning():
     assert cut("think_clipped", 5, **fields) == "is 5."
 
 
-def test_the_box_counts_as_final_answer_before_a_later_mention():
-    text = "The result is \\boxed{5}. " + "Note that 15 and 5 differ. " * 5
-    assert "\\boxed{5}" in cut("answer_clipped", 40, answer_text=text)
+PROOF = f"{'x' * 99}\nA guess: \\boxed{{5}}.\n{'y' * 99}\nProved: \\boxed{{5}}.\n{'z' * 99}"
+BOXED = f"{'Work. ' * 20}\nIt is \\boxed{{\\frac{{\\sqrt{{2}}}}{{2}}}}.\n{'Hope it helps. ' * 20}"
 
 
-def test_the_last_statement_of_the_answer_counts():
-    text = f"{'x' * 99}\nA guess: \\boxed{{5}}.\n{'y' * 99}\nProved: \\boxed{{5}}.\n{'z' * 99}"
-    assert "Proved: \\boxed{5}." in cut("answer_clipped", 60, answer_text=text)
+@pytest.mark.parametrize(
+    ("budget", "text", "extracted", "kept"),
+    [
+        # The box before a later mention, the last statement, the box of another form, a line.
+        (40, f"It is \\boxed{{5}}. {'Note that 15 and 5 differ. ' * 5}", "5", "\\boxed{5}"),
+        (60, PROOF, "5", "Proved: \\boxed{5}."),
+        (80, BOXED, "sqrt(2)/2", "\\boxed{\\frac{\\sqrt{2}}{2}}"),
+        (40, "Work. " * 20 + "\nIt is one half.\n", "1/2", "It is one half."),
+    ],
+)
+def test_the_statement_that_is_the_final_answer_is_kept(budget, text, extracted, kept):
+    assert kept in cut("answer_clipped", budget, answer_text=text, extracted=extracted)
 
 
 def test_an_unmarked_answer_in_an_essay_on_one_line_asks_for_its_end_only():
     essay = "and so on " * 500 + "it is one half"
     assert cut("answer_clipped", 0, answer_text=essay, extracted="1/2") == essay[-64:]
-
-
-def test_without_the_extracted_string_the_box_and_then_the_last_line_is_kept():
-    boxed = "Work. " * 20 + "\nIt is \\boxed{\\frac{\\sqrt{2}}{2}}.\n" + "Hope it helps. " * 20
-    kept = cut("answer_clipped", 80, answer_text=boxed, extracted="sqrt(2)/2")
-    assert "\\boxed{\\frac{\\sqrt{2}}{2}}" in kept
-    plain = "Work. " * 20 + "\nIt is one half.\n"
-    assert "It is one half." in cut("answer_clipped", 40, answer_text=plain, extracted="1/2")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -35,12 +35,20 @@ def record(of: Request, answer_text: str = "4", **fields) -> Record:
     return Record(key("m", "", of), "m", {"seed": of.seed}, response, 1.5)
 
 
-def filled(folder: Path, *answers: str) -> Journal:
+def put(folder: Path, *records: Record) -> Journal:
     journal = Journal(folder)
-    for index, answer in enumerate(answers):
-        journal.put(record(request(index=index), answer))
+    for each in records:
+        journal.put(each)
     journal.close()
     return journal
+
+
+def filled(folder: Path, *answers: str) -> Journal:
+    return put(folder, *(record(request(index=n), answer) for n, answer in enumerate(answers)))
+
+
+def failure(index: int = 0) -> Record:
+    return record(request(index=index), finish_reason="error", error="timeout", answer_text="")
 
 
 def only_segment(folder: Path) -> Path:
@@ -59,9 +67,7 @@ def answers(folder: Path, count: int) -> list[str | None]:
 def test_what_was_put_is_read_back_as_it_was(tmp_path_factory, reasoning, answer_text, request_id):
     folder = tmp_path_factory.mktemp("journal")
     fields = {"reasoning": reasoning, "request_id": request_id, "prompt_tokens": 3}
-    journal = Journal(folder)
-    journal.put(record(request(), answer_text, **fields))
-    journal.close()
+    put(folder, record(request(), answer_text, **fields))
     read = Journal(folder).get(key("m", "", request()))
     assert read == Response(
         answer_text=answer_text, finish_reason="stop", from_journal=True, **fields
@@ -109,16 +115,12 @@ def test_every_truncation_leaves_a_journal_that_can_be_read_and_written(tmp_path
         folder = tmp_path / str(length)
         folder.mkdir()
         (folder / "1.segment").write_bytes(data[:length])
-        journal = Journal(folder)
-        journal.put(record(request(index=9), "new"))
-        journal.close()
+        put(folder, record(request(index=9), "new"))
         assert answers(folder, 10)[9] == "new"
 
 
 def test_a_failed_response_is_kept_for_the_record_and_asked_again(tmp_path):
-    journal = Journal(tmp_path)
-    journal.put(record(request(), finish_reason="error", error="timeout", answer_text=""))
-    journal.close()
+    put(tmp_path, failure())
     assert answers(tmp_path, 1) == [None]
     (found,) = segments(tmp_path)
     assert len(found.lines) == 1
@@ -296,9 +298,7 @@ def test_nothing_can_be_put_after_the_end(tmp_path):
 def test_the_first_answer_counts_and_no_later_failure_hides_it(tmp_path):
     filled(tmp_path, "first")
     filled(tmp_path, "second")
-    journal = Journal(tmp_path)
-    journal.put(record(request(), finish_reason="error", error="timeout", answer_text=""))
-    journal.close()
+    put(tmp_path, failure())
     opened = Journal(tmp_path)
     assert opened.get(key("m", "", request())).answer_text == "first"
     assert opened.last(key("m", "", request())).answer_text == "first"
@@ -346,12 +346,12 @@ def test_all_responses_are_read_as_written_or_shuffled_also_after_a_compaction(t
 
 
 def test_usage_counts_each_request_once_and_failures_apart(tmp_path):
-    journal = Journal(tmp_path)
-    for index in (0, 0, 1):
-        journal.put(record(request(index=index), prompt_tokens=10, completion_tokens=5))
-    journal.put(record(request(index=2), finish_reason="error", error="x", answer_text=""))
-    journal.put(record(request(index=3), prompt_tokens=-1, completion_tokens=-1))
-    journal.close()
+    sizes = [(0, 10, 5), (0, 10, 5), (1, 10, 5), (3, -1, -1)]
+    records = [
+        record(request(index=index), prompt_tokens=prompt, completion_tokens=completion)
+        for index, prompt, completion in sizes
+    ]
+    put(tmp_path, *records, failure(2))
     models, unread = usage(tmp_path)
     (used,) = models.values()
     assert unread == 0
@@ -363,14 +363,12 @@ def test_compacting_keeps_every_response_and_drops_the_rest(tmp_path):
     assert compact(tmp_path).segments == 0
     filled(tmp_path, "a", "b")
     filled(tmp_path, "a", "b", "c")
-    journal = Journal(tmp_path)
-    journal.put(record(request(index=3), finish_reason="error", error="x", answer_text=""))
-    journal.close()
+    put(tmp_path, failure(3))
     done = compact(tmp_path)
     assert (done.segments, done.dropped, done.busy) == (3, 2, 0)
     assert answers(tmp_path, 4) == ["a", "b", "c", None]
     # A replay wants to know how the others failed.
-    assert Journal(tmp_path).last(key("m", "", request(index=3))).error == "x"
+    assert Journal(tmp_path).last(key("m", "", request(index=3))).error == "timeout"
     for _ in range(3):
         assert compact(tmp_path).dropped == 0
     only_segment(tmp_path)
@@ -429,10 +427,7 @@ def test_compacting_while_threads_write_loses_nothing(tmp_path):
     thread = threading.Thread(target=compacting)
     thread.start()
     for start in range(0, 60, 3):
-        journal = Journal(tmp_path)
-        for index in range(start, start + 3):
-            journal.put(record(request(index=index), str(index)))
-        journal.close()
+        put(tmp_path, *(record(request(index=n), str(n)) for n in range(start, start + 3)))
     stop.set()
     thread.join()
     assert answers(tmp_path, 60) == [str(index) for index in range(60)]

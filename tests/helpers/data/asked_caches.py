@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from samples import trajectory
-from set_folders import manifest
+from samples import fields_of, trajectory
+from set_folders import cache_row, manifest
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import Problems
@@ -56,30 +56,18 @@ def write_caches(folder: Path, labels: Sequence[str]) -> Path:
     problems = Writer(file_of(folder, "problems", "train"), ProblemRow)
     caches = Writer(file_of(folder, "caches", "train"), CacheRow)
     for n, ((problem, cache), label) in enumerate(zip(pairs(len(labels)), labels, strict=True)):
-        of_problem = {name: getattr(problem, name) for name in Problem.__dataclass_fields__}
-        of_cache = {name: getattr(cache, name) for name in Cache.__dataclass_fields__}
+        split = "train" if n % 4 else "validation"
         problems.write(
-            ProblemRow(
-                **of_problem,
-                split="train" if n % 4 else "validation",
-                label="",
-                detail="",
-                runs=["run"],
-            )
+            ProblemRow(**fields_of(problem), split=split, label="", detail="", runs=["run"])
         )
         caches.write(
-            CacheRow(
-                **of_cache,
+            cache_row(
+                cache,
                 problem=problem.id,
-                run="run",
                 drawn=True,
-                recut=False,
                 stratum="tie" if n % 2 else "minority-right",
-                right=1,
-                thinkers=["micro"],
                 success=None,
                 judged=0,
-                sft_label="",
                 rl_label=label,
             )
         )

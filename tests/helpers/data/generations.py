@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from samples import generation
+
 from heavydistill.heavy.ballot import Ballot, Vote
 from heavydistill.schema import Deliberation, Label, Problem, Trajectory, Verdict
 
@@ -32,12 +34,12 @@ def ballot(*votes: Vote, same_as: str = "") -> Ballot:
 
 def deliberation(answer_text: str, reasoning: str = "", **fields: Any) -> Deliberation:
     """A right one, unless ``label`` or another field says otherwise."""
-    return Deliberation(**_fields("d", answer_text, reasoning, fields), cache="c", round=1)
+    return _right(Deliberation, "d", answer_text, reasoning, fields | {"cache": "c", "round": 1})
 
 
 def trajectory(answer_text: str, reasoning: str = "", **fields: Any) -> Trajectory:
-    """Likewise."""
-    return Trajectory(**_fields("t", answer_text, reasoning, fields))
+    """A right one, unless ``label`` or another field says otherwise."""
+    return _right(Trajectory, "t", answer_text, reasoning, fields)
 
 
 def unboxed(**fields: Any) -> Trajectory:
@@ -46,22 +48,9 @@ def unboxed(**fields: Any) -> Trajectory:
     return trajectory("It is 5.", **{"verdict": verdict, **fields})
 
 
-def _fields(id: str, answer_text: str, reasoning: str, changes: dict[str, Any]) -> dict[str, Any]:
-    label: Label | None = changes.pop("label", "correct")
+def _right(kind: type, id: str, answer_text: str, reasoning: str, fields: dict[str, Any]) -> Any:
+    label: Label | None = fields.pop("label", "correct")
     verdict = label and Verdict(label=label, reason="said", extracted="5", verifier="math@2")
-    return {
-        "id": id,
-        "index": 0,
-        "model": "m",
-        "seed": 1,
-        "reasoning": reasoning,
-        "answer_text": answer_text,
-        "finish_reason": "stop",
-        "error": None,
-        "verdict": verdict,
-        "prompt_tokens": 1,
-        "completion_tokens": 1,
-        "latency_s": 0.1,
-        "request_id": "",
-        **changes,
-    }
+    usual = {"id": id, "answer_text": answer_text, "reasoning": reasoning, "verdict": verdict}
+    usual |= {"prompt_tokens": 1, "completion_tokens": 1, "latency_s": 0.1}
+    return generation(kind, **usual | fields)

@@ -9,8 +9,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from samples import generation
 
 import heavydistill
 from heavydistill.config.run import RunConfig, dump_config
@@ -25,22 +28,8 @@ from heavydistill.store.sets.folder import Manifest, read_rows, splits_of
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
-_WORDS = [
-    "first",
-    "then",
-    "next",
-    "so",
-    "now",
-    "add",
-    "carry",
-    "check",
-    "again",
-    "because",
-    "total",
-    "value",
-    "step",
-    "digit",
-]
+_WORDS = ["first", "then", "next", "so", "now", "add", "carry", "check", "again", "because"]
+_WORDS += ["total", "value", "step", "digit"]
 
 
 def write_run(folder: Path, problems: int = 24, **options: Any) -> Path:
@@ -70,24 +59,14 @@ def rows(folder: Path, name: str, *splits: str) -> list[dict[str, Any]]:
 def traces(
     problems: int,
     *,
-    k: int = 8,
-    d: int = 2,
+    k: int = 8,  # attempts each
+    d: int = 2,  # deliberations on a cache of all of them; 0 makes no cache
     thinker: str = "teacher",
     seed: int = 0,
-    words: int = 12,
+    words: int = 12,  # in the thinking of an attempt
     deliberation_model: str = "teacher",
 ) -> Iterator[Trace]:
-    """Traces of so many problems.
-
-    Args:
-        problems: How many.
-        k: Attempts each.
-        d: Deliberations on a cache of all of them; 0 makes no cache.
-        thinker: Who wrote the attempts.
-        seed: Of everything.
-        words: Of the thinking of an attempt.
-        deliberation_model: Who wrote the deliberations.
-    """
+    """Traces of so many problems."""
     reader = ReaderTokenizer(str(STUDENT))
     for number in range(problems):
         rng = random.Random(f"{seed}/{number}")
@@ -114,17 +93,10 @@ def _trace(
     for index in range(k):
         given = answer if rng.random() < share else str(one + other + rng.choice([1, 10]))
         said = " ".join(rng.choices(_WORDS, k=words))
+        reasoning = f"{one}+{other}: {said}"
+        text = f"One has to {said}. It is \\boxed{{{given}}}."
         pool.append(
-            _generation(
-                Trajectory,
-                f"t{number}",
-                index,
-                thinker,
-                f"{one}+{other}: {said}",
-                f"One has to {said}. It is \\boxed{{{given}}}.",
-                given,
-                answer,
-            )
+            _generation(Trajectory, f"t{number}", index, thinker, reasoning, text, given, answer)
         )
     trace = Trace(
         problem=problem,
@@ -147,32 +119,15 @@ def _trace(
         reader=reader,
     )
     deliberations = []
+    shared = {"cache": cache.id, "round": 1}
     for index in range(d):
         given = answer if rng.random() < 0.8 else str(one + other + 1)
-        said = " ".join(rng.choices(_WORDS, k=words))
-        deliberations.append(
-            _generation(
-                Deliberation,
-                f"d{number}",
-                index,
-                deliberation_model,
-                f"Attempt 1 and attempt 2 differ. {said}",
-                f"The sum is \\boxed{{{given}}}.",
-                given,
-                answer,
-                cache=cache.id,
-                round=1,
-            )
-        )
-    return Trace(
-        problem=problem,
-        pool=pool,
-        caches=[cache],
-        deliberations=deliberations,
-        stratum=trace.stratum,
-        outcome=voting.outcome(pool, deliberations),
-        thinker_prompt_version=trace.thinker_prompt_version,
-    )
+        said = f"Attempt 1 and attempt 2 differ. {' '.join(rng.choices(_WORDS, k=words))}"
+        asked = (Deliberation, f"d{number}", index, deliberation_model)
+        text = f"The sum is \\boxed{{{given}}}."
+        deliberations.append(_generation(*asked, said, text, given, answer, **shared))
+    outcome = voting.outcome(pool, deliberations)
+    return replace(trace, caches=[cache], deliberations=deliberations, outcome=outcome)
 
 
 def _generation(
@@ -186,25 +141,18 @@ def _generation(
     answer: str,
     **more: Any,
 ) -> Any:
-    right = given == answer
-    return kind(
+    label, reason = ("correct", "equal") if given == answer else ("incorrect", "different")
+    return generation(
+        kind,
         id=content_id(name[0], name, index, model, reasoning, answer_text),
         index=index,
         model=model,
         seed=index,
         reasoning=reasoning,
         answer_text=answer_text,
-        finish_reason="stop",
-        error=None,
-        verdict=Verdict(
-            label="correct" if right else "incorrect",
-            reason="equal" if right else "different",
-            extracted=given,
-            verifier="math@2",
-        ),
+        verdict=Verdict(label=label, reason=reason, extracted=given, verifier="math@2"),
         prompt_tokens=30,
         completion_tokens=40,
         latency_s=0.1,
-        request_id="",
         **more,
     )

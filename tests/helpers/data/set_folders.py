@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from heavydistill.schema import Cache, CacheItem, Deliberation, Trajectory, Verdict, from_row
+from samples import fields_of, generation
+
+from heavydistill.schema import Cache, CacheItem, Deliberation, Verdict, from_row
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import (
     Attention,
@@ -87,38 +89,32 @@ def manifest(**changes: Any) -> Manifest:
     return usual.model_copy(update=changes)
 
 
+def cache_row(read: Cache, **changes: Any) -> CacheRow:
+    """The row of a cache of run ``run``, right in one of its attempts, of which half succeed."""
+    usual: dict[str, Any] = {"run": "run", "drawn": False, "recut": False, "stratum": "tie"}
+    usual |= {"right": 1, "thinkers": ["micro"], "success": 0.5, "judged": 2}
+    return CacheRow(**fields_of(read), **{**usual, "sft_label": "", "rl_label": "", **changes})
+
+
 def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
-    problem, cache, run = f"p_{number}", f"c_{number}", "run"
+    problem, cache = f"p_{number}", f"c_{number}"
     text = f"What is 2 * 3? ({number})"
-    generated: dict[str, Any] = {
-        "model": "micro",
-        "seed": 1,
-        "finish_reason": "stop",
-        "error": None,
-        "prompt_tokens": 20,
-        "completion_tokens": 10,
-        "latency_s": 0.5,
-        "request_id": "",
-    }
-    right = Trajectory(
-        id=f"t_{number}r",
-        index=0,
-        reasoning="2*3=6",
-        answer_text="It is \\boxed{6}.",
-        verdict=RIGHT,
-        **generated,
+    generated: dict[str, Any] = {"model": "micro", "latency_s": 0.5}
+    generated |= {"prompt_tokens": 20, "completion_tokens": 10}
+    right, wrong = (
+        generation(
+            id=f"t_{number}{name}",
+            index=index,
+            reasoning=f"2*3={verdict.extracted}",
+            answer_text=f"It is \\boxed{{{verdict.extracted}}}.",
+            verdict=verdict,
+            **generated,
+        )
+        for index, (name, verdict) in enumerate((("r", RIGHT), ("w", WRONG)))
     )
-    wrong = Trajectory(
-        id=f"t_{number}w",
-        index=1,
-        reasoning="2*3=5",
-        answer_text="It is \\boxed{5}.",
-        verdict=WRONG,
-        **generated,
-    )
-    deliberation = Deliberation(
+    deliberation = generation(
+        Deliberation,
         id=f"d_{number}",
-        index=0,
         reasoning="Attempt 1 is right, attempt 2 is wrong: 2*3=6.",
         answer_text="The product is \\boxed{6}.",
         verdict=RIGHT,
@@ -126,17 +122,7 @@ def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
         round=1,
         **generated,
     )
-    items = [
-        CacheItem(
-            generation=one.id,
-            mode="answer_only",
-            tokens_before=5,
-            tokens_after=5,
-            sha256="0" * 64,
-            defused=0,
-        )
-        for one in (right, wrong)
-    ]
+    shown = {"mode": "answer_only", "tokens_before": 5, "tokens_after": 5, "sha256": "0" * 64}
     read = Cache(
         id=cache,
         round=1,
@@ -147,114 +133,51 @@ def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
         budget_tokens=1024,
         prompt_tokens=40,
         defused=0,
-        items=items,
+        items=[CacheItem(generation=one.id, defused=0, **shown) for one in (right, wrong)],
         left_out=[],
         prompt=PROMPT,
     )
     asked = [Message(role="user", content=PROMPT)]
-    shared = {"problem": problem, "run": run}
-    learnt = {**shared, "model": "micro", "prompt_tokens": 40, "completion_tokens": 20}
-    return [
-        (
-            "problems",
-            ProblemRow(
-                id=problem,
-                text=text,
-                reference="6",
-                verifier="math",
-                split=split,
-                label="",
-                detail="",
-                runs=[run],
-            ),
-        ),
-        ("trajectories", TrajectoryRow(**_fields(right), **shared, label="", tokens=10)),
-        ("trajectories", TrajectoryRow(**_fields(wrong), **shared, label="not_correct", tokens=10)),
-        (
-            "caches",
-            CacheRow(
-                **_fields(read),
-                **shared,
-                drawn=False,
-                recut=False,
-                stratum="tie",
-                right=1,
-                thinkers=["micro"],
-                success=0.5,
-                judged=2,
-                sft_label="",
-                rl_label="",
-            ),
-        ),
-        (
-            "deliberations",
-            DeliberationRow(
-                **_fields(deliberation),
-                **shared,
-                label="",
-                uses_attempts=True,
-                copied=0.0,
-                tokens=20,
-            ),
-        ),
-        (
-            "sft_deliberator",
-            ThoughtfulSftRow(
-                prompt=asked,
-                completion=[_turn(deliberation)],
-                reasoning=deliberation.reasoning,
-                answer_text=deliberation.answer_text,
-                role="deliberator",
-                generation=deliberation.id,
-                cache=cache,
-                stratum="tie",
-                **learnt,
-            ),
-        ),
-        (
-            "sft_thinker",
-            ThoughtfulSftRow(
-                prompt=[Message(role="user", content=text)],
-                completion=[_turn(right)],
-                reasoning=right.reasoning,
-                answer_text=right.answer_text,
-                role="thinker",
-                generation=right.id,
-                cache="",
-                stratum=None,
-                **learnt,
-            ),
-        ),
-        (
-            "rl",
-            RlRow(
-                prompt=asked,
-                text=text,
-                reference="6",
-                verifier="math",
-                verifier_args="{}",
-                cache=cache,
-                stratum="tie",
-                right=1,
-                width=2,
-                success=0.5,
-                judged=2,
-                measured_on="micro",
-                prompt_tokens=40,
-                **shared,
-            ),
-        ),
-    ]
+    shared = {"problem": problem, "run": "run"}
+    posed = {"text": text, "reference": "6", "verifier": "math"}
+    sizes = {"prompt_tokens": 40, "completion_tokens": 20}
 
+    def learnt(role: Any, prompt: list[Message], one: Any, **cache: Any) -> ThoughtfulSftRow:
+        turn = ThoughtfulMessage(
+            role="assistant", content=one.answer_text, reasoning_content=one.reasoning
+        )
+        said = {"completion": [turn], "reasoning": one.reasoning, "answer_text": one.answer_text}
+        fields = {"role": role, "prompt": prompt, "generation": one.id, "model": "micro"}
+        return ThoughtfulSftRow(**said, **fields, **cache, **shared, **sizes)
 
-def _turn(generation: Trajectory | Deliberation) -> ThoughtfulMessage:
-    return ThoughtfulMessage(
-        role="assistant", content=generation.answer_text, reasoning_content=generation.reasoning
+    problem_row = ProblemRow(id=problem, **posed, split=split, label="", detail="", runs=["run"])
+    counted = {"label": "", "uses_attempts": True, "copied": 0.0, "tokens": 20}
+    rl = RlRow(
+        prompt=asked,
+        **posed,
+        verifier_args="{}",
+        cache=cache,
+        stratum="tie",
+        right=1,
+        width=2,
+        success=0.5,
+        judged=2,
+        measured_on="micro",
+        prompt_tokens=40,
+        **shared,
     )
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in type(value).__dataclass_fields__}
+    plain = [Message(role="user", content=text)]
+    wrong_row = TrajectoryRow(**fields_of(wrong), **shared, label="not_correct", tokens=10)
+    return [
+        ("problems", problem_row),
+        ("trajectories", TrajectoryRow(**fields_of(right), **shared, label="", tokens=10)),
+        ("trajectories", wrong_row),
+        ("caches", cache_row(read, problem=problem)),
+        ("deliberations", DeliberationRow(**fields_of(deliberation), **shared, **counted)),
+        ("sft_deliberator", learnt("deliberator", asked, deliberation, cache=cache, stratum="tie")),
+        ("sft_thinker", learnt("thinker", plain, right, cache="", stratum=None)),
+        ("rl", rl),
+    ]
 
 
 KINDS: dict[str, type] = {
