@@ -26,7 +26,7 @@ Command = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def command(call: Callable[..., tuple[int, str, str]]) -> Command:
+def command(call):
     def run(*arguments: object) -> tuple[int, str]:
         code, *printed = call(*arguments)
         return code, " ".join("".join(printed).split())
@@ -35,13 +35,11 @@ def command(call: Callable[..., tuple[int, str, str]]) -> Command:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("runs") / "sums", 30)
 
 
-def test_a_run_becomes_sets_with_a_table_and_a_card(
-    command: Command, run: Path, tmp_path: Path
-) -> None:
+def test_a_run_becomes_sets_with_a_table_and_a_card(command, run, tmp_path):
     import datasets
 
     out = tmp_path / "sets"
@@ -59,9 +57,7 @@ def test_a_run_becomes_sets_with_a_table_and_a_card(
         assert counted == {split: count for split, count in splits.items() if count}
 
 
-def test_the_same_command_gives_the_same_folder_in_another_process(
-    run: Path, tmp_path: Path
-) -> None:
+def test_the_same_command_gives_the_same_folder_in_another_process(run, tmp_path):
     import os
     import subprocess
 
@@ -81,7 +77,7 @@ def test_the_same_command_gives_the_same_folder_in_another_process(
     assert digests[0] == digests[1]
 
 
-def test_a_yaml_file_is_read_and_flags_win(command: Command, run: Path, tmp_path: Path) -> None:
+def test_a_yaml_file_is_read_and_flags_win(command, run, tmp_path):
     file = tmp_path / "build.yaml"
     file.write_text("preset: agglm\nretention: 0\nvalidation: 0\n", encoding="utf-8")
     code, _ = command(
@@ -93,16 +89,14 @@ def test_a_yaml_file_is_read_and_flags_win(command: Command, run: Path, tmp_path
     assert manifest.retention.part == 0
 
 
-def test_a_dry_run_shows_the_tables_and_keeps_nothing(
-    command: Command, run: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_shows_the_tables_and_keeps_nothing(command, run, tmp_path):
     code, printed = command("build", run, "--out", tmp_path / "sets", "--dry-run")
     assert code == 0
     assert "Nothing was written, and no request was sent." in printed
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_empty_result_shows_what_took_what(command: Command, run: Path, tmp_path: Path) -> None:
+def test_an_empty_result_shows_what_took_what(command, run, tmp_path):
     code, printed = command("build", run, "--out", tmp_path / "sets", "--set", "max_tokens=64")
     assert code == 2
     assert "too_long_for_student" in printed
@@ -121,8 +115,8 @@ def test_an_empty_result_shows_what_took_what(command: Command, run: Path, tmp_p
     ],
 )
 def test_what_a_user_can_mend_is_said_and_leaves_nothing(
-    command: Command, run: Path, tmp_path: Path, arguments: list[str], message: str
-) -> None:
+    command, run, tmp_path, arguments, message
+):
     code, printed = command("build", run, "--out", tmp_path / "sets", *arguments)
     assert code == 2
     assert message in printed
@@ -130,11 +124,8 @@ def test_what_a_user_can_mend_is_said_and_leaves_nothing(
 
 
 def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    call: Callable[..., tuple[int, str, str]],
-) -> None:
+    run, tmp_path, monkeypatch, call
+):
     shutil.copytree(STUDENT, tmp_path / "my models" / "mine")
     monkeypatch.chdir(tmp_path)
     built = ["build", run, "--student", "my models/mine", "--out", "new sets"]
@@ -150,9 +141,7 @@ def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
 
 
 @pytest.mark.parametrize("of", ["glm-4.6", "an import", "pools"])
-def test_the_toy_student_is_for_runs_of_the_toy_teacher_alone(
-    command: Command, run: Path, tmp_path: Path, of: str
-) -> None:
+def test_the_toy_student_is_for_runs_of_the_toy_teacher_alone(command, run, tmp_path, of):
     other = Path(shutil.copytree(run, tmp_path / "runs" / "other"))
     pools = {"pools": "runs/x", "pools_sha256": "0"} if of == "pools" else {"teacher": of}
     (other / "config.yaml").write_text(dump_config(RunConfig(**pools, domain="brief")))
@@ -168,16 +157,14 @@ def test_the_toy_student_is_for_runs_of_the_toy_teacher_alone(
     assert read_manifest(out).student.name == "micro-student"
 
 
-def test_without_runs_or_out_it_says_what_is_missing(command: Command, run: Path) -> None:
+def test_without_runs_or_out_it_says_what_is_missing(command, run):
     assert "out" in command("build", run)[1]
     code, printed = command("build", "--out", "sets")
     assert code == 2
     assert "runs" in printed
 
 
-def test_a_student_without_a_chat_template_is_refused(
-    command: Command, run: Path, tmp_path: Path
-) -> None:
+def test_a_student_without_a_chat_template_is_refused(command, run, tmp_path):
     student = tmp_path / "student"
     student.mkdir()
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
@@ -189,7 +176,7 @@ def test_a_student_without_a_chat_template_is_refused(
 
 
 @pytest.mark.slow
-def test_sets_without_a_deliberation_are_asked_about_once(command: Command, tmp_path: Path) -> None:
+def test_sets_without_a_deliberation_are_asked_about_once(command, tmp_path):
     run = write_run(tmp_path / "runs" / "pools", 6, d=0)
     asks = ["build", run, "--teacher", "micro", "--set", "redeliberate.d=2"]
     code, printed = command(*asks, "--out", tmp_path / "dry", "--dry-run")
@@ -248,8 +235,7 @@ def test_another_process_writes_the_same_bytes(sets, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "to, out, said",
-    [("nemo", "out", "Name one of: trl"), ("trl", "sets", "Name another --out")],
+    "to, out, said", [("nemo", "out", "Name one of: trl"), ("trl", "sets", "Name another --out")]
 )
 def test_what_the_user_can_mend_is_said_with_the_fix(sets, tmp_path, to, out, said):
     before = sorted(tmp_path.rglob("*"))
@@ -273,12 +259,12 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def bring(call: Run, monkeypatch: pytest.MonkeyPatch) -> Run:
+def bring(call, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     return call
 
 
-def test_nemo_files_become_a_run_that_can_be_shown(bring: Run, tmp_path: Path) -> None:
+def test_nemo_files_become_a_run_that_can_be_shown(bring, tmp_path):
     for seed in range(3):
         rows = [nemo_row(f"{EGGS} ({n})", 42, 42 + seed % 2) for n in range(4 - seed)]
         lines(tmp_path / f"output-rs{seed}.jsonl", *rows)
@@ -299,7 +285,7 @@ def test_nemo_files_become_a_run_that_can_be_shown(bring: Run, tmp_path: Path) -
     assert code == 0 and "model: r1" in printed
 
 
-def test_heavyskill_and_pacore_and_plain_answers(bring: Run, tmp_path: Path) -> None:
+def test_heavyskill_and_pacore_and_plain_answers(bring, tmp_path):
     result = document(tmp_path / "result.json", heavyskill_row())
     targets = document(tmp_path / "targets.json", [{"query": EGGS, "target": "42"}])
     code, printed, errors = bring(
@@ -344,9 +330,7 @@ def test_heavyskill_and_pacore_and_plain_answers(bring: Run, tmp_path: Path) -> 
         (["--from=nemo", "--limit=0"], "problems.limit"),
     ],
 )
-def test_bad_input_says_what_to_do_and_writes_nothing(
-    arguments: list[str], says: str, bring: Run, tmp_path: Path
-) -> None:
+def test_bad_input_says_what_to_do_and_writes_nothing(arguments, says, bring, tmp_path):
     files = [lines(tmp_path / f"output-rs{seed}.jsonl", nemo_row()) for seed in range(2)]
     code, printed, errors = bring("import", *files, f"--out={tmp_path / 'run'}", *arguments)
     assert code == 2 and errors.startswith("Error: ") and says in errors
@@ -354,15 +338,13 @@ def test_bad_input_says_what_to_do_and_writes_nothing(
     assert sorted(path.name for path in tmp_path.iterdir()) == [file.name for file in files]
 
 
-def test_a_line_that_is_not_json_is_named(bring: Run, tmp_path: Path) -> None:
+def test_a_line_that_is_not_json_is_named(bring, tmp_path):
     path = lines(tmp_path / "output-rs0.jsonl", nemo_row(), "{broken")
     code, _, errors = bring("import", path, "--from=nemo", f"--out={tmp_path / 'run'}")
     assert code == 2 and "output-rs0.jsonl:2 is not JSON" in errors
 
 
-def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(
-    bring: Run, tmp_path: Path
-) -> None:
+def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, tmp_path):
     rows = [
         {"q": f"{EGGS} ({n})", "gold": str(n), "answers": [f"So.\nA: {n}", f"Or.\nA: {n + 1}"]}
         for n in range(10)
@@ -384,7 +366,7 @@ def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(
     assert counts == [1] * 10
 
 
-def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring: Run, tmp_path: Path) -> None:
+def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring, tmp_path):
     kinds = {"boxed": r"It is \boxed{{{}}}.", "prose": "I am not sure.\nNote: look it up {}"}
     for kind, form in kinds.items():
         answers = [form.format(answer) for answer in ("again", "elsewhere")]
@@ -398,7 +380,7 @@ def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring: Run, tmp_pa
         assert ("hold no final answer" in printed) == (kind == "prose")
 
 
-def test_real_solutions_without_a_box_get_their_marker(bring: Run, tmp_path: Path) -> None:
+def test_real_solutions_without_a_box_get_their_marker(bring, tmp_path):
     if not GSM8K.is_file():
         pytest.skip("the GSM8K solutions are not here")
     rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()[:200]]

@@ -22,7 +22,7 @@ from heavydistill.problems.benchmarks import shipped
 from heavydistill.store.traces import read_traces
 
 
-def test_every_benchmark_has_a_line_that_is_not_folded(call: Any) -> None:
+def test_every_benchmark_has_a_line_that_is_not_folded(call):
     code, printed, _ = call("benchmarks")
     assert code == 0 and printed.isascii()
     lines = [line.split() for line in printed.splitlines() if line.strip()][2:]
@@ -33,28 +33,28 @@ def test_every_benchmark_has_a_line_that_is_not_folded(call: Any) -> None:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_everything_is_told_of_one(name: str, call: Any) -> None:
+def test_everything_is_told_of_one(name, call):
     code, printed, _ = call("benchmarks", name)
     assert code == 0 and printed.isascii()
     assert f"name: {name}\n" in printed and "\nsource: " in printed
 
 
-def test_what_a_gated_one_needs_is_told(call: Any) -> None:
+def test_what_a_gated_one_needs_is_told(call):
     assert "accept its terms on the Hub and set HF_TOKEN" in call("benchmarks", "gpqa-diamond")[1]
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "generate"])
-def test_an_unknown_name_is_refused(verb: str, call: Any) -> None:
+def test_an_unknown_name_is_refused(verb, call):
     code, _, told = call(verb, "--benchmark=aime2025")
     assert code == 2 and "Did you mean aime25" in told
 
 
-def test_problems_that_no_benchmark_can_be_read_from_are_refused(call: Any) -> None:
+def test_problems_that_no_benchmark_can_be_read_from_are_refused(call):
     code, _, told = call("generate", "--dry-run", "--benchmark=gsm8k", "--problems=micro")
     assert code == 2 and "problems.columns has no effect on the source micro" in told
 
 
-def test_rows_outside_the_window_are_counted(tmp_path: Path, call: Any) -> None:
+def test_rows_outside_the_window_are_counted(tmp_path, call):
     rows = [
         {
             "question_id": date,
@@ -79,9 +79,7 @@ def test_rows_outside_the_window_are_counted(tmp_path: Path, call: Any) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", ["gsm8k", "gpqa-diamond"])
-def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(
-    name: str, tmp_path: Path
-) -> None:
+def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(name, tmp_path):
     rows: list[dict[str, Any]] = [
         {
             "question": f"How much is {n} + {n + 1}?",
@@ -172,7 +170,7 @@ def test_each_can_be_printed(teachers, name):
     assert yaml.safe_load(printed)["name"] == name
 
 
-def test_a_file_of_ones_own_is_printed_too(teachers, tmp_path: Path):
+def test_a_file_of_ones_own_is_printed_too(teachers, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text("name: mine\ntokenizer: null\ncontext: 4096\nhub: org/mine\n", encoding="utf-8")
     code, printed, _ = teachers(str(file))
@@ -186,7 +184,7 @@ def test_an_unknown_name_names_the_nearest(teachers):
     assert "There is no profile 'glm4.6'. Did you mean glm-4.6?" in said
 
 
-def test_a_bad_file_is_refused_with_its_key(teachers, tmp_path: Path):
+def test_a_bad_file_is_refused_with_its_key(teachers, tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(
         "name: mine\ntokenizer: null\ncontext: 4096\nhubb: org/mine\n", encoding="utf-8"
@@ -204,11 +202,11 @@ def told(*flags: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_the_version_is_that_of_the_package():
     assert told("--version") == (0, f"heavydistill {heavydistill.__version__}\n")
 
 
-def test_the_help_lists_the_verbs_and_a_wrong_one_is_refused() -> None:
+def test_the_help_lists_the_verbs_and_a_wrong_one_is_refused():
     code, said = told("--help")
     assert code == 0 and "small models that deliberate" in said
     assert all(f" {verb} " in said for verb in ("generate", "build", "evaluate", "report"))

@@ -36,7 +36,7 @@ def run(call):
 
 
 @pytest.fixture
-def thinking(tmp_path) -> str:
+def thinking(tmp_path):
     """A profile of a model that thinks."""
     file = tmp_path / "mine.yaml"
     text = (

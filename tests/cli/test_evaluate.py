@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +40,14 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path):
     """A checkpoint as training leaves one: a folder without a profile."""
     return Path(shutil.copytree(MICRO, tmp_path / "trained"))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_trained_model_is_shown_beside_its_base(model: Path) -> None:
+def test_a_trained_model_is_shown_beside_its_base(model):
     done = run(arguments(model))
     assert done.returncode == 0, done.stdout + done.stderr
     folder = model / "evaluation"
@@ -74,7 +73,7 @@ def test_a_trained_model_is_shown_beside_its_base(model: Path) -> None:
     assert {path.name for path in model.iterdir() if path.name.startswith(".")} == set()
 
 
-def test_a_dry_run_shows_both_runs_and_writes_nothing(model: Path) -> None:
+def test_a_dry_run_shows_both_runs_and_writes_nothing(model):
     there = sorted(model.parent.rglob("*"))
     done = run(arguments(model, "--dry-run"))
     assert done.returncode == 0
@@ -84,7 +83,7 @@ def test_a_dry_run_shows_both_runs_and_writes_nothing(model: Path) -> None:
     assert sorted(model.parent.rglob("*")) == there
 
 
-def test_the_bundled_teacher_takes_no_role_without_a_word(model: Path) -> None:
+def test_the_bundled_teacher_takes_no_role_without_a_word(model):
     given = ["evaluate", f"--thinker={model}", "--limit=6"]
     done = run([COMMAND, *given])
     said = done.stderr
@@ -94,7 +93,7 @@ def test_the_bundled_teacher_takes_no_role_without_a_word(model: Path) -> None:
     assert list(model.parent.iterdir()) == [model]
 
 
-def test_what_can_be_mended_is_an_error_of_the_user(model: Path) -> None:
+def test_what_can_be_mended_is_an_error_of_the_user(model):
     same = run([COMMAND, "evaluate", "--before=micro-student"])
     assert same.returncode == 2 and "compared with itself" in same.stderr
     (model / "evaluation").mkdir()
@@ -107,7 +106,7 @@ def test_what_can_be_mended_is_an_error_of_the_user(model: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
-def test_what_was_broken_off_goes_on_from_the_journal(model: Path, by: signal.Signals) -> None:
+def test_what_was_broken_off_goes_on_from_the_journal(model, by):
     finished = model / ".evaluation.unfinished" / "new" / "before" / "summary.json"
     process = subprocess.Popen(
         arguments(model), stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -138,7 +137,7 @@ def test_what_was_broken_off_goes_on_from_the_journal(model: Path, by: signal.Si
     assert not finished.parents[2].exists()
 
 
-def test_requests_that_failed_count_as_wrong_and_are_said(tmp_path: Path) -> None:
+def test_requests_that_failed_count_as_wrong_and_are_said(tmp_path):
     """The first problem is refused of the second model; the models are those of a server."""
 
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -172,14 +171,14 @@ def test_requests_that_failed_count_as_wrong_and_are_said(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> tuple[str, str]:
+def runs(tmp_path):
     """Two runs on the same problems, asked alike."""
     first = write_run(tmp_path / "a", 40, k=4)
     second = write_run(tmp_path / "b", 40, k=4, thinker="other", words=20)
     return str(first), str(second)
 
 
-def test_two_runs_are_compared_in_three_forms(runs: tuple[str, str], tmp_path: Path) -> None:
+def test_two_runs_are_compared_in_three_forms(runs, tmp_path):
     files = [f"--markdown={tmp_path / 'x.md'}", f"--json={tmp_path / 'x.json'}"]
     command = ["compare", *runs, *files]
     done = run_command(*command)
@@ -201,11 +200,7 @@ def test_two_runs_are_compared_in_three_forms(runs: tuple[str, str], tmp_path: P
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "x.json", "x.md"]
 
 
-def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(
-    runs: tuple[str, str],
-    tmp_path: Path,
-    call: Callable[..., tuple[int, str, str]],
-) -> None:
+def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(runs, tmp_path, call):
     fewer, file = str(write_run(tmp_path / "c", 39, k=4)), tmp_path / "x.json"
     code, out, err = call("compare", runs[0], fewer, f"--json={file}")
     assert (code, out) == (2, "") and "sum:39 missing B" in err
@@ -215,11 +210,7 @@ def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(
 
 
 @pytest.mark.parametrize("flag", ["--markdown", "--json"])
-def test_a_file_that_cannot_be_is_refused_before_anything_is_read(
-    tmp_path: Path,
-    call: Callable[..., tuple[int, str, str]],
-    flag: str,
-) -> None:
+def test_a_file_that_cannot_be_is_refused_before_anything_is_read(tmp_path, call, flag):
     for file in (tmp_path, tmp_path / "nowhere" / "x"):
         code, _, err = call("compare", "a", "b", f"{flag}={file}")
         assert code == 2 and f"{flag}: {file} cannot be a file" in err
@@ -244,7 +235,7 @@ def answer(body: dict[str, Any]) -> Answer:
 
 
 @pytest.fixture
-def problems(tmp_path: Path) -> Path:
+def problems(tmp_path):
     lines = [
         {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"}
         for n in range(1, 13)
@@ -262,7 +253,7 @@ def measured(verb: str, url: str, problems: Path, *more: str) -> subprocess.Comp
 
 
 @pytest.mark.timeout(600)
-def test_an_evaluation_is_held_against_its_controls(problems: Path, tmp_path: Path) -> None:
+def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
     out = tmp_path / "x"
     asked = ["--teacher=first", "--controls=all", "--orders=3", f"--out={out}"]
     with serving(answer) as server:
@@ -298,7 +289,7 @@ def test_an_evaluation_is_held_against_its_controls(problems: Path, tmp_path: Pa
 
 
 @pytest.mark.timeout(600)
-def test_every_thinker_is_crossed_with_every_deliberator(problems: Path, tmp_path: Path) -> None:
+def test_every_thinker_is_crossed_with_every_deliberator(problems, tmp_path):
     out = tmp_path / "x"
     asked = ["--thinkers=first,other", "--deliberators=first,other", f"--out={out}"]
     with serving(answer) as server:
@@ -321,7 +312,7 @@ def test_every_thinker_is_crossed_with_every_deliberator(problems: Path, tmp_pat
 
 
 @pytest.mark.timeout(600)
-def test_trajectories_alone_are_deliberated_later(problems: Path, tmp_path: Path) -> None:
+def test_trajectories_alone_are_deliberated_later(problems, tmp_path):
     first, later = tmp_path / "first", tmp_path / "later"
     with serving(answer) as server:
         asked = "--teacher=other", "--d=0", f"--out={first}"
@@ -342,9 +333,7 @@ def test_trajectories_alone_are_deliberated_later(problems: Path, tmp_path: Path
     assert all(one.is_correct for trace in deliberated for one in trace.deliberations)
 
 
-def test_a_crossing_is_announced_with_the_names_of_its_models(
-    problems: Path, tmp_path: Path
-) -> None:
+def test_a_crossing_is_announced_with_the_names_of_its_models(problems, tmp_path):
     """Square brackets are those of a name, which is not read as markup."""
     asked = ["--thinkers=x[v1],x[v2]", "--deliberators=r[v2]", f"--out={tmp_path / 'x'}"]
     done = measured("cross", "http://localhost:9/v1", problems, *asked, "--dry-run")
@@ -352,7 +341,7 @@ def test_a_crossing_is_announced_with_the_names_of_its_models(
     assert "plan: x[v1] " in done.stdout and "plan: x[v2] " in done.stdout
 
 
-def test_controls_that_are_not_are_refused(problems: Path, tmp_path: Path) -> None:
+def test_controls_that_are_not_are_refused(problems, tmp_path):
     done = measured("evaluate", "http://localhost:9/v1", problems, "--teacher=x", "--controls=lone")
     assert done.returncode == 2 and "Choose of alone, chain, choose" in done.stderr
     done = measured("cross", "http://localhost:9/v1", problems, "--thinkers=,", "--deliberators=x")

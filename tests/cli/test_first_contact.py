@@ -166,7 +166,7 @@ def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_
     mistakes = {
         "The tokenizer of './base' has no chat template": ["generate", "--teacher=./base"],
         "The folder ./nowhere/model of the model does not exist": [
-            *("generate", "--teacher=./nowhere/model"),
+            *("generate", "--teacher=./nowhere/model")
         ],
         "sums.csv: CSV is not read": ["generate", "--problems=sums.csv"],
         "nowhere is not the folder of a finished run": [
@@ -176,7 +176,7 @@ def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_
             out,
         ],
         "The folder ./no/such of the model does not exist": [
-            *("build", str(RUN), "--student=./no/such", out),
+            *("build", str(RUN), "--student=./no/such", out)
         ],
         "There is no model 'such'": ["build", str(RUN), "--student=such", out],
         "The tokenizer ./base has no chat template": ["build", str(RUN), "--student=./base", out],

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +57,14 @@ def of_server(url: str, problems: Path, out: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def micro_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def micro_run(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "micro"
     done = command("generate", "--limit=6", "--k=4", "--d=2", "--rounds=2", f"--out={out}")
     assert done.returncode == 0, done.stderr
     return out, done.stdout
 
 
-def test_the_micro_teacher_thinks_and_deliberates(
-    micro_run: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_the_micro_teacher_thinks_and_deliberates(micro_run, tmp_path):
     from datasets import load_dataset
 
     out, printed = micro_run
@@ -92,9 +89,7 @@ def test_the_micro_teacher_thinks_and_deliberates(
     assert command("show", str(out), "--problem", "none").returncode == 2
 
 
-def test_the_saved_configuration_repeats_the_run(
-    micro_run: tuple[Path, str], tmp_path: Path
-) -> None:
+def test_the_saved_configuration_repeats_the_run(micro_run, tmp_path):
     out, _ = micro_run
     again = tmp_path / "again"
     done = command("generate", f"--config={out}/config.yaml", f"--out={again}")
@@ -106,7 +101,7 @@ def test_the_saved_configuration_repeats_the_run(
     assert texts(again) == texts(out)
 
 
-def test_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
+def test_dry_run_asks_nobody_and_writes_nothing(tmp_path):
     with serving(lambda body: completion("no")) as server:
         problems, out = write_problems(tmp_path / "p.jsonl"), tmp_path / "run"
         done = command(*of_server(server.base_url, problems, out), "--dry-run")
@@ -116,7 +111,7 @@ def test_dry_run_asks_nobody_and_writes_nothing(tmp_path: Path) -> None:
     assert "What is 1 + 1?" in done.stdout
 
 
-def test_failures_of_an_endpoint_are_records(tmp_path: Path) -> None:
+def test_failures_of_an_endpoint_are_records(tmp_path):
     """p1 is fine, p2 is refused always, p3 is cut off once, p4 returns its thinking apart."""
 
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -167,9 +162,7 @@ LONG = json.dumps({"id": "a", "text": "x " * 4000, "reference": "1"})
         (["--problems=long.jsonl"], "problem a"),
     ],
 )
-def test_bad_input_is_told_before_anything_is_done(
-    flags: list[str], said: str, tmp_path: Path, call: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_is_told_before_anything_is_done(flags, said, tmp_path, call, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("long.jsonl").write_text(LONG)
     code, _, message = call("generate", "--out=run", *flags)
@@ -178,7 +171,7 @@ def test_bad_input_is_told_before_anything_is_done(
     assert not Path("run").exists()
 
 
-def test_a_folder_that_is_not_empty_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     done = command("generate", f"--out={tmp_path}")
     assert done.returncode == 2 and "not empty" in done.stderr
@@ -209,7 +202,7 @@ class Running:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_no_process_outlives_the_run(signum: signal.Signals, tmp_path: Path) -> None:
+def test_no_process_outlives_the_run(signum, tmp_path):
     with serving(lambda body: time.sleep(300) or completion("late")) as server:  # type: ignore[func-returns-value]
         run = Running(server.base_url, tmp_path)
         assert eventually(lambda: len(server.requests) > 0, 120), "the run has begun to ask"
@@ -225,7 +218,7 @@ def test_no_process_outlives_the_run(signum: signal.Signals, tmp_path: Path) -> 
         assert "Interrupted: nothing was finished" in printed and "Traceback" not in printed
 
 
-def test_what_was_finished_before_an_interrupt_is_kept(tmp_path: Path) -> None:
+def test_what_was_finished_before_an_interrupt_is_kept(tmp_path):
     """Of 20 problems, 16 are answered and the others hang."""
 
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -254,9 +247,7 @@ OWN = Path(__file__).parents[1] / "verifiers" / "own_verifiers.py"
 
 
 @pytest.mark.slow
-def test_a_verifier_of_one_s_own_judges_in_workers_and_unfit_rows_are_left_out(
-    tmp_path: Path,
-) -> None:
+def test_a_verifier_of_one_s_own_judges_in_workers_and_unfit_rows_are_left_out(tmp_path):
     references = ["2", "odd", "hang", "2", ""]
     rows = ({"text": f"What is {n}?", "reference": each} for n, each in enumerate(references))
     problems, out = tmp_path / "p.jsonl", tmp_path / "run"
@@ -297,9 +288,7 @@ def test_a_verifier_of_one_s_own_judges_in_workers_and_unfit_rows_are_left_out(
     assert list(read_traces(tmp_path / "again")) == traces
 
 
-def test_a_verifier_that_cannot_judge_here_is_said_before_anything_is_asked(
-    tmp_path: Path,
-) -> None:
+def test_a_verifier_that_cannot_judge_here_is_said_before_anything_is_asked(tmp_path):
     mine, problems = tmp_path / "mine.py", write_problems(tmp_path / "p.jsonl")
     mine.write_text(
         "from heavydistill.verifiers.exact import Exact\n"
@@ -322,7 +311,7 @@ ROOT = Path(__file__).parents[2]
 RIGHT = ("12:15", "59", "3/28", "rythm", "No blip is a blap.", "all of the above", "Friday", "6")
 
 
-def test_a_run_judges_letters_in_the_order_that_was_shown(tmp_path: Path) -> None:
+def test_a_run_judges_letters_in_the_order_that_was_shown(tmp_path):
     """The server finds the right text among the options that it is shown, and hedges once."""
 
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -356,7 +345,7 @@ def test_a_run_judges_letters_in_the_order_that_was_shown(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def printed_by(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+def printed_by(call):
     def printed(*arguments: object) -> str:
         code, out, _ = call(*arguments)
         assert not code
@@ -365,9 +354,7 @@ def printed_by(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
     return printed
 
 
-def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(
-    printed_by: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(printed_by, tmp_path):
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         asked = re.search(r"What is (\d) \+ 2", body["messages"][0]["content"])
         assert asked

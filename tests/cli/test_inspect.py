@@ -8,7 +8,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,12 +34,12 @@ The product is \\boxed{6}.<|im_end|>]]
 
 
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sets(tmp_path_factory):
     return write_sets(tmp_path_factory.mktemp("built") / "sets")
 
 
 @pytest.fixture
-def show(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+def show(call):
     """Runs the verb and gives what it prints."""
 
     def run(*arguments: object) -> str:
@@ -52,7 +51,7 @@ def show(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def refused(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+def refused(call):
     """Runs the verb, which must refuse, and gives its message."""
 
     def run(*arguments: object) -> str:
@@ -63,7 +62,7 @@ def refused(call: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
     return run
 
 
-def test_tokens_marks_what_is_learnt(sets: Path, show: Callable[..., str]) -> None:
+def test_tokens_marks_what_is_learnt(sets, show):
     shown = show(sets, "--tokens")
     assert LEARNT in shown and shown.count("[[") == shown.count("]]") == 1
     assert "== sft_deliberator, train: p_0, d_0" in shown
@@ -74,7 +73,7 @@ def test_tokens_marks_what_is_learnt(sets: Path, show: Callable[..., str]) -> No
     assert "guard: all of it is learnt, and nothing else" in shown
 
 
-def test_tokens_is_coloured_on_a_terminal_unless_colour_is_not_wanted(sets: Path) -> None:
+def test_tokens_is_coloured_on_a_terminal_unless_colour_is_not_wanted(sets):
     def on_terminal(**environment: str) -> str:
         console = Console(
             file=io.StringIO(),
@@ -94,16 +93,14 @@ def test_tokens_is_coloured_on_a_terminal_unless_colour_is_not_wanted(sets: Path
     assert "[[" in on_terminal(TERM="dumb")
 
 
-def test_a_set_and_a_problem_can_be_chosen(sets: Path, show: Callable[..., str]) -> None:
+def test_a_set_and_a_problem_can_be_chosen(sets, show):
     shown = show(sets, "--tokens", "--set=sft_thinker", "--problem=p_1")
     assert "== sft_thinker, validation: p_1, t_1r" in shown and "[[<think>\n2*3=6" in shown
     prompt = show(sets, "--tokens", "--set=rl")
     assert "0 learnt" in prompt and "[[" not in prompt and "guard" not in prompt
 
 
-def test_without_tokens_the_fields_of_a_row_are_printed(
-    sets: Path, show: Callable[..., str]
-) -> None:
+def test_without_tokens_the_fields_of_a_row_are_printed(sets, show):
     shown = show(sets, "--problem=p_1")
     assert "== sft_deliberator, validation: p_1, d_1" in shown
     assert "==== Attempt 2\nIt is 5.\n" in shown and "stratum: tie" in shown
@@ -112,9 +109,7 @@ def test_without_tokens_the_fields_of_a_row_are_printed(
     assert "text: What is 2 * 3? (0)" in problem and 'runs: ["run"]' in problem
 
 
-def test_long_texts_are_folded_unless_in_full(
-    tmp_path: Path, show: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_texts_are_folded_unless_in_full(tmp_path, show, monkeypatch):
     prompt = "\n".join(f"line {number}" for number in range(100))
     monkeypatch.setattr(set_folders, "PROMPT", prompt)
     folder = write_sets(tmp_path / "sets")
@@ -125,9 +120,7 @@ def test_long_texts_are_folded_unless_in_full(
         assert "line 0\n" in folded and "line 99" in folded
 
 
-def test_the_template_that_is_kept_with_the_sets_is_used(
-    sets: Path, tmp_path: Path, show: Callable[..., str]
-) -> None:
+def test_the_template_that_is_kept_with_the_sets_is_used(sets, tmp_path, show):
     folder = write_sets(tmp_path / "sets")
     assert "is not the one that the rows were made for" in show(folder, "--tokens")
     (folder / "chat_template.jinja").write_text(real_template("qwen3"), encoding="utf-8")
@@ -141,7 +134,7 @@ def test_the_template_that_is_kept_with_the_sets_is_used(
     assert "template mended: its date is fixed" in shown
 
 
-def test_what_is_lost_is_said(tmp_path: Path, show: Callable[..., str]) -> None:
+def test_what_is_lost_is_said(tmp_path, show):
     """The rows are in another form than the student of the manifest takes them in."""
     folder = write_sets(tmp_path / "sets")
     template = real_template("qwen2_5")
@@ -151,9 +144,7 @@ def test_what_is_lost_is_said(tmp_path: Path, show: Callable[..., str]) -> None:
     assert "all of it is learnt" not in shown
 
 
-def test_what_cannot_be_shown_is_refused_with_the_fix(
-    sets: Path, tmp_path: Path, refused: Callable[..., str]
-) -> None:
+def test_what_cannot_be_shown_is_refused_with_the_fix(sets, tmp_path, refused):
     assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--tokens")
     assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--set=rl")
     assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--student=x")
@@ -169,11 +160,11 @@ def report(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run(tmp_path_factory):
     return runs.write_run(tmp_path_factory.mktemp("runs") / "first", 6, k=4, d=2)
 
 
-def test_the_page_lies_beside_the_run_unless_it_is_named(run: Path) -> None:
+def test_the_page_lies_beside_the_run_unless_it_is_named(run):
     done = report(str(run))
     assert done.returncode == 0, done.stderr
     page = run.with_name("first.html")
@@ -182,7 +173,7 @@ def test_the_page_lies_beside_the_run_unless_it_is_named(run: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["no run", "version", "damaged", "no verdicts", "taken"])
-def test_bad_input_is_refused_with_what_is_missing(run: Path, tmp_path: Path, fault: str) -> None:
+def test_bad_input_is_refused_with_what_is_missing(run, tmp_path, fault):
     traces, folder = list(read_traces(run)), tmp_path / "bad"
     out, said = tmp_path / "page.html", ""
     if fault == "no run":

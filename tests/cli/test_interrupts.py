@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -81,14 +80,12 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
     ],
     ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
 )
-def test_an_interrupt_while_modules_are_loaded(
-    command: list[str], module: str, tmp_path: Path
-) -> None:
+def test_an_interrupt_while_modules_are_loaded(command, module, tmp_path):
     interrupted(command, module, tmp_path)
     assert not list(tmp_path.glob(".*.unfinished"))
 
 
-def test_an_interrupt_while_the_command_line_is_made_from_its_verbs() -> None:
+def test_an_interrupt_while_the_command_line_is_made_from_its_verbs():
     code = (
         "import os, signal, sys, typer.main\n"
         "make = typer.main.get_command\n"
@@ -121,22 +118,20 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
 )
-def test_an_interrupt_at_any_other_stage_of_a_start(
-    command: list[str], module: str, tmp_path: Path
-) -> None:
+def test_an_interrupt_at_any_other_stage_of_a_start(command, module, tmp_path):
     interrupted(command, module, tmp_path)
     assert not list(tmp_path.glob(".*.unfinished"))
 
 
 @pytest.fixture
-def restored() -> Iterator[None]:
+def restored():
     """Gives this process the default handler of Ctrl-C, and its own one back at the end."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-def test_whoever_handles_ctrl_c_or_ignores_it_keeps_to_that(restored: None) -> None:
+def test_whoever_handles_ctrl_c_or_ignores_it_keeps_to_that(restored):
     for own in (signal.SIG_IGN, lambda signum, frame: None):
         signal.signal(signal.SIGINT, own)
         with interrupts.ending_at_once():
@@ -147,7 +142,7 @@ def test_whoever_handles_ctrl_c_or_ignores_it_keeps_to_that(restored: None) -> N
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_an_interrupt_is_one_whatever_a_library_makes_of_it(restored: None) -> None:
+def test_an_interrupt_is_one_whatever_a_library_makes_of_it(restored):
     def wrapped() -> None:
         try:
             signal.raise_signal(signal.SIGINT)

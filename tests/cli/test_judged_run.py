@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +57,7 @@ def by_rule(body: dict[str, Any]) -> Any:
 
 
 @pytest.fixture
-def teacher() -> Iterator[FakeServer]:
+def teacher():
     with serving(teach) as server:
         yield server
 

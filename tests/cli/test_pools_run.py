@@ -51,7 +51,7 @@ def is_deliberation(request: dict[str, Any]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def student_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def student_run(tmp_path_factory):
     """The student thinks, the teacher deliberates."""
     out = tmp_path_factory.mktemp("runs") / "student"
     models = ["--thinker=micro-student", "--deliberator=micro"]
@@ -59,7 +59,7 @@ def student_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_a_teacher_deliberates_on_what_the_student_wrote(student_run: Path) -> None:
+def test_a_teacher_deliberates_on_what_the_student_wrote(student_run):
     traces = list(read_traces(student_run))
     assert len(traces) == 3
     assert {t.model for trace in traces for t in trace.pool} == {"micro-student"}
@@ -70,9 +70,7 @@ def test_a_teacher_deliberates_on_what_the_student_wrote(student_run: Path) -> N
         assert len(trace.deliberations) == 2 and all(d.verdict for d in trace.deliberations)
 
 
-def test_the_same_pools_and_deliberator_give_the_same_run_and_ask_nobody(
-    student_run: Path, tmp_path: Path
-) -> None:
+def test_the_same_pools_and_deliberator_give_the_same_run_and_ask_nobody(student_run, tmp_path):
     flags = [f"--pools={student_run}", f"--journal={student_run.parent / 'journal'}", "--d=2"]
     told = ran("generate", *flags, "--deliberator=micro", f"--out={tmp_path}/run")
     assert "K=8 trajectories by micro-student" in told
@@ -84,7 +82,7 @@ def test_the_same_pools_and_deliberator_give_the_same_run_and_ask_nobody(
 
 
 @pytest.fixture
-def pools(tmp_path: Path) -> Path:
+def pools(tmp_path):
     """Of 6 problems, the last has one usable trajectory; verdicts of the first are an old one's
     and those of the second are missing."""
     traces = [pool_of(n, [f"{n}", "0", f"{n}"]) for n in range(1, 6)] + [pool_of(6, ["6", "", ""])]
@@ -102,9 +100,7 @@ def pools(tmp_path: Path) -> Path:
     return pool_folder(tmp_path / "pools", traces)
 
 
-def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(
-    pools: Path, tmp_path: Path
-) -> None:
+def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(pools, tmp_path):
     (pools / "import.json").write_text("{}")
     out = tmp_path / "run"
     with serving(lambda body: completion("\\boxed{3}", reasoning_content="so")) as server:
@@ -138,7 +134,7 @@ def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(
     assert usage["deliberating"]["cost_usd"] == pytest.approx(10 * 18 / 1e6)
 
 
-def test_a_dry_run_tells_of_deliberations_alone_and_ask_nobody(pools: Path, tmp_path: Path) -> None:
+def test_a_dry_run_tells_of_deliberations_alone_and_ask_nobody(pools, tmp_path):
     with serving(lambda body: completion("no")) as server:
         _, *flags = on_server(server, pools, tmp_path / "run", "--limit=4")
         dry = ran("generate", *flags, "--dry-run")
@@ -150,7 +146,7 @@ def test_a_dry_run_tells_of_deliberations_alone_and_ask_nobody(pools: Path, tmp_
     assert not (tmp_path / "run").exists()
 
 
-def test_an_interrupted_run_goes_on_with_the_same_command(tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_with_the_same_command(tmp_path):
     pools = pool_folder(tmp_path / "many", [pool_of(n, [f"{n}", "0"]) for n in range(40)])
 
     def unhurried(body: dict[str, Any]) -> Any:
@@ -185,13 +181,7 @@ def test_an_interrupted_run_goes_on_with_the_same_command(tmp_path: Path) -> Non
         (["--pools={pools}", "--out={pools}"], "is not empty"),
     ],
 )
-def test_contradictions_are_told_before_anything_is_done(
-    flags: list[str],
-    said: str,
-    pools: Path,
-    tmp_path: Path,
-    call: Any,
-) -> None:
+def test_contradictions_are_told_before_anything_is_done(flags, said, pools, tmp_path, call):
     before = (pools / TRACES).read_bytes()
     given = [flag.format(folder=tmp_path, pools=pools) for flag in flags]
     code, _, message = call("generate", "--deliberator=micro", f"--out={tmp_path}/run", *given)

@@ -83,7 +83,7 @@ def rows(folder: Path, kind: Any, name: str, split: str = "train") -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sets(tmp_path_factory):
     return write_caches(tmp_path_factory.mktemp("built") / "sets", LABELS)
 
 

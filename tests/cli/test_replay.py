@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ class Mine(Exact):
 
 
 @pytest.fixture(autouse=True)
-def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shared(tmp_path, monkeypatch):
     """A run of somebody else, in the working directory, that names a file of its own."""
     folder = tmp_path / "fixed"
     shutil.copytree(FIXED, folder)
@@ -47,7 +46,7 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def ended(call: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str]]:
+def ended(call):
     """Runs a verb, and gives its exit code and what it prints."""
 
     def run(*arguments: object) -> tuple[int, str]:
@@ -57,9 +56,7 @@ def ended(call: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int,
     return run
 
 
-def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(
-    ended: Callable[..., tuple[int, str]], shared: Path
-) -> None:
+def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(ended, shared):
     code, told = ended("replay", RUN, "--out", "again")
     assert code == 2 and not Path("ran").exists() and not Path("again").exists()
     assert (
@@ -75,24 +72,20 @@ def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(
     "verb",
     ["generate", "generate --dry-run", "evaluate", "cross --thinkers model --deliberators model"],
 )
-def test_neither_does_a_verb_that_is_given_its_configuration(
-    verb: str, ended: Callable[..., tuple[int, str]], shared: Path
-) -> None:
+def test_neither_does_a_verb_that_is_given_its_configuration(verb, ended, shared):
     code, told = ended(*verb.split(), "--config", RUN / "config.yaml", "--out", "again")
     assert code == 2 and not Path("ran").exists()
     assert f"--set 'verify.own=[{shared / RUN}/mine.py]'" in told
 
 
-def test_whoever_names_the_files_may_use_the_configuration(
-    ended: Callable[..., tuple[int, str]],
-) -> None:
+def test_whoever_names_the_files_may_use_the_configuration(ended):
     flags = ("--config", RUN / "config.yaml", "--out", "again", f"--set=verify.own=[{RUN}/mine.py]")
     code, told = ended("generate", "--dry-run", *flags)
     assert code == 0, told
     assert Path("ran").exists()
 
 
-def test_neither_does_a_training_that_asks_as_the_run_did() -> None:
+def test_neither_does_a_training_that_asks_as_the_run_did():
     class Given:
         class config:
             run = str(RUN / "config.yaml")
@@ -117,17 +110,13 @@ def test_neither_does_a_training_that_asks_as_the_run_did() -> None:
     ],
     ids=lambda arguments: " ".join(map(str, arguments[:2])),
 )
-def test_verbs_that_read_a_run_or_its_sets_run_nothing(
-    arguments: tuple[object, ...], ended: Callable[..., tuple[int, str]]
-) -> None:
+def test_verbs_that_read_a_run_or_its_sets_run_nothing(arguments, ended):
     code, told = ended(*arguments)
     assert not Path("ran").exists()
     assert code == 0, told
 
 
-def test_a_configuration_of_one_s_own_needs_no_leave(
-    ended: Callable[..., tuple[int, str]],
-) -> None:
+def test_a_configuration_of_one_s_own_needs_no_leave(ended):
     shutil.copyfile(RUN / "config.yaml", "mine.yaml")
     assert load_config(Path("mine.yaml")).verify.own
     code, told = ended("generate", "--dry-run", "--config", "mine.yaml", "--out", "again")

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ def arguments(server: FakeServer, folder: Path, run: str, **flags: object) -> li
 
 
 @pytest.fixture
-def run(call: Any) -> Callable[..., None]:
+def run(call):
     """Runs a command in this process to a good end."""
 
     def run(*words: object) -> None:

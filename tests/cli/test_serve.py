@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import fake_vllm
@@ -94,21 +93,21 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
+def machine(tmp_path):
     machine = Machine(tmp_path)
     yield machine
     machine.kill()
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Machine, str]:
+def served(tmp_path_factory):
     machine = Machine(tmp_path_factory.mktemp("served"))
     code, printed = machine.run()
     assert code == 0, printed
     return machine, printed
 
 
-def test_the_server_has_the_flags_of_the_profile(served: tuple[Machine, str]) -> None:
+def test_the_server_has_the_flags_of_the_profile(served):
     machine, printed = served
     given = json.loads((machine.bin / "arguments.json").read_text())
     assert given[:-1] == [
@@ -129,7 +128,7 @@ def test_the_server_has_the_flags_of_the_profile(served: tuple[Machine, str]) ->
     assert saved["cache"]["budget_tokens"] == 2000 - 300 - 64
 
 
-def test_both_stages_ask_it_and_it_alone(served: tuple[Machine, str]) -> None:
+def test_both_stages_ask_it_and_it_alone(served):
     requests = fake_vllm.asked(served[0].bin)
     texts = [request["messages"][0]["content"] for request in requests]
     assert sum("==== Attempt" not in text for text in texts) == 4 * 3
@@ -141,7 +140,7 @@ def test_both_stages_ask_it_and_it_alone(served: tuple[Machine, str]) -> None:
     assert {t.reasoning for trace in traces for t in trace.pool} == {"one and one"}
 
 
-def test_a_replay_needs_neither_gpu_nor_vllm(served: tuple[Machine, str]) -> None:
+def test_a_replay_needs_neither_gpu_nor_vllm(served):
     machine = served[0]
     again = machine.folder / "runs" / "again"
     done = subprocess.run(
@@ -155,9 +154,7 @@ def test_a_replay_needs_neither_gpu_nor_vllm(served: tuple[Machine, str]) -> Non
     assert list(read_traces(again)) == list(read_traces(machine.out))
 
 
-def test_a_server_that_cannot_start_is_told_with_its_log_and_what_mends_it(
-    machine: Machine,
-) -> None:
+def test_a_server_that_cannot_start_is_told_with_its_log_and_what_mends_it(machine):
     code, printed = machine.run("dies")
     assert code == 2 and "Traceback" not in printed
     assert "vLLM ended with code 1 before it could be asked. The GPUs have too little" in printed
@@ -166,13 +163,13 @@ def test_a_server_that_cannot_start_is_told_with_its_log_and_what_mends_it(
     assert not machine.out.exists()
 
 
-def test_a_run_that_fails_stops_the_server(machine: Machine) -> None:
+def test_a_run_that_fails_stops_the_server(machine):
     code, printed = machine.run("other")
     assert code == 2 and "does not serve 'org/mine'" in printed and not machine.asked()
 
 
 @pytest.mark.slow
-def test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on(machine: Machine) -> None:
+def test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on(machine):
     code, printed = machine.run("ends:5")
     assert code == 1 and "Traceback" not in printed
     assert "vLLM was ended by signal 9, as where the system is short of memory" in printed
@@ -185,7 +182,7 @@ def test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on(machine: M
 
 
 @pytest.mark.parametrize(("when", "whom"), [("stays", "group"), ("hangs", "process")])
-def test_nothing_outlives_a_run_that_is_killed(machine: Machine, when: str, whom: str) -> None:
+def test_nothing_outlives_a_run_that_is_killed(machine, when, whom):
     run = machine.start(when)
     ready = machine.asked if when == "hangs" else machine.log.exists
     assert eventually(ready, 60) and eventually(lambda: len(machine.alive()) >= 4, 20)
@@ -195,9 +192,7 @@ def test_nothing_outlives_a_run_that_is_killed(machine: Machine, when: str, whom
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_can_be_interrupted_while_the_server_loads(
-    machine: Machine, signum: signal.Signals
-) -> None:
+def test_a_run_can_be_interrupted_while_the_server_loads(machine, signum):
     run = machine.start("stays")
     assert eventually(lambda: "40%" in machine.log.read_text() if machine.log.exists() else "", 60)
     os.killpg(run.pid, signum)  # as a terminal does
@@ -208,7 +203,7 @@ def test_a_run_can_be_interrupted_while_the_server_loads(
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_keeps_the_server_until_it_has_what_is_paid(machine: Machine) -> None:
+def test_an_interrupted_run_keeps_the_server_until_it_has_what_is_paid(machine):
     """The terminal sends Ctrl-C to all its processes; the server must not hear it."""
     run = machine.start("slow")
     assert eventually(machine.asked, 60)

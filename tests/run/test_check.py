@@ -35,13 +35,13 @@ def problem(name: str, words: int) -> Problem:
     return Problem(id=name, text="word " * words, reference="1", verifier="exact", source="p.jsonl")
 
 
-def test_the_problem_that_leaves_the_least_room_is_named() -> None:
+def test_the_problem_that_leaves_the_least_room_is_named():
     problems = [problem("a", 9), problem("b", 300), problem("c", 250)]
     with pytest.raises(BudgetError, match="problem b and the frame of 8 attempts"):
         check_room(resolved(cache__budget_tokens=500), problems)
 
 
-def test_deliberations_of_the_round_before_need_room_too() -> None:
+def test_deliberations_of_the_round_before_need_room_too():
     problems, budget = [problem("a", 9)], 170
     check_room(resolved(cache__budget_tokens=budget, deliberate__rounds=1), problems)
     with pytest.raises(BudgetError, match="and 4 deliberations of the round before"):
@@ -53,7 +53,7 @@ def served(url: str, **keys: Any) -> ResolvedRun:
     return resolved(teacher="m", **server, **keys)
 
 
-def test_what_an_estimate_finds_too_large_is_counted_by_the_server() -> None:
+def test_what_an_estimate_finds_too_large_is_counted_by_the_server():
     problems = [problem("a", 9), problem("b", 300)]
     with counting(Counter()) as server:
         check_room(served(server.url, cache__budget_tokens=1900), problems)
@@ -68,8 +68,8 @@ def test_what_an_estimate_finds_too_large_is_counted_by_the_server() -> None:
 
 @pytest.mark.parametrize("of_profile", [True, False])
 def test_a_tokenizer_that_cannot_be_loaded_is_an_error_that_says_what_else_counts(
-    of_profile: bool, tmp_path: Path
-) -> None:
+    of_profile, tmp_path
+):
     file = tmp_path / "far.yaml"
     file.write_text("name: far\nhub: m\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
     if of_profile:
@@ -92,7 +92,7 @@ def test_a_tokenizer_that_cannot_be_loaded_is_an_error_that_says_what_else_count
     rounds=st.integers(1, 2),
 )
 @settings(deadline=None, max_examples=60)
-def test_what_is_recommended_passes(words: int, k: int, budget: int, rounds: int) -> None:
+def test_what_is_recommended_passes(words, k, budget, rounds):
     problems = [problem("a", words)]
     chosen = {"think__k": k, "deliberate__rounds": rounds, "cache__budget_tokens": budget}
     try:
@@ -105,7 +105,7 @@ def test_what_is_recommended_passes(words: int, k: int, budget: int, rounds: int
             check_room(resolved(**chosen | {"cache__budget_tokens": int(enough[1])}), problems)
 
 
-def test_a_shorter_problem_with_a_longer_fence_may_leave_less_room() -> None:
+def test_a_shorter_problem_with_a_longer_fence_may_leave_less_room():
     fenced = dataclasses.replace(problem("fenced", 20), text="word " * 20 + "=" * 40)
     problems = [problem("a", 9), problem("long", 90), fenced]
     with pytest.raises(BudgetError, match="problem long and the frame of 8 attempts"):
@@ -114,9 +114,7 @@ def test_a_shorter_problem_with_a_longer_fence_may_leave_less_room() -> None:
         check_room(resolved(cache__budget_tokens=150, think__k=200), problems)
 
 
-def test_many_attempts_are_counted_once_and_not_for_every_problem(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_many_attempts_are_counted_once_and_not_for_every_problem(monkeypatch):
     counted: list[int] = []
 
     def count(problem: Problem, attempts: int, *rest: Any) -> int:
@@ -134,9 +132,7 @@ OTHER_FORMAT = b"heavydistill journal 999\n"
 
 @pytest.mark.parametrize("asks", [True, False])
 @pytest.mark.parametrize("fault", ["file", "format", "folder"])
-def test_a_journal_that_cannot_be_used_is_found_by_the_check(
-    tmp_path: Path, fault: str, asks: bool
-) -> None:
+def test_a_journal_that_cannot_be_used_is_found_by_the_check(tmp_path, fault, asks):
     journal = tmp_path / "journal"
     if fault == "file":
         journal.write_text("")
@@ -150,9 +146,7 @@ def test_a_journal_that_cannot_be_used_is_found_by_the_check(
     assert str(journal) in caught.value.what
 
 
-def test_so_is_one_that_cannot_be_written_but_whoever_reads_alone_may_use_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_is_one_that_cannot_be_written_but_whoever_reads_alone_may_use_it(tmp_path, monkeypatch):
     """root may write everywhere, so the system is asked by another."""
 
     make = tempfile.TemporaryFile
@@ -171,14 +165,14 @@ def test_so_is_one_that_cannot_be_written_but_whoever_reads_alone_may_use_it(
     assert check(config, asks=False).journal == tmp_path / "journal"
 
 
-def test_a_folder_that_cannot_be_written_is_found_before_its_journal() -> None:
+def test_a_folder_that_cannot_be_written_is_found_before_its_journal():
     config = load_config(None, {"problems.limit": 1, "out": "/proc/nowhere/run"})
     with pytest.raises(ConfigError, match="out: /proc/nowhere/run cannot be written") as caught:
         check(config)
     assert caught.value.fix == "Name another --out."
 
 
-def test_nothing_heavy_is_loaded_to_find_it(tmp_path: Path) -> None:
+def test_nothing_heavy_is_loaded_to_find_it(tmp_path):
     (tmp_path / "journal").write_text("")
     code = (
         "import sys\n"

@@ -38,14 +38,14 @@ def row_of(number: int, line: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def lines() -> list[dict[str, Any]]:
+def lines():
     if not FILE.is_file():
         pytest.skip("the GSM8K solutions are not here")
     return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
-def traces(lines: list[dict[str, Any]]) -> list[Trace]:
+def traces(lines):
     rows = [row_of(number, line) for number, line in enumerate(lines, 1)]
     verify = Verify(column="pool")
     verify.load()
@@ -62,7 +62,7 @@ def traces(lines: list[dict[str, Any]]) -> list[Trace]:
     return [from_row(Trace, row) for row in next(LabelTraces().process(rows))]
 
 
-def test_every_pool_becomes_a_cache_within_its_budget(traces: list[Trace]) -> None:
+def test_every_pool_becomes_a_cache_within_its_budget(traces):
     assert len(traces) == 660
     assert {trace.status for trace in traces} == {"ok"}
     for trace in traces:
@@ -74,7 +74,7 @@ def test_every_pool_becomes_a_cache_within_its_budget(traces: list[Trace]) -> No
     assert cuts > 100, "the budget was meant to be tight"
 
 
-def test_every_final_answer_survives_the_cut(traces: list[Trace]) -> None:
+def test_every_final_answer_survives_the_cut(traces):
     for trace in traces:
         shown = {item.generation for item in trace.caches[0].items}
         for one in trace.pool:
@@ -83,9 +83,7 @@ def test_every_final_answer_survives_the_cut(traces: list[Trace]) -> None:
                 assert marked in trace.caches[0].prompt
 
 
-def test_vote_and_metrics_agree_with_the_recorded_labels(
-    traces: list[Trace], lines: list[dict[str, Any]]
-) -> None:
+def test_vote_and_metrics_agree_with_the_recorded_labels(traces, lines):
     recorded = [[v["is_correct"] for v in line.values() if isinstance(v, dict)] for line in lines]
     summary = summarize(traces)
     assert summary.mean_at_k.mean == pytest.approx(sum(map(sum, recorded)) / 2640, abs=0.002)

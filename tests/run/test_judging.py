@@ -21,15 +21,7 @@ from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.recipe import build_heavy_pipeline, judge_of, llm_of, window_of
 from heavydistill.run.steps import Verify
 from heavydistill.run.tasks import JudgeUndecided
-from heavydistill.schema import (
-    OK,
-    TOO_FEW_USABLE,
-    Deliberation,
-    Problem,
-    Verdict,
-    from_row,
-    to_row,
-)
+from heavydistill.schema import OK, TOO_FEW_USABLE, Deliberation, Problem, Verdict, from_row, to_row
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
 Answer = Callable[[Request], Response]

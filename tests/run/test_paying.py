@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ OTHERWISE: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
@@ -74,13 +73,13 @@ def write(run: RunConfig) -> None:
 
 
 @pytest.mark.parametrize("key", OTHERWISE)
-def test_whatever_is_asked_the_account_is_that_of_the_folder(key: str) -> None:
+def test_whatever_is_asked_the_account_is_that_of_the_folder(key):
     spend(config(), 100)
     assert spent(config(**{key: OTHERWISE[key]})) == 100
     assert spent(config(out="runs/other")) == 0
 
 
-def test_there_is_one_account_however_the_folder_is_named(tmp_path: Path) -> None:
+def test_there_is_one_account_however_the_folder_is_named(tmp_path):
     spend(config(), 100)
     (tmp_path / "way").symlink_to("runs")
     for out in ("./runs/x/../glm", str(tmp_path / "runs" / "glm"), "way/glm"):
@@ -89,7 +88,7 @@ def test_there_is_one_account_however_the_folder_is_named(tmp_path: Path) -> Non
     assert account.name.startswith("glm-")
 
 
-def test_a_folder_that_was_removed_has_its_account_still() -> None:
+def test_a_folder_that_was_removed_has_its_account_still():
     write(config())
     spend(config(), 100)
     shutil.rmtree("runs/glm")
@@ -113,7 +112,7 @@ def moved(*pairs: tuple[str, str]) -> None:
         ([], "runs/glm", "fresh"),
     ],
 )
-def test_an_account_follows_its_folder(move: list[tuple[str, str]], out: str, journal: str) -> None:
+def test_an_account_follows_its_folder(move, out, journal):
     write(config())
     spend(config(), 100)
     moved(*move)
@@ -123,7 +122,7 @@ def test_an_account_follows_its_folder(move: list[tuple[str, str]], out: str, jo
     assert spent(config(out, journal)) == 111
 
 
-def test_a_copy_of_a_folder_has_an_account_of_its_own() -> None:
+def test_a_copy_of_a_folder_has_an_account_of_its_own():
     write(config())
     spend(config(), 100)
     shutil.copytree("runs/glm", "runs/copy")
@@ -132,14 +131,14 @@ def test_a_copy_of_a_folder_has_an_account_of_its_own() -> None:
 
 
 @pytest.fixture
-def fixed(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], RunConfig]:
+def fixed(monkeypatch):
     """Runs that 0.1.0 wrote, which named an account by what is asked."""
     shutil.copytree(FIXED, "fixed")
     monkeypatch.chdir("fixed")
     return lambda name: load_config(Path(name) / "config.yaml")
 
 
-def test_a_run_of_0_1_0_goes_on_with_its_account(fixed: Callable[[str], RunConfig]) -> None:
+def test_a_run_of_0_1_0_goes_on_with_its_account(fixed):
     accounts = {balance_of(file).spent_tokens for file in Path("runs/journal").glob("*.ledger")}
     run = fixed("runs/served")
     assert spent(run.model_copy(update={"seed": 99})) in accounts - {0}
@@ -147,9 +146,7 @@ def test_a_run_of_0_1_0_goes_on_with_its_account(fixed: Callable[[str], RunConfi
     assert len(list(Path("runs/journal").glob("*.ledger"))) == len(accounts)
 
 
-def test_so_does_one_that_was_killed_before_its_folder_was_there(
-    fixed: Callable[[str], RunConfig],
-) -> None:
+def test_so_does_one_that_was_killed_before_its_folder_was_there(fixed):
     run = fixed("runs/served")
     shutil.rmtree("runs/served")
     old = Path("runs/journal") / f"{run.identity}.ledger"
@@ -158,7 +155,7 @@ def test_so_does_one_that_was_killed_before_its_folder_was_there(
     assert spent(run.model_copy(update={"seed": 99})) == total
 
 
-def test_two_runs_into_a_folder_at_once_are_refused_and_so_is_the_same_run_twice() -> None:
+def test_two_runs_into_a_folder_at_once_are_refused_and_so_is_the_same_run_twice():
     with paying(resolved(config())):
         with pytest.raises(ConfigError, match="A run with the same account is in progress"):
             paying(resolved(config(**{"think.k": 16}))).__enter__()
@@ -170,16 +167,14 @@ def test_two_runs_into_a_folder_at_once_are_refused_and_so_is_the_same_run_twice
         pass
 
 
-def test_what_was_in_flight_at_a_kill_is_not_left() -> None:
+def test_what_was_in_flight_at_a_kill_is_not_left():
     run = config()
     with paying(resolved(run)):
         Ledger(account_of(run)).reserve(Cost(300))
     assert spent_in(run) == spent_in(config(**{"think.k": 16})) == Cost(300, 0.0)
 
 
-def test_a_plan_and_a_dry_run_print_what_is_left(
-    fixed: Callable[[str], RunConfig], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_and_a_dry_run_print_what_is_left(fixed, capsys):
     run = fixed("runs/served")
     plan = check(load_config(None, {**run.model_dump(), "out": "new", "budget": "5ktok"}), False)
     spend(plan.config.model_copy(update={"seed": 9}), 100)
@@ -206,8 +201,8 @@ def test_a_plan_and_a_dry_run_print_what_is_left(
     ],
 )
 def test_a_finished_run_makes_way_for_one_that_asks_for_more_and_for_no_other(
-    fixed: Callable[[str], RunConfig], change: dict[str, Any], goes_on: bool
-) -> None:
+    fixed, change, goes_on
+):
     summary = Path("runs/served/summary.json")
     text = summary.read_text().replace('"failed": 1', '"failed": 0')
     summary.write_text(text)

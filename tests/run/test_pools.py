@@ -65,12 +65,12 @@ def put_to_a_judge(trajectory: Trajectory, rule: str = NOW, said: Said = "correc
 
 
 @pytest.fixture
-def pools(tmp_path: Path) -> Path:
+def pools(tmp_path):
     return pool_folder(tmp_path / "pools", [pool_of(n, [f"{n}", "0", f"{n}"]) for n in range(1, 6)])
 
 
 @pytest.fixture
-def mixed(tmp_path: Path) -> Path:
+def mixed(tmp_path):
     """Verdicts of now, of another version, of a judge after both and one that failed, and none."""
     trace = pool_of(1, ["1", "1", "1", "1", "1", "1"])
     now, old, voted, outvoted, failed, none = trace.pool
@@ -86,7 +86,7 @@ def mixed(tmp_path: Path) -> Path:
     return pool_folder(tmp_path / "mixed", [dataclasses.replace(trace, pool=pool)])
 
 
-def test_problems_and_k_are_those_of_the_pools_and_nobody_thinks(pools: Path) -> None:
+def test_problems_and_k_are_those_of_the_pools_and_nobody_thinks(pools):
     plan = checked(pools, deliberator="micro-student")
     assert [problem.id for problem in plan.problems] == ["p1", "p2", "p3", "p4", "p5"]
     assert plan.problems == [trace.problem for trace in read_traces(pools)]
@@ -95,9 +95,7 @@ def test_problems_and_k_are_those_of_the_pools_and_nobody_thinks(pools: Path) ->
     assert [problem.id for problem in checked(pools, problems__limit=2).problems] == ["p1", "p2"]
 
 
-def test_the_saved_configuration_names_the_same_run_wherever_the_pools_are(
-    pools: Path, tmp_path: Path
-) -> None:
+def test_the_saved_configuration_names_the_same_run_wherever_the_pools_are(pools, tmp_path):
     config = checked(pools).config
     saved = tmp_path / "config.yaml"
     saved.write_text(dump_config(config))
@@ -109,7 +107,7 @@ def test_the_saved_configuration_names_the_same_run_wherever_the_pools_are(
     assert checked(other).config.identity != config.identity
 
 
-def test_pools_that_have_changed_since_are_refused(pools: Path, tmp_path: Path) -> None:
+def test_pools_that_have_changed_since_are_refused(pools, tmp_path):
     saved = tmp_path / "config.yaml"
     saved.write_text(dump_config(checked(pools).config))
     pool_folder(pools, [pool_of(1, ["1", "2", "3"])])
@@ -117,7 +115,7 @@ def test_pools_that_have_changed_since_are_refused(pools: Path, tmp_path: Path) 
         check(load_config(saved))
 
 
-def test_what_contradicts_the_pools_is_refused(pools: Path) -> None:
+def test_what_contradicts_the_pools_is_refused(pools):
     assert "have 3 trajectories" in refused(ConfigError, pools, think__k=8)
     assert checked(pools, think__k=3).config.think.k == 3
     assert "cache.width 4 is larger than think.k 3" in refused(ConfigError, pools, cache__width=4)
@@ -125,12 +123,12 @@ def test_what_contradicts_the_pools_is_refused(pools: Path) -> None:
     assert "cache.budget_tokens" in refused(BudgetError, pools, cache__budget_tokens=20)
 
 
-def test_a_cache_may_be_wider_than_the_trajectories_of_a_run_without_flags(tmp_path: Path) -> None:
+def test_a_cache_may_be_wider_than_the_trajectories_of_a_run_without_flags(tmp_path):
     wide = pool_folder(tmp_path / "wide", [pool_of(1, ["1"] * 12)])
     assert checked(wide, cache__width=10, think__min_k=9).config.think.k == 12
 
 
-def test_folders_without_pools_that_can_be_taken_are_refused(tmp_path: Path) -> None:
+def test_folders_without_pools_that_can_be_taken_are_refused(tmp_path):
     assert "not the folder of a finished run" in refused(ConfigError, tmp_path / "none")
     empty = pool_folder(tmp_path / "empty", [])
     assert "holds no traces" in refused(ConfigError, empty)
@@ -145,16 +143,11 @@ def test_folders_without_pools_that_can_be_taken_are_refused(tmp_path: Path) -> 
     assert "problem p1" in told and "'mine'" in told and "verify.own" in told
 
 
-def test_verdicts_that_do_not_stand_are_counted_and_said(
-    mixed: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_verdicts_that_do_not_stand_are_counted_and_said(mixed, capsys):
     found = read_pools(of_pools(mixed))
     (trace,) = read_traces(mixed)
     assert found.unjudged == 2
-    assert dict(found.outdated) == {
-        "exact@0": 1,
-        "judge:critic@abc after exact@0": 1,
-    }
+    assert dict(found.outdated) == {"exact@0": 1, "judge:critic@abc after exact@0": 1}
     assert found.voted == {trace.pool[2].id}
     print_heading(checked(mixed), Console(width=200))
     told = capsys.readouterr().out
@@ -163,9 +156,7 @@ def test_verdicts_that_do_not_stand_are_counted_and_said(
     assert "Judged now: 2 trajectories without a verdict, or whose judge failed" in told
 
 
-def test_rows_that_failed_in_a_step_are_counted_and_said(
-    pools: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_that_failed_in_a_step_are_counted_and_said(pools, capsys):
     failed = pool_folder(pools.parent / "failed", [pool_of(9, []), pool_of(8, [])])
     (failed / "traces").rename(pools / "rejects")
     print_heading(checked(pools), Console(width=200))
@@ -174,7 +165,7 @@ def test_rows_that_failed_in_a_step_are_counted_and_said(
     assert "broken.parquet cannot be read" in refused(ConfigError, pools)
 
 
-def test_rows_keep_the_verdicts_that_stand_alone(mixed: Path) -> None:
+def test_rows_keep_the_verdicts_that_stand_alone(mixed):
     step = LoadPools(source=str(mixed), batch_size=2)
     step.load()
     ((rows, last),) = step.process()
@@ -195,9 +186,7 @@ def test_rows_keep_the_verdicts_that_stand_alone(mixed: Path) -> None:
         (3, 2, [["p3"]]),
     ],
 )
-def test_batches_say_which_is_the_last(
-    pools: Path, limit: int | None, offset: int, batches: list[list[str]]
-) -> None:
+def test_batches_say_which_is_the_last(pools, limit, offset, batches):
     step = LoadPools(source=str(pools), limit=limit, batch_size=2)
     step.load()
     given = list(step.process(offset))
@@ -205,7 +194,7 @@ def test_batches_say_which_is_the_last(
     assert [last for _, last in given] == [False] * (len(batches) - 1) + [True]
 
 
-def test_traces_are_read_as_they_are_needed(pools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_traces_are_read_as_they_are_needed(pools, monkeypatch):
     read = []
 
     def noting(run: Path) -> Any:
@@ -221,9 +210,7 @@ def test_traces_are_read_as_they_are_needed(pools: Path, monkeypatch: pytest.Mon
     assert read == ["p1", "p2"], "the batch, and the one that tells that it is not the last"
 
 
-def test_the_plan_asks_for_deliberations_alone(
-    pools: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_asks_for_deliberations_alone(pools, capsys):
     plan = checked(pools, deliberate__d=2, deliberate__rounds=2)
     told = estimate(plan)
     assert [stage.stage for stage in told.stages] == ["deliberate_1", "deliberate_2"]
@@ -233,7 +220,7 @@ def test_the_plan_asks_for_deliberations_alone(
     assert "thinking" not in printed and "thinkers" not in printed
 
 
-def test_the_pipeline_begins_with_the_pools_and_no_model_thinks(pools: Path) -> None:
+def test_the_pipeline_begins_with_the_pools_and_no_model_thinks(pools):
     plan = checked(pools, deliberate__d=2)
     pipeline = build_heavy_pipeline(plan.run)
     saved = json.dumps(pipeline.dump())
@@ -251,7 +238,7 @@ def test_the_pipeline_begins_with_the_pools_and_no_model_thinks(pools: Path) -> 
         llm_of(plan.run, "think")
 
 
-def test_an_empty_pool_is_no_obstacle_to_the_others(tmp_path: Path) -> None:
+def test_an_empty_pool_is_no_obstacle_to_the_others(tmp_path):
     traces: list[Trace] = [pool_of(1, []), pool_of(2, ["2", "2"])]
     folder = pool_folder(tmp_path / "some", traces)
     assert checked(folder).config.think.k == 2

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Nodes]:
+def cluster():
     import ray
 
     here = signal.getsignal(signal.SIGTERM)
@@ -91,7 +90,7 @@ def flags(url: str, out: str, *more: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_is_in_flight_on_all_nodes(cluster: Nodes, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_is_in_flight_on_all_nodes(cluster, tmp_path):
     answer = Slow()
     with serving(answer) as server:
         planned(server, tmp_path)
@@ -105,9 +104,7 @@ def test_ctrl_c_keeps_what_is_in_flight_on_all_nodes(cluster: Nodes, tmp_path: P
 
 
 @pytest.mark.slow
-def test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows(
-    cluster: Nodes, tmp_path: Path
-) -> None:
+def test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows(cluster, tmp_path):
     answer = Slow()
     with serving(answer) as server:
         planned(server, tmp_path)
@@ -158,25 +155,19 @@ SERVED = {"teacher": "m", "endpoint.base_url": "http://h/v1", "endpoint.tokenize
         (SERVED, "vllm", (5, 1)),
     ],
 )
-def test_shards_are_as_many_as_nodes_gpus_or_servers(
-    monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], server: str, expected: tuple[int, int]
-) -> None:
+def test_shards_are_as_many_as_nodes_gpus_or_servers(monkeypatch, keys, server, expected):
     monkeypatch.setattr("ray.nodes", lambda: NODES)
     assert _spread("auto", resolve(load_config(None, keys)), server.split()) == expected
 
 
-def test_a_server_that_no_node_has_the_gpus_for_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_server_that_no_node_has_the_gpus_for_is_refused(monkeypatch):
     monkeypatch.setattr("ray.nodes", lambda: NODES)
     words = ["vllm", "serve", "m", "--tensor-parallel-size", "2", "--data-parallel-size", "4"]
     with pytest.raises(ConfigError, match="no node has the 8 GPUs"):
         _spread("auto", resolve(load_config(None, SERVED)), words)
 
 
-def test_the_key_of_the_endpoint_goes_to_the_shards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_key_of_the_endpoint_goes_to_the_shards(tmp_path, monkeypatch):
     for name in ("HF_TOKEN", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
@@ -186,7 +177,7 @@ def test_the_key_of_the_endpoint_goes_to_the_shards(
     assert token and token.parent == tmp_path / "journal" and token.exists()
 
 
-def test_an_address_where_nothing_answers_is_said_soon(tmp_path: Path) -> None:
+def test_an_address_where_nothing_answers_is_said_soon(tmp_path):
     before = time.monotonic()
     code, printed = ended(started(tmp_path, "--ray=127.0.0.1:9", "--set=problems.size=2"))
     assert code == 2 and "--ray 127.0.0.1:9: nothing answers there" in printed, printed
@@ -194,21 +185,19 @@ def test_an_address_where_nothing_answers_is_said_soon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("address", ["cluster", "ray://host", "ray://:10001"])
-def test_an_address_without_host_and_port_is_refused(address: str) -> None:
+def test_an_address_without_host_and_port_is_refused(address):
     with pytest.raises(ConfigError, match="no host and port"):
         join(address)
 
 
-def test_without_ray_the_command_to_install_it_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_ray_the_command_to_install_it_is_named(monkeypatch, tmp_path):
     plan = check(load_config(None, {"problems.limit": 1, "out": str(tmp_path / "run")}))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'distilabel\[ray\]==1.5.3'"):
         run(plan, ray="local")
 
 
-def test_processes_and_a_cluster_are_not_asked_for_at_once(tmp_path: Path) -> None:
+def test_processes_and_a_cluster_are_not_asked_for_at_once(tmp_path):
     keys = {"problems.limit": 1, "out": str(tmp_path / "run"), "processes": 2}
     with pytest.raises(ConfigError, match="--processes and --ray are given"):
         run(check(load_config(None, keys)), ray="local")

@@ -73,9 +73,7 @@ def python(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
-def test_the_recipe_saves_a_distiset_with_its_card_and_pipeline(
-    tmp_path: Path,
-) -> None:
+def test_the_recipe_saves_a_distiset_with_its_card_and_pipeline(tmp_path):
     printed = python(str(RECIPE), cwd=tmp_path)
     assert "Distiset" in printed and "num_rows: 12" in printed
     (saved,) = (tmp_path / "runs").glob("micro-*")
@@ -86,7 +84,7 @@ def test_the_recipe_saves_a_distiset_with_its_card_and_pipeline(
     assert "SampleTrajectories" in kept["pipeline.yaml"].read_text(encoding="utf-8")
 
 
-def test_the_recipe_takes_every_key_of_a_configuration() -> None:
+def test_the_recipe_takes_every_key_of_a_configuration():
     keys = {
         "teacher": "qwen3-8b",
         "deliberator": "served",
@@ -119,7 +117,7 @@ def test_the_recipe_takes_every_key_of_a_configuration() -> None:
         pipeline.discard()
 
 
-def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tmp_path) -> None:
+def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tmp_path):
     problems = [{"id": f"p{n}", "text": f"{n} + {n}?", "reference": f"{2 * n}"} for n in range(12)]
     (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, problems)))
     with serving(lambda body: completion("\\boxed{2}")) as server:
@@ -144,14 +142,14 @@ def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tm
         assert len(server.requests) == 12 * (8 + 4)
 
 
-def test_every_address_has_work() -> None:
+def test_every_address_has_work():
     endpoint = Endpoint(base_url=",".join(f"http://localhost:{n}/v1" for n in range(1, 21)))
     for samples in (1, 4, 8, 16):
         pace = Pace.of(find("served", endpoint), samples, endpoint)
         assert pace.rows * samples >= 20 * endpoint.concurrency
 
 
-def test_the_steps_run_under_a_stock_pipeline(tmp_path: Path) -> None:
+def test_the_steps_run_under_a_stock_pipeline(tmp_path):
     (tmp_path / "stock.py").write_text(STOCK)
     printed = python("stock.py", cwd=tmp_path)
     assert "rows 3 deliberations 6" in printed
@@ -159,7 +157,7 @@ def test_the_steps_run_under_a_stock_pipeline(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_saved_pipeline_runs_from_the_command_line_of_distilabel(tmp_path) -> None:
+def test_a_saved_pipeline_runs_from_the_command_line_of_distilabel(tmp_path):
     count, k, d = 12, 3, 2
 
     def answer(body: dict[str, Any]) -> Any:

@@ -29,7 +29,7 @@ SCHEMA = pa.schema([("number", pa.int64())])
 PRIVATE = {"_set_runtime_parameters"}
 
 
-def test_one_private_part_of_distilabel_is_touched() -> None:
+def test_one_private_part_of_distilabel_is_touched():
     inherited = {name for name in dir(base.BasePipeline) if name.startswith("_")}
     words = set(Path(runner.__file__).read_text(encoding="utf-8").replace("(", " ").split())
     used = {word.rpartition(".")[2] for word in words if "._" in word}
@@ -90,13 +90,13 @@ def wait(name: str, seconds: float = 0.0, size: int = 1, at_once: int = 1) -> Ca
     )
 
 
-def test_however_many_rows_there_are_a_window_of_them_is_inside() -> None:
+def test_however_many_rows_there_are_a_window_of_them_is_inside():
     passing, rows = ran(400, 24, wait("first"), wait("last", 0.002))
     assert sorted(rows) == list(range(400))
     assert passing.most_inside <= 24 + 8
 
 
-def test_rows_overtake_a_slow_one_in_every_step() -> None:
+def test_rows_overtake_a_slow_one_in_every_step():
     passing, rows = ran(60, 32, wait("first", 0.01, at_once=8), wait("last"))
     assert sorted(rows) == list(range(60))
     assert passing.left["last"].index(0) > 20
@@ -111,7 +111,7 @@ def test_rows_overtake_a_slow_one_in_every_step() -> None:
         pytest.param([], id="nothing"),
     ],
 )
-def test_a_step_that_drops_rows_does_not_stop_the_others(kept: Any) -> None:
+def test_a_step_that_drops_rows_does_not_stop_the_others(kept):
     _, rows = ran(
         400,
         24,
@@ -122,7 +122,7 @@ def test_a_step_that_drops_rows_does_not_stop_the_others(kept: Any) -> None:
     assert sorted(rows) == list(kept)
 
 
-def test_rows_that_are_dropped_make_room_for_others_at_once() -> None:
+def test_rows_that_are_dropped_make_room_for_others_at_once():
     only = list(range(1, 400, 2))
     passing, rows = ran(
         400, 24, lambda: Keeps(name="first", only=only, input_batch_size=1), wait("last", 0.01)
@@ -131,7 +131,7 @@ def test_rows_that_are_dropped_make_room_for_others_at_once() -> None:
     assert passing.waiting_from(100) >= 12  # without them, no more than a batch would be inside
 
 
-def test_rows_that_a_step_adds_count_too() -> None:
+def test_rows_that_a_step_adds_count_too():
     passing, rows = ran(
         100, 24, lambda: Doubles(name="first", input_batch_size=1), wait("last", 0.01)
     )
@@ -139,11 +139,11 @@ def test_rows_that_a_step_adds_count_too() -> None:
     assert passing.waiting_from(0) <= 2 * (24 + 8)
 
 
-def test_a_step_that_takes_more_rows_than_the_window_gets_them() -> None:
+def test_a_step_that_takes_more_rows_than_the_window_gets_them():
     assert sorted(ran(120, 8, wait("first"), wait("last", size=50))[1]) == list(range(120))
 
 
-def test_a_step_may_take_all_rows_at_once() -> None:
+def test_a_step_may_take_all_rows_at_once():
     assert ran(60, 8, wait("first"), lambda: Gathers(name="last"))[1] == list(range(60))
 
 
@@ -173,9 +173,7 @@ lock = threading.Lock()
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
-def test_no_more_batches_are_in_flight_than_allowed_and_one_at_a_time_has_one_thread(
-    at_once: int,
-) -> None:
+def test_no_more_batches_are_in_flight_than_allowed_and_one_at_a_time_has_one_thread(at_once):
     first = lambda: Watched(name="first", input_batch_size=1, batches_in_flight=at_once)  # noqa: E731
     _, rows = ran(40, 24, first)
     assert seen["most"] == at_once and len(seen["threads"]) == at_once
@@ -192,7 +190,7 @@ def test_no_more_batches_are_in_flight_than_allowed_and_one_at_a_time_has_one_th
         ),
     ],
 )
-def test_what_is_no_chain_is_refused(steps: Callable[[], Any], message: str) -> None:
+def test_what_is_no_chain_is_refused(steps, message):
     with HeavyPipeline("branches", SCHEMA) as pipeline:
         Numbers(name="load", count=4, batch_size=4) >> steps()
     with pytest.raises(RunError, match=message):
@@ -212,7 +210,7 @@ class Raises(OfNumbers):
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
-def test_what_a_step_raises_ends_the_run_with_its_error(at_once: int) -> None:
+def test_what_a_step_raises_ends_the_run_with_its_error(at_once):
     raises = lambda: Raises(name="first", input_batch_size=1, batches_in_flight=at_once)  # noqa: E731
     pipeline = pipeline_of(400, [raises, wait("last")])
     with pytest.raises(RunError, match=r"Step 'first' failed: ValueError: out of luck") as raised:
@@ -221,7 +219,7 @@ def test_what_a_step_raises_ends_the_run_with_its_error(at_once: int) -> None:
     pipeline.discard()
 
 
-def test_a_step_that_cannot_be_loaded_ends_the_run_before_a_row_is_loaded() -> None:
+def test_a_step_that_cannot_be_loaded_ends_the_run_before_a_row_is_loaded():
     passing = Passing()
     pipeline = pipeline_of(4, [wait("first"), lambda: FailsToLoad(name="last")])
     pipeline.on_batch = passing.on_batch
@@ -231,7 +229,7 @@ def test_a_step_that_cannot_be_loaded_ends_the_run_before_a_row_is_loaded() -> N
     pipeline.discard()
 
 
-def test_what_a_callback_or_a_watch_raises_ends_the_run() -> None:
+def test_what_a_callback_or_a_watch_raises_ends_the_run():
     def broken(step: str, rows: list[Any]) -> None:
         raise OSError("no bar")
 
@@ -298,7 +296,7 @@ events: list[str] = []
 
 
 @pytest.fixture
-def asking() -> Callable[..., HeavyPipeline]:
+def asking():
     for noted in (asked, answered, events):
         noted.clear()
 
@@ -312,9 +310,7 @@ def asking() -> Callable[..., HeavyPipeline]:
 
 
 @pytest.mark.parametrize(("error", "kind"), [("stopped", StoppedError), ("refused", TeacherError)])
-def test_a_step_that_has_to_stop_waits_for_what_is_in_flight(
-    asking: Callable[..., HeavyPipeline], error: str, kind: type[Exception]
-) -> None:
+def test_a_step_that_has_to_stop_waits_for_what_is_in_flight(asking, error, kind):
     pipeline = asking(error)
     with pytest.raises(kind, match="No more"):
         pipeline.run_to_files()
@@ -324,9 +320,7 @@ def test_a_step_that_has_to_stop_waits_for_what_is_in_flight(
     pipeline.discard()
 
 
-def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(
-    asking: Callable[..., HeavyPipeline], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(asking, caplog):
     pipeline = asking("")
 
     def interrupt(step: str, rows: list[dict[str, Any]]) -> None:
@@ -345,9 +339,7 @@ def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(
 
 
 @pytest.mark.parametrize("signals", [["SIGTERM"], ["SIGINT", "SIGINT"]])
-def test_sigterm_and_a_second_ctrl_c_wait_for_no_request(
-    asking: Callable[..., HeavyPipeline], signals: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_sigterm_and_a_second_ctrl_c_wait_for_no_request(asking, signals, caplog):
     pipeline = asking("", 2.0)
 
     def send() -> None:
@@ -373,9 +365,7 @@ def test_sigterm_and_a_second_ctrl_c_wait_for_no_request(
     pipeline.discard()
 
 
-def test_the_run_reports_what_a_model_is_asked_while_it_is_asked(
-    asking: Callable[..., HeavyPipeline], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_run_reports_what_a_model_is_asked_while_it_is_asked(asking, monkeypatch):
     monkeypatch.setattr(runner, "_REPORT_S", 0.05)
     monkeypatch.setattr(runner, "_POLL_S", 0.05)
     pipeline = asking("stopped")
@@ -410,7 +400,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_process_ends_although_a_step_hangs(tmp_path: Path) -> None:
+def test_a_process_ends_although_a_step_hangs(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(BROKEN_OFF)
     here = Path(__file__).parent

@@ -111,7 +111,7 @@ def cached(rows: list[dict[str, Any]], round: int = 1, **choice: Any) -> list[di
     return run(step, rows)
 
 
-def test_a_cache_counted_by_the_server_is_built_again_by_a_replay(tmp_path: Path) -> None:
+def test_a_cache_counted_by_the_server_is_built_again_by_a_replay(tmp_path):
     long = replace(said("2"), answer_text="so it goes on " * 900 + r"to \boxed{2}")
     rows = sampled([long, said("3"), said("2")])
 
@@ -137,7 +137,7 @@ def test_a_cache_counted_by_the_server_is_built_again_by_a_replay(tmp_path: Path
     assert estimated["prompt_tokens"] == len(estimated["prompt"].encode()) <= 2500
 
 
-def test_load_problems_yields_batches_and_says_which_is_last() -> None:
+def test_load_problems_yields_batches_and_says_which_is_last():
     step = LoadProblems(source=Problems(size=5), batch_size=2)
     step.load()
     batches = list(step.process())
@@ -146,7 +146,7 @@ def test_load_problems_yields_batches_and_says_which_is_last() -> None:
     assert len({row["problem"]["id"] for rows, _ in batches for row in rows}) == 5
 
 
-def test_k_samples_are_k_requests_and_more_begin_with_the_same_seeds() -> None:
+def test_k_samples_are_k_requests_and_more_begin_with_the_same_seeds():
     def sampled_seeds(k: int) -> list[int]:
         model, engine = llm(lambda request, before: said("2"))
         task = SampleTrajectories(llm=model, num_generations=k, domain="brief")
@@ -159,7 +159,7 @@ def test_k_samples_are_k_requests_and_more_begin_with_the_same_seeds() -> None:
     assert sampled_seeds(8)[:3] == sampled_seeds(3)
 
 
-def test_reasoning_finish_reason_and_errors_are_kept() -> None:
+def test_reasoning_finish_reason_and_errors_are_kept():
     failed = Response(finish_reason="error", error="APITimeoutError: 1800 s")
     cut = Response(reasoning="so far", finish_reason="length", completion_tokens=64)
     (row,) = sampled([said("2", request_id="r-1"), failed, cut])
@@ -172,7 +172,7 @@ def test_reasoning_finish_reason_and_errors_are_kept() -> None:
     assert truncated["verdict"]["reason"] == "truncated"
 
 
-def test_the_thinker_never_sees_the_reference() -> None:
+def test_the_thinker_never_sees_the_reference():
     row = problem_row()
     row["problem"]["reference"] = "REFERENCE"
     model, engine = llm(lambda request, before: said("2"))
@@ -180,7 +180,7 @@ def test_the_thinker_never_sees_the_reference() -> None:
     assert "REFERENCE" not in json.dumps([request.messages for request in engine.requests])
 
 
-def test_cache_leaves_out_and_counts_what_is_not_usable() -> None:
+def test_cache_leaves_out_and_counts_what_is_not_usable():
     failed = Response(finish_reason="error", error="x")
     cut = Response(reasoning="so far", finish_reason="length")
     (row,) = cached(sampled([said("2"), failed, cut, said("3")]))
@@ -190,7 +190,7 @@ def test_cache_leaves_out_and_counts_what_is_not_usable() -> None:
     assert "\\boxed{2}" in cache["prompt"] and "\\boxed{3}" in cache["prompt"]
 
 
-def test_too_few_usable_trajectories_end_the_way_of_a_row() -> None:
+def test_too_few_usable_trajectories_end_the_way_of_a_row():
     failed = Response(finish_reason="error", error="x")
     (row,) = cached(sampled([said("2"), failed, failed]))
     assert row["status"] == TOO_FEW_USABLE and row["caches"] == []
@@ -201,7 +201,7 @@ def test_too_few_usable_trajectories_end_the_way_of_a_row() -> None:
     assert row["stratum"] == "majority-right" and row["outcome"] is None
 
 
-def test_a_row_that_fails_is_a_reject_and_its_neighbours_go_on() -> None:
+def test_a_row_that_fails_is_a_reject_and_its_neighbours_go_on():
     unworded = problem_row("unworded", "One and one?")
     unworded["problem"]["domain"] = "no such domain"
     rows = [problem_row("a"), unworded, problem_row("b", "1 + 1 = ?")]
@@ -215,7 +215,7 @@ def test_a_row_that_fails_is_a_reject_and_its_neighbours_go_on() -> None:
     assert [list(row) for row in finished] == [COLUMNS] * 3
 
 
-def test_an_engine_that_breaks_makes_rejects_and_not_blanks() -> None:
+def test_an_engine_that_breaks_makes_rejects_and_not_blanks():
     def breaks(request: Request, before: int) -> Response:
         raise MemoryError("no room")
 
@@ -226,7 +226,7 @@ def test_an_engine_that_breaks_makes_rejects_and_not_blanks() -> None:
     ] * 2
 
 
-def test_a_second_round_reads_the_deliberations_of_the_first() -> None:
+def test_a_second_round_reads_the_deliberations_of_the_first():
     """Defect 1 of the reference implementation: its rounds read the trajectories alone."""
     rows = cached(sampled([said("3"), said("4")]))
     model, engine = llm(
@@ -250,7 +250,7 @@ def deliberated(rows: list[dict[str, Any]], d: int = 1) -> list[dict[str, Any]]:
     return run(Verify(column="deliberations"), rows)
 
 
-def test_one_verifier_judges_both_stages_and_rows_fit_the_declared_arrow_schema() -> None:
+def test_one_verifier_judges_both_stages_and_rows_fit_the_declared_arrow_schema():
     """Defect 8 of the reference implementation: two graders, one for each stage."""
     import pyarrow as pa
 
@@ -262,7 +262,7 @@ def test_one_verifier_judges_both_stages_and_rows_fit_the_declared_arrow_schema(
     assert trace.stratum == "tie" and trace.outcome == "rescued"
 
 
-def test_stock_tasks_of_distilabel_see_every_field_of_a_response() -> None:
+def test_stock_tasks_of_distilabel_see_every_field_of_a_response():
     from distilabel.steps.tasks import TextGeneration
 
     model, engine = llm(lambda request, before: said("2"))
@@ -279,13 +279,13 @@ OWN = Path(__file__).parents[1] / "verifiers" / "own_verifiers.py"
 
 
 @pytest.fixture
-def own_verifiers(monkeypatch: pytest.MonkeyPatch) -> Verifying:
+def own_verifiers(monkeypatch):
     monkeypatch.setattr(registry, "_known", dict(registry._known))
     monkeypatch.setattr(registry, "_own", dict(registry._own))
     return Verifying(own=[str(OWN)], workers=2, timeout_s=1.0, memory_mb=1024)
 
 
-def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers: Verifying) -> None:
+def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers):
     rows = [problem_row(f"p{n}", f"{n}?") for n in range(6)]
     for row in rows:
         row["problem"]["verifier"] = "obedient"
@@ -307,7 +307,7 @@ def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers: Ve
     assert seconds < 6 * own_verifiers.timeout_s + 20, "all rows of a batch are judged side by side"
 
 
-def test_a_saved_step_keeps_how_it_verifies(own_verifiers: Verifying) -> None:
+def test_a_saved_step_keeps_how_it_verifies(own_verifiers):
     step = Verify(name="verify_pool", column="pool", verify=own_verifiers)
     again = Verify.from_dict(json.loads(json.dumps(step.dump())))
     assert again.verify == own_verifiers
@@ -317,7 +317,7 @@ def test_a_saved_step_keeps_how_it_verifies(own_verifiers: Verifying) -> None:
 
 
 @pytest.mark.parametrize("column", ["pool", "deliberations"])
-def test_verify_does_not_judge_twice(column: str) -> None:
+def test_verify_does_not_judge_twice(column):
     (row,) = deliberated(cached(sampled([said("2"), said("3")])))
     before = [g["verdict"] for g in row[column]]
     row["problem"]["reference"] = "3"

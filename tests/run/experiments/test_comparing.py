@@ -25,12 +25,12 @@ from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
 
 @pytest.fixture
-def a(tmp_path: Path) -> Path:
+def a(tmp_path):
     return write_run(tmp_path / "a", 12, k=4)
 
 
 @pytest.fixture
-def b(tmp_path: Path) -> Path:
+def b(tmp_path):
     return write_run(tmp_path / "b", 12, k=4, thinker="other", words=20)
 
 
@@ -40,7 +40,7 @@ def record(run: Path, **changed: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
 
 
-def test_what_a_run_says_of_itself_stands(a: Path, b: Path) -> None:
+def test_what_a_run_says_of_itself_stands(a, b):
     model = {"name": "strong", "revision": "0123"}
     names = [field.name for field in dataclasses.fields(Usage) if field.name != "cost_usd"]
     usage = {"thinking": dict.fromkeys(names, 0)}
@@ -59,7 +59,7 @@ def test_what_a_run_says_of_itself_stands(a: Path, b: Path) -> None:
     assert compare_runs(a, b).after.left_out is None
 
 
-def test_runs_asked_differently_are_compared_and_it_is_said(a: Path, b: Path) -> None:
+def test_runs_asked_differently_are_compared_and_it_is_said(a, b):
     config = RunConfig(domain="stem", teacher="glm-4.6", endpoint={"base_url": "http://x:1/v1"})
     (b / "config.yaml").write_text(dump_config(config))
     told = compare_runs(a, b)
@@ -70,9 +70,7 @@ def test_runs_asked_differently_are_compared_and_it_is_said(a: Path, b: Path) ->
 
 
 @pytest.mark.parametrize("reader", ["a", "b"])
-def test_a_run_on_the_pools_of_another_differs_in_nothing_that_it_did_not_ask(
-    a: Path, b: Path, reader: str
-) -> None:
+def test_a_run_on_the_pools_of_another_differs_in_nothing_that_it_did_not_ask(a, b, reader):
     """Its configuration has the defaults of problems and thinking, which nobody was asked with."""
     asked = {"problems": {"source": "gym:chain_sum", "size": 12}, "seed": 3, "domain": "brief"}
     asked |= {"think": {"k": 4, "sampling": {"temperature": 0.5, "max_tokens": 64}}}
@@ -84,7 +82,7 @@ def test_a_run_on_the_pools_of_another_differs_in_nothing_that_it_did_not_ask(
     assert told == {"seed", "domain"}
 
 
-def test_runs_on_other_pools_are_told_apart(a: Path, b: Path) -> None:
+def test_runs_on_other_pools_are_told_apart(a, b):
     for run, pools in ((a, "0123"), (b, "4567")):
         config = RunConfig(pools="/elsewhere", pools_sha256=pools)
         (run / "config.yaml").write_text(dump_config(config))
@@ -92,9 +90,7 @@ def test_runs_on_other_pools_are_told_apart(a: Path, b: Path) -> None:
     assert told == [("pools_sha256", "0123", "4567")]
 
 
-def test_the_same_runs_give_the_same_bytes_anywhere(
-    a: Path, b: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_runs_give_the_same_bytes_anywhere(a, b, tmp_path, monkeypatch):
     first = as_json(compare_runs(a, b))
     moved = tmp_path / "elsewhere"
     moved.mkdir()
@@ -105,7 +101,7 @@ def test_the_same_runs_give_the_same_bytes_anywhere(
     assert str(tmp_path) not in first
 
 
-def test_models_that_are_folders_are_told_by_their_names(tmp_path: Path, b: Path) -> None:
+def test_models_that_are_folders_are_told_by_their_names(tmp_path, b):
     a = write_run(tmp_path / "a", 12, k=4, thinker="/models/mine", deliberation_model="out/mine")
     told = compare_runs(a, b)
     assert told.before and told.before.thinker == told.before.deliberator
@@ -113,7 +109,7 @@ def test_models_that_are_folders_are_told_by_their_names(tmp_path: Path, b: Path
     assert "/models" not in as_json(told)
 
 
-def test_rows_that_failed_count_as_wrong(a: Path, b: Path) -> None:
+def test_rows_that_failed_count_as_wrong(a, b):
     """They lie beside the traces, and their problem is in both runs."""
     rows = list(traces(12, k=4))
     failed = dataclasses.replace(rows[3], pool=[], deliberations=[], status=f"{FAILED}verify: /x")
@@ -123,7 +119,7 @@ def test_rows_that_failed_count_as_wrong(a: Path, b: Path) -> None:
     assert told.problems == 12 and told.after.summary.statuses == {"ok": 11, "failed": 1}
 
 
-def test_an_import_is_a_run_without_configuration(tmp_path: Path) -> None:
+def test_an_import_is_a_run_without_configuration(tmp_path):
     runs = [
         pool_folder(tmp_path / name, [pool_of(number, answers) for number in (1, 2, 3)])
         for name, answers in (("a", ["1", "1"]), ("b", ["1", "2"]))
@@ -186,16 +182,14 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_is_no_comparable_run_is_refused_with_what_is_missing(
-    a: Path, b: Path, message: str
-) -> None:
+def test_what_is_no_comparable_run_is_refused_with_what_is_missing(a, b, message):
     REFUSED[message](b)
     with pytest.raises(ConfigError) as caught:
         compare_runs(a, b)
     assert message in str(caught.value)
 
 
-def test_a_run_that_is_being_written_is_refused(a: Path, b: Path) -> None:
+def test_a_run_that_is_being_written_is_refused(a, b):
     place = Workplace(b).path
     place.mkdir()
     with (place / "lock").open("w") as lock:

@@ -30,7 +30,7 @@ def control(tmp_path: Path, name: str, **keys: Any) -> ControlRun:
     return one
 
 
-def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path: Path) -> None:
+def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path):
     plan = planned(tmp_path, thinker="micro", deliberator="micro-student")
     (alone,) = controls_of(plan, ["alone"], 1)
     config = resolve(alone.config).config
@@ -48,16 +48,14 @@ def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path: Path) -> Non
         ({"cache__width": 2, "deliberate__rounds": 2}, 2 * 100 + 2 * 300 + 300),
     ],
 )
-def test_the_chain_may_have_the_tokens_of_all(
-    tmp_path: Path, keys: dict[str, Any], most: int
-) -> None:
+def test_the_chain_may_have_the_tokens_of_all(tmp_path, keys, most):
     sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 300}
     chain = control(tmp_path, "chain", **sizes, **keys)
     assert chain.config.think.sampling.max_tokens == most and chain.config.rounds == 0
     assert f"at most {most:,} tokens, 2 times" in chain.description
 
 
-def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path: Path) -> None:
+def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path):
     sizes = {"think__k": 64, "cache__selection": "max_length", "cache__width": 4}
     sizes |= {"think__sampling__max_tokens": 192}
     chain = control(tmp_path, "chain", **sizes)
@@ -66,7 +64,7 @@ def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path: Pat
     generate.check(chain.config.model_copy(update={"out": str(tmp_path / "chain")}))
 
 
-def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path: Path) -> None:
+def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path):
     served = {"teacher": "served", "endpoint__base_url": "http://localhost:9/v1"}
     served |= {"endpoint__tokenizer": MICRO, "think__sampling__max_tokens": 100}
     served |= {"deliberate__sampling__max_tokens": 300}
@@ -80,7 +78,7 @@ def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path: Path) 
     assert "at most 700 tokens, 2 times" in at_most.description
 
 
-def test_what_a_control_asked_can_be_read_again(tmp_path: Path) -> None:
+def test_what_a_control_asked_can_be_read_again(tmp_path):
     """By whoever compares, builds from or replays its folder; a cache may be wider than its K."""
     plan = planned(tmp_path, processes=2, cache__width=3, problems__limit=1)
     controls = controls_of(plan, ["alone", "chain", "choose"], 2)
@@ -93,7 +91,7 @@ def test_what_a_control_asked_can_be_read_again(tmp_path: Path) -> None:
     assert [each.config.processes for each in controls] == [2, 2, 2, 2]
 
 
-def test_a_chooser_reads_the_same_caches(tmp_path: Path) -> None:
+def test_a_chooser_reads_the_same_caches(tmp_path):
     choose = control(tmp_path, "choose")
     assert choose.plan is None and choose.config.deliberate.task == "choose"
     pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
@@ -104,7 +102,7 @@ def test_a_chooser_reads_the_same_caches(tmp_path: Path) -> None:
     assert choose.requests(100) == 100 * choose.config.deliberate.d
 
 
-def test_orders_move_the_attempts_round(tmp_path: Path) -> None:
+def test_orders_move_the_attempts_round(tmp_path):
     plan = planned(tmp_path)
     others = controls_of(plan, [], 3)
     assert [each.name for each in others] == ["order-1", "order-2"]
@@ -123,14 +121,12 @@ def test_orders_move_the_attempts_round(tmp_path: Path) -> None:
         ([], 2, {"deliberate__rounds": 2}, "Set --rounds to 1"),
     ],
 )
-def test_what_cannot_be_is_refused(
-    tmp_path: Path, names: list[str], orders: int, keys: dict[str, Any], told: str
-) -> None:
+def test_what_cannot_be_is_refused(tmp_path, names, orders, keys, told):
     with pytest.raises(ConfigError, match=told):
         controls_of(planned(tmp_path, **keys), names, orders)
 
 
-def test_a_run_with_pools_reads_no_problems_to_ask_anew(tmp_path: Path) -> None:
+def test_a_run_with_pools_reads_no_problems_to_ask_anew(tmp_path):
     pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
     plan = generate.check(
         load_config(None, {"pools": str(pools), "deliberator": "micro", "out": str(tmp_path / "x")})
@@ -140,14 +136,12 @@ def test_a_run_with_pools_reads_no_problems_to_ask_anew(tmp_path: Path) -> None:
     assert [each.name for each in controls_of(plan, ["choose"], 2)] == ["choose", "order-1"]
 
 
-def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent(
-    tmp_path: Path,
-) -> None:
+def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent(tmp_path):
     with pytest.raises(BudgetError, match=r"cache\.budget_tokens"):
         control(tmp_path, "choose", cache__budget_tokens=200)
 
 
-def test_all_means_all() -> None:
+def test_all_means_all():
     assert control_names(["all"]) == ["alone", "chain", "choose"]
     assert control_names(["chain", "alone", "chain"]) == ["chain", "alone"]
     with pytest.raises(ConfigError, match="there is no control 'lone'"):

@@ -27,7 +27,7 @@ MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
 
 
 @pytest.fixture
-def trained(tmp_path: Path) -> str:
+def trained(tmp_path):
     """A checkpoint, which has no profile."""
     return str(shutil.copytree(MICRO, tmp_path / "models" / "trained"))
 
@@ -50,7 +50,7 @@ def made(plan: RunPlan, right: bool) -> Finished:
     return Finished(plan.folder, summarize(traces), 0, 0)
 
 
-def test_a_thinker_is_asked_once_and_all_read_its_pools(trained: str, tmp_path: Path) -> None:
+def test_a_thinker_is_asked_once_and_all_read_its_pools(trained, tmp_path):
     plan = checked(tmp_path, ["micro-student", trained], ["micro", trained])
     asked: dict[str, RunPlan] = {}
 
@@ -90,7 +90,7 @@ def test_a_thinker_is_asked_once_and_all_read_its_pools(trained: str, tmp_path: 
     assert str(tmp_path) not in json.dumps(dataclasses.asdict(table))
 
 
-def test_what_a_step_failed_on_counts_as_wrong_for_all_who_read(tmp_path: Path) -> None:
+def test_what_a_step_failed_on_counts_as_wrong_for_all_who_read(tmp_path):
     plan = checked(tmp_path, ["micro-student"], ["micro", "micro-student"])
 
     def run_one(name: str, each: RunPlan) -> Finished:
@@ -109,7 +109,7 @@ def test_what_a_step_failed_on_counts_as_wrong_for_all_who_read(tmp_path: Path) 
     assert table.cells[1].heavy_minus_vote.mean == pytest.approx(0.5 - 0.25)
 
 
-def test_a_budget_that_is_given_holds_for_every_reader(tmp_path: Path) -> None:
+def test_a_budget_that_is_given_holds_for_every_reader(tmp_path):
     plan = checked(tmp_path, ["micro"], ["micro", "micro-student"], cache__budget_tokens=700)
     asked: dict[str, RunPlan] = {}
 
@@ -122,12 +122,9 @@ def test_a_budget_that_is_given_holds_for_every_reader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("thinkers", "readers"),
-    [(["base"], ["first", "frist"]), (["base", "frist"], ["first"])],
+    ("thinkers", "readers"), [(["base"], ["first", "frist"]), (["base", "frist"], ["first"])]
 )
-def test_a_server_must_have_all_models_before_one_is_asked(
-    tmp_path: Path, thinkers: list[str], readers: list[str]
-) -> None:
+def test_a_server_must_have_all_models_before_one_is_asked(tmp_path, thinkers, readers):
     listed = [{"id": name, "object": "model"} for name in ("base", "first")]
     with serving(lambda body: completion("no"), (200, {"object": "list", "data": listed})) as at:
         keys = {"endpoint__base_url": at.base_url, "endpoint__tokenizer": str(MICRO)}
@@ -149,8 +146,8 @@ def test_a_server_must_have_all_models_before_one_is_asked(
     ],
 )
 def test_whatever_can_be_mended_is_said_before_anything_is_written(
-    tmp_path: Path, thinkers: list[str], readers: list[str], keys: dict[str, Any], told: str
-) -> None:
+    tmp_path, thinkers, readers, keys, told
+):
     there = sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=told):
         checked(tmp_path, thinkers, readers, **keys)

@@ -37,7 +37,7 @@ MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
 
 
 @pytest.fixture
-def trained(tmp_path: Path) -> str:
+def trained(tmp_path):
     """A checkpoint, which has no profile."""
     return str(shutil.copytree(MICRO, tmp_path / "models" / "trained"))
 
@@ -46,7 +46,7 @@ def config(**keys: Any) -> RunConfig:
     return load_config(None, {key.replace("__", "."): value for key, value in keys.items()})
 
 
-def test_a_checkpoint_is_asked_as_its_base_is(trained: str) -> None:
+def test_a_checkpoint_is_asked_as_its_base_is(trained):
     given = config(thinker=trained, deliberator=trained)
     alone = resolve(given).config
     before, after = paired(given, "micro-student")
@@ -60,14 +60,14 @@ def test_a_checkpoint_is_asked_as_its_base_is(trained: str) -> None:
     assert resolve(after).config == after
 
 
-def test_what_the_configuration_says_holds_for_both(trained: str) -> None:
+def test_what_the_configuration_says_holds_for_both(trained):
     given = config(teacher=trained, domain="stem", think__sampling__max_tokens=100)
     for each in paired(given, "micro-student"):
         assert each.domain == "stem" and each.think.sampling.max_tokens == 100
         assert each.deliberate.sampling.max_tokens == 448
 
 
-def test_a_role_that_nobody_is_named_for_is_the_model_before(trained: str) -> None:
+def test_a_role_that_nobody_is_named_for_is_the_model_before(trained):
     before, after = paired(config(deliberator=trained), "micro-student")
     assert before.roles == ("micro-student", "micro-student")
     assert after.roles == ("micro-student", trained)
@@ -84,7 +84,7 @@ def test_a_role_that_nobody_is_named_for_is_the_model_before(trained: str) -> No
         ({"pools": "runs/x"}, "--deliberator MODEL"),
     ],
 )
-def test_no_role_is_left_to_the_default_teacher(named: dict[str, str], lacking: str) -> None:
+def test_no_role_is_left_to_the_default_teacher(named, lacking):
     with pytest.raises(MissingModelError) as caught:
         check(config(**named))
     assert caught.value.flags == lacking
@@ -94,17 +94,17 @@ def test_no_role_is_left_to_the_default_teacher(named: dict[str, str], lacking: 
     assert config(teacher="micro", **named).unnamed_roles == []
 
 
-def test_who_only_thinks_needs_no_deliberator() -> None:
+def test_who_only_thinks_needs_no_deliberator():
     assert config(thinker="x", deliberate__d=0).unnamed_roles == []
     assert config(pools="runs/x", deliberator="x").unnamed_roles == []
 
 
-def test_a_model_is_not_compared_with_itself() -> None:
+def test_a_model_is_not_compared_with_itself():
     with pytest.raises(ConfigError, match="micro-student would be compared with itself"):
         paired(RunConfig(), "micro-student")
 
 
-def test_a_checkpoint_with_less_context_is_refused(trained: str) -> None:
+def test_a_checkpoint_with_less_context_is_refused(trained):
     file = Path(trained) / "config.json"
     tree = json.loads(file.read_text()) | {"max_position_embeddings": 1024}
     file.write_text(json.dumps(tree))
@@ -112,7 +112,7 @@ def test_a_checkpoint_with_less_context_is_refused(trained: str) -> None:
         paired(config(deliberator=trained), "micro-student")
 
 
-def test_models_whose_thinking_is_switched_otherwise_are_refused() -> None:
+def test_models_whose_thinking_is_switched_otherwise_are_refused():
     served = {"endpoint__base_url": "http://localhost:1/v1", "endpoint__tokenizer": str(MICRO)}
     with pytest.raises(ConfigError) as caught:
         paired(config(deliberator="adapter", **served), "qwen3-8b")
@@ -125,7 +125,7 @@ def checked(tmp_path: Path, before: str | None = "micro-student", **keys: Any) -
     return check(config(out=str(tmp_path / "evals" / "x"), problems__limit=3, **keys), before)
 
 
-def test_both_runs_have_the_same_problems_and_journal(trained: str, tmp_path: Path) -> None:
+def test_both_runs_have_the_same_problems_and_journal(trained, tmp_path):
     plan = checked(tmp_path, deliberator=trained)
     before, after = plan.runs[BEFORE], plan.runs[AFTER]
     assert before.problems == after.problems and len(after.problems) == 3
@@ -134,9 +134,7 @@ def test_both_runs_have_the_same_problems_and_journal(trained: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("fault", ["after", "before", "taken"])
-def test_whatever_can_be_mended_is_said_before_anything_is_written(
-    trained: str, tmp_path: Path, fault: str
-) -> None:
+def test_whatever_can_be_mended_is_said_before_anything_is_written(trained, tmp_path, fault):
     folder = tmp_path / "evals" / "x"
     if fault == "taken":
         folder.mkdir(parents=True)
@@ -162,7 +160,7 @@ def with_answers(plan: RunPlan, answers: list[str], rejected: bool = False) -> F
     return Finished(plan.folder, summarize(traces), int(rejected), 0)
 
 
-def test_the_folder_holds_both_runs_and_what_came_of_them(trained: str, tmp_path: Path) -> None:
+def test_the_folder_holds_both_runs_and_what_came_of_them(trained, tmp_path):
     plan, asked = checked(tmp_path, deliberator=trained), []
 
     def run_one(which: str, each: RunPlan) -> Finished:
@@ -185,9 +183,7 @@ def test_the_folder_holds_both_runs_and_what_came_of_them(trained: str, tmp_path
     assert comparison.before.summary.statuses == {"ok": 2, "failed": 1}
 
 
-def test_the_file_tells_models_by_name_and_revision_and_no_places(
-    trained: str, tmp_path: Path
-) -> None:
+def test_the_file_tells_models_by_name_and_revision_and_no_places(trained, tmp_path):
     plan = checked(tmp_path, deliberator=trained)
     comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"])).comparison
     assert comparison.after.thinker and comparison.after.thinker.name == "micro-student"
@@ -199,7 +195,7 @@ def test_the_file_tells_models_by_name_and_revision_and_no_places(
     assert str(tmp_path) not in text and "models/trained" not in text
 
 
-def test_a_run_that_breaks_leaves_no_folder(trained: str, tmp_path: Path) -> None:
+def test_a_run_that_breaks_leaves_no_folder(trained, tmp_path):
     plan = checked(tmp_path, deliberator=trained)
 
     def run_one(which: str, each: RunPlan) -> Finished:
@@ -212,7 +208,7 @@ def test_a_run_that_breaks_leaves_no_folder(trained: str, tmp_path: Path) -> Non
     assert not list(plan.place.folder.parent.iterdir())
 
 
-def test_a_server_must_have_both_models_before_one_is_asked(tmp_path: Path) -> None:
+def test_a_server_must_have_both_models_before_one_is_asked(tmp_path):
     models = 200, {"object": "list", "data": [{"id": "base", "object": "model"}]}
     with serving(lambda body: completion("no"), models) as server:
         plan = checked(
@@ -227,7 +223,7 @@ def test_a_server_must_have_both_models_before_one_is_asked(tmp_path: Path) -> N
     assert not plan.place.folder.parent.exists()
 
 
-def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path: Path) -> None:
+def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path):
     """A chain is longer than what the other runs ask."""
     listed = {"id": "base", "object": "model", "max_model_len": 2048}
     keys: dict[str, Any] = {"think.k": 64, "cache.width": 2, "cache.selection": "max_length"}
@@ -242,9 +238,7 @@ def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path:
     assert not plan.place.folder.parent.exists()
 
 
-def test_controls_that_ask_anew_are_made_as_they_were_checked(
-    trained: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_controls_that_ask_anew_are_made_as_they_were_checked(trained, tmp_path, monkeypatch):
     """What is wrong with one must be found before the runs that it is held against are paid."""
     given = config(teacher=trained, problems__limit=3, out=str(tmp_path / "evals" / "x"))
     plan, asked = check(given, controls=["alone", "chain"]), {}
@@ -264,16 +258,14 @@ def test_controls_that_ask_anew_are_made_as_they_were_checked(
         assert load_config(plan.place.folder / name / "config.yaml") == asked[name].config
 
 
-def test_without_a_model_before_there_is_one_run(trained: str, tmp_path: Path) -> None:
+def test_without_a_model_before_there_is_one_run(trained, tmp_path):
     plan = checked(tmp_path, None, teacher=trained)
     comparison = evaluate(plan, lambda _, each: with_answers(each, ["1"])).comparison
     assert list(plan.runs) == [AFTER] and comparison.before is None
     assert sorted(path.name for path in plan.place.folder.iterdir()) == [AFTER, COMPARISON]
 
 
-def test_deliberators_are_compared_on_the_pools_of_another_run(
-    trained: str, tmp_path: Path
-) -> None:
+def test_deliberators_are_compared_on_the_pools_of_another_run(trained, tmp_path):
     pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2", "1"]) for n in range(1, 4)])
     given = {"pools": str(pools), "out": str(tmp_path / "x"), "deliberator": trained}
     plan = check(config(**given), "micro-student")
