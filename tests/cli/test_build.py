@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import run_command
+from command_line import run_command, started
 from import_files import EGGS, document, heavyskill_row, lines, nemo_row, pacore_row
 from runs import STUDENT, write_run
 from set_folders import write_sets
@@ -21,8 +19,6 @@ from set_folders import write_sets
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.traces import read_traces
-
-Command = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
@@ -57,24 +53,22 @@ def test_a_run_becomes_sets_with_a_table_and_a_card(command, run, tmp_path):
         assert counted == {split: count for split, count in splits.items() if count}
 
 
-def test_the_same_command_gives_the_same_folder_in_another_process(run, tmp_path):
-    import os
-    import subprocess
+def files_in(folder: Path) -> dict[str, bytes]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
-    digests = []
-    for seed in ("1", "2"):
-        out = tmp_path / seed / "sets"
-        installed = str(Path(sys.executable).parent / "heavydistill")
-        subprocess.run(
-            [installed, "build", str(run), "--out", str(out)],
-            check=True,
-            capture_output=True,
-            env={**os.environ, "PYTHONHASHSEED": seed},
-        )
-        files = sorted(path for path in out.rglob("*") if path.is_file())
-        content = [(str(path.relative_to(out)), path.read_bytes()) for path in files]
-        digests.append([(name, hashlib.sha256(data).hexdigest()) for name, data in content])
-    assert digests[0] == digests[1]
+
+def test_another_process_writes_the_same_bytes(command, run, sets, tmp_path):
+    for name, verb in {
+        "built": ["build", str(run)],
+        "verl": ["export", str(sets), "--to=verl"],
+    }.items():
+        one, two = tmp_path / "one" / name, tmp_path / "two" / name
+        assert command(*verb, f"--out={one}")[0] == 0
+        process = started(*verb, f"--out={two}", env={**os.environ, "PYTHONHASHSEED": "1"})
+        assert process.wait(240) == 0
+        assert files_in(one) == files_in(two) and "README.md" in files_in(one)
+    assert {"rl.yaml", "README.md"} < files_in(two).keys()
 
 
 def test_a_yaml_file_is_read_and_flags_win(command, run, tmp_path):
@@ -89,37 +83,22 @@ def test_a_yaml_file_is_read_and_flags_win(command, run, tmp_path):
     assert manifest.retention.part == 0
 
 
-def test_a_dry_run_shows_the_tables_and_keeps_nothing(command, run, tmp_path):
-    code, printed = command("build", run, "--out", tmp_path / "sets", "--dry-run")
-    assert code == 0
-    assert "Nothing was written, and no request was sent." in printed
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_empty_result_shows_what_took_what(command, run, tmp_path):
-    code, printed = command("build", run, "--out", tmp_path / "sets", "--set", "max_tokens=64")
-    assert code == 2
-    assert "too_long_for_student" in printed
-    assert "Nothing is left to learn from" in printed
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "message", "expected"),
     [
-        (["--preset", "balansed"], "preset"),
-        (["--set", "retenton=0.1"], "retention"),
-        (["--student", "nobody"], "There is no model 'nobody'"),
-        (["--against", "missing.jsonl"], "missing.jsonl"),
-        (["--set", "max_tokens=4096"], "Set max_tokens to 2048 or less"),
+        (["--preset", "balansed"], "preset", 2),
+        (["--set", "retenton=0.1"], "retention", 2),
+        (["--student", "nobody"], "There is no model 'nobody'", 2),
+        (["--against", "missing.jsonl"], "missing.jsonl", 2),
+        (["--set", "max_tokens=4096"], "Set max_tokens to 2048 or less", 2),
+        (["--set", "max_tokens=64"], "too_long_for_student", 2),
+        (["--set", "max_tokens=64"], "Nothing is left to learn from", 2),
+        (["--dry-run"], "Nothing was written, and no request was sent.", 0),
     ],
 )
-def test_what_a_user_can_mend_is_said_and_leaves_nothing(
-    command, run, tmp_path, arguments, message
-):
+def test_what_writes_nothing_says_why(command, run, tmp_path, arguments, message, expected):
     code, printed = command("build", run, "--out", tmp_path / "sets", *arguments)
-    assert code == 2
-    assert message in printed
+    assert code == expected and message in printed
     assert list(tmp_path.iterdir()) == []
 
 
@@ -177,23 +156,19 @@ def test_a_student_without_a_chat_template_is_refused(command, run, tmp_path):
 
 @pytest.mark.slow
 def test_sets_without_a_deliberation_are_asked_about_once(command, tmp_path):
-    run = write_run(tmp_path / "runs" / "pools", 6, d=0)
+    run, sets = write_run(tmp_path / "runs" / "pools", 6, d=0), tmp_path / "sets"
     asks = ["build", run, "--teacher", "micro", "--set", "redeliberate.d=2"]
     code, printed = command(*asks, "--out", tmp_path / "dry", "--dry-run")
     assert code == 0
     assert re.search(r"To ask of micro: (\d+) of \1 deliberations on \d+ caches", printed)
-    code, printed = command(*asks, "--out", tmp_path / "sets")
-    assert code == 0
-    manifest = read_manifest(tmp_path / "sets")
-    (asked,) = manifest.asked
+    assert command(*asks, "--out", sets)[0] == 0
+    (asked,) = read_manifest(sets).asked
     assert asked.model == "micro" and asked.sampling["temperature"] == 1.0
-    readme = (tmp_path / "sets" / "README.md").read_text(encoding="utf-8")
+    readme = (sets / "README.md").read_text(encoding="utf-8")
     assert "| `micro` again | 2 | 1.0 | 0.95 | 10 |" in readme
-    assert asked.deliberations == 2 * asked.sets > 0
-    there = list(read_rows(tmp_path / "sets", "deliberations"))
-    assert len(there) == asked.deliberations
-    known = {row["id"] for row in read_rows(tmp_path / "sets", "caches")}
-    assert {row["cache"] for row in there} <= known
+    there = list(read_rows(sets, "deliberations"))
+    assert len(there) == asked.deliberations == 2 * asked.sets > 0
+    assert {row["cache"] for row in there} <= {row["id"] for row in read_rows(sets, "caches")}
     code, printed = command(*asks, "--out", tmp_path / "again")
     assert code == 0
     assert f"0 of {asked.deliberations:,} deliberations" in printed
@@ -216,100 +191,74 @@ def sets(tmp_path):
 def test_the_rows_are_counted_and_what_is_left_out_is_said(sets, tmp_path):
     done = export(sets, "--to", "llamafactory", "--out", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    for name in ("sft_deliberator", "sft_thinker"):
-        (line,) = [line for line in done.stdout.splitlines() if line.startswith(name)]
-        assert line.split() == [name, "1", "1"]
+    counted = [line.split() for line in done.stdout.splitlines()]
+    assert ["sft_deliberator", "1", "1"] in counted and ["sft_thinker", "1", "1"] in counted
     assert "Left out: rl, because LLaMA-Factory has no training" in done.stdout
     assert (tmp_path / "out" / "dataset_info.json").is_file()
 
 
-def test_another_process_writes_the_same_bytes(sets, tmp_path):
-    assert export(sets, "--to", "verl", "--out", tmp_path / "one").returncode == 0
-    command = [str(Path(sys.executable).parent / "heavydistill"), "export", str(sets), "--to=verl"]
-    subprocess.run([*command, f"--out={tmp_path / 'two'}"], check=True, timeout=240)
-    files = [path for path in (tmp_path / "one").rglob("*") if path.is_file()]
-    for path in files:
-        other = tmp_path / "two" / path.relative_to(tmp_path / "one")
-        assert path.read_bytes() == other.read_bytes()
-    assert {path.name for path in files} >= {"README.md", "rl.yaml", "train.parquet"}
-
-
 @pytest.mark.parametrize(
-    "to, out, said", [("nemo", "out", "Name one of: trl"), ("trl", "sets", "Name another --out")]
+    "folder, to, out, said",
+    [
+        ("sets", "nemo", "out", "Name one of: trl"),
+        ("sets", "trl", "sets", "Name another --out"),
+        ("", "trl", "out", "holds no sets"),
+    ],
 )
-def test_what_the_user_can_mend_is_said_with_the_fix(sets, tmp_path, to, out, said):
+def test_what_the_user_can_mend_is_said_with_the_fix(sets, tmp_path, folder, to, out, said):
     before = sorted(tmp_path.rglob("*"))
-    done = export(sets, "--to", to, "--out", tmp_path / out)
+    done = export(tmp_path / folder, "--to", to, "--out", tmp_path / out)
     assert done.returncode == 2
     assert said in done.stderr
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_folder_without_sets_is_refused(tmp_path):
-    (tmp_path / "run").mkdir()
-    done = export(tmp_path / "run", "--to", "trl", "--out", tmp_path / "out")
-    assert done.returncode == 2
-    assert "holds no sets" in done.stderr
-    assert not (tmp_path / "out").exists()
-
-
 GSM8K = Path(__file__).parents[2] / ".." / "shared" / "data" / "gsm8k_solutions_k4.jsonl"
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
 def bring(call, monkeypatch):
+    """Imports to a good end, and gives what is printed."""
     monkeypatch.setenv("COLUMNS", "120")
-    return call
+
+    def run(*words: object) -> str:
+        code, printed, errors = call("import", *words)
+        assert (code, errors) == (0, "")
+        return str(printed)
+
+    return run
 
 
-def test_nemo_files_become_a_run_that_can_be_shown(bring, tmp_path):
+def test_nemo_files_become_a_run_that_can_be_shown(bring, call, tmp_path):
     for seed in range(3):
         rows = [nemo_row(f"{EGGS} ({n})", 42, 42 + seed % 2) for n in range(4 - seed)]
         lines(tmp_path / f"output-rs{seed}.jsonl", *rows)
-    files, out = sorted(tmp_path.glob("*.jsonl")), tmp_path / "run"
-    code, _, errors = bring("import", *files, "--from=nemo", f"--out={out}")
+    out = tmp_path / "run"
+    command = [*sorted(tmp_path.glob("*.jsonl")), "--from=nemo", f"--out={out}"]
+    code, _, errors = call("import", *command)
     assert code == 2 and not out.exists()
     assert "output-rs0.jsonl:4: the problem has 1 answer" in errors
-    leave_out = "--set=problems.unfit=leave_out"
-    code, printed, errors = bring(
-        "import", *files, "--from=nemo", f"--out={out}", "--model=r1", leave_out
-    )
-    assert (code, errors) == (0, "")
+    printed = bring(*command, "--model=r1", "--set=problems.unfit=leave_out")
     assert "Left out, too_few: 1 row(s)\n  output-rs0.jsonl:4: the problem has 1 answer" in printed
     assert "Problems without an answer in a file: output-rs2.jsonl 1" in printed
     assert "Both say the same of 8 of 8 labelled answers (100.0%)" in printed
     assert {each.model for trace in read_traces(out) for each in trace.pool} == {"r1"}
-    code, printed, _ = bring("show", out, "--problem=output-rs0:2")
+    code, printed, _ = call("show", out, "--problem=output-rs0:2")
     assert code == 0 and "model: r1" in printed
 
 
 def test_heavyskill_and_pacore_and_plain_answers(bring, tmp_path):
     result = document(tmp_path / "result.json", heavyskill_row())
     targets = document(tmp_path / "targets.json", [{"query": EGGS, "target": "42"}])
-    code, printed, errors = bring(
-        "import", result, targets, "--from=heavyskill", f"--out={tmp_path / 'h'}"
-    )
-    assert (code, errors) == (0, "")
+    printed = bring(result, targets, "--from=heavyskill", f"--out={tmp_path / 'h'}")
     assert "2 summaries are left out" in printed
     assert "No finish reason for 3 answers" in printed
-
     rows = lines(tmp_path / "rows.jsonl", pacore_row())
-    code, _, errors = bring("import", rows, "--from=pacore", f"--out={tmp_path / 'p'}")
-    assert (code, errors) == (0, "")
-
+    bring(rows, "--from=pacore", f"--out={tmp_path / 'p'}")
     row = {"q": EGGS, "gold": "6 * 7\nA: 42", "by_a": "A: 42", "by_b": "A: 13"}
-    code, printed, errors = bring(
-        "import",
-        lines(tmp_path / "plain.jsonl", row),
-        "--from=answers",
-        "--columns=text=q,reference=gold,answers=by_*",
-        "--verifier=exact",
-        "--verifier-args={marker: 'A:'}",
-        f"--out={tmp_path / 'a'}",
-    )
-    assert (code, errors) == (0, "")
+    columns = "--columns=text=q,reference=gold,answers=by_*"
+    judging = ["--verifier=exact", "--verifier-args={marker: 'A:'}", f"--out={tmp_path / 'a'}"]
+    printed = bring(lines(tmp_path / "a.jsonl", row), "--from=answers", columns, *judging)
     (trace,) = read_traces(tmp_path / "a")
     assert [each.is_correct for each in trace.pool] == [True, False]
     assert "labelled" not in printed and f"Traces: {tmp_path / 'a'}" in printed
@@ -330,18 +279,15 @@ def test_heavyskill_and_pacore_and_plain_answers(bring, tmp_path):
         (["--from=nemo", "--limit=0"], "problems.limit"),
     ],
 )
-def test_bad_input_says_what_to_do_and_writes_nothing(arguments, says, bring, tmp_path):
+def test_bad_input_says_what_to_do_and_writes_nothing(arguments, says, call, tmp_path):
     files = [lines(tmp_path / f"output-rs{seed}.jsonl", nemo_row()) for seed in range(2)]
-    code, printed, errors = bring("import", *files, f"--out={tmp_path / 'run'}", *arguments)
+    code, printed, errors = call("import", *files, f"--out={tmp_path / 'run'}", *arguments)
     assert code == 2 and errors.startswith("Error: ") and says in errors
     assert printed == ""
-    assert sorted(path.name for path in tmp_path.iterdir()) == [file.name for file in files]
+    assert sorted(tmp_path.iterdir()) == files
 
 
-def test_a_line_that_is_not_json_is_named(bring, tmp_path):
-    path = lines(tmp_path / "output-rs0.jsonl", nemo_row(), "{broken")
-    code, _, errors = bring("import", path, "--from=nemo", f"--out={tmp_path / 'run'}")
-    assert code == 2 and "output-rs0.jsonl:2 is not JSON" in errors
+PLAIN = ("--from=answers", "--columns=text=q,reference=gold")
 
 
 def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, tmp_path):
@@ -349,10 +295,8 @@ def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, t
         {"q": f"{EGGS} ({n})", "gold": str(n), "answers": [f"So.\nA: {n}", f"Or.\nA: {n + 1}"]}
         for n in range(10)
     ]
-    command = ["import", lines(tmp_path / "plain.jsonl", *rows), "--from=answers"]
-    command += ["--columns=text=q,reference=gold"]
-    code, printed, errors = bring(*command, f"--out={tmp_path / 'raw'}")
-    assert (code, errors) == (0, "")
+    command = [lines(tmp_path / "plain.jsonl", *rows), *PLAIN]
+    printed = bring(*command, f"--out={tmp_path / 'raw'}")
     (told,) = [line.split() for line in printed.splitlines() if line.startswith("trajectories")]
     assert told == ["trajectories", "20", "0", "0", "20", "0", "0"]
     assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in printed
@@ -360,39 +304,36 @@ def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, t
     (proposed,) = [line for line in printed.splitlines() if line.startswith("Import again")]
     flag = shlex.split(proposed.partition(": ")[2])
     assert flag == ["--verifier-args", '{marker: "A:"}']
-    code, printed, _ = bring(*command, f"--out={tmp_path / 'marked'}", *flag)
-    assert code == 0 and "final answer" not in printed and "Import again" not in printed
+    printed = bring(*command, f"--out={tmp_path / 'marked'}", *flag)
+    assert "final answer" not in printed and "Import again" not in printed
     counts = [sum(t.is_correct for t in trace.pool) for trace in read_traces(tmp_path / "marked")]
     assert counts == [1] * 10
 
 
-def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring, tmp_path):
-    kinds = {"boxed": r"It is \boxed{{{}}}.", "prose": "I am not sure.\nNote: look it up {}"}
-    for kind, form in kinds.items():
-        answers = [form.format(answer) for answer in ("again", "elsewhere")]
-        rows = [{"q": f"{EGGS} ({n})", "gold": "4", "answers": answers} for n in range(4)]
-        file = lines(tmp_path / f"{kind}.jsonl", *rows)
-        columns = "--columns=text=q,reference=gold"
-        code, printed, _ = bring(
-            "import", file, "--from=answers", columns, f"--out={tmp_path / kind}"
-        )
-        assert code == 0 and "Import again" not in printed
-        assert ("hold no final answer" in printed) == (kind == "prose")
+@pytest.mark.parametrize(
+    ("form", "unanswered"),
+    [(r"It is \boxed{{{}}}.", False), ("I am not sure.\nNote: look it up {}", True)],
+)
+def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring, tmp_path, form, unanswered):
+    answers = [form.format(answer) for answer in ("again", "elsewhere")]
+    rows = [{"q": f"{EGGS} ({n})", "gold": "4", "answers": answers} for n in range(4)]
+    printed = bring(lines(tmp_path / "rows.jsonl", *rows), *PLAIN, f"--out={tmp_path / 'run'}")
+    assert "Import again" not in printed
+    assert ("hold no final answer" in printed) == unanswered
 
 
-def test_real_solutions_without_a_box_get_their_marker(bring, tmp_path):
+def test_real_solutions_without_a_box_get_their_marker(bring, call, tmp_path):
     if not GSM8K.is_file():
         pytest.skip("the GSM8K solutions are not here")
     rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()[:200]]
-    file = tmp_path / "gsm8k.jsonl"
     columns = "--columns=text=question,reference=ground_truth"
-    command = ["import", file, "--from=answers", columns, f"--out={tmp_path / 'run'}"]
-    lines(file, *rows)
-    code, _, errors = bring(*command)
+    command = [lines(tmp_path / "gsm8k.jsonl", *rows), "--from=answers", columns]
+    command += [f"--out={tmp_path / 'run'}"]
+    code, _, errors = call("import", *command)
     assert code == 2 and """in verifier_args, e.g. {"marker": "A:"}""" in errors
     for row in rows:
         row["ground_truth"] = row["ground_truth"].rpartition("A:")[2].strip()
-    lines(file, *rows)
-    code, printed, _ = bring(*command)
-    assert code == 0 and "795 of the 800 unanswered answers that were read end in 'A:'" in printed
+    lines(tmp_path / "gsm8k.jsonl", *rows)
+    printed = bring(*command)
+    assert "795 of the 800 unanswered answers that were read end in 'A:'" in printed
     assert """--verifier-args '{marker: "A:"}'""" in printed

@@ -7,131 +7,112 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-import sys
 import time
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import marked
 import pytest
-from command_line import run_command
+from command_line import broken_off, run_command, served, started
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 from marked import MARK, eventually
+from pool_folders import pool_folder, pool_of
 
 from heavydistill.metrics.summary import summarize
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 GRACE_S = 20.0
+TRACES = "traces/train-00000-of-00001.parquet"
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_command(*arguments)
+def ran(*arguments: str) -> str:
+    done = run_command(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
-def write_problems(path: Path, count: int = 4) -> Path:
-    lines = [
+def doubles(folder: Path, count: int = 4) -> Path:
+    """Problems p1, p2 ...: what is twice the number?"""
+    rows = [
         {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": str(2 * n)}
         for n in range(1, count + 1)
     ]
-    path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return path
+    return lines(folder / "p.jsonl", *rows)
 
 
-def of_server(url: str, problems: Path, out: Path) -> list[str]:
-    return [
-        "generate",
-        "--teacher=served",
-        f"--endpoint={url}",
-        f"--tokenizer={MICRO}",
-        f"--problems={problems}",
-        f"--out={out}",
-        "--k=3",
-        "--d=2",
-        "--set=endpoint.retries=0",
-    ]
+def of_server(url: str, problems: Path, out: Path, *more: str) -> list[str]:
+    files = [f"--problems={problems}", f"--out={out}"]
+    return ["generate", *served(url, *files, "--k=3", "--d=2", "--set=endpoint.retries=0"), *more]
+
+
+def is_deliberation(request: dict[str, Any]) -> bool:
+    return "==== Attempt" in request["messages"][0]["content"]
 
 
 @pytest.fixture(scope="module")
 def micro_run(tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "micro"
-    done = command("generate", "--limit=6", "--k=4", "--d=2", "--rounds=2", f"--out={out}")
-    assert done.returncode == 0, done.stderr
-    return out, done.stdout
+    return out, ran("generate", "--limit=6", "--k=4", "--d=2", "--rounds=2", f"--out={out}")
 
 
-def test_the_micro_teacher_thinks_and_deliberates(micro_run, tmp_path):
-    from datasets import load_dataset
-
+def test_the_micro_teacher_thinks_and_deliberates(micro_run):
     out, printed = micro_run
     traces = list(read_traces(out))
     assert len(traces) == 6
     for trace in traces:
-        assert len(trace.pool) == 4
+        assert len(trace.pool) == len(trace.deliberations) == 4
         assert [cache.round for cache in trace.caches] == [1, 2]
-        assert len(trace.deliberations) == 4
         assert trace.stratum and trace.outcome
+        assert trace.pool[0].verdict.verifier.startswith("procedural@")
     assert "M@4" in printed and "HM@2" in printed and str(out) in printed
     saved = json.loads((out / "summary.json").read_text())
     assert saved["mean_at_k"]["mean"] == summarize(traces).mean_at_k.mean
     assert saved["statuses"] == {"ok": 6}
-    dataset = load_dataset(str(out / "traces"), split="train", cache_dir=str(tmp_path))
-    assert dataset.num_rows == 6
-    assert dataset[0]["pool"][0]["verdict"]["verifier"].startswith("procedural@")
     problem = traces[1].problem
-    shown = command("show", str(out), "--problem", problem.id)
-    assert shown.returncode == 0
-    assert problem.id in shown.stdout and problem.reference in shown.stdout
-    assert command("show", str(out), "--problem", "none").returncode == 2
+    shown = ran("show", str(out), "--problem", problem.id)
+    assert problem.id in shown and problem.reference in shown
+    assert run_command("show", str(out), "--problem", "none").returncode == 2
 
 
 def test_the_saved_configuration_repeats_the_run(micro_run, tmp_path):
     out, _ = micro_run
-    again = tmp_path / "again"
-    done = command("generate", f"--config={out}/config.yaml", f"--out={again}")
-    assert done.returncode == 0, done.stderr
-
-    def texts(run: Path) -> list[list[str]]:
-        return [[g.answer_text for g in (*t.pool, *t.deliberations)] for t in read_traces(run)]
-
-    assert texts(again) == texts(out)
+    ran("generate", f"--config={out}/config.yaml", f"--out={tmp_path / 'again'}")
+    first, again = (
+        [[g.answer_text for g in (*t.pool, *t.deliberations)] for t in read_traces(run)]
+        for run in (out, tmp_path / "again")
+    )
+    assert first == again
 
 
 def test_dry_run_asks_nobody_and_writes_nothing(tmp_path):
     with serving(lambda body: completion("no")) as server:
-        problems, out = write_problems(tmp_path / "p.jsonl"), tmp_path / "run"
-        done = command(*of_server(server.base_url, problems, out), "--dry-run")
-    assert done.returncode == 0 and not server.requests and not out.exists()
-    told = " ".join(done.stdout.split())
+        out = tmp_path / "run"
+        printed = ran(*of_server(server.base_url, doubles(tmp_path), out, "--dry-run"))
+    assert not server.requests and not out.exists() and "What is 1 + 1?" in printed
+    told = " ".join(printed.split())
     assert "thinking 12 " in told and "deliberating 8 " in told
-    assert "What is 1 + 1?" in done.stdout
 
 
 def test_failures_of_an_endpoint_are_records(tmp_path):
     """p1 is fine, p2 is refused always, p3 is cut off once, p4 returns its thinking apart."""
 
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        text = body["messages"][0]["content"]
-        if "What is 2 + 2?" in text:
+        number = int(body["messages"][0]["content"].partition("What is ")[2][0])
+        if number == 2:
             return 400, {"error": {"message": "refused"}}
-        if "What is 3 + 3?" in text and body["seed"] == min(seeds.setdefault(3, [body["seed"]])):
+        if number == 3 and body["seed"] == cut.setdefault("seed", body["seed"]):
             return completion("half of", "length")
-        if "What is 4 + 4?" in text:
+        if number == 4:
             return completion("\\boxed{8}", reasoning_content="four and four")
-        return completion(
-            f"<think>hm</think>\\boxed{{{2 * int(text.split()[2])}}}"
-            if "is 1" in text
-            else "\\boxed{6}"
-        )
+        return completion(f"<think>hm</think>\\boxed{{{2 * number}}}")
 
-    seeds: dict[int, list[int]] = {}
+    cut: dict[str, int] = {}
     out = tmp_path / "run"
     with serving(answer) as server:
-        done = command(*of_server(server.base_url, write_problems(tmp_path / "p.jsonl"), out))
+        done = run_command(*of_server(server.base_url, doubles(tmp_path), out))
     traces = {trace.problem.id: trace for trace in read_traces(out)}
     assert done.returncode == 1, "one problem had no usable trajectory"
     assert "fewer than 2 usable" in done.stdout
@@ -142,12 +123,9 @@ def test_failures_of_an_endpoint_are_records(tmp_path):
     assert {t.reasoning for t in traces["p4"].pool} == {"four and four"}
     assert all(t.is_correct for t in traces["p4"].pool)
     # K means K: three requests with three seeds for each problem's thinking.
-    thinking = [r for r in server.requests if "==== Attempt" not in r["messages"][0]["content"]]
+    thinking = [r for r in server.requests if not is_deliberation(r)]
     assert len(thinking) == 12
     assert len({(r["messages"][0]["content"], r["seed"]) for r in thinking}) == 12
-
-
-LONG = json.dumps({"id": "a", "text": "x " * 4000, "reference": "1"})
 
 
 @pytest.mark.parametrize(
@@ -164,7 +142,7 @@ LONG = json.dumps({"id": "a", "text": "x " * 4000, "reference": "1"})
 )
 def test_bad_input_is_told_before_anything_is_done(flags, said, tmp_path, call, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Path("long.jsonl").write_text(LONG)
+    lines(Path("long.jsonl"), {"id": "a", "text": "x " * 4000, "reference": "1"})
     code, _, message = call("generate", "--out=run", *flags)
     assert code == 2
     assert said in message and "Traceback" not in message
@@ -173,7 +151,7 @@ def test_bad_input_is_told_before_anything_is_done(flags, said, tmp_path, call, 
 
 def test_a_folder_that_is_not_empty_is_left_alone(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
-    done = command("generate", f"--out={tmp_path}")
+    done = run_command("generate", f"--out={tmp_path}")
     assert done.returncode == 2 and "not empty" in done.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
 
@@ -184,13 +162,8 @@ class Running:
     def __init__(self, url: str, folder: Path, problems: int = 4) -> None:
         self.mark = uuid.uuid4().hex
         self.out = folder / "run"
-        self.process = subprocess.Popen(
-            [COMMAND, *of_server(url, write_problems(folder / "p.jsonl", problems), self.out)],
-            env={**os.environ, MARK: self.mark},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        command = of_server(url, doubles(folder, problems), self.out)
+        self.process = started(*command, env={**os.environ, MARK: self.mark})
 
     def interrupt_again(self) -> None:
         """Ctrl-C while the run waits for the requests in flight."""
@@ -227,12 +200,9 @@ def test_what_was_finished_before_an_interrupt_is_kept(tmp_path):
             time.sleep(300)
         return completion("\\boxed{2}")
 
-    def deliberations() -> int:
-        return sum("==== Attempt" in r["messages"][0]["content"] for r in server.requests)
-
     with serving(answer) as server:
         run = Running(server.base_url, tmp_path, problems=20)
-        assert eventually(lambda: deliberations() == 32, 120), "the 16 have come through"
+        assert eventually(lambda: sum(map(is_deliberation, server.requests)) == 32, 120)
         time.sleep(5)
         run.process.send_signal(signal.SIGINT)
         run.interrupt_again()
@@ -248,31 +218,26 @@ OWN = Path(__file__).parents[1] / "verifiers" / "own_verifiers.py"
 
 @pytest.mark.slow
 def test_a_verifier_of_one_s_own_judges_in_workers_and_unfit_rows_are_left_out(tmp_path):
-    references = ["2", "odd", "hang", "2", ""]
-    rows = ({"text": f"What is {n}?", "reference": each} for n, each in enumerate(references))
-    problems, out = tmp_path / "p.jsonl", tmp_path / "run"
-    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    rows = [
+        {"text": f"What is {n}?", "reference": reference}
+        for n, reference in enumerate(["2", "odd", "hang", "2", ""])
+    ]
+    problems, out = lines(tmp_path / "p.jsonl", *rows), tmp_path / "run"
     (tmp_path / "mine.py").write_text(OWN.read_text(encoding="utf-8"), encoding="utf-8")
     settings = ["problems.verifier=obedient", "verify.timeout_s=1", "verify.workers=2"]
     answers = iter(["2", "hang", "crash"] * 100)
     with serving(lambda body: completion(next(answers), reasoning_content="so")) as server:
         flags = of_server(server.base_url, problems, out)
         flags += [f"--set={each}" for each in (*settings, f"verify.own=[{tmp_path}/mine.py]")]
-        refused = command(*flags)
+        refused = run_command(*flags)
         assert refused.returncode == 2 and "3 of 5 rows cannot be used" in refused.stderr
         assert not server.requests
-        done = command(*flags, "--set=problems.unfit=leave_out")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Left out: 3 row(s)" in done.stdout and "p.jsonl:2: it is odd" in done.stdout
+        printed = ran(*flags, "--set=problems.unfit=leave_out")
+    assert "Left out: 3 row(s)" in printed and "p.jsonl:2: it is odd" in printed
     traces = list(read_traces(out))
     assert [trace.problem.id for trace in traces] == ["p:1", "p:4"]
-    found = {
-        (g.answer_text, g.verdict.label, g.verdict.reason)
-        for trace in traces
-        for g in (*trace.pool, *trace.deliberations)
-        if g.verdict
-    }
-    assert found == {
+    generations = [g for trace in traces for g in (*trace.pool, *trace.deliberations) if g.verdict]
+    assert {(g.answer_text, g.verdict.label, g.verdict.reason) for g in generations} == {
         ("2", "correct", "told"),
         ("hang", "undecided", "timeout"),
         ("crash", "undecided", "worker_died"),
@@ -280,16 +245,15 @@ def test_a_verifier_of_one_s_own_judges_in_workers_and_unfit_rows_are_left_out(t
     summary = json.loads((out / "summary.json").read_text())
     assert summary["left_out"] == 3
     assert set(summary["trajectories"]["undecided_because"]) == {"timeout", "worker_died"}
-    assert "Undecided trajectories: " in done.stdout
+    assert "Undecided trajectories: " in printed
     again = ("replay", str(out), "--out", str(tmp_path / "again"))
-    assert "add --run-verifiers" in command(*again).stderr
-    replayed = command(*again, "--run-verifiers")
-    assert replayed.returncode == 0, replayed.stderr
+    assert "add --run-verifiers" in run_command(*again).stderr
+    ran(*again, "--run-verifiers")
     assert list(read_traces(tmp_path / "again")) == traces
 
 
 def test_a_verifier_that_cannot_judge_here_is_said_before_anything_is_asked(tmp_path):
-    mine, problems = tmp_path / "mine.py", write_problems(tmp_path / "p.jsonl")
+    mine, broken = tmp_path / "mine.py", tmp_path / "broken.py"
     mine.write_text(
         "from heavydistill.verifiers.exact import Exact\n"
         "class Absent(Exact):\n"
@@ -297,17 +261,17 @@ def test_a_verifier_that_cannot_judge_here_is_said_before_anything_is_asked(tmp_
         "    def unavailable(self, config):\n"
         "        return 'it needs a sandbox; apt-get install one'\n"
     )
-    flags = [f"--problems={problems}", "--set=problems.verifier=absent", f"--out={tmp_path}/run"]
-    done = command("generate", "--dry-run", *flags, f"--set=verify.own=[{mine}]")
-    assert done.returncode == 0, done.stderr
-    assert "Warning: The verifier absent cannot judge here: it needs a sandbox" in done.stdout
-    (tmp_path / "broken.py").write_text("1/0")
-    broken = command("generate", "--dry-run", *flags, f"--set=verify.own=[{tmp_path}/broken.py]")
-    assert broken.returncode == 2 and "ZeroDivisionError" in broken.stderr
-    assert "Traceback" not in broken.stderr
+    broken.write_text("1/0")
+    dry = ["generate", "--dry-run", f"--problems={doubles(tmp_path)}", f"--out={tmp_path}/run"]
+    dry += ["--set=problems.verifier=absent"]
+    printed = ran(*dry, f"--set=verify.own=[{mine}]")
+    assert "Warning: The verifier absent cannot judge here: it needs a sandbox" in printed
+    refused = run_command(*dry, f"--set=verify.own=[{broken}]")
+    assert refused.returncode == 2 and "ZeroDivisionError" in refused.stderr
+    assert "Traceback" not in refused.stderr
 
 
-ROOT = Path(__file__).parents[2]
+SAMPLE = Path(__file__).parents[2] / "data" / "choice.sample.jsonl"
 RIGHT = ("12:15", "59", "3/28", "rythm", "No blip is a blap.", "all of the above", "Friday", "6")
 
 
@@ -323,72 +287,179 @@ def test_a_run_judges_letters_in_the_order_that_was_shown(tmp_path):
 
     out = tmp_path / "run"
     with serving(answer) as server:
-        done = run_command(
-            *("generate", "--teacher=served", f"--endpoint={server.base_url}"),
-            *(f"--tokenizer={MICRO}", f"--problems={ROOT / 'data' / 'choice.sample.jsonl'}"),
-            *(f"--out={out}", "--k=2", "--d=1"),
-        )
-    assert done.returncode == 0, done.stderr
-    assert (
-        "Options in the order of the dataset, which they or the text speak of: 1 of 8"
-        in done.stdout
-    )
+        printed = ran(*of_server(server.base_url, SAMPLE, out), "--k=2", "--d=1")
+    kept = "Options in the order of the dataset, which they or the text speak of: 1 of 8"
+    assert kept in printed
     traces = {trace.problem.id: trace for trace in read_traces(out)}
     assert len(traces) == 8
     for name, trace in traces.items():
-        verdicts = [generation.verdict for generation in (*trace.pool, *trace.deliberations)]
-        reasons = {verdict.reason for verdict in verdicts if verdict}
+        reasons = {g.verdict.reason for g in (*trace.pool, *trace.deliberations) if g.verdict}
         assert reasons == ({"hedged"} if name == "choice-7" else {"equal"}), name
     orders = [json.loads(trace.problem.verifier_args)["order"] for trace in traces.values()]
     assert any(order != sorted(order) for order in orders)
     assert json.loads((out / "summary.json").read_text())["option_orders_kept"] == 1
 
 
-@pytest.fixture
-def printed_by(call):
-    def printed(*arguments: object) -> str:
-        code, out, _ = call(*arguments)
-        assert not code
-        return out
-
-    return printed
-
-
-def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(printed_by, tmp_path):
+def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(tmp_path):
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        asked = re.search(r"What is (\d) \+ 2", body["messages"][0]["content"])
-        assert asked
-        return completion(f"I add them.\nAnswer: {int(asked[1]) + 2}")
+        number = int(body["messages"][0]["content"].partition("What is ")[2][0])
+        return completion(f"I add them.\nAnswer: {2 * number}")
 
-    problems = [{"text": f"What is {n} + 2?", "reference": str(n + 2)} for n in range(4)]
-    file = lines(tmp_path / "problems.jsonl", *problems)
+    def generate(out: str, *more: str) -> str:
+        return ran(*of_server(server.base_url, file, tmp_path / out), "--k=2", "--d=1", *more)
 
-    def generate(server: FakeServer, out: str, *more: str) -> str:
-        return printed_by(
-            "generate",
-            "--teacher=served",
-            f"--endpoint={server.base_url}",
-            f"--tokenizer={MICRO}",
-            f"--problems={file}",
-            f"--out={tmp_path / out}",
-            "--k=2",
-            "--d=1",
-            *more,
-        )
-
+    file = doubles(tmp_path)
     with serving(answer) as server:
-        said = generate(server, "raw")
+        said = generate("raw")
         asked = len(server.requests)
         assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in said
         assert r"100.0% of the finished deliberations hold no final answer" in said
         assert "--set domain=brief" in said
         assert "12 of the 12 unanswered answers that were read end in 'Answer:'" in said
         (proposed,) = [line for line in said.splitlines() if line.startswith("To judge by")]
-        marked = generate(server, "marked", *shlex.split(proposed)[-2:])
+        marked = generate("marked", *shlex.split(proposed)[-2:])
         assert len(server.requests) == asked, "all of it was in the journal"
     assert "no final answer" not in marked and "To judge by" not in marked
-    summary = json.loads((tmp_path / "marked" / "summary.json").read_text(encoding="utf-8"))
-    assert summary["mean_at_k"]["mean"] == 1.0 and summary["trajectories"]["unanswered"] == 0
-    raw = json.loads((tmp_path / "raw" / "summary.json").read_text(encoding="utf-8"))
+    raw, judged = (
+        json.loads((tmp_path / out / "summary.json").read_text()) for out in ("raw", "marked")
+    )
+    assert judged["mean_at_k"]["mean"] == 1.0 and judged["trajectories"]["unanswered"] == 0
     assert raw["mean_at_k"]["mean"] == 0.0 and raw["trajectories"]["unanswered"] == 8
     assert raw["deliberations"]["unanswered_because"] == {"no_answer": 4}
+
+
+@pytest.fixture(scope="module")
+def student_run(tmp_path_factory):
+    """The student thinks, the teacher deliberates."""
+    out = tmp_path_factory.mktemp("runs") / "student"
+    models = ["--thinker=micro-student", "--deliberator=micro"]
+    ran("generate", *models, "--limit=3", "--k=8", "--d=2", f"--out={out}")
+    return out
+
+
+def test_a_teacher_deliberates_on_what_the_student_wrote(student_run):
+    traces = list(read_traces(student_run))
+    assert len(traces) == 3
+    assert {t.model for trace in traces for t in trace.pool} == {"micro-student"}
+    assert {d.model for trace in traces for d in trace.deliberations} == {"micro"}
+    for trace in traces:
+        (cache,) = trace.caches
+        assert {item.generation for item in cache.items} == {t.id for t in trace.pool}
+        assert len(trace.deliberations) == 2 and all(d.verdict for d in trace.deliberations)
+
+
+def test_the_same_pools_and_deliberator_give_the_same_run_and_ask_nobody(student_run, tmp_path):
+    flags = [f"--pools={student_run}", f"--journal={student_run.parent / 'journal'}", "--d=2"]
+    told = ran("generate", *flags, "--deliberator=micro", f"--out={tmp_path}/run")
+    assert "K=8 trajectories by micro-student" in told
+    assert "Already billed, from the journal: 6 of 6 in deliberating" in told
+    assert (tmp_path / "run" / TRACES).read_bytes() == (student_run / TRACES).read_bytes()
+    usage = json.loads((tmp_path / "run" / "summary.json").read_text())["usage"]
+    assert usage["thinking"]["requests"] == usage["thinking"]["completion"] == 0
+    assert usage["deliberating"]["requests"] == 6
+
+
+def on_pools(server: FakeServer, pools: Path, out: Path, *more: str) -> list[str]:
+    flags = served(server.base_url, f"--pools={pools}", f"--out={out}", "--d=2")
+    return ["generate", *flags, "--set=endpoint.retries=0", *more]
+
+
+@pytest.fixture
+def pools(tmp_path):
+    """Of 6 problems, the last has one usable trajectory; verdicts of the first are an old one's
+    and those of the second are missing."""
+    traces = [pool_of(n, [f"{n}", "0", f"{n}"]) for n in range(1, 6)] + [pool_of(6, ["6", "", ""])]
+    for index in (0, 1):
+        pool = [
+            replace(
+                t,
+                verdict=None
+                if index
+                else replace(t.verdict, label="undecided", verifier="exact@0"),
+            )
+            for t in traces[index].pool
+        ]
+        traces[index] = replace(traces[index], pool=pool)
+    return pool_folder(tmp_path / "pools", traces)
+
+
+def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(pools, tmp_path):
+    (pools / "import.json").write_text("{}")
+    out, again = tmp_path / "run", tmp_path / "again"
+    with serving(lambda body: completion("\\boxed{3}", reasoning_content="so")) as server:
+        command = on_pools(server, pools, out, "--price-in=1", "--price-out=1")
+        done = run_command(*command)
+        assert done.returncode == 1, "one problem has too few usable trajectories"
+        assert "fewer than 2 usable" in done.stdout
+        assert len(server.requests) == 5 * 2 and all(map(is_deliberation, server.requests))
+        replayed = run_command("replay", str(out), f"--out={again}")
+        assert replayed.returncode == 1
+        # Nothing is lacking that could be asked again.
+        repeated = run_command(*command)
+        assert repeated.returncode == 2 and "is not empty" in repeated.stderr
+        assert len(server.requests) == 10
+    for name in (TRACES, "summary.json"):
+        assert (out / name).read_bytes() == (again / name).read_bytes()
+    for told in (done.stdout, replayed.stdout):
+        assert "Judged again: 3 trajectories" in told and "Judged now: 3 trajectories" in told
+    theirs, ours = list(read_traces(pools)), list(read_traces(out))
+    assert [trace.problem for trace in ours] == [trace.problem for trace in theirs]
+    texts = [[t.answer_text for trace in run for t in trace.pool] for run in (ours, theirs)]
+    assert texts[0] == texts[1]
+    assert {trace.thinker_prompt_version for trace in ours} == {"thinker.of-another"}
+    labels = [[t.verdict.label for t in trace.pool if t.verdict] for trace in ours]
+    assert labels[:5] == [["correct", "incorrect", "correct"]] * 5
+    assert [trace.status for trace in ours] == ["ok"] * 5 + ["too_few_usable"]
+    assert [trace.outcome for trace in ours[:3]] == ["overturned", "overturned", "kept"]
+    usage = json.loads((out / "summary.json").read_text())["usage"]
+    assert (usage["thinking"]["requests"], usage["thinking"]["cost_usd"]) == (0, 0.0)
+    assert usage["deliberating"]["cost_usd"] == pytest.approx(10 * 18 / 1e6)
+
+
+def test_a_dry_run_tells_of_deliberations_alone_and_asks_nobody(pools, tmp_path):
+    with serving(lambda body: completion("no")) as server:
+        dry = ran(*on_pools(server, pools, tmp_path / "run", "--limit=4", "--dry-run"))
+        assert not server.requests
+    unfolded = " ".join(dry.split())
+    assert "4 problems, K=3 trajectories by somebody" in unfolded
+    assert "deliberating 8 " in unfolded and "thinking" not in dry
+    assert f"pools: {pools}" in dry and "first prompt" not in dry
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_interrupted_run_on_pools_goes_on_with_the_same_command(tmp_path):
+    pools = pool_folder(tmp_path / "many", [pool_of(n, [f"{n}", "0"]) for n in range(40)])
+
+    def unhurried(body: dict[str, Any]) -> Any:
+        time.sleep(1.0)
+        return completion("\\boxed{1}")
+
+    with serving(unhurried) as server:
+        command = on_pools(server, pools, tmp_path / "run", "--set=endpoint.concurrency=8")
+        code, printed = broken_off(command, lambda: len(server.requests) >= 24)
+        assert code == 130 and "same command goes on" in printed
+        assert len(server.requests) < 80
+        ran(*command)
+        assert len(server.requests) == 80 and all(map(is_deliberation, server.requests))
+    done = [trace.problem.id for trace in read_traces(tmp_path / "run")]
+    assert done == [f"p{n}" for n in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--pools={folder}/none"], "not the folder of a finished run"),
+        (["--pools={pools}", "--thinker=micro"], "thinker has no effect with pools"),
+        (["--pools={pools}", "--problems=gym:gcd"], "problems (but for its limit) has no effect"),
+        (["--pools={pools}", "--k=8"], "cache.width"),
+        (["--pools={pools}", "--out={pools}"], "is not empty"),
+    ],
+)
+def test_what_contradicts_pools_is_told_before_anything_is_done(flags, said, pools, tmp_path, call):
+    before = (pools / TRACES).read_bytes()
+    given = [flag.format(folder=tmp_path, pools=pools) for flag in flags]
+    code, _, message = call("generate", "--deliberator=micro", f"--out={tmp_path}/run", *given)
+    assert code == 2
+    assert said in message and "Traceback" not in message
+    assert not (tmp_path / "run").exists()
+    assert (pools / TRACES).read_bytes() == before

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,18 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run_command
+from command_line import broken_off, run_command, served
 from fake_server import FakeServer, completion, serving
+from import_files import lines
 
 from heavydistill.config.run import load_config
-from heavydistill.heavy.ballot import Ballot, ballot_of
+from heavydistill.heavy.ballot import ballot_of
 from heavydistill.models.ledger import account_of, balance_of
 from heavydistill.schema import Generation, Trace
 from heavydistill.store.segment import record_at, segments
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 K, D, VOTES, TOKENS = 4, 2, 3, 18
 # What rules say of each: right, open, open, wrong, no answer.
 ANSWERS = ["5 \\text{ m}", "500 \\text{ cm}", "5 \\text{ km}", None, ""]
@@ -65,34 +61,20 @@ def teacher():
 def arguments(
     teacher: FakeServer, judge: FakeServer | None, folder: Path, **flags: object
 ) -> list[str]:
-    problems = folder / "problems.jsonl"
-    lines = [
-        {
-            "id": f"p{n}",
-            "text": f"How long is rod {n}?",
-            "reference": "$5 \\text{ m}$",
-            "verifier": "exact",
-        }
-        for n in range(12)
-    ]
-    problems.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    chosen = {"k": K, "d": D, "out": folder / "run"} | flags
-    judging = (
-        [
-            "--judge=critic",
-            f"--set=judge.endpoint={{base_url: '{judge.base_url}', retries: 0}}",
-            "--set=judge.sampling.max_tokens=200",
-        ]
-        if judge
-        else []
-    )
+    row = {"reference": "$5 \\text{ m}$", "verifier": "exact"}
+    rows = ({"id": f"p{n}", "text": f"How long is rod {n}?", **row} for n in range(12))
+    problems = lines(folder / "problems.jsonl", *rows)
+    chosen = {"problems": problems, "journal": folder / "journal", "k": K, "d": D}
+    chosen |= {"out": folder / "run", **flags}
+    keys = ["endpoint.retries=0", "think.sampling.max_tokens=300"]
+    keys += ["deliberate.sampling.max_tokens=300"]
+    if judge:
+        keys += [f"judge.endpoint={{base_url: '{judge.base_url}', retries: 0}}"]
+        keys += ["judge.sampling.max_tokens=200"]
+        chosen["judge"] = "critic"
     return [
-        *("--teacher=served", f"--endpoint={teacher.base_url}", f"--tokenizer={MICRO}"),
-        *(f"--problems={problems}", f"--journal={folder / 'journal'}"),
-        *(f"--{name}={value}" for name, value in chosen.items() if value is not None),
-        *("--set=endpoint.retries=0", "--set=think.sampling.max_tokens=300"),
-        "--set=deliberate.sampling.max_tokens=300",
-        *judging,
+        *served(teacher.base_url, *(f"--{name}={value}" for name, value in chosen.items())),
+        *(f"--set={key}" for key in keys),
     ]
 
 
@@ -106,22 +88,14 @@ def generations(run: Path) -> list[tuple[Trace, Generation]]:
     return [(t, g) for t in read_traces(run) for g in (*t.pool, *t.deliberations)]
 
 
-def ballots(run: Path) -> list[Ballot]:
-    found = [ballot_of(g.verdict) for _, g in generations(run) if g.verdict]
-    return [ballot for ballot in found if ballot]
-
-
 def summary_of(run: Path) -> dict[str, Any]:
     return json.loads((run / "summary.json").read_text(encoding="utf-8"))
 
 
 def judge_requests(folder: Path) -> Counter[int]:
     """The seeds of what the journal has of the judge."""
-    records = [
-        record_at(segment.path, line.offset)
-        for segment in segments(folder / "journal")
-        for line in segment.lines
-    ]
+    journal = segments(folder / "journal")
+    records = [record_at(each.path, line.offset) for each in journal for line in each.lines]
     return Counter(r.asked["seed"] for r in records if r.asked["stage"] == "judge")
 
 
@@ -132,39 +106,39 @@ def test_a_judge_decides_what_rules_left_open_and_nothing_else(tmp_path, teacher
     assert "judging" not in alone and "A judge" not in alone
     assert not summary_of(tmp_path / "alone")["judging"]["asked"]
     rules = {g.id: g.verdict for _, g in generations(tmp_path / "alone")}
-    left_open = 0
+    ballots = []
     for trace, generation in generations(tmp_path / "run"):
         verdict, rule = generation.verdict, rules[generation.id]
         if rule.label != "undecided":
             assert verdict == rule
             continue
-        left_open += 1
         assert verdict.label == ("correct" if "cm" in generation.answer_text else "incorrect")
         assert (verdict.reason, verdict.extracted) == ("judged", rule.extracted)
         assert re.fullmatch(r"judge:critic@[0-9a-f]{12} after exact@\d+", verdict.verifier)
         ballot = ballot_of(verdict)
         assert (ballot.by, ballot.rule_reason) == (rule.verifier, rule.reason)
-        assert len(ballot.votes) == VOTES and trace.problem.id
+        assert len(ballot.votes) == VOTES
+        ballots.append((trace.problem.id, ballot))
+    left_open = len(ballots)
     assert left_open > 20
     # Each answer to a problem was asked about once, whoever gave it, in whatever round.
     assert set(map(asked_about, judge.requests)) <= {"500 \\text{ cm}", "5 \\text{ km}"} | {
         f"{n} apples" for n in range(12)
     }
-    different = {b.asked for b in ballots(tmp_path / "run")}
-    assert len(judge.requests) == VOTES * len(different) < VOTES * left_open
-    assert Counter(body["model"] for body in judge.requests) == {"critic": len(judge.requests)}
+    different = {ballot.asked for _, ballot in ballots}
+    votes = len(judge.requests)
+    assert votes == VOTES * len(different) < VOTES * left_open
+    assert {body["model"] for body in judge.requests} == {"critic"}
     assert {body["temperature"] for body in judge.requests} == {0.7}
-    told = summary_of(tmp_path / "run")["judging"]
+    summary = summary_of(tmp_path / "run")
+    told, used = summary["judging"], summary["usage"]["judging"]
     assert told["asked"] == left_open == told["correct"] + told["incorrect"]
-    assert told["votes"] == len(judge.requests)
+    assert (told["votes"], used["requests"]) == (votes, votes)
     assert (told["undecided"], told["failed"], told["invalid_votes"]) == (0, 0, 0)
-    used = summary_of(tmp_path / "run")["usage"]["judging"]
-    assert used["requests"] == len(judge.requests)
-    assert used["prompt"] + used["completion"] == TOKENS * len(judge.requests)
+    assert used["prompt"] + used["completion"] == TOKENS * votes
     assert f"A judge decided {left_open} verdicts of {left_open} that rules left" in printed
     assert "Judge: critic@" in printed and "judging" in printed
-    with_judge = next(t for t, g in generations(tmp_path / "run") if ballot_of(g.verdict))
-    shown = ended("show", str(tmp_path / "run"), f"--problem={with_judge.problem.id}")
+    shown = ended("show", str(tmp_path / "run"), f"--problem={ballots[0][0]}")
     assert "rules left it undecided (needs_" in shown and "votes: " in shown
 
 
@@ -234,18 +208,12 @@ def test_a_run_that_is_killed_while_it_judges_pays_for_no_vote_twice(tmp_path, t
 
     with serving(unhurried) as judge:
         slots = "--set=judge.endpoint.concurrency=3"
-        command = [*arguments(teacher, judge, tmp_path), slots]
-        process = subprocess.Popen(
-            [COMMAND, "generate", *command], start_new_session=True, stdout=subprocess.DEVNULL
-        )
-        while sum(finished.values()) < 8:
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        command = ["generate", *arguments(teacher, judge, tmp_path), slots]
+        broken_off(command, lambda: sum(finished.values()) >= 8, signal.SIGKILL)
         kept = judge_requests(tmp_path)
         assert kept and set(kept.values()) == {1}
         judge.requests.clear()
-        ended("generate", *command)
+        ended(*command)
         again = {body["seed"] for body in judge.requests}
         assert again and not again & set(kept)
     # Only what was in flight in either stage at the kill may have been answered twice.
@@ -292,24 +260,20 @@ def test_a_plan_bounds_what_a_judge_may_be_asked(tmp_path, teacher):
         ended("generate", *command)
         assert 0 < len(judge.requests) <= most
         # Now the journal knows how long a verdict is.
-        later = ended(
-            "generate", "--dry-run", *arguments(teacher, judge, tmp_path, out=tmp_path / "more")
-        )
-        assert re.search(r"judging: 7 tokens each", later)
+        more = arguments(teacher, judge, tmp_path, out=tmp_path / "more")
+        assert "judging: 7 tokens each" in ended("generate", "--dry-run", *more)
 
 
-def test_a_teacher_in_this_process_may_have_a_judge_elsewhere(tmp_path, teacher):
+def test_a_teacher_in_this_process_may_have_a_judge_elsewhere(tmp_path):
+    rows = [
+        {"id": f"p{n}", "text": f"{n} + 4", "reference": f"{n + 4} m", "verifier": "exact"}
+        for n in range(3)
+    ]
+    problems = lines(tmp_path / "problems.jsonl", *rows)
     with serving(by_rule) as judge:
-        arguments(teacher, judge, tmp_path)
-        rows = [
-            {"id": f"p{n}", "text": f"{n} + 4", "reference": f"{n + 4} m", "verifier": "exact"}
-            for n in range(3)
-        ]
-        (tmp_path / "problems.jsonl").write_text("\n".join(map(json.dumps, rows)))
         printed = ended(
-            "generate",
-            *(f"--problems={tmp_path / 'problems.jsonl'}", f"--out={tmp_path / 'run'}"),
-            *("--k=3", "--d=2", "--judge=critic", "--budget=1Mtok"),
+            *("generate", f"--problems={problems}", f"--out={tmp_path / 'run'}", "--k=3", "--d=2"),
+            *("--judge=critic", "--budget=1Mtok"),
             f"--set=judge.endpoint.base_url={judge.base_url}",
         )
         assert "A judge decided" in printed and judge.requests

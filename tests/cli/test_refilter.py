@@ -3,8 +3,6 @@
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 from asked_caches import MICRO, pairs, write_caches
-from command_line import run_command
+from command_line import broken_off, run_command
 from fake_server import FakeServer, completion, serving
 
 from heavydistill.models.ledger import Ledger
@@ -21,6 +19,7 @@ from heavydistill.schema import from_row
 from heavydistill.store.journal import Journal
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
+    Writer,
     read_manifest,
     read_rows,
     splits_of,
@@ -28,7 +27,6 @@ from heavydistill.store.sets.folder import (
 )
 from heavydistill.store.sets.rows import CacheRow, ProblemRow, RlRow
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
 LABELS = ["", "always_right", "unmeasured", "never_right", "too_long", ""] * 4
 ASKED = [n for n, label in enumerate(LABELS) if label != "too_long"]
 D = 4
@@ -63,7 +61,7 @@ def expected(number: int) -> tuple[float, str]:
 def arguments(server: FakeServer, sets: Path, out: Path, **flags: object) -> list[str]:
     chosen = {"d": D, **flags}
     return [
-        *(COMMAND, "refilter", str(sets), "--checkpoint=served", f"--out={out}"),
+        *("refilter", str(sets), "--checkpoint=served", f"--out={out}"),
         *(f"--endpoint={server.base_url}", "--set=endpoint.retries=0"),
         *("--set=endpoint.concurrency=4", "--set=verify.workers=1"),
         *(f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()),
@@ -72,7 +70,7 @@ def arguments(server: FakeServer, sets: Path, out: Path, **flags: object) -> lis
 
 def run(*command: str, code: int = 0) -> str:
     """What the command prints, run in this process, where transformers is loaded already."""
-    done = run_command(*command[1:])
+    done = run_command(*command)
     printed = done.stdout + done.stderr
     assert done.returncode == code, printed
     return printed
@@ -175,7 +173,7 @@ def test_a_dry_run_tells_what_it_takes_and_asks_nobody(sets, tmp_path):
         assert f"{total} of {total} deliberations on {len(ASKED)} caches" in printed
         assert "USD" in printed
         run(*command)
-        left = run(*command[:4], f"--out={tmp_path / 'other'}", *command[5:], "--dry-run")
+        left = run(*command, f"--out={tmp_path / 'other'}", "--dry-run")
         assert f"0 of {total} deliberations" in left and f"{total} are in the journal" in left
 
 
@@ -200,11 +198,7 @@ def test_a_kill_costs_only_what_was_in_flight(sets, tmp_path):
     pupil, out = Pupil(seconds=0.1), tmp_path / "new"
     with serving(pupil.answer) as server:
         command = arguments(server, sets, out)
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-        while sum(pupil.asked.values()) < 40:
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        broken_off(command, lambda: sum(pupil.asked.values()) >= 40, signal.SIGKILL)
         assert not out.exists()
         paid = Journal(tmp_path / "journal").answered
         assert 0 < paid < len(ASKED) * D
@@ -219,14 +213,8 @@ def test_ctrl_c_waits_for_what_is_in_flight_and_the_same_command_goes_on(sets, t
     pupil, out = Pupil(seconds=0.3), tmp_path / "new"
     with serving(pupil.answer) as server:
         command = arguments(server, sets, out)
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        while sum(pupil.asked.values()) < 20:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        printed, _ = process.communicate(timeout=60)
-        assert process.returncode == 130 and "same command goes on" in printed, printed
+        code, printed = broken_off(command, lambda: sum(pupil.asked.values()) >= 20)
+        assert code == 130 and "same command goes on" in printed, printed
         assert "Traceback" not in printed and not out.exists()
         assert Journal(tmp_path / "journal").answered == len(server.requests) < len(ASKED) * D
         run(*command)
@@ -262,17 +250,14 @@ def test_the_budget_holds_over_resumptions(sets, tmp_path):
 )
 def test_what_cannot_be_done_is_said_before_anything_is_asked(sets, tmp_path, flags, message):
     flags = [flag.format(sets=sets) for flag in flags]
-    told = run(
-        *(COMMAND, "refilter", str(sets), "--checkpoint=micro", f"--out={tmp_path / 'new'}"),
-        *flags,
-        code=2,
-    )
+    command = ["refilter", str(sets), "--checkpoint=micro", f"--out={tmp_path / 'new'}"]
+    told = run(*command, *flags, code=2)
     assert message in told and "Traceback" not in told
     assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_holds_no_sets_is_refused(tmp_path):
-    told = run(COMMAND, "refilter", str(tmp_path), "--checkpoint=micro", "--out=new", code=2)
+    told = run("refilter", str(tmp_path), "--checkpoint=micro", "--out=new", code=2)
     assert "holds no sets" in told
 
 
@@ -281,13 +266,11 @@ def test_sets_of_an_unknown_verifier_are_refused(tmp_path):
     path = sets / "problems" / "train-00000-of-00001.parquet"
     changed = [{**row, "verifier": "parity"} for row in read_rows(sets, "problems")]
     path.unlink()
-    from heavydistill.store.sets.folder import Writer
-
     writer = Writer(path, ProblemRow)
     for row in changed:
         writer.write(from_row(ProblemRow, row))
     writer.close()
-    told = run(COMMAND, "refilter", str(sets), "--checkpoint=micro", "--out=new", code=2)
+    told = run("refilter", str(sets), "--checkpoint=micro", "--out=new", code=2)
     assert "verifier 'parity'" in told and "verify.own" in told
 
 
@@ -296,13 +279,13 @@ def test_a_checkpoint_that_would_be_asked_in_another_template_is_told(sets, tmp_
     mended = shutil.copytree(sets, tmp_path / "mended")
     (mended / CHAT_TEMPLATE).write_text(changed)
     shutil.copytree(MICRO, tmp_path / "checkpoint-7")
-    local = [COMMAND, "refilter", str(mended), f"--checkpoint={tmp_path}/checkpoint-7", "--dry-run"]
+    local = ["refilter", str(mended), f"--checkpoint={tmp_path}/checkpoint-7", "--dry-run"]
     told = run(*local, f"--out={tmp_path}/new")
     assert "another chat template" in told
     assert f"Copy {mended / CHAT_TEMPLATE} into its folder" in told
     (tmp_path / "checkpoint-7" / CHAT_TEMPLATE).write_text(changed)
     assert "template" not in run(*local, f"--out={tmp_path}/new")
-    local[2] = str(sets)
+    local[1] = str(sets)
     assert "Take one of that student" in run(*local, f"--out={tmp_path}/new")
     with serving(Pupil().answer) as server:
         told = run(*arguments(server, mended, tmp_path / "new"), "--dry-run")
@@ -315,7 +298,7 @@ def test_a_student_that_is_elsewhere_is_asked_for(sets, tmp_path):
     manifest = read_manifest(moved)
     student = manifest.student.model_copy(update={"name": "gone"})
     write_manifest(manifest.model_copy(update={"student": student}), moved)
-    asked = [COMMAND, "refilter", str(moved), f"--checkpoint={MICRO}", "--dry-run"]
+    asked = ["refilter", str(moved), f"--checkpoint={MICRO}", "--dry-run"]
     asked += [f"--out={tmp_path}/new"]
     assert "Give its folder or Hub id with --student" in run(*asked, code=2)
     run(*asked, f"--student={MICRO}")
@@ -325,7 +308,7 @@ def test_a_checkpoint_of_the_micro_model_refilters_for_real(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)  # seeds depend on the name of the checkpoint
     write_caches(Path("sets"), [""] * 12)
     shutil.copytree(MICRO, "out/checkpoint-7")
-    command = [COMMAND, "refilter", "sets", "--checkpoint=out/checkpoint-7", "--d=4"]
+    command = ["refilter", "sets", "--checkpoint=out/checkpoint-7", "--d=4"]
     assert "Prompts of RL" in run(*command, "--out=new")
     prompts = [
         row

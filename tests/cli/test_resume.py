@@ -1,6 +1,5 @@
 """Runs that are killed and run again: nothing finished is paid for twice, and nothing changes."""
 
-import collections
 import dataclasses
 import json
 import os
@@ -8,24 +7,25 @@ import random
 import resource
 import signal
 import subprocess
-import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import COMMAND, MICRO, broken_off, run_command, served, started
 from fake_server import FakeServer, completion, serving
+from fault_server import FaultServer, faulty
+from import_files import lines
 
 from heavydistill.config.models import Capabilities, Sampling
 from heavydistill.models.capabilities import save
-from heavydistill.models.ledger import Ledger
+from heavydistill.models.ledger import Balance, Ledger
 from heavydistill.schema import Trace
 from heavydistill.store.segment import record_at, segments
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 PROBLEMS, K, D, IN_FLIGHT = 200, 8, 4, 16
 TOKENS = 18  # of every response of ``fake_server.completion``
 MAX_TOKENS = Sampling().max_tokens
@@ -35,11 +35,11 @@ class Bill:
     """A server's answers, which depend on the request alone, and what it had to do for them."""
 
     def __init__(self) -> None:
-        self.finished: collections.Counter[str] = collections.Counter()
+        self.finished: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def answer(self, body: dict[str, Any]) -> Any:
-        request = json.dumps([body["messages"], body["seed"]])
+        request = request_of(body)
         draw = random.Random(request)
         time.sleep(min(2.0, draw.lognormvariate(-1.4, 0.8)))
         with self._lock:
@@ -47,16 +47,23 @@ class Bill:
         return completion(f"\\boxed{{{draw.randrange(6)}}}", reasoning_content=f"{draw.random()}")
 
 
+def request_of(body: dict[str, Any]) -> str:
+    return json.dumps([body["messages"], body["seed"]])
+
+
+def sixths(folder: Path, count: int, modulus: int = 6) -> Path:
+    rows = (
+        {"id": f"p{n}", "text": f"{n} mod {modulus}?", "reference": f"{n % modulus}"}
+        for n in range(count)
+    )
+    return lines(folder / "problems.jsonl", *rows)
+
+
 def arguments(server: FakeServer, folder: Path, run: str, **flags: object) -> list[str]:
-    problems = folder / "problems.jsonl"
-    lines = [
-        {"id": f"p{n}", "text": f"{n} mod 6?", "reference": f"{n % 6}"} for n in range(PROBLEMS)
-    ]
-    problems.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    chosen = {"k": K, "d": D, "journal": folder / "journal"} | flags
+    chosen = {"problems": sixths(folder, PROBLEMS), "out": folder / run, "k": K, "d": D}
+    chosen |= {"journal": folder / "journal", **flags}
     return [
-        *("generate", "--teacher=served", f"--endpoint={server.base_url}"),
-        *(f"--tokenizer={MICRO}", f"--problems={problems}", f"--out={folder / run}"),
+        *("generate", *served(server.base_url)),
         *(f"--{name}={value}" for name, value in chosen.items()),
         *("--set=endpoint.retries=0", f"--set=endpoint.concurrency={IN_FLIGHT}"),
         "--set=endpoint.context=131072",  # that of the tokenizer's folder is smaller
@@ -74,11 +81,6 @@ def run(call):
     return run
 
 
-def started(*words: str) -> subprocess.Popen[str]:
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.Popen([COMMAND, *words], text=True, start_new_session=True, **pipes)
-
-
 def on_a_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
     limit = (200_000, 200_000)
     return subprocess.run(
@@ -93,15 +95,13 @@ def on_a_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
 def told(run: Path) -> list[Trace]:
     """The traces without the times, in which two servings of one request differ."""
 
-    def timeless(generation: Any) -> Any:
-        return dataclasses.replace(generation, latency_s=0.0)
+    def timeless(generations: Any) -> Any:
+        return [dataclasses.replace(one, latency_s=0.0) for one in generations]
 
-    traces = []
-    for trace in read_traces(run):
-        pool = [timeless(t) for t in trace.pool]
-        deliberations = [timeless(d) for d in trace.deliberations]
-        traces.append(dataclasses.replace(trace, pool=pool, deliberations=deliberations))
-    return traces
+    return [
+        dataclasses.replace(t, pool=timeless(t.pool), deliberations=timeless(t.deliberations))
+        for t in read_traces(run)
+    ]
 
 
 def kill_somewhere(command: list[str], server: FakeServer, draw: random.Random) -> bool:
@@ -110,12 +110,7 @@ def kill_somewhere(command: list[str], server: FakeServer, draw: random.Random) 
     Returns:
         Whether it was still running.
     """
-    process = subprocess.Popen(
-        [COMMAND, *command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    process = started(*command, stdout=subprocess.DEVNULL)
     latest = time.monotonic() + draw.choice([60, 60, 60, draw.uniform(0.2, 4)])
     while process.poll() is None and not server.requests and time.monotonic() < latest:
         time.sleep(0.01)
@@ -167,17 +162,16 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, k
     assert set(disturbed.finished) == set(undisturbed.finished)
     assert answered - len(disturbed.finished) <= kills * 2 * IN_FLIGHT
     # The account holds every answer, and what was in flight at a kill at the most it can have been.
-    (account,) = (tmp_path / "journal").glob("*.ledger")
-    balance = Ledger(account).balance
-    unanswered = balance.ended - answered
-    assert balance.spent_tokens >= TOKENS * answered + MAX_TOKENS * unanswered
-    assert balance.spent_tokens > TOKENS * balance.ended
-    assert answered <= balance.ended <= PROBLEMS * (K + D) + kills * 2 * IN_FLIGHT
+    booked = balance(tmp_path)
+    unanswered = booked.ended - answered
+    assert booked.spent_tokens >= TOKENS * answered + MAX_TOKENS * unanswered
+    assert booked.spent_tokens > TOKENS * booked.ended
+    assert answered <= booked.ended <= PROBLEMS * (K + D) + kills * 2 * IN_FLIGHT
 
 
 def test_a_replay_is_the_run_byte_for_byte_and_asks_nobody(tmp_path, run):
     def sometimes(body: dict[str, Any]) -> Any:
-        draw = random.Random(json.dumps([body["messages"], body["seed"]]))
+        draw = random.Random(request_of(body))
         if draw.random() < 0.1:
             return 400, {"error": {"message": "no"}}
         reason = "length" if draw.random() < 0.1 else "stop"
@@ -241,12 +235,8 @@ def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(
 
     with serving(unhurried) as server:
         command = arguments(server, tmp_path, "run", limit=20)
-        process = started(*command)
-        while sum(bill.finished.values()) < 60:
-            time.sleep(0.05)
-        os.killpg(process.pid, signal.SIGINT)
-        printed, _ = process.communicate(timeout=60)
-        assert process.returncode == 130 and "same command goes on" in printed
+        code, printed = broken_off(command, lambda: sum(bill.finished.values()) >= 60)
+        assert code == 130 and "same command goes on" in printed
         # Whatever was sent was answered, and every answer is in the journal.
         assert sum(bill.finished.values()) == len(server.requests)
         assert len(journaled_seeds(tmp_path)) == len(server.requests)
@@ -257,7 +247,7 @@ def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(
 
 def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_path, call):
     up = False
-    asked_again: collections.Counter[bool] = collections.Counter()
+    asked_again: Counter[bool] = Counter()
 
     def down_at_first(body: dict[str, Any]) -> Any:
         if not up:
@@ -270,12 +260,7 @@ def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_pa
         command = arguments(server, tmp_path, "run", limit=60, k=4, d=1)
         assert call(*command)[0] == 1 and len(list(read_traces(tmp_path / "run"))) == 60
         up = True
-        process = started(*command)
-        while asked_again[True] < 10:
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=60)
-        assert process.returncode == 130
+        assert broken_off(command, lambda: asked_again[True] >= 10)[0] == 130
     traces = list(read_traces(tmp_path / "run"))
     assert [trace.problem.id for trace in traces] == [f"p{n}" for n in range(60)]
     assert 0 < sum(trace.status == "ok" for trace in traces) < 60
@@ -289,11 +274,7 @@ def test_a_killed_run_leaves_nothing_that_the_next_one_does_not_remove(tmp_path,
 
     with serving(unhurried) as server:
         command = arguments(server, tmp_path, "run", limit=60, k=4, d=1)
-        process = started(*command)
-        while len(server.requests) < 100:
-            time.sleep(0.02)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        broken_off(command, lambda: len(server.requests) >= 100, signal.SIGKILL)
         assert not (tmp_path / "run").exists()
         assert (tmp_path / ".run.unfinished").is_dir()
         run(*command)
@@ -320,25 +301,24 @@ def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_pa
     up = False
 
     def sometimes(body: dict[str, Any]) -> Any:
-        draw = random.Random(json.dumps([body["messages"], body["seed"]]))
-        if not up and draw.random() < 0.2:
+        if not up and random.Random(request_of(body)).random() < 0.2:
             return 503, {"error": {"message": "busy"}}
         return completion("\\boxed{1}")
+
+    def failures() -> list[Any]:
+        return [t.failure for x in read_traces(tmp_path / "run") for t in x.pool if t.failure]
 
     with serving(sometimes) as server:
         command = arguments(server, tmp_path, "run", limit=10)
         run(*command)
-        failed = sum(
-            t.failure == "overloaded" for x in read_traces(tmp_path / "run") for t in x.pool
-        )
-        assert failed
+        failed = failures()
+        assert failed and set(failed) == {"overloaded"}
         up = True
         server.requests.clear()
         run(*command)
         # The new attempts change the caches, so the deliberations on them are new too.
         first_stage = [r for r in server.requests if "Attempt 1" not in r["messages"][0]["content"]]
-        assert len(first_stage) == failed
-        assert all(t.failure is None for x in read_traces(tmp_path / "run") for t in x.pool)
+        assert len(first_stage) == len(failed) and not failures()
         code, _, errors = call(*command)
         assert code == 2 and "not empty" in errors
 
@@ -347,24 +327,189 @@ def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_pa
 @pytest.mark.timeout(600)
 def test_a_model_in_this_process_keeps_what_ended_in_a_batch_that_is_broken_off(tmp_path, run):
     samples = 16 * 64  # of all problems, in one batch
+    folder = tmp_path / "run"
+    kept: set[int] = set()
+
+    def more() -> set[int]:
+        return journaled_seeds(tmp_path) - kept
+
     command = ["generate", "--k=64", "--d=0", "--set=problems.size=16"]
-    command += [f"--out={tmp_path / 'run'}", f"--journal={tmp_path / 'journal'}"]
-    kept = set()
+    command += [f"--out={folder}", f"--journal={tmp_path / 'journal'}"]
     for signum, code in ((signal.SIGKILL, -9), (signal.SIGINT, 130)):
-        process = started(*command)
-        while not journaled_seeds(tmp_path) - kept and process.poll() is None:
-            time.sleep(0.01)
-        os.killpg(process.pid, signum)
-        printed, _ = process.communicate(timeout=60)
-        assert process.returncode == code, printed
+        assert broken_off(command, more, signum)[0] == code
         now = journaled_seeds(tmp_path)
         assert kept < now and len(now) < samples
-        kept = now
-    run_folder = tmp_path / "run"
-    finished = list(read_traces(run_folder)) if run_folder.exists() else []
+        kept |= now
+    finished = list(read_traces(folder)) if folder.exists() else []
     assert len(finished) < 16, "only problems whose samples had all ended are in it"
     assert all(t.failure is None for trace in finished for t in trace.pool)
     run(*command)
     records = [line for one in segments(tmp_path / "journal") for line in one.lines]
     assert len(records) == len(journaled_seeds(tmp_path)) == samples
-    assert len(list(read_traces(tmp_path / "run"))) == 16
+    assert len(list(read_traces(folder))) == 16
+
+
+# Against a server that fails on purpose: no row is lost, and the bill adds up.
+ROWS, POOL, ANSWERS = 30, 4, 2
+# Answered without a token, so that the bill is exact; the others are bounded, see test_ledger.
+FREE_FAULTS = ["busy", "busy, wait", "starting", "broken"]
+COSTLY_FAULTS = ["hang", "hang up", "no json", "no choices", "cut", "stall", "no end"]
+LASTING = {"too long": "too_long", "no room": "context_overflow", "refused": "rejected"}
+
+
+def faulty_run(server: FaultServer, folder: Path, *more: str) -> list[str]:
+    lengths = [f"--set={stage}.sampling.max_tokens=64" for stage in ("think", "deliberate")]
+    return [
+        *("generate", *served(server.base_url), f"--problems={sixths(folder, ROWS, 4)}"),
+        *(f"--out={folder / 'run'}", f"--k={POOL}", f"--d={ANSWERS}", *lengths),
+        *("--set=endpoint.timeout_s=2", *more),
+    ]
+
+
+def ended(*words: str, code: int = 0) -> str:
+    done = run_command(*words)
+    printed = done.stdout + done.stderr
+    assert done.returncode == code, printed
+    return printed
+
+
+def balance(folder: Path) -> Balance:
+    (account,) = (folder / "journal").glob("*.ledger")
+    return Ledger(account).balance
+
+
+def failing(faults: list[str], lasting: list[str]) -> Any:
+    """A plan: some first attempts fail, and a few requests always do."""
+
+    def plan(body: Any, attempt: int) -> str | None:
+        draw = random.Random(request_of(body))
+        if lasting and draw.random() < 0.08:
+            return draw.choice(lasting)
+        return draw.choice(faults) if attempt == 0 and draw.random() < 0.25 else None
+
+    return plan
+
+
+@pytest.mark.parametrize("faults", [FREE_FAULTS, FREE_FAULTS + COSTLY_FAULTS])
+def test_no_row_is_lost_and_every_failure_has_its_kind(tmp_path, faults):
+    with faulty(plan=failing(faults, list(LASTING)), reasoning="reasoning") as server:
+        done = run_command(*faulty_run(server, tmp_path))
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+    traces = list(read_traces(tmp_path / "run"))
+    assert [trace.problem.id for trace in traces] == [f"p{n}" for n in range(ROWS)]
+    assert all(len(trace.pool) == POOL for trace in traces)
+    samples = [s for trace in traces for s in [*trace.pool, *trace.deliberations]]
+    failed = Counter(s.failure for s in samples if s.failure)
+    lasting = Counter(
+        LASTING[fault]
+        for _, body in server.requests
+        if (fault := server.plan(body, 1))  # what is left of it after the first attempt
+    )
+    assert failed == lasting and len(failed) == len(LASTING)
+    answered = [s for s in samples if not s.failure]
+    assert all(s.reasoning and s.answer_text for s in answered)
+
+    counted = sum(s.prompt_tokens + s.completion_tokens for s in answered)
+    booked = balance(tmp_path)
+    assert (booked.in_flight, booked.reserved_tokens) == (0, 0)
+    assert booked.ended == len(server.requests)
+    if faults == FREE_FAULTS:
+        assert counted == server.tokens == booked.spent_tokens
+    else:  # what nobody counted is booked at the most that it can have been
+        assert counted < booked.spent_tokens
+
+
+def test_a_budget_holds_over_resumptions_and_nothing_is_paid_twice(tmp_path):
+    with faulty(seconds=0.05) as server:
+        small = faulty_run(server, tmp_path, "--budget=20ktok")
+        assert "budget does not hold another request" in ended(*small, code=1)
+        assert 10_000 < server.tokens <= 20_000
+        assert balance(tmp_path).spent_tokens == server.tokens
+        ended(*small, code=1)
+        assert server.tokens <= 20_000
+        ended(*faulty_run(server, tmp_path, "--budget=2Mtok"))
+        asked = [request_of(body) for _, body in server.requests]
+        assert len(asked) == len(set(asked)) == ROWS * (POOL + ANSWERS)
+        assert balance(tmp_path).spent_tokens == server.tokens
+    assert len(list(read_traces(tmp_path / "run"))) == ROWS
+
+
+def test_more_samples_into_the_same_folder_go_on_with_its_account(tmp_path):
+    def into(*more: str, code: int = 0) -> str:
+        return ended(*faulty_run(server, tmp_path, "--limit=4", *more), code=code)
+
+    def files() -> dict[Path, int]:
+        return {path: path.stat().st_ino for path in (tmp_path / "run").rglob("*")}
+
+    with faulty() as server:
+        into("--budget=1Mtok")
+        spent, asked, before = server.tokens, len(server.requests), files()
+        for change in (f"--k={POOL + 1}", "--seed=1", f"--d={ANSWERS + 1}"):
+            printed = into(f"--budget={spent + 50}tok", change, code=1)
+            assert f"have spent {spent:,} of {spent + 50:,} tokens; 50 are left" in printed
+            assert "it is replaced when this one is whole" in printed
+            assert f"For now {tmp_path / 'run'} is as it was" in printed
+        assert len(server.requests) == asked and files() == before
+        into("--budget=1Mtok", f"--k={POOL + 1}")
+        assert balance(tmp_path).spent_tokens == server.tokens > spent
+    assert {len(trace.pool) for trace in read_traces(tmp_path / "run")} == {POOL + 1}
+
+
+def test_a_budget_needs_a_price_and_a_server(tmp_path):
+    with faulty() as server:
+        assert "--price-in" in ended(*faulty_run(server, tmp_path, "--budget=2usd"), code=2)
+        assert not server.requests
+    here = ("generate", "--budget=2usd", f"--out={tmp_path / 'run'}")
+    assert "run in this process" in ended(*here, code=2)
+
+
+def test_a_teacher_that_lost_its_thinking_ends_the_run_with_what_to_change(tmp_path):
+    profile = tmp_path / "thinker.yaml"
+    profile.write_text(
+        f"name: served\ntokenizer: {MICRO}\ncontext: 2048\nthinking: {{tags: [<t>, </t>]}}\n"
+    )
+    with faulty(reasoning="none") as server:
+        concurrency = "--set=endpoint.concurrency=2"
+        words = faulty_run(server, tmp_path, f"--teacher={profile}", concurrency)
+        assert "--reasoning-parser" in ended(*words, code=2)
+        assert len(server.requests) <= 6
+        server.reasoning = "reasoning"  # the server is set right, and all is asked again
+        server.requests.clear()
+        ended(*words)
+        assert len(server.requests) == ROWS * (POOL + ANSWERS)
+
+
+def test_a_key_that_is_refused_in_mid_run_costs_nothing_that_is_paid(tmp_path):
+    with faulty(seconds=1.0) as server:
+        server.plan = lambda body, attempt: "bad key" if len(server.requests) == 60 else None
+        wanted = faulty_run(server, tmp_path)
+        assert "refuses the key" in ended(*wanted, code=2)
+        answered = len(server.requests) - 1
+        traces = read_traces(tmp_path / "run")
+        kept = sum(len(trace.pool) + len(trace.deliberations) for trace in traces)
+        assert 0 < kept <= answered < ROWS * (POOL + ANSWERS)
+        server.plan = lambda body, attempt: None
+        ended(*wanted)
+        # What was in flight when it was refused was answered and kept: nothing is asked twice.
+        assert len(server.requests) == ROWS * (POOL + ANSWERS) + 1
+    assert len(list(read_traces(tmp_path / "run"))) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("broken", ["No server of served has answered for", "HTTP 500: Internal error"]),
+        ("busy for", ["left alone for 86,400 s, longer than endpoint.timeout_s (2 s)", "HTTP 429"]),
+    ],
+)
+def test_a_run_of_one_problem_stops_at_a_server_that_stays_away_and_goes_on_later(
+    tmp_path, fault, says
+):
+    with faulty(retry_after="86400") as server:
+        server.plan = lambda body, attempt: None if body["seed"] % 2 else fault
+        command = faulty_run(server, tmp_path, "--limit=1")
+        last = ended(*command, code=1).strip().splitlines()[-1]
+        assert last.startswith("Stopped: ") and all(part in last for part in says)
+        server.plan = lambda body, attempt: None
+        ended(*command)
+        assert len(server.bill) == POOL + ANSWERS

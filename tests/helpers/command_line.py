@@ -1,6 +1,6 @@
 """The command line and scripts in this process, where what they import is loaded already.
 
-For whatever needs no process of its own: kills, Ctrl-C, another seed of hashes and terminals do.
+For whatever needs no process of its own: kills and Ctrl-C do, see ``started`` and ``broken_off``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,18 @@ import contextlib
 import io
 import os
 import runpy
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 from unittest import mock
+
+COMMAND = str(Path(sys.executable).parent / "heavydistill")
+MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 
 
 def run_command(
@@ -40,6 +46,32 @@ def run_script(path: Path, *words: object, **environment: str) -> CompletedProce
         runpy.run_path(str(path), run_name="__main__")
 
     return _ended(run, [str(path), *map(str, words)], environment)
+
+
+def started(*words: object, **keys: Any) -> subprocess.Popen[str]:
+    """A command in a process and a group of its own; ``keys`` as of ``Popen``."""
+    keys = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | keys
+    return subprocess.Popen([COMMAND, *map(str, words)], start_new_session=True, **keys)
+
+
+def broken_off(
+    words: list[str], when: Callable[[], object], signum: signal.Signals = signal.SIGINT
+) -> tuple[int, str]:
+    """Start a command and send its group a signal once something holds: (exit code, output)."""
+    process = started(*words)
+    latest = time.monotonic() + 300
+    while not when() and process.poll() is None and time.monotonic() < latest:
+        time.sleep(0.02)
+    if process.poll() is None:
+        os.killpg(process.pid, signum)
+    printed, _ = process.communicate(timeout=60)
+    assert when(), f"it ended before: {printed}"
+    return process.returncode, printed
+
+
+def served(url: str, *more: str) -> list[str]:
+    """Flags of a run that asks a server, and its micro tokenizer."""
+    return ["--teacher=served", f"--endpoint={url}", f"--tokenizer={MICRO}", *more]
 
 
 def _ended(
