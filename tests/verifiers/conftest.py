@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sandboxing import adopted_all_end, adopting, children, need_sandbox
 from verdict_pools import SETTINGS
 
 from heavydistill.verifiers import registry
@@ -46,6 +47,28 @@ def nothing_changed() -> Iterator[None]:
     before = _state()
     yield
     assert _state() == before
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """No process, orphans among them, and no open file."""
+    before, files = children(), _open_files()
+    with adopting():
+        yield
+        assert adopted_all_end(before), "a process is left"
+    until = time.monotonic() + _GRACE_S
+    while _open_files() > files and time.monotonic() < until:  # threads of a test's server
+        time.sleep(0.02)
+    assert _open_files() <= files, "a file is left open"
+
+
+@pytest.fixture(scope="session")
+def works() -> None:
+    need_sandbox()
+
+
+def _open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -49,21 +49,12 @@ def flood() -> None:
 
 
 DEEDS = {
-    "hang": hang,
-    "hang in C": lambda: 9**9**9,
-    "crash": lambda: ctypes.string_at(0),
-    "abort": os.abort,
-    "be killed": lambda: os.kill(os.getpid(), 9),
-    "want much at once": lambda: bytes(10**12),
-    "want ever more": eat,
-    "raise": lambda: {}["nothing"],
-    "raise oddly": oddly,
-    "leave": sys.exit,
-    "recurse": nested,
-    "flood": flood,
-    "read": lambda: sys.stdin.read(),
-    "sleep": lambda: time.sleep(0.3),
-}
+    "hang": hang, "hang in C": lambda: 9**9**9, "crash": lambda: ctypes.string_at(0),
+    "abort": os.abort, "be killed": lambda: os.kill(os.getpid(), 9),
+    "want much at once": lambda: bytes(10**12), "want ever more": eat,
+    "raise": lambda: {}["nothing"], "raise oddly": oddly, "leave": sys.exit, "recurse": nested,
+    "flood": flood, "read": lambda: sys.stdin.read(), "sleep": lambda: time.sleep(0.3),
+}  # fmt: skip
 # For those that are to be told from what the text says.
 STRANGE = {
     "say nothing": None,

@@ -125,14 +125,11 @@ def test_an_answer_equal_to_its_reference_is_never_wrong(text):
     [
         ("two\nlines", "{}", "several lines"),
         ("two\nlines", '{"marker": "####"}', "several lines"),
-        ("9" * 1001, "{}", "1000 characters"),
-        (r"\boxed{}", "{}", "no answer"),
-        ("18", '{"maker": "####"}', "maker"),
-        ("18", '{"marker": 4}', "not 4"),
-        ("two\nlines\n#### 5", '{"marker": "####"}', None),
-        ("18", "{}", None),
+        ("9" * 1001, "{}", "1000 characters"), (r"\boxed{}", "{}", "no answer"),
+        ("18", '{"maker": "####"}', "maker"), ("18", '{"marker": 4}', "not 4"),
+        ("two\nlines\n#### 5", '{"marker": "####"}', None), ("18", "{}", None),
     ],
-)
+)  # fmt: skip
 def test_unfit_references_are_told_before_a_run(reference, args, says):
     unfit = Problem(id="p", text="?", reference=reference, verifier="exact", verifier_args=args)
     fault = Exact().check_reference(unfit)

@@ -10,17 +10,12 @@ from heavydistill.verifiers.extraction import boxed, final_answer
     ("text", "content"),
     [
         (r"so \boxed{4} wait, \boxed{5}", "5"),
-        (r"\boxed{\frac{\sqrt{3}}{2}}", r"\frac{\sqrt{3}}{2}"),
-        (r"\boxed {\{1, 2\}}", r"\{1, 2\}"),
-        (r"\boxed{\boxed{5}}", "5"),
-        (r"\boxed{ \boxed{5}", "5"),
-        (r"} \boxed{5} }", "5"),
-        (r"\boxed{4} and then \boxed{\frac{1}{2}", "4"),
-        (r"\boxed{}", ""),
-        (r"\boxed{5", None),
+        (r"\boxed{\frac{\sqrt{3}}{2}}", r"\frac{\sqrt{3}}{2}"), (r"\boxed {\{1, 2\}}", r"\{1, 2\}"),
+        (r"\boxed{\boxed{5}}", "5"), (r"\boxed{ \boxed{5}", "5"), (r"} \boxed{5} }", "5"),
+        (r"\boxed{4} and then \boxed{\frac{1}{2}", "4"), (r"\boxed{}", ""), (r"\boxed{5", None),
         ("the answer is 5", None),
     ],
-)
+)  # fmt: skip
 def test_boxed_takes_the_last_complete_box(text, content):
     assert boxed(text) == content
 

@@ -6,21 +6,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from judging import judged
+from recorded_rows import rows
 
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
-
-DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
-
-
-def rows(name: str) -> list[dict]:
-    if not (DATA / name).is_file():
-        pytest.skip(f"{name} is not here")
-    return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
 
 
 def solutions() -> Iterator[tuple[dict, dict]]:

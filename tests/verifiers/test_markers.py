@@ -46,15 +46,11 @@ def ending(form: str) -> list[str]:
 @pytest.mark.parametrize(
     ("form", "marker"),
     [
-        ("A: {}", "A:"),
-        ("#### {}", "####"),
-        ("Answer: {}", "Answer:"),
-        ("**Final answer:** {}", "Final answer:"),
-        ("The answer is {}.", "The answer is"),
-        ("The final answer is ${}$.", "The final answer is"),
-        ("答案：{}", "答案："),
+        ("A: {}", "A:"), ("#### {}", "####"), ("Answer: {}", "Answer:"),
+        ("**Final answer:** {}", "Final answer:"), ("The answer is {}.", "The answer is"),
+        ("The final answer is ${}$.", "The final answer is"), ("答案：{}", "答案："),
     ],
-)
+)  # fmt: skip
 def test_usual_markers_are_found_with_what_they_give(form: str, marker: str) -> None:
     assert found(ending(form)) == Shared(marker, {"marker": marker}, 20, 20, 20, 20, 10)
 
@@ -73,14 +69,12 @@ def test_other_arguments_of_the_configuration_are_kept() -> None:
 @pytest.mark.parametrize(
     "texts",
     [
-        ending(r"It is \boxed{{{}}}."),
-        ending("I am not sure.\nNote: please check this."),
+        ending(r"It is \boxed{{{}}}."), ending("I am not sure.\nNote: please check this."),
         ending("We add them all up, which gives ten or so"),
-        ending("A: {}")[:8] + ending("I add them up.")[:12],
-        [],
+        ending("A: {}")[:8] + ending("I add them up.")[:12], [],
     ],
     ids=["boxes", "no answers behind it", "no marker", "not most of them", "nothing"],
-)
+)  # fmt: skip
 def test_nothing_is_proposed_where_there_is_no_such_marker(texts: list[str]) -> None:
     assert found(texts) is None
 

@@ -26,24 +26,16 @@ pytestmark = pytest.mark.usefixtures("known_here_alone")
 @pytest.mark.parametrize(
     ("deed", "reason"),
     [
-        ("hang", "timeout"),
-        ("hang in C", "timeout"),
-        ("crash", "worker_died"),
-        ("abort", "worker_died"),
-        ("be killed", "worker_died"),
-        ("want much at once", "memory"),
-        ("want ever more", "memory"),
-        ("raise", "verifier_error:KeyError"),
-        ("raise oddly", "verifier_error:OddlyMade"),
-        ("leave", "verifier_error:SystemExit"),
+        ("hang", "timeout"), ("hang in C", "timeout"), ("crash", "worker_died"),
+        ("abort", "worker_died"), ("be killed", "worker_died"), ("want much at once", "memory"),
+        ("want ever more", "memory"), ("raise", "verifier_error:KeyError"),
+        ("raise oddly", "verifier_error:OddlyMade"), ("leave", "verifier_error:SystemExit"),
         ("recurse", "verifier_error:RecursionError"),
-        ("say nothing", "verifier_error:AttributeError"),
-        ("say much", "verifier_error:ValueError"),
-        ("say a number", "verifier_error:TypeError"),
-        ("say perhaps", "verifier_error:TypeError"),
+        ("say nothing", "verifier_error:AttributeError"), ("say much", "verifier_error:ValueError"),
+        ("say a number", "verifier_error:TypeError"), ("say perhaps", "verifier_error:TypeError"),
         ("say half", "verifier_error:UnicodeEncodeError"),
     ],
-)
+)  # fmt: skip
 def test_what_a_response_does_to_its_worker_is_the_reason_of_its_verdict(
     shared: VerdictPool, deed: str, reason: str
 ) -> None:
@@ -291,14 +283,12 @@ def test_the_ranks_of_a_trainer_share_the_cores(
 @pytest.mark.parametrize(
     ("quota", "cores"),
     [
-        ({"cpu.max": "150000 100000\n"}, 2),
-        ({"cpu.max": "max 100000\n"}, 8),
+        ({"cpu.max": "150000 100000\n"}, 2), ({"cpu.max": "max 100000\n"}, 8),
         ({"cpu/cpu.cfs_quota_us": "100000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1),
         ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, 8),
-        ({"cpu.max": "9900000 100000\n"}, 8),
-        ({}, 8),
+        ({"cpu.max": "9900000 100000\n"}, 8), ({}, 8),
     ],
-)
+)  # fmt: skip
 def test_a_control_group_s_quota_bounds_the_cores(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: dict[str, str], cores: int
 ) -> None:

@@ -16,7 +16,7 @@ from heavydistill.verifiers.code.formats import task_of
 from heavydistill.verifiers.code.verifier import decide
 from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 
-pytestmark = pytest.mark.usefixtures("works")
+pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 
 SPLIT: dict[str, Any] = {"asserts": SQUARES}
 REHEARSED: dict[str, Any] = {"asserts": [*SQUARES, "assert f(4) + 1 == 17"]}
@@ -52,8 +52,7 @@ ATTACKS = {
     "the exit status in a call": "import sys\ndef f(x): sys.exit(0)\nf(1)",
     "an exit that nothing catches": "import os\nos._exit(0)",
     "the exit of the kernel": "import ctypes\nctypes.CDLL(None)._exit(0)",
-    "SystemExit": "raise SystemExit",
-    "quit": "quit()",
+    "SystemExit": "raise SystemExit", "quit": "quit()",
     "a kill by itself": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n1 / 0",
     "a crash": "import ctypes\nctypes.string_at(0)",
     "an end in a thread":
@@ -130,8 +129,7 @@ ATTACKS = {
     "a value without end": "def f(x):\n    a = []\n    a.append(a)\n    return a\nprint(f(1))",
     "a value that is small and unfolds":
         "def f(x):\n    a = [0]\n    for _ in range(99): a = [a, a]\n    return a",
-    "endless recursion":
-        "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return f(x)\nf(1)",
+    "endless recursion": "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(x): return f(x)\nf(1)",
     "all memory": "def f(x): return len([bytearray(10 ** 7) for _ in range(10 ** 5)])\nf(1)",
     "a flood of output": "def f(x):\n    while True: print('4' * 10000)\nf(1)",
     "a flood where reports go":
@@ -147,12 +145,9 @@ ATTACKS = {
 
 # They take all of their time or memory, so one format is enough.
 LONG = {
-    "all memory",
-    "endless recursion",
-    "no end in one call of the interpreter",
-    "no end that has taken the clock",
-    "no end that ignores every signal",
-}
+    "all memory", "endless recursion", "no end in one call of the interpreter",
+    "no end that has taken the clock", "no end that ignores every signal",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -7,7 +7,7 @@ import json
 import pytest
 from coding import decision, fenced, problem, said
 
-pytestmark = pytest.mark.usefixtures("works")
+pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 
 
 PAIR = "class Pair:\n    def __init__(self, a, b): self.a, self.b = a, b\n"

@@ -20,6 +20,7 @@ from heavydistill.config.run import Verifying
 from heavydistill.verifiers.code import Code, formats
 from heavydistill.verifiers.code.formats import Called, Rehearsable, Runs, task_of
 
+pytestmark = pytest.mark.usefixtures("nothing_left")
 RUN = {"input": "2\n", "output": "4\n"}
 CALL = {"args": [2], "expected": 4}
 CHECK = "def check(candidate):\n    assert candidate(2) == 4\n"

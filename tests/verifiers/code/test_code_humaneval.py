@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from coding import decision, fenced, problem
+from recorded_rows import rows
 
 from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.base import Decision
 from heavydistill.verifiers.sandbox import Limits, open_sandbox
 
-DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
-TASKS = DATA / "humaneval_20.jsonl"
-SAMPLES = DATA / "humaneval_20_samples_k20.jsonl"
 NUMBERS = range(20)
-
-pytestmark = [
-    pytest.mark.usefixtures("works"),
-    pytest.mark.skipif(not TASKS.exists(), reason="needs ../shared/data"),
-]
-
-
-@cache
-def rows(path: Path) -> dict[str, dict[str, Any]]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return {row["task_id"]: row for row in map(json.loads, lines)}
+pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 
 
 def task(number: int) -> dict[str, Any]:
-    return list(rows(TASKS).values())[number]
+    return rows("humaneval_20.jsonl")[number]
 
 
 def judged(row: dict[str, Any], answer: str) -> Decision:
@@ -63,7 +48,8 @@ def test_a_reference_solution_is_correct(number: int) -> None:
 @pytest.mark.parametrize("number", NUMBERS)
 def test_recorded_completions_get_the_verdict_of_the_benchmark(number: int) -> None:
     row = task(number)
-    for completion in rows(SAMPLES)[row["task_id"]]["samples"]:
+    samples = {found["task_id"]: found for found in rows("humaneval_20_samples_k20.jsonl")}
+    for completion in samples[row["task_id"]]["samples"]:
         found = judged(row, completion)
         right = passes(row, completion)
         if found.label == "undecided":

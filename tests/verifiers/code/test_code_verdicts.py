@@ -13,7 +13,7 @@ from coding import SQUARES, decision, fenced, problem, said
 from heavydistill.verifiers.sandbox import Ran
 from heavydistill.verifiers.sandbox.bubblewrap import Bubblewrap
 
-pytestmark = pytest.mark.usefixtures("works")
+pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 
 SUM = {"tests": [{"input": "1 2\n", "output": "3\n"}, {"input": "10 -4\n", "output": "6\n"}]}
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import pytest
 from judging import judged
+from recorded_rows import rows
 
 from heavydistill.schema import Problem
 from heavydistill.verifiers.instructions.verifier import Instructions
 
-DATA = Path(__file__).parents[3] / ".." / "shared" / "data"
 MODELS = ("claude-3-haiku", "gpt-4o-mini")
 # Of 1,668 recorded verdicts, by prompt: those that are wrong, as a reader sees at once.
 RECORDED_IS_WRONG = {
@@ -28,12 +26,6 @@ RECORDED_IS_WRONG = {
 }
 # Names of many countries in capitals: no language for sure.
 UNSURE = {("gpt-4o-mini", 3456, "change_case:english_capital"): (True, None)}
-
-
-def rows(name: str) -> list[dict]:
-    if not (DATA / name).is_file():
-        pytest.skip(f"{name} is not here")
-    return [json.loads(line) for line in (DATA / name).read_text(encoding="utf-8").splitlines()]
 
 
 def problem(row: dict, mode: str) -> Problem:

@@ -212,14 +212,12 @@ WHOLE_TEXTS = [
     ("18", r"\boxed{}", None, "incorrect", "no_answer"),
     ("5", "```\n\\boxed{6}\n```\nSo $\\boxed{5}$.", None, "correct", "equal"),
     ("5", "$\\boxed{5}$\n```python\nprint(r'\\boxed{6}')\n```", None, "correct", "equal"),
-    ("18", "A: 18", None, "incorrect", "no_answer"),
-    ("18", "A: 18", "A:", "correct", "equal"),
+    ("18", "A: 18", None, "incorrect", "no_answer"), ("18", "A: 18", "A:", "correct", "equal"),
     ("18", "A: 17\nA: 18", "A:", "correct", "equal"),
     ("9 * 2 = 18\n#### 18", "#### 18", "####", "correct", "equal"),
     ("18", "#### $18", "####", "correct", "equal"),
     ("18", "#### 18 or 19", "####", "incorrect", "hedged"),
-    ("5", "答案：5", "答案", "correct", "equal"),
-    ("5", "答案是5", "答案", "correct", "equal"),
+    ("5", "答案：5", "答案", "correct", "equal"), ("5", "答案是5", "答案", "correct", "equal"),
     ("5", "答案是6", "答案", "incorrect", "different"),
     ("5", r"$\boxed{x = \boxed{5}}$", None, "correct", "equal"),
     ("[0, 5)", r"$\boxed{[0, 5\}}$", None, "undecided", "not_understood"),
@@ -231,7 +229,7 @@ WHOLE_TEXTS = [
     (r"5\text{ m}", r"$\boxed{5}$ cm.", None, "incorrect", "different"),
     (r"5\text{ m}", r"$\boxed{500}$ cm.", None, "correct", "equal"),
     ("5", "\\boxed{" * 40 + "5" + "}" * 40, None, "undecided", "too_complex"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("reference", "answer"), CORRECT)
@@ -286,33 +284,23 @@ def test_every_reference_is_correct_for_itself(reference):
 @pytest.mark.parametrize(
     ("reference", "args", "says"),
     [
-        ("two\nlines", {}, "several lines"),
-        ("two\nlines", {"marker": "####"}, "several lines"),
-        ("9" * 1001, {}, "1000 characters"),
-        (r"\boxed{}", {}, "no answer"),
+        ("two\nlines", {}, "several lines"), ("two\nlines", {"marker": "####"}, "several lines"),
+        ("9" * 1001, {}, "1000 characters"), (r"\boxed{}", {}, "no answer"),
         ("all powers of 2", {}, "not understood"),
         ("all positive even integers", {}, "more than 3 words"),
-        ("1, 2, \\ldots, n", {}, "ellipsis"),
-        (r"\{x : x = 3k\}", {}, "condition"),
-        ("1/2x", {}, "two ways"),
-        ("5 5", {}, "two numbers"),
-        (r"\sum_{k=1}^{n} k", {}, "a sum"),
-        ("maybe 5", {}, "open which"),
-        (r"\{x|x=3k,k\in \mathbb{Z}\}", {}, "condition"),
+        ("1, 2, \\ldots, n", {}, "ellipsis"), (r"\{x : x = 3k\}", {}, "condition"),
+        ("1/2x", {}, "two ways"), ("5 5", {}, "two numbers"), (r"\sum_{k=1}^{n} k", {}, "a sum"),
+        ("maybe 5", {}, "open which"), (r"\{x|x=3k,k\in \mathbb{Z}\}", {}, "condition"),
         (r"2+\begin{pmatrix}1\\2\end{pmatrix}", {}, "not understood"),
-        (r"n \equiv 1 \pmod{3}", {}, "not understood"),
-        ("18", {"maker": "####"}, "maker"),
-        ("18", {"marker": 4}, "not 4"),
-        ("18", {"marker": " "}, "marker"),
+        (r"n \equiv 1 \pmod{3}", {}, "not understood"), ("18", {"maker": "####"}, "maker"),
+        ("18", {"marker": 4}, "not 4"), ("18", {"marker": " "}, "marker"),
         ("18", {"units": "some"}, "optional or required"),
-        ("18", {"percent": 5}, "number or fraction"),
-        ("1, 2", {"ordered": "yes"}, "true or false"),
+        ("18", {"percent": 5}, "number or fraction"), ("1, 2", {"ordered": "yes"}, "true or false"),
         ("two\nlines\n#### 5", {"marker": "####"}, None),
-        ("\\begin{pmatrix}\n1 \\\\\n2\n\\end{pmatrix}", {}, None),
-        ("no solution", {}, None),
+        ("\\begin{pmatrix}\n1 \\\\\n2\n\\end{pmatrix}", {}, None), ("no solution", {}, None),
         ("18", {"units": "required", "percent": "number", "ordered": False}, None),
     ],
-)
+)  # fmt: skip
 def test_unfit_references_are_told_before_a_run(reference, args, says):
     fault = Math().check_reference(problem(reference, **args))
     assert (says is None and fault is None) or (says and fault and says in fault)

@@ -15,16 +15,9 @@ pytest.importorskip("reasoning_gym")
 
 # Families with several right answers, or whose answer read backwards may be right.
 SEVERAL_RIGHT = {
-    "countdown",
-    "kakurasu",
-    "n_queens",
-    "palindrome_generation",
-    "prime_factorization",
-    "puzzle24",
-    "quantum_lock",
-    "shortest_path",
-    "sokoban",
-}
+    "countdown", "kakurasu", "n_queens", "palindrome_generation", "prime_factorization", "puzzle24",
+    "quantum_lock", "shortest_path", "sokoban",
+}  # fmt: skip
 # Some of its problems have an empty answer and are refused.
 FEW = {"ab": 3}
 # Its reference is the integral itself, which is no answer.
@@ -107,12 +100,9 @@ SAME = [
     ),
     ("n_queens", lambda r: str([line.split() for line in r.split("\n")])),
     ("n_queens", lambda r: r.replace("_", "\\_").replace("\n", " \\\\ ")),
-    ("spiral_matrix", lambda r: str(r.split())),
-    ("string_insertion", lambda r: str(list(r))),
-    ("string_insertion", lambda r: f"\\texttt{{{r}}}"),
-    ("ab", lambda r: r.replace("#", "\\#")),
-    ("simple_equations", lambda r: f"x = {r}"),
-    ("course_schedule", lambda r: f"\\text{{{r}}}."),
+    ("spiral_matrix", lambda r: str(r.split())), ("string_insertion", lambda r: str(list(r))),
+    ("string_insertion", lambda r: f"\\texttt{{{r}}}"), ("ab", lambda r: r.replace("#", "\\#")),
+    ("simple_equations", lambda r: f"x = {r}"), ("course_schedule", lambda r: f"\\text{{{r}}}."),
     ("countdown", lambda r: r.replace("*", "\\times ")),
     ("puzzle24", lambda r: f"${r.replace('*', '×')}$"),
     ("number_sorting", lambda r: r.replace("'", '"')),
@@ -127,20 +117,15 @@ SAME = [
     ("game_of_life", lambda r: r.replace(",", ", ")),
     ("power_function", lambda r: "{} \\times 10^{{{}}}".format(*f"{float(r):.2e}".split("e"))),
     ("simple_integration", lambda r: r.replace("**", "^").replace("*", "")),
-]
+]  # fmt: skip
 
 
 SAME += [
-    ("acre", str.upper),
-    ("calendar_arithmetic", str.lower),
-    ("course_schedule", str.lower),
-    ("game_of_life_halting", str.lower),
-    ("mahjong_puzzle", str.lower),
-    ("syllogism", str.lower),
+    ("acre", str.upper), ("calendar_arithmetic", str.lower), ("course_schedule", str.lower),
+    ("game_of_life_halting", str.lower), ("mahjong_puzzle", str.lower), ("syllogism", str.lower),
     ("gsm_symbolic", lambda r: f"\\${r}.00"),
     ("complex_arithmetic", lambda r: f"({r.replace('.0', '').replace(' ', '')})"),
-    ("leg_counting", lambda r: f"{r} \\text{{ legs}}"),
-    ("maze", lambda r: f"{r} steps"),
+    ("leg_counting", lambda r: f"{r} \\text{{ legs}}"), ("maze", lambda r: f"{r} steps"),
     ("simple_geometry", lambda r: f"{r}^\\circ"),
     (
         "tower_of_hanoi",
@@ -160,7 +145,7 @@ SAME += [
     ),
     ("sentence_reordering", lambda r: "\\text{" + r.replace(" ", "}\\ \\text{") + "}"),
     ("simple_integration", lambda r: "F(x) = " + r.replace("*", "\\, ", 1)),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("family", "written"), SAME)
@@ -220,13 +205,8 @@ def test_making_decimals_leaves_the_precision_of_the_process_alone():
 
 # What stands around an answer and says nothing.
 AROUND = [
-    "{}。",
-    "`{}`",
-    "```text\n{}\n```",
-    "**{}**",
-    "\\boldsymbol{{{}}}",
-    "\\displaystyle {}",
-]
+    "{}。", "`{}`", "```text\n{}\n```", "**{}**", "\\boldsymbol{{{}}}", "\\displaystyle {}",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("around", AROUND)

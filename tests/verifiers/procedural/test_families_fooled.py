@@ -56,15 +56,13 @@ FOOLED = [
     ),
     ("polynomial_equations", {}, lambda r, m: f"{r}, or 5 apples"),
     ("pool_matrix", {}, lambda r, m: re.sub(r"9(\.0)?", "9.05", r)),
-    ("puzzle24", {}, lambda r, m: "6*4*1*1"),
-    ("quantum_lock", {}, lambda r, m: f"{r} or not"),
-    ("sokoban", {}, lambda r, m: f"MOVE {r} or not"),
-    ("survo", {}, lambda r, m: f"{r} or not"),
+    ("puzzle24", {}, lambda r, m: "6*4*1*1"), ("quantum_lock", {}, lambda r, m: f"{r} or not"),
+    ("sokoban", {}, lambda r, m: f"MOVE {r} or not"), ("survo", {}, lambda r, m: f"{r} or not"),
     ("time_intervals", {"task_types": ["date"]}, lambda r, m: f"{r} or 7 days"),
     ("time_intervals", {"task_types": ["datetime"]}, lambda r, m: f"{r}, or 4 days, 01:00"),
     ("tower_of_hanoi", {}, lambda r, m: r.replace("Move disk", "NeverMove disk")),
     ("word_sorting", {}, lambda r, m: f"{r}, junk"),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("family", "chosen", "wrong"), FOOLED)

@@ -18,30 +18,12 @@ from heavydistill.verifiers.procedural.verifier import Procedural
 pytest.importorskip("reasoning_gym")
 
 FORMED = [
-    "advanced_geometry",
-    "base_conversion",
-    "coin_flip",
-    "complex_arithmetic",
-    "countdown",
-    "decimal_arithmetic",
-    "futoshiki",
-    "game_of_life",
-    "gsm_symbolic",
-    "jugs",
-    "knights_knaves",
-    "n_queens",
-    "number_format",
-    "number_sorting",
-    "polynomial_equations",
-    "pool_matrix",
-    "power_function",
-    "simple_integration",
-    "sokoban",
-    "survo",
-    "time_intervals",
-    "tower_of_hanoi",
+    "advanced_geometry", "base_conversion", "coin_flip", "complex_arithmetic", "countdown",
+    "decimal_arithmetic", "futoshiki", "game_of_life", "gsm_symbolic", "jugs", "knights_knaves",
+    "n_queens", "number_format", "number_sorting", "polynomial_equations", "pool_matrix",
+    "power_function", "simple_integration", "sokoban", "survo", "time_intervals", "tower_of_hanoi",
     "word_sorting",
-]
+]  # fmt: skip
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from heavydistill.verifiers.sandbox import Limits, bubblewrap, open_sandbox
 
 LIMITS = Limits(5, 60, 256, 1 << 16)
 works = pytest.mark.usefixtures("works")
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @works

@@ -20,6 +20,7 @@ from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox, open_sandbox, s
 
 LIMITS = Limits(5, 20, 256, 10_000)
 Answer = Callable[[Handler], None]
+pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @contextmanager

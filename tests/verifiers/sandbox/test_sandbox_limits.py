@@ -9,7 +9,7 @@ import time
 import pytest
 from sandboxing import attempted, ran
 
-pytestmark = pytest.mark.usefixtures("works")
+pytestmark = pytest.mark.usefixtures("works", "nothing_left")
 
 MIB = 1 << 20
 
