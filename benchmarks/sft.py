@@ -160,6 +160,8 @@ def main() -> int:
                     "--dataset_name",
                     chosen.sets,
                     *model,
+                    "--role",
+                    "both",
                     "--output_dir",
                     str(folder),
                     "--max_steps",
