@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from heavydistill.run.estimate import Amounts, Estimate, Range, StageEstimate
     from heavydistill.run.generate import Plan
 
-_SAMPLE_RUN = 40  # problems of a small run whose journal makes the estimate a narrow one
 _UNKNOWN = "unknown"
 _UNITS = {1: "", 10**3: "k", 10**6: "M", 10**9: "G"}
 _NOISE = 1e-9  # of binary fractions
@@ -176,7 +175,6 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
     from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS
 
     yield f"Writes {plan.folder} at the end; every response is kept in {plan.journal}"
-    yield from map(str, plan.run.contexts)
     if thinking := estimate.thinking:
         there, counter = thinking.in_journal.low, estimate.thinker_tokenizer
         yield (
@@ -196,32 +194,20 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
             length = "no length is known, so 1 to "
             length += f"{stage.model.sampling.max_tokens:,} tokens each"
         yield f"Responses of {_name(stage, plan)}: {length}"
-    if not any(stage.means for stage in asked) and len(plan.problems) > _SAMPLE_RUN:
-        yield f"A run with --limit {_SAMPLE_RUN} and another --out narrows this"
-    yield from dict.fromkeys(map(_note_on_price, estimate.stages))
-    served = next((s.model.endpoint for s in estimate.stages if not s.model.is_local), None)
-    if any(map(_is_assumed, asked)) and served:
+    yield from dict.fromkeys(_note_on_price(s) for s in estimate.stages if not s.model.is_local)
+    if assumed := next(filter(_is_assumed, asked), None):
+        served = assumed.model.endpoint
         yield (
             f"Hours: {served.tokens_per_second:g} tokens a second for each response, "
             f"{served.slots} at once in each stage: assumed (--set endpoint.tokens_per_second=N) "
             "until the journal has responses of each stage"
         )
-    elif not served:
-        yield "Hours of models in this process are unknown; `heavydistill watch` says what is left"
-    else:
-        yield f"Hours: responses as fast as in the journal, {served.slots} at once in each stage"
-    if served and served.requests_per_minute:
-        yield f"Hours: at most {served.requests_per_minute:,} requests a minute"
-    if served and served.tokens_per_minute:
-        yield f"Hours: at most {served.tokens_per_minute:,} tokens a minute"
     if plan.config.budget:
         yield f"Budget: {_note_on_budget(plan, estimate)}"
 
 
 def _note_on_price(stage: StageEstimate) -> str:
     model, price = stage.model.profile, stage.model.profile.price
-    if stage.model.is_local:
-        return f"Price: {model.name} runs in this process and is free"
     if not price:
         keys = "--price-in and --price-out"
         if stage.stage == JUDGE:

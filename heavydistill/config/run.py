@@ -241,26 +241,17 @@ class RunConfig(Section):
         deliberator = self.deliberator or self.teacher
         return deliberator if self.pools else self.thinker or self.teacher, deliberator
 
-    @property
-    def unnamed_roles(self) -> list[str]:
-        """Roles for which a configuration that is not completed names no model.
+    def refuse_unnamed(self, other: str = "") -> None:
+        """Refuse a configuration that leaves a role to the default teacher, which is a toy.
 
-        The default teacher, a toy, stands for them.
+        ``other`` is a flag that names a model too, with its value. Raises MissingModelError.
         """
-        if "teacher" in self.model_fields_set:
-            return []
-        asked = {
+        unnamed = {
             "thinker": not self.pools and self.thinker is None,
             "deliberator": self.rounds > 0 and self.deliberator is None,
         }
-        return [role for role, is_unnamed in asked.items() if is_unnamed]
-
-    def refuse_unnamed(self, other: str = "") -> None:
-        """Refuse a configuration that leaves a role to the default teacher: MissingModelError.
-
-        ``other`` is a flag that names a model too, with its value.
-        """
-        if roles := self.unnamed_roles:
+        roles = [role for role, is_unnamed in unnamed.items() if is_unnamed]
+        if roles and "teacher" not in self.model_fields_set:
             flags = " ".join(f"--{role} MODEL" for role in roles)
             raise MissingModelError(
                 f"No model is named as {' or '.join(roles)}, and the bundled micro teacher would "
@@ -357,10 +348,24 @@ def read_tree(
     overrides: Mapping[str, Any],
     preset: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The keys of a file, those of ``overrides`` (dotted) that win over it, and of ``preset``."""
+    """The keys of a file, those of ``overrides`` (dotted) that win over it, and of ``preset``.
+
+    Raises:
+        ConfigError: No such file, not YAML, or a value stands where a section is wanted.
+    """
     tree = _over(dict(preset or {}), carried_over(read_yaml(path), f"{path}: ") if path else {})
     for dotted, value in overrides.items():
-        assign(tree, dotted, value)
+        section, (*parents, last) = tree, dotted.split(".")
+        for parent in parents:
+            if section.get(parent) is None:
+                section[parent] = {}
+            section = section[parent]
+            if not isinstance(section, dict):
+                raise ConfigError(
+                    f"{dotted}: {parent} holds a value and no keys",
+                    "Correct the configuration file.",
+                )
+        section[last] = value
     return tree  # type: ignore[no-any-return]
 
 
@@ -407,20 +412,3 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 def dump_config(config: RunConfig) -> str:
     """The configuration as YAML that ``load_config`` reads back to an equal one."""
     return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))
-
-
-def assign(tree: dict[str, Any], dotted: str, value: Any) -> None:
-    """Set a dotted key of a tree, making the sections on the way to it.
-
-    Raises:
-        ConfigError: A value stands where a section is wanted.
-    """
-    *parents, last = dotted.split(".")
-    for parent in parents:
-        tree[parent] = {} if tree.get(parent) is None else tree[parent]
-        tree = tree[parent]
-        if not isinstance(tree, dict):
-            raise ConfigError(
-                f"{dotted}: {parent} holds a value and no keys", "Correct the configuration file."
-            )
-    tree[last] = value

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from heavydistill.heavy import prompts
+from heavydistill.heavy.pruning import Reader
 from heavydistill.models.registry import revision_of
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, samples, user_turn
 from heavydistill.models.resolve import ResolvedModel
@@ -48,9 +49,9 @@ class Range:
     def __contains__(self, value: float) -> bool:
         return self.low <= value <= self.high
 
-    def times(self, low: float, high: float) -> Range:
-        """So much of each of it."""
-        return Range(self.low * low, self.high * high)
+    def times(self, low: float, high: float | None = None) -> Range:
+        """So much of each of it; ``high`` is ``low`` if it is not given."""
+        return Range(self.low * low, self.high * (low if high is None else high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +129,9 @@ def estimate(plan: Plan) -> Estimate:
     stages: list[StageEstimate] = []
     # Prompts of which the journal has all samples, and responses that it has of other stages.
     whole, others = len(plan.problems), journal.answered if journal else 0
-    counter = reader_of((run.thinker or run.deliberator).profile.tokenizer).name
+    counter = reader_of((run.thinker or run.deliberator).profile.tokenizer)
     if run.thinker:
-        thinking, whole = _thinking(plan, run.thinker, journal, means.get(THINK))
+        thinking, whole = _thinking(plan, counter, journal, means.get(THINK))
         stages += [thinking]
         others -= int(thinking.in_journal.low)
     for stage, model in asked.items():
@@ -154,15 +155,14 @@ def estimate(plan: Plan) -> Estimate:
         calls, read = Range(0, len(counts) * votes), Range(0, sum(counts) * votes)
         in_journal = Range(0, min(calls.high, others))
         stages += [_stage(JUDGE, run.judge, in_journal, calls, read, means.get(JUDGE))]
-    return Estimate(stages, counter, journal.skipped if journal else 0)
+    return Estimate(stages, counter.name, journal.skipped if journal else 0)
 
 
 def _thinking(
-    plan: Plan, thinker: ResolvedModel, journal: Journal | None, means: Means | None
+    plan: Plan, counter: Reader, journal: Journal | None, means: Means | None
 ) -> tuple[StageEstimate, int]:
     """(the stage, prompts of which the journal has every sample)."""
-    config, k = plan.config, plan.config.think.k
-    counter = reader_of(thinker.profile.tokenizer)
+    config, k, thinker = plan.config, plan.config.think.k, plan.run.in_stage(THINK)
     revision = revision_of(thinker.profile, thinker.endpoint) if journal else ""
     missing: dict[str, int] = {}  # the same text is asked once, see ``models.journaled``
     whole = 0
@@ -204,15 +204,15 @@ def _stage(
     longest = model.sampling.max_tokens
     written = calls.times(1, longest)
     if means and means.prompt_tokens and stage != THINK:  # a thinker's are counted
-        read = calls.times(means.prompt_tokens, means.prompt_tokens)
+        read = calls.times(means.prompt_tokens)
     if means and means.completion_tokens:
-        written = calls.times(means.completion_tokens, means.completion_tokens)
+        written = calls.times(means.completion_tokens)
     if model.is_local:
         seconds = Range(0, math.inf)
     elif means:
         seconds = Range(means.seconds, means.seconds)
     else:
-        seconds = Range(1, longest).times(*[1 / model.endpoint.tokens_per_second] * 2)
+        seconds = Range(1, longest).times(1 / model.endpoint.tokens_per_second)
     low, high = (
         model.profile.usd(read.low, written.low),
         model.profile.usd(read.high, written.high),
@@ -240,7 +240,7 @@ def _hours(model: ResolvedModel, calls: Range, tokens: Range, seconds: Range) ->
         (tokens, endpoint.tokens_per_minute),
     ):
         if limit:
-            least = amount.times(1 / limit / 60, 1 / limit / 60)
+            least = amount.times(1 / limit / 60)
             hours = Range(max(hours.low, least.low), max(hours.high, least.high))
     return hours
 

@@ -110,11 +110,6 @@ class HeavyLLM(LLM):
         """What it has been asked since it was loaded; nothing is counted without a journal."""
         return self._engine.work if isinstance(self._engine, JournaledEngine) else Work()
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether it was told to ask nothing more, or has found that it cannot."""
-        return self._engine is not None and self._engine.is_drained
-
     def drain(self) -> None:
         """Ask nothing more; see ``models.request.Engine``."""
         if self._engine:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import heavydistill
 from heavydistill.errors import (
@@ -49,9 +49,8 @@ from heavydistill.models.vllm import server as serving
 from heavydistill.run.interrupts import as_exceptions, held, loading
 from heavydistill.store.traces import LEAF_FOLDER
 
-Row = dict[str, Any]
-OnBatch = Callable[[str, list[Row]], None]
-OnWork = Callable[[str, int, Work], None]
+if TYPE_CHECKING:
+    from heavydistill.run.runner import OnBatch, OnWork, Row
 
 _STOP = "stop"
 _AGAIN = "Run the command again."

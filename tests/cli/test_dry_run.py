@@ -223,13 +223,12 @@ def test_the_hours_of_a_first_run_say_what_they_assume_and_heed_limits(
         assert "1 tokens a second for each response" in said([DRY, *slower])
         limited = said([DRY, *slower[:-1], "--set=endpoint.requests_per_minute=1"])
         # 48 calls for thinking alone, one a minute.
-        assert "at most 1 requests a minute" in limited and "0.80 to 1.2" in limited
+        assert "0.80 to 1.2" in limited
         assert not server.requests
 
 
 def test_a_model_in_this_process_costs_nothing(tmp_path: Path, said: Any) -> None:
     printed = said([DRY, "--limit=10", f"--out={tmp_path / 'run'}"])
-    assert "micro runs in this process and is free" in printed
     assert "thinking 80 " in printed and " 0.00 " in printed
     assert "Still to ask" in printed
     assert not list(tmp_path.iterdir())

@@ -260,10 +260,6 @@ class Model(HeavyLLM):
         return False
 
     @property
-    def is_drained(self) -> bool:
-        return any(event.startswith("drained") for event in events)
-
-    @property
     def work(self) -> Work:
         return Work(len(asked), len(answered), 0)
 

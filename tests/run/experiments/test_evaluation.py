@@ -91,12 +91,12 @@ def test_no_role_is_left_to_the_default_teacher(named, lacking):
     if named:  # a run without any flag is that of the bundled teacher
         with pytest.raises(MissingModelError):
             generate.check(config(**named))
-    assert config(teacher="micro", **named).unnamed_roles == []
+    config(teacher="micro", **named).refuse_unnamed()
 
 
 def test_who_only_thinks_needs_no_deliberator():
-    assert config(thinker="x", deliberate__d=0).unnamed_roles == []
-    assert config(pools="runs/x", deliberator="x").unnamed_roles == []
+    config(thinker="x", deliberate__d=0).refuse_unnamed()
+    config(pools="runs/x", deliberator="x").refuse_unnamed()
 
 
 def test_a_model_is_not_compared_with_itself():
