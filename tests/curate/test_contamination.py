@@ -7,6 +7,7 @@ import pytest
 from generations import problem
 from hypothesis import given
 from hypothesis import strategies as st
+from import_files import parquet
 
 from heavydistill.config.run import Problems
 from heavydistill.curate.filters.contamination import BenchmarkHashes, Screen, read, shipped
@@ -109,14 +110,10 @@ def test_the_same_texts_in_any_order_give_the_same_bytes(tmp_path):
 
 
 def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     path = tmp_path / "farm.jsonl"
     rows = [{"nr": 1, "question": text} for text in (LONG, SHORT, CHINESE)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "farm.parquet")
-    assert read(path) == read(tmp_path / "farm.parquet") == BENCHMARK
+    assert read(path) == read(parquet(tmp_path / "farm.parquet", rows)) == BENCHMARK
     path.write_text('{"nr": 1, "task": "What is it?"}\n')
     with pytest.raises(ProblemsError, match=r"Rename .* --column\. Columns there: nr, task"):
         read(path)

@@ -9,6 +9,7 @@ import shutil
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -21,8 +22,9 @@ from heavydistill.chat.student import Student
 from heavydistill.curate.exports import reward as our_reward
 from heavydistill.curate.exports.export import TRAINERS, export
 from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.rows import Message, SftRow
+from heavydistill.store.sets.rows import SftRow
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "student"
 WITH_RL = [name for name, trainer in TRAINERS.items() if "rl" in trainer.sets]
@@ -40,33 +42,23 @@ def load(path: Path):
     return module
 
 
-def write_sft(sets: Path, row: SftRow, **changes) -> Path:
-    """The sets with ``sft_deliberator`` replaced by one row."""
-    shutil.rmtree(sets)
-    write_sets(sets, student=manifest().student.model_copy(update={"form": "inline"}), **changes)
+def write_for(folder: Path, **student: Any) -> Path:
+    """Sets for another student."""
+    return write_sets(folder, student=manifest().student.model_copy(update=student))
+
+
+def write_sft(folder: Path, reasoning: str, content: str, times: int = 1) -> Path:
+    """Sets whose ``sft_deliberator`` is this row alone, so many times; thinking in the text."""
+    sets = write_for(folder, form="inline")
+    row = next(folders.read_rows(sets, "sft_deliberator"))
+    turn = {"role": "assistant", "content": content}
+    row = row | {"completion": [turn], "reasoning": reasoning, "answer_text": "6"}
     shutil.rmtree(sets / "sft_deliberator")
-    writer = folders.Writer(folders.file_of(sets, "sft_deliberator", "train"), type(row))
-    writer.write(row)
+    writer = folders.Writer(folders.file_of(sets, "sft_deliberator", "train"), SftRow)
+    for _ in range(times):
+        writer.write(from_row(SftRow, row))
     writer.close()
     return sets
-
-
-def sft_row(reasoning: str, content: str) -> SftRow:
-    return SftRow(
-        prompt=[Message(role="user", content="2 * 3?")],
-        completion=[Message(role="assistant", content=content)],
-        reasoning=reasoning,
-        answer_text="6",
-        role="deliberator",
-        problem="p",
-        run="run",
-        generation="d",
-        cache="c",
-        stratum="tie",
-        model="micro",
-        prompt_tokens=10,
-        completion_tokens=10,
-    )
 
 
 @pytest.mark.parametrize("to", TRAINERS)
@@ -90,18 +82,15 @@ def test_the_readme_tells_a_command_for_each_configuration_and_counts_the_rows(s
         ("ms-swift", "", "6"),
     ],
 )
-def test_what_stands_in_the_text_keeps_the_marks_of_the_student(
-    sets, tmp_path, to, reasoning, content
-):
-    write_sft(sets, sft_row(reasoning, content))
-    export(sets, to, tmp_path / "out")
+def test_what_stands_in_the_text_keeps_the_marks_of_the_student(tmp_path, to, reasoning, content):
+    export(write_sft(tmp_path / "sets", reasoning, content), to, tmp_path / "out")
     row = json.loads((tmp_path / "out" / "sft_deliberator" / "train.jsonl").read_text())
     assert row["messages"][-1]["content"] == content
 
 
 @pytest.mark.parametrize("to", ["trl", "verl"])
-def test_no_empty_field_for_thinking_is_added_where_a_template_takes_none(sets, tmp_path, to):
-    write_sft(sets, sft_row("2+2+2", "<think>2+2+2</think>6"))
+def test_no_empty_field_for_thinking_is_added_where_a_template_takes_none(tmp_path, to):
+    sets = write_sft(tmp_path / "sets", "2+2+2", "<think>2+2+2</think>6")
     export(sets, to, tmp_path / "out")
     schema = pq.read_schema(tmp_path / "out" / "sft_deliberator" / "train.parquet")
     assert "reasoning_content" not in str(schema)
@@ -129,22 +118,14 @@ def test_a_trainer_that_takes_no_chat_template_says_so(sets, tmp_path, to):
     assert re.search("not (read|train with) `chat_template.jinja`", readme)
 
 
-def test_a_student_with_a_profile_is_named_as_the_hub_names_it(sets, tmp_path):
-    student = manifest().student.model_copy(update={"name": "qwen3-8b"})
-    shutil.rmtree(sets)
-    export(write_sets(sets, student=student), "trl", tmp_path / "out")
+def test_a_student_with_a_profile_is_named_as_the_hub_names_it(tmp_path):
+    export(write_for(tmp_path / "sets", name="qwen3-8b"), "trl", tmp_path / "out")
     config = yaml.safe_load((tmp_path / "out" / "rl.yaml").read_text())
     assert config["model_name_or_path"] == "Qwen/Qwen3-8B"
 
 
-def test_rows_that_fill_no_batch_of_verl_make_the_batch_smaller(sets, tmp_path):
-    row = sft_row("", "6")
-    shutil.rmtree(sets / "sft_deliberator")
-    writer = folders.Writer(folders.file_of(sets, "sft_deliberator", "train"), type(row))
-    for _ in range(100):
-        writer.write(row)
-    writer.close()
-    export(sets, "verl", tmp_path / "out")
+def test_rows_that_fill_no_batch_of_verl_make_the_batch_smaller(tmp_path):
+    export(write_sft(tmp_path / "sets", "", "6", times=100), "verl", tmp_path / "out")
     config = yaml.safe_load((tmp_path / "out" / "sft_deliberator.yaml").read_text())
     assert config["data"]["train_batch_size"] == 64
     assert config["data"]["val_files"] is None
@@ -169,10 +150,8 @@ def test_a_folder_that_is_not_empty_is_left_as_it_is(sets, tmp_path):
     assert [path.name for path in out.iterdir()] == ["mine"]
 
 
-def test_nothing_is_left_of_an_export_that_fails(sets, tmp_path):
-    shutil.rmtree(sets)
-    student = manifest().student.model_copy(update={"max_tokens": 40})
-    write_sets(sets, student=student)
+def test_nothing_is_left_of_an_export_that_fails(tmp_path):
+    sets = write_for(tmp_path / "sets", max_tokens=40)
     with pytest.raises(ConfigError, match="no room is left for a response"):
         export(sets, "trl", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["sets"]
@@ -209,10 +188,8 @@ def test_the_reward_that_is_written_judges_with_the_verifier_of_the_row(sets, tm
 
 
 @pytest.mark.parametrize("to", WITH_RL)
-def test_thinking_that_the_prompt_opened_and_nothing_closed_is_undecided(sets, tmp_path, to):
-    student = manifest().student.model_copy(update={"opens_thinking": True})
-    shutil.rmtree(sets)
-    export(write_sets(sets, student=student), to, tmp_path / "out")
+def test_thinking_that_the_prompt_opened_and_nothing_closed_is_undecided(tmp_path, to):
+    export(write_for(tmp_path / "sets", opens_thinking=True), to, tmp_path / "out")
     written = load(tmp_path / "out" / "heavydistill_reward.py")
     responses = ["2*3</think>\\boxed{6}", "It may be \\boxed{6}", "</think>\\boxed{6}"]
     with written.POOL:

@@ -36,7 +36,8 @@ CACHES = [cache for _, cache in pairs(3)]
 def build(out: Path, **redeliberate: Any) -> BuildConfig:
     redeliberate = {"d": 4, **redeliberate}
     keys = {f"redeliberate.{name.replace('__', '.')}": v for name, v in redeliberate.items()}
-    return load_build_config(None, {"runs": ["run"], "out": str(out / "sets"), **keys})
+    usual = {"runs": ["run"], "out": str(out / "sets"), "verify.workers": 1}
+    return load_build_config(None, usual | keys)
 
 
 def run(**keys: Any) -> RunConfig:
@@ -151,12 +152,9 @@ def test_prompts_are_counted_with_the_tokenizer_of_the_model_that_reads_them(tmp
 
 
 def test_the_volume_is_what_is_not_in_the_journal_yet(tmp_path):
-    with faulty(reasoning="none") as server:
-        keys = {"teacher": "served", "endpoint__base_url": server.base_url}
-        keys |= {"endpoint__tokenizer": MICRO, "endpoint__context": 2048, "d": 2}
-        keys |= {"endpoint__price_in": 1.0, "endpoint__price_out": 3.0}
-        config = build(tmp_path, sampling__max_tokens=100, **keys)
-        deliberator = resolve(config, None)
+    with faulty() as server:
+        price = {"endpoint__price_in": 1.0, "endpoint__price_out": 3.0}
+        deliberator = deliberator_of(server, tmp_path, endpoint__context=2048, **price)
         volume = volume_of(deliberator, CACHES)
         assert (volume.caches, volume.requests, volume.in_journal) == (3, 6, 0)
         assert volume.prompt_tokens == 2 * sum(cache.prompt_tokens for cache in CACHES)
@@ -168,31 +166,16 @@ def test_the_volume_is_what_is_not_in_the_journal_yet(tmp_path):
     assert left.prompt_tokens == 2 * CACHES[2].prompt_tokens
 
 
-ONE_WORKER = {"verify.workers": 1}
-
-
 def deliberator_of(server: FaultServer, folder: Path, **keys: Any) -> ResolvedRun:
     """The served model, with a journal in the folder."""
     server.reasoning = "none"
-    chosen = {
-        "teacher": "served",
-        "endpoint.base_url": server.base_url,
-        "endpoint.tokenizer": MICRO,
-        "endpoint.retries": 0,
-        "sampling.max_tokens": 100,
-        "d": 2,
-    }
-    chosen |= {name.replace("__", "."): value for name, value in keys.items()}
-    config = {f"redeliberate.{key}": value for key, value in chosen.items()}
-    out = str(folder / "sets")
-    return resolve(
-        load_build_config(None, {"runs": ["run"], "out": out, **config, **ONE_WORKER}), None
-    )
+    usual = {"teacher": "served", "endpoint__base_url": server.base_url, "d": 2}
+    usual |= {"endpoint__tokenizer": MICRO, "endpoint__retries": 0, "sampling__max_tokens": 100}
+    return resolve(build(folder, **usual | keys), None)
 
 
 def micro(folder: Path, **keys: Any) -> ResolvedRun:
-    chosen = {"redeliberate.teacher": "micro", "runs": ["run"], "out": str(folder / "sets")}
-    return resolve(load_build_config(None, chosen | ONE_WORKER | keys), None)
+    return resolve(build(folder, **{"teacher": "micro", **keys}), None)
 
 
 @pytest.fixture
@@ -212,7 +195,7 @@ def everything(tmp_path_factory):
 def test_the_micro_model_deliberates_and_the_same_again_comes_from_the_journal(
     tmp_path, everything
 ):
-    deliberator = micro(tmp_path, **{"redeliberate.d": 1})
+    deliberator = micro(tmp_path, d=1)
     told: list[int] = []
     written, tally = everything(
         deliberator, 17, on_progress=lambda tally: told.append(tally.caches)
@@ -339,7 +322,7 @@ def test_a_folder_is_known_by_its_last_name_and_asked_the_same_wherever_it_is(
         (folder / "config.json").write_text(json.dumps({"max_position_embeddings": 2048}))
     monkeypatch.chdir(tmp_path / "here")
     names = ["checkpoint-20", "./checkpoint-20", str(folder), f"{tmp_path}/here/checkpoint-20"]
-    asked = [micro(tmp_path, **{"redeliberate.teacher": name}) for name in names]
+    asked = [micro(tmp_path, teacher=name) for name in names]
     assert {one.deliberator.profile.name for one in asked} == {"checkpoint-20"}
     cache = pairs(1)[0][1]
     assert all(requests_of(one, cache) == requests_of(asked[0], cache) for one in asked)

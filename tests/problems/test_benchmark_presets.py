@@ -110,15 +110,20 @@ def packed(tests: list[dict[str, str]]) -> str:
 
 
 @pytest.fixture
-def problems_of(tmp_path: Path) -> Any:
-    """The problems of a benchmark, read from a file with these rows."""
+def loaded(tmp_path: Path) -> Any:
+    """What is loaded of a benchmark from a file with these rows."""
 
-    def read(name: str, *rows: dict[str, Any], **keys: Any) -> list[Problem]:
+    def read(name: str, *rows: dict[str, Any], **keys: Any) -> Any:
         path = tmp_path / "rows.jsonl"
         path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-        return load_fit(configured(name, path, **keys).problems).problems
+        return load_fit(configured(name, path, **keys).problems)
 
     return read
+
+
+@pytest.fixture
+def problems_of(loaded: Any) -> Any:
+    return lambda *rows, **keys: loaded(*rows, **keys).problems
 
 
 def configured(name: str, path: Path, **keys: Any) -> RunConfig:
@@ -154,14 +159,12 @@ def test_an_answer_to_a_row_of_its_shape_is_judged_by_value(name: str, problems_
     assert (label(problem, right), label(problem, wrong)) == ("correct", "incorrect")
 
 
-def test_answers_that_no_rule_compares_are_left_out_of_imo_answerbench(tmp_path: Path) -> None:
+def test_answers_that_no_rule_compares_are_left_out_of_imo_answerbench(loaded: Any) -> None:
     row = MATHS["imo-answerbench"][0]
     other = {**row, "Problem ID": "own-002", "Short Answer": "$1, 2, \\ldots, 9$"}
-    path = tmp_path / "rows.jsonl"
-    path.write_text(f"{json.dumps(row)}\n{json.dumps(other)}\n", encoding="utf-8")
-    loaded = load_fit(configured("imo-answerbench", path).problems)
-    assert [problem.id for problem in loaded.problems] == ["own-001"]
-    assert "ellipsis" in loaded.unfit[2]
+    found = loaded("imo-answerbench", row, other)
+    assert [problem.id for problem in found.problems] == ["own-001"]
+    assert "ellipsis" in found.unfit[2]
 
 
 def test_the_options_of_gpqa_are_shuffled_and_one_is_right(problems_of: Any) -> None:
@@ -222,21 +225,19 @@ def test_a_method_of_livecodebench_is_called(problems_of: Any) -> None:
         assert judged(problem, answer).label == told
 
 
-def test_contests_outside_the_months_are_not_asked_for(tmp_path: Path) -> None:
+def test_contests_outside_the_months_are_not_asked_for(loaded: Any) -> None:
     dates = ["2024-07-31T23:00:00", "2024-08-01T00:00:00", "2025-05-31T09:30:00", "2025-06-01"]
     row = LIVECODEBENCH | {"private_test_cases": "[]"}
     rows = [row | {"question_id": date, "contest_date": date} for date in dates]
-    path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    loaded = load_fit(configured("livecodebench", path).problems)
-    assert [problem.id for problem in loaded.problems] == dates[1:3]
-    assert loaded.outside == 2 and not loaded.unfit
+    found = loaded("livecodebench", *rows)
+    assert [problem.id for problem in found.problems] == dates[1:3]
+    assert found.outside == 2 and not found.unfit
     late = {"contest_date": ("2026-01-01", "2026-12-31")}
     with pytest.raises(ProblemsError, match="no row lies within"):
-        load_fit(configured("livecodebench", path, within=late).problems)
+        loaded("livecodebench", *rows, within=late)
     other = {"contest_day": ("2024-01-01", "2024-12-31")}
     with pytest.raises(ProblemsError, match=r"contest_day.*Did you mean contest_date"):
-        load_fit(configured("livecodebench", path, within={**other}).problems)
+        loaded("livecodebench", *rows, within=other)
 
 
 def test_every_instruction_of_ifeval_has_to_be_followed(problems_of: Any) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from damaging import damage
+from import_files import parquet
 from judging import judged
 
 from heavydistill.config.run import Problems
@@ -19,6 +20,12 @@ from heavydistill.problems import load
 ROOT = Path(__file__).parents[2]
 GSM8K = ROOT / ".." / "shared" / "data" / "gsm8k_train_1000.jsonl"
 GOOD = {"id": "a", "text": "1+1?", "reference": "2"}
+INSTRUCTED = {
+    "text": "Write without commas.",
+    "verifier": "instructions",
+    "instruction_id_list": ["punctuation:no_comma"],
+    "kwargs": [{"num_words": None}],
+}
 
 
 @pytest.fixture
@@ -109,6 +116,14 @@ def test_a_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
         (GOOD | {"id": "b", "verifier_args": "[]"}, "set.jsonl:2: verifier_args is not a JSON obj"),
         (GOOD | {"id": "b", "verifier_args": "{"}, "set.jsonl:2: verifier_args is not a JSON obj"),
         (GOOD | {"id": "b", "verifier_args": {"maker": 1}}, "set.jsonl:2: verifier_args of math"),
+        (
+            INSTRUCTED | {"id": "b", "instruction_id_list": ["length_constraints:number_words"]},
+            "set.jsonl:2: kwargs of .*: num_words is missing",
+        ),
+        (
+            {"id": "b", "text": "Add.", "verifier": "code", "verifier_args": {"tests": ["f()"]}},
+            "set.jsonl:2: test 1 in tests",
+        ),
         (GOOD | {"id": "b", "domain": "steam"}, "set.jsonl:2: unknown domain 'steam'.*mean stem"),
     ],
 )
@@ -163,27 +178,23 @@ def test_a_key_without_effect_is_an_error(write):
         load_file(write(GOOD), gym={"chain_sum": {}})
     with pytest.raises(ProblemsError, match=r"problems.columns has no effect"):
         load(Problems(columns={"text": "question"}))
+    with pytest.raises(ProblemsError, match=r"problems.keep_option_order has no effect"):
+        load(Problems(keep_option_order=True))
 
 
 def test_parquet_whose_rows_cannot_be_read_is_refused(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "sums.parquet"
-    pq.write_table(pa.table({"text": ["1 + 1"], "reference": ["2"]}), path)
+    path = parquet(tmp_path / "sums.parquet", [{"text": "1 + 1", "reference": "2"}])
     with pytest.raises(ProblemsError, match=r"sums\.parquet cannot be read as parquet"):
         load_file(str(damage(path, "text")))
 
 
 def test_a_parquet_file_is_read_by_row(tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    pq = pytest.importorskip("pyarrow.parquet")
-    path = tmp_path / "sums.parquet"
-    pq.write_table(pa.table({"question": ["1+1?", "2+2?"], "answer": [2, 4]}), path)
-    problems = load_file(str(path))
+    path, rows = tmp_path / "sums.parquet", [("1+1?", 2), ("2+2?", 4), (None, 4)]
+    rows = [{"question": text, "answer": answer} for text, answer in rows]
+    problems = load_file(str(parquet(path, rows[:2])))
     assert [(p.id, p.reference) for p in problems] == [("sums:1", "2"), ("sums:2", "4")]
-    pq.write_table(pa.table({"question": ["1+1?", None], "answer": [2, 4]}), path)
     with pytest.raises(ProblemsError, match=r"sums.parquet: row 2: the text is empty"):
-        load_file(str(path))
+        load_file(str(parquet(path, rows[::2])))
 
 
 def hub(monkeypatch, load_dataset):
@@ -245,14 +256,6 @@ def test_gsm8k_loads_with_a_marker_and_not_without():
     assert all(judged(p, p.reference).is_correct for p in problems)
 
 
-INSTRUCTED = {
-    "text": "Write without commas.",
-    "verifier": "instructions",
-    "instruction_id_list": ["punctuation:no_comma"],
-    "kwargs": [{"num_words": None}],
-}
-
-
 def test_what_a_verifier_reads_from_columns_becomes_its_arguments(write):
     (problem,) = load_file(write(INSTRUCTED))
     assert problem.reference == ""
@@ -279,22 +282,12 @@ def test_only_a_verifier_that_needs_no_reference_may_do_without(write):
         load_file(write(INSTRUCTED | {"reference": None}, {"text": "1+1?", "reference": None}))
 
 
-def test_an_unfit_instruction_is_told_with_its_line(write):
-    with pytest.raises(ProblemsError, match=r"set.jsonl:1: kwargs of .*: num_words is missing"):
-        load_file(write(INSTRUCTED | {"instruction_id_list": ["length_constraints:number_words"]}))
-
-
 def test_parquet_with_arguments_as_the_hub_has_them_is_read(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    path = tmp_path / "set.parquet"
     both = INSTRUCTED | {
         "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
         "kwargs": [{}, {"num_words": 5, "relation": "at least"}],
     }
-    pq.write_table(pa.Table.from_pylist([both]), path)
-    (problem,) = load_file(str(path))
+    (problem,) = load_file(str(parquet(tmp_path / "set.parquet", [both])))
     assert json.loads(problem.verifier_args)["kwargs"][0] == {"num_words": None, "relation": None}
     assert not judged(problem, "far too short").is_correct
     assert judged(problem, "this is just long enough").is_correct
@@ -320,9 +313,3 @@ def test_a_row_without_a_domain_has_that_of_its_verifier(write):
     rows = [code, code | {"domain": "stem"}, told, {"text": "1+1?", "reference": "2"}]
     problems = load_file(write(*rows))
     assert [problem.domain for problem in problems] == ["code", "stem", "general", ""]
-
-
-def test_malformed_tests_are_named(write):
-    row = {"text": "Add.", "verifier": "code", "verifier_args": {"tests": ["assert f(1) == 1"]}}
-    with pytest.raises(ProblemsError, match=r"set\.jsonl:1: test 1 in tests"):
-        load_file(write(row))

@@ -92,6 +92,7 @@ def test_a_reference_names_an_option_by_label_number_letter_or_text(options, ref
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
+        ({"id": "a"}, "id 'a' is also that of"),
         ({"options": ["one"]}, "there are 1 options"),
         ({"options": []}, "there are 0 options"),
         ({"options": [str(n) for n in range(27)]}, "there are 27 options"),
@@ -126,11 +127,6 @@ def test_a_reference_names_an_option_by_label_number_letter_or_text(options, ref
 def test_a_row_whose_options_cannot_be_used_is_an_error_with_its_line(read, changed, says):
     with pytest.raises(ProblemsError, match=f"set.jsonl:2: .*{says}"):
         read(ROW, ROW | {"id": "b"} | changed)
-
-
-def test_ids_of_rows_with_options_are_checked(read):
-    with pytest.raises(ProblemsError, match=r"set.jsonl:2: id 'a' is also that of"):
-        read(ROW, ROW)
 
 
 def test_the_order_depends_on_seed_and_id_alone(read):
@@ -234,11 +230,6 @@ def test_rows_without_options_are_judged_as_before(read):
     problems = read(ROW, plain, verifier="exact", verifier_args={"marker": "####"})
     assert [problem.verifier for problem in problems] == ["choice", "exact"]
     assert json.loads(problems[1].verifier_args) == {"marker": "####"}
-
-
-def test_keeping_an_order_has_no_effect_on_procedural_problems():
-    with pytest.raises(ProblemsError, match=r"problems.keep_option_order has no effect"):
-        load(Problems(keep_option_order=True))
 
 
 def test_the_sample_file_loads_and_its_references_verify():

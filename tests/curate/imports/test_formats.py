@@ -33,18 +33,15 @@ from heavydistill.errors import ProblemsError
 ROWS = [{"n": number, "text": "é" * number} for number in range(1, 6)]
 
 
-def written(kind: str, folder: Path) -> Path:
+def written(kind: str, path: Path, rows: list[Any]) -> Path:
     if kind == "parquet":
-        return parquet(folder / "rows.parquet", ROWS)
-    if kind == "array":
-        return document(folder / "rows.json", ROWS)
-    return lines(folder / "rows.jsonl", *ROWS)
+        return parquet(path, rows)
+    return document(path, rows) if kind == "array" else lines(path, *rows)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "array", "lines"])
 def test_the_name_of_a_file_does_not_say_what_it_is(kind: str, tmp_path: Path) -> None:
-    path = written(kind, tmp_path).rename(tmp_path / "rows.txt")
-    rows = list(rows_of(path))
+    rows = list(rows_of(written(kind, tmp_path / "rows.txt", ROWS)))
     assert [row.values for row in rows] == ROWS
     assert [row.number for row in rows] == [1, 2, 3, 4, 5]
 
@@ -270,8 +267,7 @@ def test_two_targets_of_one_query_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["parquet", "array", "lines"])
 def test_pacore_rows(kind: str, tmp_path: Path) -> None:
     rows = [pacore_row(), pacore_row(STAIRS, "36", f"Slowly.</think>{boxed(36)}", boxed(15))]
-    write = {"parquet": parquet, "array": document, "lines": lambda p, r: lines(p, *r)}[kind]
-    first, second = ImportedPools(config_of("pacore", write(tmp_path / "stage1", rows)))
+    first, second = ImportedPools(config_of("pacore", written(kind, tmp_path / "stage1", rows)))
     assert (first.problem.text, first.problem.reference) == (EGGS, "42")
     assert texts(second) == [boxed(36), boxed(15)]
     assert second.trajectories[0].reasoning == "Slowly."
@@ -410,13 +406,6 @@ def test_columns_of_texts(names, pattern, models, tmp_path):
     assert {each.model for each in first.trajectories} == models
 
 
-def test_labels_beside_columns_of_their_own_are_refused(tmp_path: Path) -> None:
-    row = {"question": EGGS, "gold": "42", "answer_1": "a", "answer_2": "b", "right": [True, False]}
-    keys = {**GOLD, "problems.columns.labels": "right"}
-    with pytest.raises(ProblemsError, match=r"columns\.labels has no effect on answers in columns"):
-        ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row), **keys))
-
-
 def test_null_in_a_column_of_its_own_is_no_answer(tmp_path: Path) -> None:
     row = {"question": EGGS, "gold": 42, "answer_1": boxed(1), "answer_2": None, "answer_3": ""}
     (pool,) = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row), **GOLD))
@@ -452,18 +441,29 @@ def test_options_stay_in_the_order_of_the_file(tmp_path: Path) -> None:
         assert "B) 42" in pool.problem.text
 
 
-def test_a_file_without_a_known_column_of_answers_says_what_to_name(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", {"question": EGGS, "gold": "42", "replies": ["a", "b"]})
-    with pytest.raises(
-        ProblemsError, match=r"a\.jsonl:1 is no row of answers.*--columns .*replies"
-    ):
-        ImportedPools(config_of("answers", path, **GOLD))
+NUMBERED = {"question": EGGS, "gold": "42", "answer_1": "a", "answer_2": "b"}
 
 
-def test_two_lists_could_each_be_the_answers(tmp_path: Path) -> None:
-    path = lines(tmp_path / "a.jsonl", {**answers_row(), "responses": []})
-    with pytest.raises(ProblemsError, match="answers and responses could each be"):
-        ImportedPools(config_of("answers", path, **GOLD))
+@pytest.mark.parametrize(
+    ("row", "keys", "says"),
+    [
+        (
+            {"question": EGGS, "gold": "42", "replies": ["a", "b"]},
+            {},
+            r"a\.jsonl:1 is no row of answers.*--columns .*replies",
+        ),
+        ({**answers_row(), "responses": []}, {}, "answers and responses could each be"),
+        (
+            {**NUMBERED, "right": [True, False]},
+            {"problems.columns.labels": "right"},
+            r"columns\.labels has no effect on answers in columns",
+        ),
+    ],
+)
+def test_answers_that_cannot_be_told_say_what_to_name(row, keys, says, tmp_path):
+    path = lines(tmp_path / "a.jsonl", row)
+    with pytest.raises(ProblemsError, match=says):
+        ImportedPools(config_of("answers", path, **GOLD, **keys))
 
 
 @pytest.mark.parametrize(
