@@ -61,19 +61,6 @@ def write_sft(folder: Path, reasoning: str, content: str, times: int = 1) -> Pat
     return sets
 
 
-@pytest.mark.parametrize("to", TRAINERS)
-def test_the_readme_tells_a_command_for_each_configuration_and_counts_the_rows(sets, tmp_path, to):
-    written = export(sets, to, tmp_path / "out")
-    readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    for name in written.rows:
-        command = (tmp_path / "out" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[0]
-        assert f"\n{command.removeprefix('# ')}\n" in readme
-        assert f"| {name} | 1 | 1 |" in readme
-    assert (tmp_path / "out" / "manifest.json").read_bytes() == (
-        sets / "manifest.json"
-    ).read_bytes()
-
-
 @pytest.mark.parametrize(
     ("to", "reasoning", "content"),
     [
@@ -141,15 +128,6 @@ def test_sets_that_are_not_there_are_left_out_and_said(sets, tmp_path):
     assert not (tmp_path / "out" / "heavydistill_reward.py").exists()
 
 
-def test_a_folder_that_is_not_empty_is_left_as_it_is(sets, tmp_path):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "mine").write_text("kept")
-    with pytest.raises(ConfigError, match="exists and is not empty"):
-        export(sets, "trl", out)
-    assert [path.name for path in out.iterdir()] == ["mine"]
-
-
 def test_nothing_is_left_of_an_export_that_fails(tmp_path):
     sets = write_for(tmp_path / "sets", max_tokens=40)
     with pytest.raises(ConfigError, match="no room is left for a response"):
@@ -163,11 +141,6 @@ def test_sets_with_nothing_for_a_trainer_are_refused(sets, tmp_path):
     with pytest.raises(ConfigError, match="nothing for LLaMA-Factory"):
         export(sets, "llamafactory", tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_an_unknown_trainer_is_answered_with_those_there_are(sets, tmp_path):
-    with pytest.raises(ConfigError, match="trl, verl, llamafactory, ms-swift, axolotl"):
-        export(sets, "nemo", tmp_path / "out")
 
 
 RESPONSES = ["<think>2*3</think>\\boxed{6}", "\\boxed{5}", "<think>\\boxed{6}"]

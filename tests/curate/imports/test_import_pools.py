@@ -133,13 +133,6 @@ def test_a_file_without_rows_is_refused(content: str, tmp_path: Path) -> None:
         ImportedPools(config_of("answers", path, **GOLD, **{"problems.columns.answers": "answers"}))
 
 
-def test_an_unknown_field_and_an_unknown_verifier_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ProblemsError, match=r"columns\.awnsers: .*Did you mean answers\?"):
-        pools_of(tmp_path, answers_row(), **{"problems.columns.awnsers": "x"})
-    with pytest.raises(ProblemsError, match="There is no verifier 'exakt'"):
-        pools_of(tmp_path, answers_row(), **{"problems.verifier": "exakt"})
-
-
 _ROWS = st.builds(
     answers_row,
     st.sampled_from([EGGS, STAIRS, "", "What is 1 + 1?"]),
