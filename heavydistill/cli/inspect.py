@@ -82,7 +82,7 @@ def report(
     """Write runs as one HTML file: figures with intervals, plots, and every trace to look at.
 
     The file needs no network and nothing beside it. An evaluation or a crossing gives all of its
-    runs. One that is in progress or was broken off is reported as far as it got, and marked so.
+    runs. A run that is in progress or was broken off is reported as far as it got, and marked so.
     """
     from heavydistill.report.page.writer import write_report
 

@@ -20,9 +20,8 @@ def print_manifest(manifest: Manifest, console: Console) -> None:
     traces = ", ".join(f"{run.name} ({run.traces:,} traces)" for run in manifest.runs)
     console.print(Text(f"{manifest.build['preset']} mixture of {traces}", style="bold"))
     print_grid(strata(manifest), console)
-    print_grid(labels("Problems", manifest.problems), console)
-    print_grid(labels("Trajectories", manifest.trajectories), console)
-    print_grid(labels("Deliberations", manifest.deliberations), console)
+    for view in ("problems", "trajectories", "deliberations"):
+        print_grid(labels(view.capitalize(), getattr(manifest, view)), console)
     print_grid(rows(manifest), console)
     print_lines(_lines(manifest), console)
 
@@ -94,9 +93,8 @@ def _lines(manifest: Manifest) -> list[str]:
         lines.append(f"{manifest.unfit:,} more sets would not fit the student, and are left out.")
     if manifest.recut:
         lines.append(f"{manifest.recut:,} prompts were cut again to fit the student.")
-    hits = {used.name: sum(used.hits.values()) for used in manifest.benchmarks}
-    compared = ", ".join(f"{name} ({count:,})" for name, count in hits.items())
-    lines.append(f"Problems found in benchmarks: {compared or 'none was compared with'}.")
+    compared = ", ".join(used.name for used in manifest.benchmarks)
+    lines.append(f"Benchmarks compared with: {compared or 'none'}.")
     for asked in manifest.asked:
         cost = "unknown" if asked.cost_usd is None else f"${asked.cost_usd:,.2f}"
         lines.append(

@@ -39,8 +39,6 @@ def write_adapter(
     """An adapter whose weights are random and change every answer, with the base's tokenizer.
 
     Args:
-        folder: Made.
-        base: The model that it is for.
         strength: Standard deviation of what training would have moved.
         load: What the base is loaded with, e.g. a quantization.
         changes: Of its configuration.
@@ -67,8 +65,8 @@ def write_adapter(
     return folder
 
 
-def write_training(adapter: Path, base: Path = MICRO, **changes: Any) -> Path:
-    """The record of its training beside an adapter."""
+def training_record(base: Path = MICRO, **changes: Any) -> TrainingRecord:
+    """That of an adapter."""
     usual: dict[str, Any] = {
         "heavydistill": "0.1.0",
         "versions": {"trl": "1.16.0"},
@@ -88,7 +86,12 @@ def write_training(adapter: Path, base: Path = MICRO, **changes: Any) -> Path:
             steps=1, epochs=1.0, train_loss=1.0, tokens=1, seconds=1.0, peak_memory_gib=None
         ),
     }
-    write_record(TrainingRecord(**(usual | changes)), adapter)
+    return TrainingRecord(**(usual | changes))
+
+
+def write_training(adapter: Path, base: Path = MICRO, **changes: Any) -> Path:
+    """The record of its training beside an adapter."""
+    write_record(training_record(base, **changes), adapter)
     return adapter
 
 

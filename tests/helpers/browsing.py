@@ -52,17 +52,11 @@ def browsing() -> Iterator[Any]:
 
 @dataclass
 class Visit:
-    """A page that was opened, and what it did.
-
-    Attributes:
-        page: Of Playwright.
-        complaints: What it wrote to the console, raised, or asked in a dialog.
-        requests: Addresses that it asked for, but for its own file.
-    """
+    """A page of Playwright that was opened, and what it did."""
 
     page: Any
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)  # in the console, raised or in a dialog
+    requests: list[str] = field(default_factory=list)  # addresses but for its own file
 
     @property
     def listed(self) -> list[str]:
@@ -80,6 +74,11 @@ class Visit:
     def shows(self, problem: str) -> None:
         """Wait until a problem is shown."""
         self.page.wait_for_selector(f'#trace[data-shows="{problem}"]')
+
+    def opens(self, problem: str) -> None:
+        """Choose the first trace, whose problem this is."""
+        self.press("v", "j")
+        self.shows(problem)
 
     def says(self, selector: str, text: str) -> None:
         """Wait until an element has a text; what is evaluated in the page, its policy forbids."""

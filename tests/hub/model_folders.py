@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from adapters import training_record, write_adapter
 from set_folders import manifest
 from students import MICRO
 
@@ -47,17 +48,15 @@ RESULT = Result(
 
 
 def write_model(folder: Path, *, lora: dict[str, Any] | None = None, **changes: Any) -> Path:
-    """A folder of a trained deliberator.
+    """A folder of a trained deliberator, with changed fields of its record.
 
     Args:
-        folder: Made.
         lora: Makes it an adapter: what its configuration has other than usual.
-        changes: Fields of the record that are other than usual.
     """
     if lora is None:
         shutil.copytree(MICRO, folder)
     else:
-        _write_adapter(folder, lora)
+        write_adapter(folder, **{"r": 4, "lora_alpha": 8, **lora})
     method = "full" if lora is None else "dora" if lora.get("use_dora") else "lora"
     write_record(record(**{"method": method, **changes}), folder)
     return folder
@@ -65,19 +64,13 @@ def write_model(folder: Path, *, lora: dict[str, Any] | None = None, **changes: 
 
 def record(**changes: Any) -> TrainingRecord:
     """That of the folder."""
-    usual = TrainingRecord(
-        heavydistill="0.1.0",
+    usual = training_record(
         versions={"trl": "1.16.0", "peft": "0.21.2"},
-        role="deliberator",
         method="full",
         base=BaseModelUsed(
             name="micro-student", revision="00112233aabbccdd", template_sha256="1" * 64
         ),
         sets=[sets()],
-        max_length=96,
-        sequences=40,
-        tokens=60_000,
-        learnt_tokens=12_345,
         arguments={"learning_rate": 0.0002, "packing": True, "report_to": ["trackio"]},
         launch=Launch(processes=2, engine="ddp", device="cpu", attention="sdpa"),
         result=RESULT,
@@ -111,16 +104,6 @@ def shard(folder: Path) -> Path:
     model = AutoModelForCausalLM.from_pretrained(MICRO)
     model.save_pretrained(folder, max_shard_size="300KB")
     return folder
-
-
-def _write_adapter(folder: Path, changes: dict[str, Any]) -> None:
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    usual = {"r": 4, "target_modules": "all-linear", "task_type": "CAUSAL_LM"}
-    base = AutoModelForCausalLM.from_pretrained(MICRO)
-    get_peft_model(base, LoraConfig(**(usual | changes))).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(MICRO).save_pretrained(folder)
 
 
 def card_of(folder: Path, **changes: Any) -> str:

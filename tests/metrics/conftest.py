@@ -5,18 +5,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from generations import deliberation, trajectory
+from generations import cache, deliberation, item, trajectory
 
-from heavydistill.schema import (
-    Cache,
-    CacheItem,
-    Label,
-    Outcome,
-    Problem,
-    Stratum,
-    Trace,
-    Verdict,
-)
+from heavydistill.schema import Label, Outcome, Problem, Stratum, Trace, Verdict
 
 RIGHT = "7"
 Samples = Sequence[str | None]
@@ -37,22 +28,8 @@ def with_cache() -> Callable[..., Trace]:
 def _with_cache(
     trace: Trace, shown: Sequence[str], round: int = 1, selection: str = "random"
 ) -> Trace:
-    usual = {"tokens_before": 1, "tokens_after": 1, "sha256": "", "defused": 0}
-    cache = Cache(
-        id=f"c{round}",
-        round=round,
-        seed=0,
-        selection=selection,
-        prompt_version="deliberator@1",
-        reader="m",
-        budget_tokens=100,
-        prompt_tokens=50,
-        defused=0,
-        items=[CacheItem(generation=name, mode="answer_only", **usual) for name in shown],
-        left_out=[],
-        prompt="",
-    )
-    return dataclasses.replace(trace, caches=[*trace.caches, cache])
+    read = cache(*map(item, shown), id=f"c{round}", round=round, selection=selection)
+    return dataclasses.replace(trace, caches=[*trace.caches, read])
 
 
 def _make_trace(

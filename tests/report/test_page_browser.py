@@ -161,8 +161,7 @@ def test_keys_lead_to_their_part_of_a_long_trace(browser, written, opened):
     from_top = """(part) => document.querySelector(`#${part} h3`).getBoundingClientRect().top
       - document.getElementById("trace").getBoundingClientRect().top"""
     with visiting(browser, written(*runs.traces(1, k=16, d=16, words=2000))) as visit:
-        visit.press("v", "j")
-        visit.shows("sum:0")
+        visit.opens("sum:0")
         visit.press(*["e"] * opened)
         for key, part in (("a", "deliberations-1"), ("t", "trajectories"), ("c", "cache-1")):
             visit.press(key)
@@ -173,8 +172,7 @@ def test_keys_lead_to_their_part_of_a_long_trace(browser, written, opened):
 
 def test_chunks_are_unpacked_when_they_are_looked_at_and_few_are_kept(browser, report):
     with visiting(browser, report) as visit:
-        visit.press("v", "j")
-        visit.shows("sum:0")
+        visit.opens("sum:0")
         assert visit.page.evaluate("window.unpacked") == 1
         visit.press("j")
         visit.shows("sum:1")  # beside it
@@ -281,8 +279,7 @@ def test_several_runs_are_chosen_and_lead_to_the_same_problem(browser, run, tmp_
         assert "different problems" in page.inner_text(".runs")
         page.select_option("#run", "1")
         assert page.is_hidden("#summary-0") and page.is_visible("#summary-1")
-        visit.press("v", "j")
-        visit.shows("sum:0")
+        visit.opens("sum:0")
         assert visit.counted == "5 problems"
         page.click("#problem .links a")
         visit.says("#counted", f"{PROBLEMS} problems")
@@ -294,8 +291,7 @@ def test_a_file_that_is_cut_off_says_so(browser, report, tmp_path):
     text = report.read_text(encoding="utf-8")
     cut.write_text(text[: text.index('id="chunk-0-2"')], encoding="utf-8")
     with visiting(browser, cut) as visit:
-        visit.press("v", "j")
-        visit.shows("sum:0")
+        visit.opens("sum:0")
         visit.page.focus("#list")
         visit.press("End")
         visit.shows(f"sum:{PROBLEMS - 1}")

@@ -57,8 +57,7 @@ def trace_of(text: str, reasoning: str = "") -> Trace:
 def test_every_formula_is_inside_its_text_or_can_be_scrolled(browser, written, size):
     trace = trace_of(f"{SHORT} {WIDE}", f"{FROM_RIGHT_TO_LEFT} {SHORT} {WIDE}")
     with visiting(browser, written(trace), size=size) as visit:
-        visit.press("v", "j")
-        visit.shows("p")
+        visit.opens("p")
         maths = visit.page.locator("#trace .text math")
         assert maths.count() == 3 * (9 + 4)
         assert maths.evaluate_all(CUT_OFF) == []
@@ -67,8 +66,7 @@ def test_every_formula_is_inside_its_text_or_can_be_scrolled(browser, written, s
 
 def test_a_short_formula_stands_on_the_line_of_its_text(browser, written):
     with visiting(browser, written(trace_of(SHORT))) as visit:
-        visit.press("v", "j")
-        visit.shows("p")
+        visit.opens("p")
         maths = visit.page.locator("#trace .response .text math")
         assert maths.count() == 9
         assert max(maths.evaluate_all(MOVED)) < 0.5

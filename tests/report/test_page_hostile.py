@@ -106,8 +106,7 @@ def test_formulas_are_mathml_and_prices_are_text(browser, written):
     text += "So \\boxed{\\sqrt{3}}."
     trace = dataclasses.replace(evil_trace(), problem=problem(text))
     with visiting(browser, written(trace)) as visit:
-        visit.press("v", "j")
-        visit.shows("p")
+        visit.opens("p")
         maths = "#problem .text math"
         assert visit.page.locator(maths).count() == 4
         assert visit.page.locator(f"{maths} msup, {maths} mfrac, {maths} msqrt").count() == 3

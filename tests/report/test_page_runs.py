@@ -55,15 +55,13 @@ def test_a_killed_run_and_one_in_progress_are_reported_as_far_as_they_got(traces
     assert "was killed" in source.unfinished
 
 
-def test_an_evaluation_in_progress_shows_the_runs_that_have_rows(traces, tmp_path):
+def test_an_evaluation_is_reported_when_it_is_whole(traces, tmp_path):
     place = Workplace(tmp_path / "e")
     with place.claimed():
         write_traces(traces, place.new / "before" / TRACES_FOLDER)
-        write_traces(traces[:3], Workplace(place.new / "after").rows / LEAF_FOLDER)
-        before, after = runs.find(tmp_path / "e")
-    assert (before.name, after.name) == ("e / before", "e / after")
-    assert "This run of it is finished" in before.unfinished
-    assert "The whole of it is in progress" in after.unfinished
+        with pytest.raises(ConfigError, match="is in progress") as caught:
+            runs.find(tmp_path / "e")
+    assert "the end of an evaluation" in caught.value.fix
 
 
 def test_a_run_that_was_stopped_says_what_is_missing(run, tmp_path):

@@ -3,19 +3,11 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from generations import ballot, deliberation, trajectory
+from generations import ballot, cache, deliberation, item, trajectory
 
 from heavydistill.heavy.ballot import Vote, verdict_of
 from heavydistill.report.trace import print_trace
-from heavydistill.schema import (
-    Cache,
-    CacheItem,
-    Label,
-    LeftOut,
-    Problem,
-    Trace,
-    Verdict,
-)
+from heavydistill.schema import Label, LeftOut, Problem, Trace, Verdict
 
 TOKENS = {"prompt_tokens": 31, "completion_tokens": 220}
 
@@ -34,29 +26,19 @@ def trace() -> Trace:
         trajectory("It is 42.", id="t_b", verdict=said("correct", "42"), **TOKENS),
         trajectory("", id="t_c", **lost, **unknown),
     ]
-    cut = {"mode": "answer_only", "sha256": "0"}
-    items = [
-        CacheItem(generation="t_b", tokens_before=812, tokens_after=120, defused=0, **cut),
-        CacheItem(generation="t_a", tokens_before=90, tokens_after=90, defused=3, **cut),
-    ]
-    cache = Cache(
-        id="c_1",
-        round=1,
+    told = {"prompt_version": "deliberator.general.en@abc", "reader": "reader-y", "defused": 7}
+    read = cache(
+        *(item("t_b", 812, 120), item("t_a", 90, 90, defused=3)),
         seed=5,
-        selection="random",
-        prompt_version="deliberator.general.en@abc",
-        reader="reader-y",
         budget_tokens=8000,
         prompt_tokens=3210,
-        defused=7,
-        items=items,
         left_out=[LeftOut(generation="t_c", reason="error")],
-        prompt="...",
+        **told,
     )
     return Trace(
         problem=Problem(id="p-1", text="What is 6 * 7?", reference="42", verifier="exact"),
         pool=pool,
-        caches=[cache],
+        caches=[read],
         deliberations=[
             deliberation("It is 42.", id="d_a", verdict=said("correct", "42")),
             deliberation("It is 4.", id="d_b", index=1, verdict=said("undecided", "4")),

@@ -2,7 +2,8 @@
 
 A finished run is its folder. The finished rows of one that is in progress, or was killed, lie in
 the hidden folder beside it (see ``store.atomic``); what was answered since is in the journal alone,
-by the content of its requests, and shows in no report. An evaluation or a crossing has several.
+by the content of its requests, and shows in no report. An evaluation or a crossing has several,
+and is reported when it is whole.
 
 Figures come from the rows, so that a run in progress has them too. What rows do not say is
 taken from the run's ``summary.json`` where there is one: prices, and problems without a row.
@@ -147,18 +148,7 @@ def find(folder: Path, name: str = "") -> list[ReportedRun]:
     place = Workplace(folder)
     if place.lacks_its_name:  # whole, and its writer was killed before it was renamed
         return find(place.new, name)
-    if begun := _members(place.new):
-        state = "is in progress" if place.is_claimed else "was killed"
-        members = [run for one in begun for run in find(place.new / one, f"{name} / {one}")]
-        return [
-            dataclasses.replace(
-                run,
-                unfinished=f"The whole of it {state}. "
-                f"{run.unfinished or 'This run of it is finished.'}",
-            )
-            for run in members
-        ]
-    if files := _rows_so_far(place):
+    if files := sorted((place.rows / LEAF_FOLDER).glob("*.parquet")):
         state = "is in progress" if place.is_claimed else "was killed and has not gone on"
         progress = (
             f"The run {state}: these are the rows that it had written when this report was made, "
@@ -170,21 +160,9 @@ def find(folder: Path, name: str = "") -> list[ReportedRun]:
 
 
 def _members(folder: Path) -> list[str]:
-    """Names of the runs in a folder that have a row, also of one that is being written."""
-    if not folder.is_dir():
-        return []
-    # The hidden folder of a run that is being written stands for that run.
-    names = {
-        path.name.removeprefix(".").removesuffix(".unfinished")
-        for path in folder.iterdir()
-        if path.is_dir() and path.name.startswith(".") == path.name.endswith(".unfinished")
-    }
-    begun = [
-        name
-        for name in names
-        if (folder / name / TRACES_FOLDER).is_dir() or _rows_so_far(Workplace(folder / name))
-    ]
-    return sorted(begun, key=lambda name: (name not in SIDES, name == SIDES[-1], name))
+    """Names of the runs in the folder of an evaluation or a crossing, in the report's order."""
+    names = [traces.parent.name for traces in folder.glob(f"[!.]*/{TRACES_FOLDER}")]
+    return sorted(names, key=lambda name: (name not in SIDES, name == SIDES[-1], name))
 
 
 def _finished(run: Path, name: str) -> ReportedRun:
@@ -215,16 +193,13 @@ def _finished(run: Path, name: str) -> ReportedRun:
     )
 
 
-def _rows_so_far(place: Workplace) -> list[Path]:
-    return sorted((place.rows / LEAF_FOLDER).glob("*.parquet"))
-
-
 def _nothing(folder: Path, place: Workplace) -> ConfigError:
     if place.path.is_dir():
         state = "is in progress" if place.is_claimed else "was killed"
         return ConfigError(
             f"{folder} {state} and has no row on the disk yet; what was answered is in its journal",
-            "Wait for its first rows, or give its command again: nothing is asked twice.",
+            "Wait for the first rows of a run, or for the end of an evaluation or a crossing; or "
+            "give its command again: nothing is asked twice.",
         )
     if not folder.exists():
         return ConfigError(f"{folder} does not exist", "Name the folder of a run.")

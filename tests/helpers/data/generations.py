@@ -8,7 +8,7 @@ from typing import Any
 from samples import generation
 
 from heavydistill.heavy.ballot import Ballot, Vote
-from heavydistill.schema import Deliberation, Label, Problem, Trajectory, Verdict
+from heavydistill.schema import Cache, CacheItem, Deliberation, Label, Problem, Trajectory, Verdict
 
 
 def problem(text: str = "What is 2 + 3?", verifier: str = "math", **fields: Any) -> Problem:
@@ -46,6 +46,19 @@ def unboxed(**fields: Any) -> Trajectory:
     """One that holds no final answer."""
     verdict = Verdict(label="incorrect", reason="no_answer", extracted=None, verifier="math@2")
     return trajectory("It is 5.", **{"verdict": verdict, **fields})
+
+
+def cache(*items: CacheItem, **fields: Any) -> Cache:
+    """That of the first round, drawn at random."""
+    usual = {"id": "c", "round": 1, "seed": 0, "selection": "random", "prompt": "", "reader": "m"}
+    usual |= {"prompt_version": "deliberator@1", "budget_tokens": 100, "prompt_tokens": 50}
+    return Cache(**{**usual, "defused": 0, "items": list(items), "left_out": [], **fields})
+
+
+def item(generation: str, before: int = 1, after: int = 1, **fields: Any) -> CacheItem:
+    """An answer in a cache, and its tokens before and after pruning."""
+    usual = {"mode": "answer_only", "sha256": "", "defused": 0, "generation": generation}
+    return CacheItem(**{**usual, "tokens_before": before, "tokens_after": after, **fields})
 
 
 def _right(kind: type, id: str, answer_text: str, reasoning: str, fields: dict[str, Any]) -> Any:

@@ -14,15 +14,10 @@ Answer = tuple[int, dict[str, Any]]
 
 @dataclass
 class FakeServer:
-    """What a test sees of it.
-
-    Attributes:
-        base_url: Where it is.
-        requests: Bodies in the order in which they came.
-    """
+    """What a test sees of it."""
 
     base_url: str
-    requests: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)  # bodies, in order
 
 
 def completion(content: str, finish_reason: str = "stop", **message: Any) -> Answer:
@@ -33,14 +28,8 @@ def completion(content: str, finish_reason: str = "stop", **message: Any) -> Ans
         "message": {"role": "assistant", "content": content, **message},
     }
     usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-    return 200, {
-        "id": "r",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "m",
-        "choices": [choice],
-        "usage": usage,
-    }
+    told = {"id": "r", "object": "chat.completion", "created": 0, "model": "m"}
+    return 200, {**told, "choices": [choice], "usage": usage}
 
 
 @contextlib.contextmanager

@@ -54,34 +54,19 @@ REASONING = {
 
 @dataclass
 class FaultServer:
-    """What a test sees of it, and sets before it asks.
-
-    Attributes:
-        plan: What goes wrong when.
-        reasoning: Where the thinking is, a key of ``REASONING``.
-        honours_n: Most samples that one request brings.
-        copies: Whether the seed alone decides the text, so that all these are the same.
-        streams: Whether it streams when it is asked to.
-        reports_usage: Whether it counts tokens.
-        seconds: How long a response takes.
-        retry_after: How long it wants to be left alone when it is ``busy for``.
-        base_url: Where it is.
-        requests: Bodies in the order in which they came, and when.
-        bill: (prompt tokens, completion tokens) of every response that was sent in full.
-        most_in_flight: Most requests that it had at once.
-    """
+    """What a test sees of it, and sets before it asks."""
 
     plan: Plan = lambda body, attempt: None
-    reasoning: str = "reasoning_content"
-    honours_n: int = 1
-    copies: bool = False
-    streams: bool = True
+    reasoning: str = "reasoning_content"  # where the thinking is, a key of ``REASONING``
+    honours_n: int = 1  # most samples that one request brings
+    copies: bool = False  # whether the seed alone decides the text, so that all these are the same
+    streams: bool = True  # when it is asked to
     reports_usage: bool = True
-    seconds: float = 0.0
-    retry_after: str = ""
+    seconds: float = 0.0  # how long a response takes
+    retry_after: str = ""  # how long it wants to be left alone when it is ``busy for``
     base_url: str = ""
-    requests: list[tuple[float, Body]] = field(default_factory=list)
-    bill: list[tuple[int, int]] = field(default_factory=list)
+    requests: list[tuple[float, Body]] = field(default_factory=list)  # in order, and when
+    bill: list[tuple[int, int]] = field(default_factory=list)  # tokens read and written, if sent
     most_in_flight: int = 0
     _attempts: Counter[str] = field(default_factory=Counter)
     _in_flight: int = 0

@@ -67,13 +67,13 @@ def serving(habits: Habits) -> Iterator[Served]:
     class _Handler(Handler):
         def do_GET(self) -> None:
             entry = {"id": MODEL, "object": "model", **habits.listed}
-            self._answer(lambda: self._whole(200, {"object": "list", "data": [entry]}))
+            self._answer(lambda: self.send_json(200, {"object": "list", "data": [entry]}))
 
         def do_POST(self) -> None:
             body = self.body()
             if self.path == "/tokenize":
                 tokens = list(body.get("content", "").split()) if habits.tokenize else None
-                return self._whole(200 if habits.tokenize else 404, {"tokens": tokens})
+                return self.send_json(200 if habits.tokenize else 404, {"tokens": tokens})
             if body:  # else it is asked whether the key is good
                 served.asked.append(body)
             self._answer(lambda: self._complete(body))
@@ -86,7 +86,7 @@ def serving(habits: Habits) -> Iterator[Served]:
             except Refused as refused:
                 status, message = refused.args
                 message += f" {self.headers['Authorization']}"  # some servers repeat it
-                self._whole(status, {"error": {"message": message, "type": "invalid_request"}})
+                self.send_json(status, {"error": {"message": message, "type": "invalid_request"}})
 
         def _complete(self, body: Body) -> None:
             completion = complete(habits, served, body)
@@ -96,10 +96,7 @@ def serving(habits: Habits) -> Iterator[Served]:
                 data = f"{data}data: [DONE]\n\n"
                 self.send(200, data.encode(), "text/event-stream")
             else:
-                self._whole(200, completion)
-
-        def _whole(self, status: int, payload: Body) -> None:
-            self.send_json(status, payload)
+                self.send_json(200, completion)
 
     with listening(_Handler) as served.url:
         yield served
@@ -126,7 +123,8 @@ def complete(habits: Habits, served: Served, body: Body) -> Body:
     completion["choices"] = choices
     if habits.usage:
         counted = count if habits.counts == "all" else 1
-        completion["usage"] = _usage(habits, served, prompt, min(most, habits.written) * counted)
+        written = min(most, habits.written) * counted
+        completion["usage"] = {"prompt_tokens": 100, "completion_tokens": written}
     return completion
 
 
@@ -176,11 +174,6 @@ def _message(habits: Habits, words: str) -> Body:
         parts = [{"type": "thinking", "thinking": inside}, {"type": "text", "text": answer}]
         message["content"] = parts
     return message
-
-
-def _usage(habits: Habits, served: Served, prompt: str, written: int) -> Body:
-    usage: Body = {"prompt_tokens": 100, "completion_tokens": written}
-    return usage
 
 
 def in_pieces(habits: Habits, body: Body, completion: Body) -> Iterator[Body]:

@@ -31,13 +31,7 @@ LICENCES = {"mit", "apache-2.0", "cc-by-4.0", "other"}
 
 @dataclass
 class Commit:
-    """A state of a branch.
-
-    Attributes:
-        sha: Its id.
-        files: Path to content.
-        parent: Id of the one before.
-    """
+    """A state of a branch, and the id of the one before."""
 
     sha: str
     files: dict[str, bytes]
@@ -55,23 +49,14 @@ class Repo:
 
 @dataclass
 class HubServer:
-    """What a test sees of it, and sets before it asks.
-
-    Attributes:
-        url: Its address.
-        plan: The fault of a request, given its method and path: a status, ``DROP``, or None.
-        repos: By ``ORG/NAME``.
-        large: Contents that were sent as large files, by SHA-256.
-        requests: (method, path) of each, in order.
-        received: Bytes of content that were sent to it, by path or SHA-256.
-    """
+    """What a test sees of it, and sets before it asks."""
 
     url: str = ""
-    plan: Callable[[str, str], int | None] = lambda method, path: None
-    repos: dict[str, Repo] = field(default_factory=dict)
-    large: dict[str, bytes] = field(default_factory=dict)
-    requests: list[tuple[str, str]] = field(default_factory=list)
-    received: list[str] = field(default_factory=list)
+    plan: Callable[[str, str], int | None] = lambda method, path: None  # a status, ``DROP``, None
+    repos: dict[str, Repo] = field(default_factory=dict)  # by ``ORG/NAME``
+    large: dict[str, bytes] = field(default_factory=dict)  # sent as large files, by SHA-256
+    requests: list[tuple[str, str]] = field(default_factory=list)  # methods and paths, in order
+    received: list[str] = field(default_factory=list)  # what was sent to it: paths and SHA-256
     lock: threading.Lock = field(default_factory=threading.Lock)
     _commits: int = 0
 
@@ -271,16 +256,9 @@ def _handler(hub: HubServer) -> type[Handler]:
 
         def info(self, content: bytes, repo: str, rev: str | None = None) -> None:
             found = self._commit(repo, rev or "main")
-            self.send_json(
-                200,
-                {
-                    "id": repo,
-                    "sha": found.sha,
-                    "private": hub.repos[repo].private,
-                    "siblings": [{"rfilename": path} for path in sorted(found.files)],
-                    "tags": [],
-                },
-            )
+            files = [{"rfilename": path} for path in sorted(found.files)]
+            told = {"id": repo, "sha": found.sha, "private": hub.repos[repo].private, "tags": []}
+            self.send_json(200, {**told, "siblings": files})
 
         def tree(self, content: bytes, repo: str, rev: str, path: str = "") -> None:
             files = self._commit(repo, rev).files
@@ -299,10 +277,7 @@ def _handler(hub: HubServer) -> type[Handler]:
                 for name in under
                 if "/" in name.removeprefix(inside)
             }
-            listed += [
-                {"type": "directory", "path": name, "oid": "0" * 40} for name in sorted(folders)
-            ]
-            self.send_json(200, listed)
+            self.send_json(200, listed + list(map(_folder, sorted(folders))))
 
         def paths(self, content: bytes, repo: str, rev: str) -> None:
             files = self._commit(repo, rev).files
@@ -311,12 +286,8 @@ def _handler(hub: HubServer) -> type[Handler]:
             else:
                 wanted = parse_qs(content.decode())["paths"]
             listed = [_entry(name, files[name]) for name in wanted if name in files]
-            listed += [
-                {"type": "directory", "path": name, "oid": "0" * 40}
-                for name in wanted
-                if any(file.startswith(f"{name}/") for file in files)
-            ]
-            self.send_json(200, listed)
+            folders = [n for n in wanted if any(file.startswith(f"{n}/") for file in files)]
+            self.send_json(200, listed + list(map(_folder, folders)))
 
         def resolve(self, content: bytes, repo: str, rev: str, path: str) -> None:
             found = self._commit(repo, rev)
@@ -347,11 +318,10 @@ def _handler(hub: HubServer) -> type[Handler]:
             branches = self._repo(repo, writing).branches
             if rev in branches:
                 return branches[rev][-1]
-            for commits in branches.values():
-                for commit in commits:
-                    if commit.sha == rev:
-                        return commit
-            raise Refused(404, f"Invalid rev id: {rev}", "RevisionNotFound")
+            every = {commit.sha: commit for commits in branches.values() for commit in commits}
+            if rev not in every:
+                raise Refused(404, f"Invalid rev id: {rev}", "RevisionNotFound")
+            return every[rev]
 
     repo, rev = r"(?P<repo>[^/]+/[^/]+)", r"(?P<rev>[^/]+)"
     kind = r"(?P<kind>datasets|models)"
@@ -384,6 +354,10 @@ def _oid(mode: str, content: bytes) -> str:
 
 def _entry(path: str, content: bytes) -> dict[str, Any]:
     return {"type": "file", "path": path, "size": len(content), "oid": _oid("", content)}
+
+
+def _folder(path: str) -> dict[str, Any]:
+    return {"type": "directory", "path": path, "oid": "0" * 40}
 
 
 @contextlib.contextmanager
