@@ -65,7 +65,7 @@ def write_adapter(
     return folder
 
 
-def training_record(base: Path = MICRO, **changes: Any) -> TrainingRecord:
+def training_record(model: Path = MICRO, **changes: Any) -> TrainingRecord:
     """That of an adapter."""
     usual: dict[str, Any] = {
         "heavydistill": "0.1.0",
@@ -73,7 +73,7 @@ def training_record(base: Path = MICRO, **changes: Any) -> TrainingRecord:
         "role": "deliberator",
         "method": "lora",
         "base": BaseModelUsed(
-            name="micro-student", revision=local_revision(str(base)), template_sha256="1" * 64
+            name="micro-student", revision=local_revision(str(model)), template_sha256="1" * 64
         ),
         "sets": [SetsUsed(name="s", role="deliberator", rows={}, left_out={}, manifest=manifest())],
         "max_length": 96,
