@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run_command
+from command_line import MICRO, run_command, served, started
 from fake_server import Answer, completion, serving
+from import_files import lines
+from marked import eventually
 from runs import write_run
 
-import heavydistill
 from heavydistill.config.run import load_config
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.controls import CONTROLS, read_controlled
@@ -25,18 +23,28 @@ from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
-SIZES = ("--limit=6", "--k=4", "--d=2")
-
 
 def arguments(model: Path, *more: str) -> list[str]:
     named = [f"--thinker={model}", f"--deliberator={model}", "--before=micro-student"]
-    return [COMMAND, "evaluate", *named, *SIZES, f"--out={model / 'evaluation'}", *more]
+    return ["evaluate", *named, *SIZES, f"--out={model / 'evaluation'}", *more]
 
 
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return run_command(*command[1:])
+def ended(*words: str, code: int = 0) -> tuple[str, str]:
+    """(output, errors) of a command."""
+    done = run_command(*words)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+def doubles(folder: Path, count: int) -> Path:
+    rows = (
+        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"}
+        for n in range(1, count + 1)
+    )
+    return lines(folder / "problems.jsonl", *rows)
+
+
+SIZES = ("--limit=6", "--k=4", "--d=2")
 
 
 @pytest.fixture
@@ -48,36 +56,32 @@ def model(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_trained_model_is_shown_beside_its_base(model):
-    done = run(arguments(model))
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed, _ = ended(*arguments(model))
     folder = model / "evaluation"
     told = read_comparison(folder / COMPARISON)
     assert (told.problems, told.after.summary.k, told.after.summary.d) == (6, 4, 2)
     assert told.before and told.before.thinker and told.after.thinker
     assert (told.before.thinker.name, told.after.thinker.name) == ("micro-student", "trained")
     for which in ("before", "after"):
-        summary = summarize(read_traces(folder / which))
+        traces = list(read_traces(folder / which))
+        summary = summarize(traces)
         assert getattr(told.mean_at_k, which) == summary.mean_at_k
         assert getattr(told.heavy_mean_at_d, which) == summary.heavy_mean_at_d
         assert getattr(told, which).summary.curve == summary.curve
         # Both were asked in the wording that the base knows, and no longer than it can.
-        traces = list(read_traces(folder / which))
         assert all("brief" in trace.thinker_prompt_version for trace in traces)
         assert max(t.completion_tokens for trace in traces for t in trace.pool) <= 192
-    assert "M@4" in done.stdout and "the thinker's own pass@1" in done.stdout
-    assert "Thinker" in done.stdout and "micro-student" in done.stdout
+    assert "M@4" in printed and "the thinker's own pass@1" in printed
+    assert "Thinker" in printed and "micro-student" in printed
     # Its two runs are runs as any others.
-    again = run([COMMAND, "compare", str(folder / "before"), str(folder / "after")])
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert str(folder) in done.stdout.replace("\n", "")
+    ended("compare", str(folder / "before"), str(folder / "after"))
+    assert str(folder) in printed.replace("\n", "")
     assert {path.name for path in model.iterdir() if path.name.startswith(".")} == set()
 
 
 def test_a_dry_run_shows_both_runs_and_writes_nothing(model):
     there = sorted(model.parent.rglob("*"))
-    done = run(arguments(model, "--dry-run"))
-    assert done.returncode == 0
-    printed = " ".join(done.stdout.split())
+    printed = " ".join(ended(*arguments(model, "--dry-run"))[0].split())
     assert "plan: before" in printed and "K=4 trajectories by micro-student" in printed
     assert "plan: after" in printed and "run:" not in printed
     assert sorted(model.parent.rglob("*")) == there
@@ -85,21 +89,18 @@ def test_a_dry_run_shows_both_runs_and_writes_nothing(model):
 
 def test_the_bundled_teacher_takes_no_role_without_a_word(model):
     given = ["evaluate", f"--thinker={model}", "--limit=6"]
-    done = run([COMMAND, *given])
-    said = done.stderr
-    assert done.returncode == 2
+    _, said = ended(*given, code=2)
     assert "No model is named as deliberator" in said and "--before BASE" in said
     assert said.endswith(f"The command: heavydistill {' '.join(given)} --deliberator MODEL\n")
     assert list(model.parent.iterdir()) == [model]
 
 
 def test_what_can_be_mended_is_an_error_of_the_user(model):
-    same = run([COMMAND, "evaluate", "--before=micro-student"])
-    assert same.returncode == 2 and "compared with itself" in same.stderr
+    same = ended("evaluate", "--before=micro-student", code=2)[1]
+    assert "compared with itself" in same
     (model / "evaluation").mkdir()
     (model / "evaluation" / "mine.txt").touch()
-    taken = run(arguments(model))
-    assert taken.returncode == 2 and "exists and is not empty" in taken.stderr
+    assert "exists and is not empty" in ended(*arguments(model), code=2)[1]
     assert not (model / "journal").exists()
 
 
@@ -108,12 +109,8 @@ def test_what_can_be_mended_is_an_error_of_the_user(model):
 @pytest.mark.parametrize("by", [signal.SIGKILL, signal.SIGTERM])
 def test_what_was_broken_off_goes_on_from_the_journal(model, by):
     finished = model / ".evaluation.unfinished" / "new" / "before" / "summary.json"
-    process = subprocess.Popen(
-        arguments(model), stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    latest = time.monotonic() + 300
-    while not finished.exists() and process.poll() is None and time.monotonic() < latest:
-        time.sleep(0.05)
+    process = started(*arguments(model))
+    assert eventually(lambda: finished.exists() or process.poll() is not None, 300)
     assert finished.exists()
     if by == signal.SIGTERM:
         time.sleep(1)  # in the midst of the second run
@@ -125,15 +122,10 @@ def test_what_was_broken_off_goes_on_from_the_journal(model, by):
     if by == signal.SIGTERM:
         assert process.returncode == 130 and "The same command goes on from there" in printed
         assert not finished.parents[2].exists()
-    again = run(arguments(model))
-    assert again.returncode == 0, again.stdout + again.stderr
-    before = again.stdout.partition("run: before")[2].partition("run: after")[0]
+    again, _ = ended(*arguments(model))
+    before = again.partition("run: before")[2].partition("run: after")[0]
     assert "24 of 24 in thinking, 12 of 12 in deliberating" in before
-    assert sorted(path.name for path in (model / "evaluation").iterdir()) == [
-        "after",
-        "before",
-        COMPARISON,
-    ]
+    assert sorted(os.listdir(model / "evaluation")) == ["after", "before", COMPARISON]
     assert not finished.parents[2].exists()
 
 
@@ -145,28 +137,17 @@ def test_requests_that_failed_count_as_wrong_and_are_said(tmp_path):
             return 400, {"error": {"message": "refused"}}
         return completion(r"\boxed{4}", reasoning_content="two and two")
 
-    lines = [
-        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"} for n in (1, 2)
-    ]
-    problems, out = tmp_path / "problems.jsonl", tmp_path / "x"
-    problems.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    problems, out = doubles(tmp_path, 2), tmp_path / "x"
     with serving(answer) as server:
-        done = run(
-            [
-                *(COMMAND, "evaluate", "--teacher=adapter", "--before=base"),
-                *(f"--endpoint={server.base_url}", f"--tokenizer={MICRO}"),
-                *(f"--problems={problems}", f"--out={out}", "--k=2", "--d=1"),
-                "--set=endpoint.retries=0",
-            ]
-        )
-    assert done.returncode == 1, done.stdout + done.stderr
+        flags = served(server.base_url, "--teacher=adapter", "--before=base", f"--out={out}")
+        flags += [f"--problems={problems}", "--k=2", "--d=1", "--set=endpoint.retries=0"]
+        printed = " ".join(ended("evaluate", *flags, code=1)[0].split())
     told: Comparison = read_comparison(out / COMPARISON)
     assert told.problems == 2 and told.mean_at_k.after.mean == 0.5
     assert told.after.summary.trajectories.failed == 2
     assert told.before and told.before.summary.trajectories.failed == 0
     assert told.config["problems"]["source"] == "problems.jsonl"
     assert server.base_url not in (out / COMPARISON).read_text()
-    printed = " ".join(done.stdout.split())
     assert "Of the run after, 2 request(s) and 0 row(s) failed, and count as wrong" in printed
 
 
@@ -179,24 +160,21 @@ def runs(tmp_path):
 
 
 def test_two_runs_are_compared_in_three_forms(runs, tmp_path):
-    files = [f"--markdown={tmp_path / 'x.md'}", f"--json={tmp_path / 'x.json'}"]
-    command = ["compare", *runs, *files]
-    done = run_command(*command)
-    assert done.returncode == 0, done.stdout + done.stderr
-    printed = " ".join(done.stdout.split())
+    markdown, file = tmp_path / "x.md", tmp_path / "x.json"
+    command = ["compare", *runs, f"--markdown={markdown}", f"--json={file}"]
+    output, _ = ended(*command)
+    printed = " ".join(output.split())
     assert "40 problems, K=4 trajectories, D=2 deliberations, 1 round" in printed
     assert "Metric, 95% intervals A B Points" in printed
     assert "Problems right both only A only B neither" in printed
-    told = read_comparison(tmp_path / "x.json")
+    told = read_comparison(file)
     assert told.before and (told.before.name, told.after.name) == ("A", "B")
-    assert told.vote_pairs and told.deliberation_pairs
-    written = (tmp_path / "x.md").read_text(), (tmp_path / "x.json").read_text()
+    assert told.problems == 40 and told.vote_pairs and told.deliberation_pairs
+    written = markdown.read_text(), file.read_text()
     assert "| Metric, 95% intervals | A | B | Points |" in written[0]
     assert str(tmp_path) not in "".join(written)
-    assert json.loads(written[1])["problems"] == 40
-    again = run_command(*command)
-    assert again.stdout == done.stdout
-    assert ((tmp_path / "x.md").read_text(), (tmp_path / "x.json").read_text()) == written
+    assert ended(*command)[0] == output
+    assert (markdown.read_text(), file.read_text()) == written
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "x.json", "x.md"]
 
 
@@ -236,20 +214,16 @@ def answer(body: dict[str, Any]) -> Answer:
 
 @pytest.fixture
 def problems(tmp_path):
-    lines = [
-        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"}
-        for n in range(1, 13)
-    ]
-    file = tmp_path / "problems.jsonl"
-    file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    return file
+    return doubles(tmp_path, 12)
 
 
-def measured(verb: str, url: str, problems: Path, *more: str) -> subprocess.CompletedProcess[str]:
+def measured(verb: str, url: str, problems: Path, *more: str, code: int = 0) -> tuple[str, str]:
+    """(output with single spaces, errors)"""
     asked = [f"--endpoint={url}", f"--tokenizer={MICRO}", f"--problems={problems}", "--seed=3"]
     sizes = ["--k=3", "--d=2", "--set=cache.budget_tokens=900", "--set=endpoint.context=2048"]
     lengths = ["--set=think.sampling.max_tokens=64", "--set=deliberate.sampling.max_tokens=64"]
-    return run_command(verb, *asked, *sizes, *lengths, *more)
+    printed, errors = ended(verb, *asked, *sizes, *lengths, *more, code=code)
+    return " ".join(printed.split()), errors
 
 
 @pytest.mark.timeout(600)
@@ -257,8 +231,7 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
     out = tmp_path / "x"
     asked = ["--teacher=first", "--controls=all", "--orders=3", f"--out={out}"]
     with serving(answer) as server:
-        done = measured("evaluate", server.base_url, problems, *asked)
-    assert done.returncode == 0, done.stdout + done.stderr
+        printed, _ = measured("evaluate", server.base_url, problems, *asked)
     told = read_controlled(out / CONTROLS)
     assert [control.name for control in told.controls] == ["alone", "chain", "choose"]
     alone, chain, choose = (control.answering for control in told.controls)
@@ -283,7 +256,6 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
         assert shown[1] == [*shown[0][1:], shown[0][0]] and shown[2] == [*shown[1][1:], shown[1][0]]
     assert told.orders.flips and told.orders.flips.mean > 0
     assert load_config(out / "order-1" / "config.yaml").pools == str(out / "after")
-    printed = " ".join(done.stdout.split())
     assert "3 orders of the same attempts" in printed and "Heavy adds" in printed
     assert "without an answer" in printed and "first answers alone, without attempts" in printed
 
@@ -293,22 +265,16 @@ def test_every_thinker_is_crossed_with_every_deliberator(problems, tmp_path):
     out = tmp_path / "x"
     asked = ["--thinkers=first,other", "--deliberators=first,other", f"--out={out}"]
     with serving(answer) as server:
-        done = measured("cross", server.base_url, problems, *asked)
+        printed, _ = measured("cross", server.base_url, problems, *asked)
         thought = [body for body in server.requests if "Attempt" not in str(body["messages"])]
-    assert done.returncode == 0, done.stdout + done.stderr
     assert len(thought) == 2 * 12 * 3  # not again for the second deliberator
     table = read_crossing(out / CROSSING)
     means = {(c.thinker, c.deliberator): c.heavy_mean_at_d.mean for c in table.cells}
     assert means["first", "other"] == means["other", "other"] == 1.0
     assert means["first", "first"] < 1 and means["other", "first"] < 1
-    printed = " ".join(done.stdout.split())
     assert "HM@2" in printed and f"Crossing: {out}" in printed
-    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == [
-        "first+first",
-        "first+other",
-        "other+first",
-        "other+other",
-    ]
+    folders = sorted(path.name for path in out.iterdir() if path.is_dir())
+    assert folders == ["first+first", "first+other", "other+first", "other+other"]
 
 
 @pytest.mark.timeout(600)
@@ -316,18 +282,15 @@ def test_trajectories_alone_are_deliberated_later(problems, tmp_path):
     first, later = tmp_path / "first", tmp_path / "later"
     with serving(answer) as server:
         asked = "--teacher=other", "--d=0", f"--out={first}"
-        done = measured("generate", server.base_url, problems, *asked)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "no deliberations" in done.stdout and "HM@" not in done.stdout
+        printed, _ = measured("generate", server.base_url, problems, *asked)
+        assert "no deliberations" in printed and "HM@" not in printed
         assert len(server.requests) == 36
         traces = list(read_traces(first))
         assert all(not trace.caches and not trace.deliberations for trace in traces)
         assert all(trace.stratum and len(trace.pool) == 3 for trace in traces)
-        command = ["generate", f"--pools={first}", "--teacher=other", "--d=2"]
-        command += [f"--endpoint={server.base_url}", f"--tokenizer={MICRO}", f"--out={later}"]
-        command += ["--set=deliberate.sampling.max_tokens=64", "--set=endpoint.context=2048"]
-        done = run_command(*command)
-    assert done.returncode == 0, done.stdout + done.stderr
+        flags = served(server.base_url, "--teacher=other", f"--pools={first}", f"--out={later}")
+        lengths = ["--set=deliberate.sampling.max_tokens=64", "--set=endpoint.context=2048"]
+        ended("generate", *flags, "--d=2", *lengths)
     deliberated = list(read_traces(later))
     assert [trace.pool for trace in deliberated] == [trace.pool for trace in traces]
     assert all(one.is_correct for trace in deliberated for one in trace.deliberations)
@@ -336,13 +299,16 @@ def test_trajectories_alone_are_deliberated_later(problems, tmp_path):
 def test_a_crossing_is_announced_with_the_names_of_its_models(problems, tmp_path):
     """Square brackets are those of a name, which is not read as markup."""
     asked = ["--thinkers=x[v1],x[v2]", "--deliberators=r[v2]", f"--out={tmp_path / 'x'}"]
-    done = measured("cross", "http://localhost:9/v1", problems, *asked, "--dry-run")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "plan: x[v1] " in done.stdout and "plan: x[v2] " in done.stdout
+    printed, _ = measured("cross", "http://localhost:9/v1", problems, *asked, "--dry-run")
+    assert "plan: x[v1] " in printed and "plan: x[v2] " in printed
 
 
-def test_controls_that_are_not_are_refused(problems, tmp_path):
-    done = measured("evaluate", "http://localhost:9/v1", problems, "--teacher=x", "--controls=lone")
-    assert done.returncode == 2 and "Choose of alone, chain, choose" in done.stderr
-    done = measured("cross", "http://localhost:9/v1", problems, "--thinkers=,", "--deliberators=x")
-    assert done.returncode == 2 and "--thinkers names nobody" in done.stderr
+@pytest.mark.parametrize(
+    ("verb", "flags", "said"),
+    [
+        ("evaluate", ["--teacher=x", "--controls=lone"], "Choose of alone, chain, choose"),
+        ("cross", ["--thinkers=,", "--deliberators=x"], "--thinkers names nobody"),
+    ],
+)
+def test_controls_and_models_that_are_not_are_refused(problems, verb, flags, said):
+    assert said in measured(verb, "http://localhost:9/v1", problems, *flags, code=2)[1]

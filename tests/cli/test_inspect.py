@@ -1,29 +1,35 @@
-"""``heavydistill show`` on a folder of sets, and ``report``, as a user runs them."""
+"""What only reads: ``show`` on a folder of sets, ``report``, and what is listed."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
 import json
+import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import runs
 import set_folders
-from command_line import run_command
+import yaml
+from command_line import run_command, started
 from damaging import damage
+from import_files import lines
 from rich.console import Console
 from set_folders import write_sets
 from students import real_template
 
+import heavydistill
 from heavydistill.chat.student import Student
+from heavydistill.config.run import load_config
+from heavydistill.models.profiles import ProfileFile
+from heavydistill.models.registry import names, profile_of
+from heavydistill.problems.benchmarks import shipped
 from heavydistill.report.row import print_tokens
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
 LEARNT = """\
 <|im_start|>assistant
 [[<think>
@@ -45,19 +51,7 @@ def show(call):
     def run(*arguments: object) -> str:
         code, printed, errors = call("show", *arguments)
         assert code == 0, errors
-        return printed
-
-    return run
-
-
-@pytest.fixture
-def refused(call):
-    """Runs the verb, which must refuse, and gives its message."""
-
-    def run(*arguments: object) -> str:
-        code, printed, errors = call("show", *arguments)
-        assert (code, printed) == (2, "")
-        return errors
+        return str(printed)
 
     return run
 
@@ -144,19 +138,22 @@ def test_what_is_lost_is_said(tmp_path, show):
     assert "all of it is learnt" not in shown
 
 
-def test_what_cannot_be_shown_is_refused_with_the_fix(sets, tmp_path, refused):
-    assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--tokens")
-    assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--set=rl")
-    assert "`heavydistill build RUN --out FOLDER`" in refused(tmp_path, "--student=x")
-    assert "Give --tokens" in refused(sets, "--student=x")
-    assert "There is no model 'x'" in refused(sets, "--tokens", "--student=x")
-    assert "sft_deliberator, sft_thinker, rl" in refused(sets, "--tokens", "--set=problems")
-    assert "There is no set 'sft'" in refused(sets, "--set=sft")
-    assert "for instance p_0, p_1" in refused(sets, "--problem=p_9")
-
-
-def report(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_command("report", *arguments)
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("{none} --tokens", "`heavydistill build RUN --out FOLDER`"),
+        ("{none} --set=rl", "`heavydistill build RUN --out FOLDER`"),
+        ("{none} --student=x", "`heavydistill build RUN --out FOLDER`"),
+        ("{sets} --student=x", "Give --tokens"),
+        ("{sets} --tokens --student=x", "There is no model 'x'"),
+        ("{sets} --tokens --set=problems", "sft_deliberator, sft_thinker, rl"),
+        ("{sets} --set=sft", "There is no set 'sft'"),
+        ("{sets} --problem=p_9", "for instance p_0, p_1"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_with_the_fix(sets, tmp_path, call, flags, said):
+    code, printed, errors = call("show", *flags.format(sets=sets, none=tmp_path).split())
+    assert (code, printed) == (2, "") and said in errors
 
 
 @pytest.fixture(scope="module")
@@ -165,39 +162,197 @@ def run(tmp_path_factory):
 
 
 def test_the_page_lies_beside_the_run_unless_it_is_named(run):
-    done = report(str(run))
+    done = run_command("report", run)
     assert done.returncode == 0, done.stderr
     page = run.with_name("first.html")
     assert "first: 6 problems" in done.stdout and str(page) in done.stdout
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("fault", ["no run", "version", "damaged", "no verdicts", "taken"])
-def test_bad_input_is_refused_with_what_is_missing(run, tmp_path, fault):
-    traces, folder = list(read_traces(run)), tmp_path / "bad"
-    out, said = tmp_path / "page.html", ""
-    if fault == "no run":
-        folder.mkdir()
-        said = "no traces/*.parquet"
-    elif fault == "version":
-        other = [dataclasses.replace(trace, schema_version="999") for trace in traces]
-        write_traces(other, folder / TRACES_FOLDER)
-        said = "schema version '999'"
-    elif fault == "damaged":
-        write_traces(traces, folder / TRACES_FOLDER)
-        file = damage(next((folder / TRACES_FOLDER).iterdir()), "pool.list.element.reasoning")
-        said = f"{file} cannot be read as parquet"
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("no run", "no traces/*.parquet"),
+        ("version", "schema version '999'"),
+        ("damaged", "cannot be read as parquet"),
+        ("no verdicts", "has no verdicts"),
+        ("taken", "is no report"),
+    ],
+)
+def test_bad_input_is_refused_with_what_is_missing(run, tmp_path, fault, said):
+    traces, folder, out = list(read_traces(run)), tmp_path / "bad", tmp_path / "page.html"
+    folder.mkdir()
+    if fault == "version":
+        traces = [dataclasses.replace(trace, schema_version="999") for trace in traces]
     elif fault == "no verdicts":
-        pools = [[dataclasses.replace(t, verdict=None) for t in trace.pool] for trace in traces]
-        bare = (
-            dataclasses.replace(trace, pool=pool, deliberations=[])
-            for trace, pool in zip(traces, pools, strict=True)
-        )
-        write_traces(bare, folder / TRACES_FOLDER)
-        said = "has no verdicts"
-    else:
-        folder, said = run, "is no report"
+        for trace in traces:
+            trace.pool[:] = [dataclasses.replace(t, verdict=None) for t in trace.pool]
+            trace.deliberations.clear()
+    if fault != "no run":
+        write_traces(traces, folder / TRACES_FOLDER)
+    if fault == "damaged":
+        file = damage(next((folder / TRACES_FOLDER).iterdir()), "pool.list.element.reasoning")
+        said = f"{file} {said}"
+    elif fault == "taken":
         out.write_text("mine")
-    done = report(str(run), str(folder), "--out", str(out))
+    done = run_command("report", run, folder, "--out", out)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
-    assert fault == "taken" or not out.exists()
+    assert out.exists() == (fault == "taken")
+
+
+def listed(call, verb: str) -> dict[str, list[str]]:
+    """The words of each line of a table, by its first word."""
+    code, printed, _ = call(verb)
+    assert code == 0 and printed.isascii()
+    rows = [line.split() for line in printed.splitlines() if line.strip()][2:]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_every_benchmark_has_a_line_that_is_not_folded(call):
+    rows = listed(call, "benchmarks")
+    assert list(rows) == list(shipped())
+    assert rows["gsm8k"] == ["1,319", "8", "x", "4", "math", "MIT", "no", "openai/gsm8k"]
+    assert rows["gpqa-diamond"][4:] == ["choice", "CC-BY-4.0", "needed", "Idavidrein/gpqa"]
+
+
+def test_every_teacher_has_a_line_that_is_not_folded(call):
+    rows = listed(call, "teachers")
+    assert list(rows) == names()
+    assert rows["glm-4.6"] == ["202,752", "MIT", "allowed", "8", "zai-org/GLM-4.6"]
+    assert rows["kimi-k2-thinking"][-5:-1] == ["allowed", "more", "than", "8"]
+    assert rows["gpt-5"] == ["400,000", "proprietary", "restricted", "hosted", "only", "-"]
+    assert rows["micro"][-3:] == ["none", "needed", "-"]
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_each_benchmark_can_be_printed(name, call):
+    code, printed, _ = call("benchmarks", name)
+    assert code == 0 and printed.isascii()
+    assert f"name: {name}\n" in printed and "\nsource: " in printed
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_teacher_can_be_printed(call, name):
+    code, printed, _ = call("teachers", name)
+    assert code == 0 and yaml.safe_load(printed)["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ("benchmarks gpqa-diamond", 0, "accept its terms on the Hub and set HF_TOKEN"),
+        ("evaluate --benchmark=aime2025", 2, "Did you mean aime25"),
+        ("generate --benchmark=aime2025", 2, "Did you mean aime25"),
+        (
+            "generate --dry-run --benchmark=gsm8k --problems=micro",
+            2,
+            "problems.columns has no effect on the source micro",
+        ),
+        ("teachers glm-4.6", 0, "# 8 GPU(s): vllm serve "),
+        ("teachers glm4.6", 2, "There is no profile 'glm4.6'. Did you mean glm-4.6?"),
+        ("teachers bad.yaml", 2, "bad.yaml: unknown key hubb. Did you mean hub?"),
+    ],
+)
+def test_what_is_needed_or_misspelt_is_said(words, code, said, call, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("bad.yaml").write_text("name: mine\ntokenizer: null\ncontext: 4096\nhubb: org/mine\n")
+    ended, *printed = call(*words.split())
+    assert ended == code and said in "".join(printed)
+
+
+def test_rows_outside_the_window_are_counted(tmp_path, call):
+    common = {"question_content": "Print 4.", "starter_code": "", "metadata": "{}"}
+    common |= {"public_test_cases": json.dumps([{"input": "", "output": "4"}])}
+    common |= {"private_test_cases": "[]"}
+    rows = [
+        {"question_id": date, "contest_date": date, **common}
+        for date in ("2024-01-01T00:00:00", "2025-01-01T00:00:00")
+    ]
+    path = lines(tmp_path / "rows.jsonl", *rows)
+    code, printed, told = call(
+        "generate", "--dry-run", "--benchmark=livecodebench", f"--problems={path}", "--k=2"
+    )
+    assert code == 0, told
+    assert "1 problems, K=2" in printed
+    assert "Not asked for: 1 row(s) outside contest_date 2024-08-01 to 2025-05-31" in printed
+
+
+def sum_of(name: str, n: int) -> dict[str, Any]:
+    """A row as a benchmark has it: n plus its successor."""
+    question, answer = f"How much is {n} + {n + 1}?", 2 * n + 1
+    if name == "gsm8k":
+        return {"question": question, "answer": f"{n}+{n + 1}={answer}\n#### {answer}"}
+    wrong = {f"Incorrect Answer {k}": str(answer + k) for k in (1, 2, 3)}
+    own = {"Record ID": f"own{n}", "Question": question, "Correct Answer": str(answer)}
+    return own | wrong
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("name", "split", "verifier"), [("gsm8k", "test", "math"), ("gpqa-diamond", "train", "choice")]
+)
+def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(
+    name, split, verifier, tmp_path
+):
+    out = tmp_path / "evaluation"
+    path = lines(tmp_path / "rows.jsonl", *(sum_of(name, n) for n in range(21, 25)))
+    asked = ["--thinker=micro", "--deliberator=micro", "--k=4", "--set=deliberate.d=2"]
+    files = [f"--benchmark={name}", f"--problems={path}", "--limit=3", f"--out={out}"]
+    done = run_command("evaluate", *files, *asked)
+    assert done.returncode == 0, done.stdout + done.stderr
+    saved = load_config(out / "after" / "config.yaml")
+    assert (saved.problems.split, saved.think.k, saved.deliberate.d) == (split, 4, 2)
+    traces = list(read_traces(out / "after"))
+    assert len(traces) == 3 and all(len(trace.pool) == 4 for trace in traces)
+    for trace in traces:
+        assert trace.problem.verifier == verifier
+        for each in (*trace.pool, *trace.deliberations):
+            assert each.verdict and each.verdict.verifier.startswith(verifier)
+
+
+def test_no_name_is_folded_in_a_narrow_terminal():
+    # In a process of its own, for rich keeps what it once thought of a terminal.
+    terminal = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "80"}
+    printed, _ = started("teachers", env={**os.environ, **terminal}).communicate(timeout=60)
+    for name in names():
+        assert f"\n{name} " in printed
+    assert "Hub id" not in printed
+
+
+def test_one_teacher_is_printed_as_a_profile_with_its_sources(call):
+    code, printed, _ = call("teachers", "deepseek-v3.2")
+    assert code == 0
+    assert ProfileFile.model_validate(yaml.safe_load(printed)) == profile_of("deepseek-v3.2")
+    for part in (
+        "# the card gives no length",
+        "# openrouter: https://openrouter.ai/api/v1, key in OPENROUTER_API_KEY",
+        "# 8 GPU(s): does not fit",
+        "model card of deepseek-ai/DeepSeek-V3.2",
+        "arXiv 2605.02396",
+    ):
+        assert part in printed, part
+
+
+def test_a_file_of_ones_own_is_printed_too(call, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: mine\ntokenizer: null\ncontext: 4096\nhub: org/mine\n", encoding="utf-8")
+    code, printed, _ = call("teachers", file)
+    assert code == 0 and printed == file.read_text(encoding="utf-8")
+
+
+def told(*flags: str) -> tuple[int, str]:
+    process = started(*flags)
+    printed, _ = process.communicate(timeout=60)
+    return process.returncode, printed
+
+
+def test_the_version_is_that_of_the_package():
+    assert told("--version") == (0, f"heavydistill {heavydistill.__version__}\n")
+
+
+def test_the_help_lists_the_verbs_and_a_wrong_one_is_refused():
+    code, said = told("--help")
+    assert code == 0 and "small models that deliberate" in said
+    assert all(f" {verb} " in said for verb in ("generate", "build", "evaluate", "report"))
+    code, said = told("generat")
+    assert code == 2 and "generat" in said

@@ -102,15 +102,6 @@ def test_a_chooser_reads_the_same_caches(tmp_path):
     assert choose.requests(100) == 100 * choose.config.deliberate.d
 
 
-def test_orders_move_the_attempts_round(tmp_path):
-    plan = planned(tmp_path)
-    others = controls_of(plan, [], 3)
-    assert [each.name for each in others] == ["order-1", "order-2"]
-    assert [each.config.cache.order for each in others] == [1, 2]
-    assert all(each.plan is None for each in others)
-    assert controls_of(plan, [], 1) == []
-
-
 @pytest.mark.parametrize(
     ("names", "orders", "keys", "told"),
     [
