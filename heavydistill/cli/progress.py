@@ -6,7 +6,6 @@ Not covered: what a run's status looks like, which ``watch`` draws too.
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from rich.text import Text
 from heavydistill.cli.remarks import thinking_remark
 from heavydistill.cli.watch import lines_of, picture_of
 from heavydistill.errors import StoppedError, printable
+from heavydistill.run.interrupts import as_exceptions
 from heavydistill.run.status import THINKING, Status
 from heavydistill.store.redact import name_alone
 
@@ -203,21 +203,16 @@ def ending_early(console: Console, out: object, journal: Path | None) -> Iterato
     Raises:
         typer.Exit: With 1 where it was stopped, and 130 where it was interrupted.
     """
-    from heavydistill.run.interrupts import terminate_as_interrupt
-
-    handlers = terminate_as_interrupt()
     kept = f"{out} was not written"
     if journal:
         kept += f", and every response is in {journal}"
     again = "The same command goes on from there." if journal else "Give the command again."
-    try:
-        yield
-    except StoppedError as end:
-        say(f"Stopped: {end} For now {kept}.", console)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        say(f"Interrupted: {kept}. {again}", console)
-        raise typer.Exit(130) from None
-    finally:
-        for signum, handler in handlers.items():
-            signal.signal(signum, handler)
+    with as_exceptions():
+        try:
+            yield
+        except StoppedError as end:
+            say(f"Stopped: {end} For now {kept}.", console)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            say(f"Interrupted: {kept}. {again}", console)
+            raise typer.Exit(130) from None

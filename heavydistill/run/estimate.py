@@ -28,7 +28,7 @@ from heavydistill.models.registry import revision_of
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, samples, user_turn
 from heavydistill.models.resolve import ResolvedModel
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
-from heavydistill.run.generate import Plan
+from heavydistill.run.generate import Plan, thinker_prompt
 from heavydistill.store.journal import Journal, key
 from heavydistill.store.segment import Record
 from heavydistill.verifiers.judge import MOST_BYTES, is_comparable, question
@@ -167,10 +167,7 @@ def _thinking(
     missing: dict[str, int] = {}  # the same text is asked once, see ``models.journaled``
     whole = 0
     for problem in plan.problems:
-        domain = problem.domain or config.domain or "general"
-        prompt = prompts.thinker_prompt(
-            problem.text, prompts.load("thinker", domain, config.language)
-        )
+        prompt = thinker_prompt(problem, config)
         if prompt in missing:
             continue
         missing[prompt] = k

@@ -296,6 +296,12 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
         contact.require(model.profile.model, model.endpoint, tokens)
 
 
+def thinker_prompt(problem: Problem, config: RunConfig) -> str:
+    """What a thinker reads of a problem, in the wording of its domain."""
+    domain = problem.domain or config.domain or "general"
+    return prompts.thinker_prompt(problem.text, prompts.load("thinker", domain, config.language))
+
+
 def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True) -> None:
     """Check a run against the problem that leaves the least room in a cache.
 

@@ -16,17 +16,6 @@ INTERRUPTED = 130
 """The exit code."""
 
 
-def terminate_as_interrupt() -> dict[int, Any]:
-    """Make SIGINT and SIGTERM a KeyboardInterrupt; returns the handlers that were there."""
-    if threading.current_thread() is not threading.main_thread():
-        return {}
-
-    def interrupt(signum: int, frame: Any) -> None:
-        raise KeyboardInterrupt(signal.Signals(signum).name)
-
-    return {signum: signal.signal(signum, interrupt) for signum in (signal.SIGINT, signal.SIGTERM)}
-
-
 @contextlib.contextmanager
 def as_exceptions() -> Iterator[Callable[[], None]]:
     """While this lasts SIGINT and SIGTERM raise KeyboardInterrupt with the name of the signal.
@@ -34,12 +23,17 @@ def as_exceptions() -> Iterator[Callable[[], None]]:
     Yields:
         What makes them ignored for the rest of it, so that none breaks off a clean-up.
     """
-    handlers = terminate_as_interrupt()
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt(signal.Signals(signum).name)
 
     def ignore() -> None:
         for signum in handlers:
             signal.signal(signum, signal.SIG_IGN)
 
+    is_main = threading.current_thread() is threading.main_thread()
+    signums = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    handlers = {signum: signal.signal(signum, interrupt) for signum in signums}
     try:
         yield ignore
     finally:

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heavydistill.config.run import RunConfig
+from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.crossing import CROSSING, Crossing, Samplings, cross
 from heavydistill.models.contact import Contact
@@ -32,6 +33,7 @@ from heavydistill.run.experiments.evaluation import (
     experiment,
     reading_pools,
 )
+from heavydistill.run.result import all_traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +121,9 @@ def crossed(plan: CrossingPlan, run_one: RunOne) -> Crossing:
                 run = made.run_on_pools(_pair(thinker, reader), config, pools).run
             sampling["deliberating"][reader] = run.deliberator.sampling.model_dump()
         config = first_plan.config
-        traces = {pair: made.traces(_pair(*pair)) for pair in plan.pairs}
+        traces = {pair: all_traces(made.folder / _pair(*pair)) for pair in plan.pairs}
         crossing = cross(traces, config.think.k, config.deliberate.d, config.rounds, sampling)
-        made.write(crossing, CROSSING)
+        write_versioned(crossing, made.folder / CROSSING)
     return crossing
 
 

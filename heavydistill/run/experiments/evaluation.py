@@ -39,7 +39,6 @@ from heavydistill.config.models import SamplingChoice
 from heavydistill.config.run import Problems, RunConfig, Think
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
-from heavydistill.heavy import prompts
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare, refuse_other_ways
 from heavydistill.metrics.controls import (
     ALONE,
@@ -59,7 +58,6 @@ from heavydistill.problems import OnChecked
 from heavydistill.run import generate
 from heavydistill.run.experiments.comparison import side_of
 from heavydistill.run.result import all_traces
-from heavydistill.schema import Trace
 from heavydistill.store.atomic import new_folder, refuse_taken
 
 BEFORE, AFTER = "before", "after"
@@ -133,14 +131,6 @@ class Experiment:
         plan = generate.check(at_work)
         run = plan.run.with_config(pools=named)
         return self.run(name, dataclasses.replace(plan, run=run, pools_at=written))
-
-    def traces(self, name: str) -> Iterator[Trace]:
-        """The traces of a run that was made."""
-        return all_traces(self.folder / name)
-
-    def write(self, record: Any, file: str) -> None:
-        """Keep what came of it beside its runs."""
-        write_versioned(record, self.folder / file)
 
 
 @contextlib.contextmanager
@@ -281,7 +271,7 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
             refuse_other_ways(sides[BEFORE], sides[AFTER])
         versions = {name: importlib.metadata.version(name) for name in _RAN_BY}
         comparison = compare(sides[AFTER], sides.get(BEFORE), versions)
-        made.write(comparison, COMPARISON)
+        write_versioned(comparison, made.folder / COMPARISON)
         if not plan.controls:
             return Evaluated(comparison, None)
         for control in plan.controls:
@@ -289,9 +279,9 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
                 made.run(control.name, control.plan)
             else:
                 made.run_on_pools(control.name, control.config, AFTER)
-        traces = {control.name: made.traces(control.name) for control in plan.controls}
-        controlled = hold_against(made.traces(AFTER), after.config.rounds, traces)
-        made.write(controlled, CONTROLS)
+        traces = {each.name: all_traces(made.folder / each.name) for each in plan.controls}
+        controlled = hold_against(all_traces(folders[AFTER]), after.config.rounds, traces)
+        write_versioned(controlled, made.folder / CONTROLS)
         return Evaluated(comparison, controlled)
 
 
@@ -352,14 +342,8 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
     deliberations = (config.rounds - 1) * config.deliberate.d + 1
     full += deliberations * evaluated.run.deliberator.sampling.max_tokens
     reader = reader_of(thinker.profile.tokenizer)
-
-    def tokens(text: str, domain: str) -> int:
-        wording = prompts.load("thinker", domain, config.language)
-        return reader.count(prompts.thinker_prompt(text, wording))
-
     longest = max(
-        tokens(problem.text, problem.domain or config.domain or "general")
-        for problem in evaluated.problems
+        reader.count(generate.thinker_prompt(problem, config)) for problem in evaluated.problems
     )
     room = thinker.profile.context - longest - TEMPLATE_TOKENS
     seen = config.endpoint.capabilities
