@@ -114,33 +114,24 @@ def assert_final_answer_kept(generation: Generation, text: str, reader: Reader) 
 @given(
     pool=pools(),
     text=nasty,
-    width=st.none() | st.integers(1, 5),
-    selection=st.sampled_from(get_args(Selection)),
-    pruning=st.sampled_from(get_args(Pruning)),
-    prompt=st.sampled_from([BRIEF, STEM]),
-    seed=st.integers(0, 99),
+    choices=st.fixed_dictionaries(
+        {
+            "width": st.none() | st.integers(1, 5),
+            "selection": st.sampled_from(get_args(Selection)),
+            "pruning": st.sampled_from(get_args(Pruning)),
+            "prompt": st.sampled_from([BRIEF, STEM]),
+            "seed": st.integers(0, 99),
+        }
+    ),
     room=st.integers(0, 300),
     carry=st.booleans(),
 )
-def test_a_cache_holds_its_promises(
-    reader, pool, text, width, selection, pruning, prompt, seed, room, carry
-):
-    of = problem(text)
+def test_a_cache_holds_its_promises(reader, pool, text, choices, room, carry):
+    of, prompt = problem(text), choices["prompt"]
     carried = [deliberation(i, answer_text=text) for i in range(2)] if carry else []
     budget = frame_tokens(of, 0, prompt, reader) + room
     try:
-        cache = build(
-            pool,
-            of,
-            width=width,
-            selection=selection,
-            pruning=pruning,
-            budget_tokens=budget,
-            prompt=prompt,
-            reader=reader,
-            seed=seed,
-            carried=carried,
-        )
+        cache = build(pool, of, budget_tokens=budget, reader=reader, carried=carried, **choices)
     except BudgetError as error:
         needed = int(re.findall(r"need (\d+) tokens", error.what)[0])
         assert needed > budget
@@ -159,7 +150,7 @@ def test_a_cache_holds_its_promises(
     for item, attempt in zip(cache.items, attempts, strict=True):
         assert item.sha256 == hashlib.sha256(attempt.encode()).hexdigest()
         assert item.tokens_after == reader.count(attempt) <= item.tokens_before
-        assert item.mode == pruning
+        assert item.mode == choices["pruning"]
         assert_final_answer_kept(by_id[item.generation], attempt, reader)
     for token in reader.control_tokens:
         assert token not in cache.prompt
