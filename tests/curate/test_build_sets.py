@@ -82,14 +82,8 @@ def test_what_is_labelled_as_used_is_used_and_nothing_else(sets: Path) -> None:
     assert used == {row["cache"] for row in rows(sets, "rl")}
 
 
-def test_the_balanced_mixture_keeps_to_its_bounds(sets: Path) -> None:
-    manifest = read_manifest(sets)
-    kept = {stratum: counts.sft for stratum, counts in manifest.strata.items()}
-    assert kept["tie"] + kept["minority-right"] > 0
-    assert kept["majority-right"] <= (kept["tie"] + kept["minority-right"]) // 2
-    assert kept["all-right"] <= 0.05 * sum(kept.values())
-    assert kept["all-wrong"] <= 0.10 * sum(kept.values())
-    for counts in manifest.strata.values():
+def test_every_deliberated_set_is_learnt_from_or_counted(sets: Path) -> None:
+    for counts in read_manifest(sets).strata.values():
         assert counts.sft == counts.with_deliberation - counts.not_admitted - counts.over_bound
 
 

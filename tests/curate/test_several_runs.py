@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 from runs import STUDENT, build, rows, traces, write_run
+from samples import cache_of
 
 from heavydistill.config.run import Problems, RunConfig, dump_config
 from heavydistill.curate.build import EmptyError
 from heavydistill.curate.mixture import PRESETS
 from heavydistill.errors import ConfigError
-from heavydistill.heavy.cache import build_cache
-from heavydistill.heavy.prompts import load
-from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Trace
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
@@ -158,18 +156,7 @@ def _rewritten(trace: Trace, reasoning: dict[int, str]) -> Trace:
 
 def _reread(trace: Trace, seed: int, most: int | None = None) -> Trace:
     """Another run on the same pool: another order in the cache, and (so many) deliberations."""
-    cache = build_cache(
-        trace.problem,
-        trace.pool,
-        round=1,
-        seed=seed,
-        selection="random",
-        width=None,
-        pruning="answer_only",
-        budget_tokens=1536,
-        prompt=load("deliberator", "brief", "en"),
-        reader=ReaderTokenizer(str(STUDENT)),
-    )
+    cache = cache_of(trace.problem, trace.pool, seed=seed)
     there = [
         replace(one, id=f"{one.id}-{seed}", cache=cache.id, reasoning=f"{one.reasoning} So.")
         for one in trace.deliberations[:most]

@@ -6,10 +6,9 @@ import re
 from functools import cache
 from typing import Any
 
-from samples import generation
+from samples import cache_of, generation
 
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import build_cache
 from heavydistill.schema import Cache, Deliberation, Label, Problem, Trajectory, Verdict
 
 
@@ -151,14 +150,5 @@ def _generation(
 
 def build(pool: list[Trajectory], of: Problem | None = None, **changes: Any) -> Cache:
     """A cache of the whole pool without any cut, but for ``changes``."""
-    settings: dict[str, Any] = {
-        "round": 1,
-        "seed": 0,
-        "selection": "random",
-        "width": None,
-        "pruning": "answer_only",
-        "budget_tokens": 10**6,
-        "prompt": BRIEF,
-        "reader": CHARS,
-    }
-    return build_cache(of or problem(), pool, **settings | changes)
+    usual = {"budget_tokens": 10**6, "reader": CHARS}
+    return cache_of(of or problem(), pool, **usual | changes)

@@ -105,11 +105,7 @@ def test_a_megabyte_is_read_in_linear_time(filler):
 @pytest.mark.parametrize(
     ("said", "label", "reason"),
     [
-        (["correct"] * 3, "correct", "judged"),
-        (["correct", "correct", "incorrect"], "correct", "judged"),
-        (["incorrect", "failed", "incorrect"], "incorrect", "judged"),
         (["correct", "correct", "invalid"], "correct", "judged"),
-        (["correct"], "correct", "judged"),
         (["correct", "incorrect", "cannot_tell"], "undecided", "judge_split"),
         (["correct", "incorrect"], "undecided", "judge_split"),
         (["correct", "invalid", "incorrect"], "undecided", "judge_split"),
@@ -132,8 +128,8 @@ def test_more_than_half_of_all_votes_decide(said, label, reason):
 def test_a_verdict_needs_a_majority_and_no_order(said, draw):
     label, reason = decision(votes(*said))
     assert (label != "undecided") == (reason == "judged")
-    if label != "undecided":
-        assert said.count(label) > len(said) / 2
+    most = [one for one in ("correct", "incorrect") if said.count(one) > len(said) / 2]
+    assert most == ([] if label == "undecided" else [label])
     shuffled = draw.sample(said, len(said))
     assert decision(votes(*shuffled)) == (label, reason)
     # What is lost never makes a verdict.

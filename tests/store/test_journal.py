@@ -209,11 +209,9 @@ class Counting:
         for one in requests:
             self.asked.append(one.index)
             failed = one.index in self.fails_on
-            response = Response(
-                answer_text="" if failed else f"{one.index}",
-                finish_reason="error" if failed else "stop",
-                error="timeout" if failed else None,
-            )
+            response = Response(answer_text=f"{one.index}", finish_reason="stop")
+            if failed:
+                response = Response(answer_text="", finish_reason="error", error="timeout")
             keep(one, response)
             responses.append(response)
         return responses

@@ -6,13 +6,11 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from samples import fields_of, trajectory
+from samples import cache_of, fields_of, trajectory
 from set_folders import cache_row, manifest
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import Problems
-from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import build_cache
 from heavydistill.models.registry import find
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems import load
@@ -27,7 +25,6 @@ MICRO = find("micro", Endpoint()).tokenizer
 def pairs(count: int) -> list[tuple[Problem, Cache]]:
     """So many problems of the micro models, each with a cache of a right and a wrong attempt."""
     reader = ReaderTokenizer(MICRO)
-    wording = prompts.load("deliberator", "brief", "en")
     found = []
     for n, drawn in enumerate(load(Problems(size=count, seed=7))):
         problem = dataclasses.replace(drawn, id=f"p_{n}", verifier="math", verifier_args="{}")
@@ -35,19 +32,7 @@ def pairs(count: int) -> list[tuple[Problem, Cache]]:
             trajectory(id=f"t_{n}_{i}", index=i, answer_text=f"\\boxed{{{answer}}}")
             for i, answer in enumerate((problem.reference, "9999"))
         ]
-        cache = build_cache(
-            problem,
-            pool,
-            round=1,
-            seed=0,
-            selection="random",
-            width=2,
-            pruning="answer_only",
-            budget_tokens=1024,
-            prompt=wording,
-            reader=reader,
-        )
-        found.append((problem, cache))
+        found.append((problem, cache_of(problem, pool, width=2, budget_tokens=1024, reader=reader)))
     return found
 
 

@@ -9,25 +9,21 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from samples import generation
+from samples import STUDENT, cache_of, generation
 
-import heavydistill
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.config.sets import load_build_config
 from heavydistill.curate.build import build_sets
 from heavydistill.heavy import voting
-from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import load
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Deliberation, Problem, Trace, Trajectory, Verdict, content_id
 from heavydistill.store.sets.folder import Manifest, read_rows, splits_of
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
-STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
 _WORDS = ["first", "then", "next", "so", "now", "add", "carry", "check", "again", "because"]
 _WORDS += ["total", "value", "step", "digit"]
 
@@ -68,88 +64,52 @@ def traces(
 ) -> Iterator[Trace]:
     """Traces of so many problems."""
     reader = ReaderTokenizer(str(STUDENT))
+    thinking = load("thinker", "brief", "en").version
     for number in range(problems):
         rng = random.Random(f"{seed}/{number}")
-        yield _trace(number, rng, reader, k, d, thinker, words, deliberation_model)
-
-
-def _trace(
-    number: int,
-    rng: random.Random,
-    reader: ReaderTokenizer,
-    k: int,
-    d: int,
-    thinker: str,
-    words: int,
-    deliberation_model: str,
-) -> Trace:
-    one, other = 100 + number, rng.randint(100, 999)
-    answer = str(one + other)
-    thing = rng.choice(["apples", "stones", "books", "coins"])
-    text = f"Ann has {one} {thing} and gets {other} more. How many {thing} has she then?"
-    problem = Problem(id=f"sum:{number}", text=text, reference=answer, verifier="math")
-    share = number % 5 / 4  # every stratum, again and again
-    pool = []
-    for index in range(k):
-        given = answer if rng.random() < share else str(one + other + rng.choice([1, 10]))
-        said = " ".join(rng.choices(_WORDS, k=words))
-        reasoning = f"{one}+{other}: {said}"
-        text = f"One has to {said}. It is \\boxed{{{given}}}."
-        pool.append(
-            _generation(Trajectory, f"t{number}", index, thinker, reasoning, text, given, answer)
+        one, other = 100 + number, rng.randint(100, 999)
+        answer = str(one + other)
+        thing = rng.choice(["apples", "stones", "books", "coins"])
+        text = f"Ann has {one} {thing} and gets {other} more. How many {thing} has she then?"
+        problem = Problem(id=f"sum:{number}", text=text, reference=answer, verifier="math")
+        share = number % 5 / 4  # every stratum, again and again
+        pool: list[Trajectory] = []
+        for index in range(k):
+            given = answer if rng.random() < share else str(one + other + rng.choice([1, 10]))
+            said = " ".join(rng.choices(_WORDS, k=words))
+            texts = f"{one}+{other}: {said}", f"One has to {said}. It is \\boxed{{{given}}}."
+            pool.append(_said(Trajectory, f"t{number}", index, thinker, texts, given, answer))
+        caches = [cache_of(problem, pool, reader=reader)] if d else []
+        deliberations: list[Deliberation] = []
+        for index in range(d):
+            given = answer if rng.random() < 0.8 else str(one + other + 1)
+            said = f"Attempt 1 and attempt 2 differ. {' '.join(rng.choices(_WORDS, k=words))}"
+            spoken = index, deliberation_model, (said, f"The sum is \\boxed{{{given}}}."), given
+            shown = {"cache": caches[0].id, "round": 1}
+            deliberations.append(_said(Deliberation, f"d{number}", *spoken, answer, **shown))
+        yield Trace(
+            problem=problem,
+            pool=pool,
+            caches=caches,
+            deliberations=deliberations,
+            stratum=voting.stratum(pool),
+            outcome=voting.outcome(pool, deliberations),
+            thinker_prompt_version=thinking,
         )
-    trace = Trace(
-        problem=problem,
-        pool=pool,
-        stratum=voting.stratum(pool),
-        thinker_prompt_version=load("thinker", "brief", "en").version,
-    )
-    if not d:
-        return trace
-    cache = build_cache(
-        problem,
-        pool,
-        round=1,
-        seed=0,
-        selection="random",
-        width=None,
-        pruning="answer_only",
-        budget_tokens=1536,
-        prompt=load("deliberator", "brief", "en"),
-        reader=reader,
-    )
-    deliberations = []
-    shared = {"cache": cache.id, "round": 1}
-    for index in range(d):
-        given = answer if rng.random() < 0.8 else str(one + other + 1)
-        said = f"Attempt 1 and attempt 2 differ. {' '.join(rng.choices(_WORDS, k=words))}"
-        asked = (Deliberation, f"d{number}", index, deliberation_model)
-        text = f"The sum is \\boxed{{{given}}}."
-        deliberations.append(_generation(*asked, said, text, given, answer, **shared))
-    outcome = voting.outcome(pool, deliberations)
-    return replace(trace, caches=[cache], deliberations=deliberations, outcome=outcome)
 
 
-def _generation(
-    kind: type,
-    name: str,
-    index: int,
-    model: str,
-    reasoning: str,
-    answer_text: str,
-    given: str,
-    answer: str,
-    **more: Any,
+def _said(
+    kind: type, name: str, index: int, model: str, texts: Any, given: str, answer: str, **more: Any
 ) -> Any:
     label, reason = ("correct", "equal") if given == answer else ("incorrect", "different")
     return generation(
         kind,
-        id=content_id(name[0], name, index, model, reasoning, answer_text),
+        id=content_id(name[0], name, index, model, *texts),
         index=index,
         model=model,
         seed=index,
-        reasoning=reasoning,
-        answer_text=answer_text,
+        reasoning=texts[0],
+        answer_text=texts[1],
         verdict=Verdict(label=label, reason=reason, extracted=given, verifier="math@2"),
         prompt_tokens=30,
         completion_tokens=40,

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from heavydistill.schema import Trajectory
+import heavydistill
+from heavydistill.heavy import prompts
+from heavydistill.heavy.cache import build_cache
+from heavydistill.models.tokenizer import ReaderTokenizer
+from heavydistill.schema import Cache, Problem, Trajectory
+
+STUDENT = Path(heavydistill.__file__).parent / "micro" / "student"
 
 
 def generation(kind: type = Trajectory, **changed: Any) -> Any:
@@ -18,6 +25,15 @@ def generation(kind: type = Trajectory, **changed: Any) -> Any:
 def trajectory(**changed: Any) -> Trajectory:
     """A finished trajectory that nobody judged."""
     return generation(**changed)
+
+
+def cache_of(problem: Problem, pool: list[Trajectory], **changed: Any) -> Cache:
+    """A cache of the whole pool as the micro student reads it."""
+    usual: dict[str, Any] = {"round": 1, "seed": 0, "selection": "random", "width": None}
+    usual |= {"pruning": "answer_only", "budget_tokens": 1536}
+    usual["prompt"] = prompts.load("deliberator", "brief", "en")
+    usual["reader"] = changed.get("reader") or ReaderTokenizer(str(STUDENT))
+    return build_cache(problem, pool, **usual | changed)
 
 
 def fields_of(value: Any) -> dict[str, Any]:
