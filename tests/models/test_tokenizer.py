@@ -11,11 +11,11 @@ from counting_server import Counter, counting, tokens_of
 from generations import problem, trajectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import cache_of
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
-from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.prompts import for_cache
 from heavydistill.models.tokenizer import (
     ESTIMATED,
@@ -141,18 +141,8 @@ def test_a_cut_is_close_to_its_tokens_after_few_counts():
 def a_cache(reader: Any, budget: int) -> Any:
     solution = "".join(f"Line {n} says {n * 31}. " for n in range(300))
     pool = [trajectory(f"{solution} The answer is {n}.", id=f"t{n}") for n in range(8)]
-    return build_cache(
-        problem(),
-        pool,
-        round=1,
-        seed=0,
-        selection="random",
-        width=None,
-        pruning="answer_only",
-        budget_tokens=budget,
-        prompt=for_cache("deliberate", "general", "en"),
-        reader=reader,
-    )
+    wording = for_cache("deliberate", "general", "en")
+    return cache_of(problem(), pool, budget_tokens=budget, prompt=wording, reader=reader)
 
 
 def test_a_cache_asks_for_a_bounded_number_of_counts():

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from samples import trajectory
+from samples import cache_of, trajectory
 
 from heavydistill.cli.plan import print_estimate, print_line
 from heavydistill.config.models import Sampling
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import build_cache
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.request import (
     THINK,
@@ -253,14 +252,10 @@ def used(plan: Plan, draw: random.Random) -> tuple[int, int, int]:
             pool.append(trajectory(id=f"t_{request.seed}", index=request.index, answer_text=text))
             calls, written = calls + 1, written + tokens
             read += reader.count(request.messages[0]["content"]) + draw.randrange(64)
-        cache = build_cache(
+        cache = cache_of(
             problem,
             pool,
-            round=1,
-            seed=0,
-            selection="random",
             width=config.cache.width,
-            pruning="answer_only",
             budget_tokens=config.cache.budget_tokens or 0,
             prompt=prompts.load("deliberator", config.domain or "general", "en"),
             reader=reader,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from rollouts import END, STUDENT, arguments, rewarding, tokenizer
+from samples import cache_of
 
 from heavydistill.chat.student import stops_of
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.config.run import Problems, RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
-from heavydistill.heavy.cache import build_cache
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.procedural import micro_problems
 from heavydistill.schema import Problem, Trajectory
@@ -110,18 +110,8 @@ def test_an_episode_is_what_a_run_would_have_made(verdicts: VerdictPool) -> None
     assert policy.prompts[:K] == [opener] * K
     for row, seed, episode, prompt in zip(two, (11, 12), played, policy.prompts[-2:], strict=True):
         problem = problem_of(row)
-        cache = build_cache(
-            problem,
-            judged(problem, episode, verdicts),
-            round=1,
-            seed=seed,
-            selection="random",
-            width=None,
-            pruning="answer_only",
-            budget_tokens=2048 - 50 - 64,
-            prompt=prompts.load("deliberator", "brief", "en"),
-            reader=ReaderTokenizer(STUDENT),
-        )
+        pool, room = judged(problem, episode, verdicts), 2048 - 50 - 64
+        cache = cache_of(problem, pool, seed=seed, budget_tokens=room)
         assert episode.cache == cache
         assert cache.prompt in prompt and prompt.endswith("<|im_start|>assistant\n")
         assert episode.rows[-1].prompt == [{"role": "user", "content": cache.prompt}]
