@@ -67,6 +67,7 @@ def test_tests_of_every_format_are_read(args: dict[str, Any], kind: type) -> Non
         ({"tests": [RUN], "asserts": ["assert f(2)"]}, "tests and asserts"),
         ({"cases": [RUN]}, "'cases'"),
         ({"asserts": ["assert f(2)"], "test_list": ["assert f(2)"]}, "twice"),
+        ({"public_test_cases": "[]", "private_test_cases": "[]"}, "at least one test"),
         ({"tests": []}, "at least one"), ({"tests": {}}, "at least one"),
         ({"tests": "[{"}, "JSON text"), ({"tests": "[" * 100_000}, "JSON text"),
         ({"tests": ["2"]}, "test 1 in tests must be an object"),
@@ -127,6 +128,7 @@ def test_more_tests_may_take_more_time() -> None:
 
 
 STDIN = [{"input": "2\n", "output": "4\n", "testtype": "stdin"}]
+SQUARED = [{"input": "5\n", "output": "25\n"}]
 CALLS = [{"input": "[1, 2]\n3", "output": "6", "testtype": "functional"}]
 JSON = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=40), max_size=3), max_size=4)
 
@@ -181,29 +183,24 @@ def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         formats.tests_in(bomb, "private_test_cases")
 
 
-def test_a_program_has_to_pass_public_and_private_tests() -> None:
+TOTAL = "class Solution:\n    def total(self, a, b):\n        return sum(a) + b"
+
+
+@pytest.mark.parametrize(
+    ("tests", "program", "decided"),
+    [
+        ((STDIN, SQUARED), "n = int(input()); print(n * n)", ("correct", "passed", 1.0)),
+        ((STDIN, SQUARED), "n = int(input()); print(n + n)", ("incorrect", "different", 0.5)),
+        (([], CALLS), TOTAL, ("correct", "passed", 1.0)),
+        (([], CALLS), TOTAL.replace("+", "-"), ("incorrect", "different", 0.0)),
+    ],
+)
+def test_a_program_has_to_pass_public_and_private_tests(
+    tests: Any, program: str, decided: tuple[str, str, float]
+) -> None:
     need_sandbox()
-    asked = problem(
-        public_test_cases=json.dumps(STDIN),
-        private_test_cases=packing(json.dumps([{"input": "5\n", "output": "25\n"}])),
-    )
-    assert decision(asked, fenced("n = int(input()); print(n * n)")).label == "correct"
-    half = decision(asked, fenced("n = int(input()); print(n + n)"))
-    assert (half.label, half.reason, half.score) == ("incorrect", "different", 0.5)
-
-
-def test_a_method_is_called_with_one_argument_a_line() -> None:
-    need_sandbox()
-    asked = problem(
-        public_test_cases="[]",
-        private_test_cases=packing(json.dumps(CALLS)),
-        entry_point="Solution.total",
-    )
-    right = "class Solution:\n    def total(self, a, b):\n        return sum(a) + b"
-    assert decision(asked, fenced(right)).label == "correct"
-    assert decision(asked, fenced(right.replace("+", "-"))).label == "incorrect"
-
-
-def test_no_tests_at_all_are_a_fault() -> None:
-    asked = problem(public_test_cases="[]", private_test_cases="[]")
-    assert "at least one test" in (Code().check_reference(asked) or "")
+    public, private = map(json.dumps, tests)
+    entry = {"entry_point": "Solution.total"} if program.startswith("class") else {}
+    asked = problem(public_test_cases=public, private_test_cases=packing(private), **entry)
+    found = decision(asked, fenced(program))
+    assert (found.label, found.reason, found.score) == decided

@@ -107,34 +107,30 @@ def test_equal_answers_have_one_text_so_that_votes_meet(answers):
     assert verdicts[0].extracted
 
 
-LONG = {
-    "boxes": lambda size: r"\boxed{5} " * (size // 10),
-    "open boxes": lambda size: r"\boxed{" * (size // 7),
-    "nested boxes": lambda size: r"\boxed{" * (size // 20) + "5" + "}" * (size // 20),
-    "joined boxes": lambda size: r"\boxed{5}, " * (size // 11),
-    "braces": lambda size: "{" * size + r"\boxed{5}",
-    "closing braces": lambda size: r"\boxed{5}" + "}" * size,
-    "blanks before": lambda size: " " * size + r"\boxed{5}",
-    "blanks after": lambda size: r"\boxed{5}" + " " * size,
-    "newlines": lambda size: r"\boxed{5}" + "\n" * size,
-    "dollars": lambda size: "$" * size + r"\boxed{5}" + "$" * size,
-    "backslashes": lambda size: "\\" * size + r" \boxed{5}" + "\\" * size,
-    "a long box": lambda size: r"\boxed{" + "1+" * (size // 2) + "}",
-    "a deep box": lambda size: r"\boxed{" + "(" * size + "}",
-    "fences": lambda size: "```\n" * (size // 4) + r"\boxed{5}",
-    "answers": lambda size: r"\boxed{5}" + " the answer is 5" * (size // 16),
-    "answers without end": lambda size: r"\boxed{5} answer is" + " " * size,
-    "waits": lambda size: r"\boxed{5}" + " wai" * (size // 4),
-    "digits": lambda size: r"\boxed{" + "1" * size + "}",
-    "markers": lambda size: "A: " * (size // 3),
-    "words": lambda size: "is not the answer to be " * (size // 24) + r"\boxed{5}",
-    "text": lambda size: r"\text{" * (size // 6) + r"\boxed{5}",
-    "asterisks": lambda size: r"\boxed{5}" + "*" * size,
-    "brackets": lambda size: "(" * size + r"\boxed{5}" + ")" * size,
-}
+# Texts with a long stretch of one piece at each ~.
+LONG = [
+    ("~", r"\boxed{5} "), ("~", r"\boxed{"), ("~", r"\boxed{5}, "), (r"~\boxed{5}", "{"),
+    (r"\boxed{5}~", "}"), (r"~\boxed{5}", " "), (r"\boxed{5}~", " "), (r"\boxed{5}~", "\n"),
+    (r"~\boxed{5}~", "$"), (r"~ \boxed{5}~", "\\"), (r"\boxed{~}", "1+"), (r"\boxed{~}", "("),
+    (r"~\boxed{5}", "```\n"), (r"\boxed{5}~", " the answer is 5"), (r"\boxed{5} answer is~", " "),
+    (r"\boxed{5}~", " wai"), (r"\boxed{~}", "1"), ("~", "A: "), (r"\boxed{5}~", "*"),
+    (r"~\boxed{5}", "is not the answer to be "), (r"~\boxed{5}", r"\text{"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LONG)
-def test_finding_the_answer_is_linear_in_the_text(name):
+@pytest.mark.parametrize(("text", "piece"), LONG)
+def test_finding_the_answer_is_linear_in_the_text(text, piece):
     posed = problem("5", marker="A:")
-    assert_linear(lambda text: screen(posed, text), LONG[name])
+    assert_linear(
+        lambda text: screen(posed, text),
+        lambda size: text.replace("~", piece * (size // len(piece))),
+    )
+
+
+def test_finding_the_answer_is_linear_in_the_depth_of_boxes_and_brackets():
+    posed = problem("5", marker="A:")
+    for opened, core, closed in ((r"\boxed{", "5", "}"), ("(", r"\boxed{5}", ")")):
+        assert_linear(
+            lambda text: screen(posed, text),
+            lambda size, o=opened, x=core, c=closed: o * (size // 20) + x + c * (size // 20),
+        )
