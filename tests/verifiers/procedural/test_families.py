@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 
 import pytest
-from families import label, problems
 from judging import judged
 
+from heavydistill.config.run import Problems
+from heavydistill.problems import load
+from heavydistill.schema import Problem
 from heavydistill.verifiers.procedural.verifier import Procedural, Spec, dataset, entry, refusal
 
 pytest.importorskip("reasoning_gym")
+
+
+@functools.cache
+def problems(family: str, size: int, seed: int, settings: str = "{}") -> list[Problem]:
+    chosen = json.loads(settings)
+    gym = {family: chosen} if chosen else {}
+    return load(Problems(source=f"gym:{family}", size=size, seed=seed, gym=gym))
+
+
+def label(problem: Problem, answer: str) -> str:
+    return judged(problem, f"So \\boxed{{{answer}}}").label
+
 
 # Families with several right answers, or whose answer read backwards may be right.
 SEVERAL_RIGHT = {
