@@ -1,4 +1,4 @@
-"""Which attempts a text names; see ``tests/curate/test_attention`` for several together."""
+"""Which attempts a text names; ``tests/curate/test_labels`` has several together."""
 
 from __future__ import annotations
 

@@ -21,22 +21,20 @@ def pool_of(number: int, answers: Sequence[str], model: str = "somebody", **prob
     fields = {"text": f"{number} mod 100?", "reference": f"{number}", "verifier": "exact"}
     asked = Problem(**{"id": f"p{number}", **fields, **problem})
     pool = []
+    is_judged = asked.verifier == "exact"
     for index, answer in enumerate(answers):
         text = f"\\boxed{{{answer}}}" if answer else ""
+        failed = {"finish_reason": "error", "error": "it failed", "failure": "server"}
         pool.append(
             trajectory(
                 id=content_id("t", asked.id, index),
                 index=index,
                 model=model,
                 answer_text=text,
-                finish_reason="stop" if answer else "error",
-                error=None if answer else "it failed",
-                failure=None if answer else "server",
-                verdict=judged(asked, text)
-                if problem.get("verifier", "exact") == "exact"
-                else None,
+                verdict=judged(asked, text) if is_judged else None,
                 prompt_tokens=50,
                 completion_tokens=70,
+                **({} if answer else failed),
             )
         )
     return Trace(problem=asked, pool=pool, thinker_prompt_version="thinker.of-another")

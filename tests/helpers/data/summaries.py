@@ -181,16 +181,9 @@ def comparison(**changed: Any) -> Comparison:
 def _measured(name: str, model: str, truncated: int) -> Measured:
     trajectories = GenerationCounts(8000, 0, {}, truncated, 0, 0, 0, {}, 10 * truncated)
     deliberations = GenerationCounts(4000, 0, {}, 0, 0, 0, 0, {})
+    counts = {"trajectories": trajectories, "deliberations": deliberations}
+    measured = summary(problems=1000, statuses={"ok": 1000}, **counts)
     told = Model(model, "abc")
     return Measured(
-        name=name,
-        heavydistill="0.1.0",
-        thinker=told,
-        deliberator=told,
-        summary=summary(
-            problems=1000,
-            trajectories=trajectories,
-            deliberations=deliberations,
-            statuses={"ok": 1000},
-        ),
+        name=name, heavydistill="0.1.0", thinker=told, deliberator=told, summary=measured
     )
