@@ -117,7 +117,11 @@ def check_terms(authors: Sequence[Author], options: PublishOptions) -> None:
 
 
 def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
-    """The licence of the sets, as far as it follows from what is known."""
+    """The licence of the sets, as far as it follows from what is known.
+
+    One is named only where every author's terms allow it, all have the same, and the problems are
+    bundled or generated; else it is ``other``, and ``because`` says what stands against it.
+    """
     licences = sorted({author.licence or "none that is known" for author in authors})
     sources = problem_sources(manifest)
     elsewhere = [name for name in sources if name != "micro" and not name.startswith("gym:")]

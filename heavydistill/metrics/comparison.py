@@ -134,7 +134,11 @@ def refuse_other_ways(before: Side, after: Side) -> None:
 
 
 def refuse_other_problems(before: Side, after: Side) -> None:
-    """Raise a ConfigError if the runs are not over the same problems."""
+    """Raise a ConfigError if the runs are not over the same problems.
+
+    The same problem has the same id, text, reference, verifier and arguments of it; the message
+    names the first ones that differ or are missing in one run.
+    """
     then, now = ({row.problem: row for row in side.tally.rows} for side in (before, after))
     lonely = {
         after.name: [problem for problem in then if problem not in now],
@@ -324,7 +328,11 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
 
 
 def read_comparison(path: Path) -> Comparison:
-    """The comparison in a file; a ConfigError if there is none or it is of another version."""
+    """The comparison in a file, as ``write_versioned`` left it.
+
+    Raises:
+        ConfigError: There is none, it is of another version, or a field has a wrong type.
+    """
     fix = "Give the file that `heavydistill evaluate` wrote, or evaluate again."
     return read_versioned(path, Comparison, FORMAT, what="evaluation", missing=fix, other=fix)
 

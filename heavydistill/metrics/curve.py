@@ -112,7 +112,12 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
 
 
 def mark_pareto(points: Iterable[Point]) -> list[Point]:
-    """The points with their ``pareto`` filled in."""
+    """The points with their ``pareto`` filled in, in the same order.
+
+    By each cost alone, a point stands unless another is at least as accurate and as cheap, and
+    better in one of the two. What needs to know the right answer (``pass``) never stands, and
+    outdoes nothing.
+    """
     all_points = list(points)
     answers = [point for point in all_points if point.way != "pass"]
 

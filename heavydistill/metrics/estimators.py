@@ -84,13 +84,21 @@ def agreement_by_place(trace: Trace, round: int) -> tuple[float, ...]:
 
 
 def passes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
-    """P@k for k = 1 to the size of the pool, by the unbiased estimator of arXiv 2107.03374."""
+    """P@k for k = 1 to the size of the pool, by the unbiased estimator of arXiv 2107.03374.
+
+    Position k - 1 holds the chance that one of k samples, drawn without putting back, is right.
+    The values never fall with k. Empty for an empty pool.
+    """
     n, right = len(pool), sum(sample.is_correct for sample in pool)
     return tuple(1.0 - math.comb(n - right, k) / math.comb(n, k) for k in range(1, n + 1))
 
 
 def votes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
-    """V@k for k = 1 to the size of the pool."""
+    """V@k for k = 1 to the size of the pool.
+
+    Position k - 1 holds the expected value of the vote of k samples, drawn without putting back; a
+    subset in which nobody can vote is worth 0. Empty for an empty pool.
+    """
     sizes: Counter[str] = Counter()
     right: Counter[str] = Counter()
     for sample in pool:

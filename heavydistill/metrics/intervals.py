@@ -42,7 +42,11 @@ class Interval:
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
-    """The mean of one value a problem; a ValueError if there are none."""
+    """The mean of one value a problem, with its 95 % percentile interval.
+
+    The order of the values does not matter. Where all are equal, so are the ends. A ValueError if
+    there are no values.
+    """
     if not len(values):
         raise ValueError("There are no values to take the mean of")
     distinct, counts = np.unique(np.asarray(values, dtype=float), return_counts=True)
@@ -119,7 +123,11 @@ class Pairs:
 
 
 def paired(before: Sequence[bool], after: Sequence[bool]) -> Pairs:
-    """Count pairs; position i of both is the same problem. Unequal lengths are a ValueError."""
+    """Count pairs; position i of both is the same problem.
+
+    The p-value is computed in whole numbers, so it is exact for any number of problems; 1.0 where
+    none tells the two apart. A ValueError if the lengths differ.
+    """
     pairs = list(zip(before, after, strict=True))
     only_before, only_after = pairs.count((True, False)), pairs.count((False, True))
     tosses, ways, at_most = only_before + only_after, 1, 1  # of a fair coin

@@ -49,7 +49,10 @@ _PANELS = (  # title, unit, guard, lines
 
 
 def series(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
-    """Every finite value that was logged under a name."""
+    """Every finite value that was logged under a name, in the order of the log.
+
+    Entries without the name are skipped, as trainers log figures at different steps.
+    """
     return [
         (int(entry["step"]), float(entry[name]))
         for entry in history
@@ -71,7 +74,14 @@ def draw(
 ) -> None:
     """Write both files, each atomically, into a folder that is created if missing.
 
-    A panel for which nothing was logged says so. ``window`` logged values make a running median.
+    The same history gives the same bytes, whatever style the user has set for matplotlib. A panel
+    for which nothing was logged says so.
+
+    Args:
+        history: What a trainer logged: mappings with a ``step`` each.
+        folder: Gets ``curves.png`` and ``curves.svg``.
+        fired: Alarms of guards, drawn as upright lines in the panel of their guard.
+        window: Number of logged values in the running median, those that the guards look at.
     """
     import matplotlib
     from matplotlib.figure import Figure

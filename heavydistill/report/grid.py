@@ -90,7 +90,7 @@ def percent(value: float | None) -> str:
 
 
 def points(value: float) -> str:
-    """Percentage points, signed; what rounds to zero has no sign."""
+    """A difference of shares in percentage points, signed; what rounds to zero has no sign."""
     rounded = round(100 * value, 1)
     return f"{rounded:+.1f}" if rounded else "0.0"
 
@@ -112,7 +112,7 @@ def bracketed(value: Interval, *, signed: bool = False) -> str:
 
 
 def part(count: int, whole: int) -> str:
-    """A count of a whole with its share."""
+    """A count of a whole with its share; the share of nothing is ``-``."""
     return f"{count:,} of {whole:,} ({percent(count / whole if whole else None)})"
 
 
@@ -147,6 +147,7 @@ def few_warning(problems: int) -> list[str]:
 
 
 def p_value(value: float) -> str:
+    """A p-value to three digits; smaller ones are given as a bound, not as zero."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 

@@ -27,7 +27,10 @@ def code(value: object) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already: columns of numbers right, the others left."""
+    """A table of cells that are Markdown already: columns of numbers right, the others left.
+
+    A ValueError if the rows are not equally long.
+    """
     body = list(rows)
     numbers = [all(NUMBER.match(cell) for cell in column) for column in zip(*body, strict=True)]
     align = ["--:" if is_number else ":--" for is_number in numbers or [False] * len(head)]
@@ -60,7 +63,10 @@ def at(tree: Mapping[str, Any], dotted: str) -> Any:
 
 
 def interval(value: Mapping[str, float] | None, *, signed: bool = False) -> str:
-    """An ``Interval`` as it is in JSON: a share, or a difference in points."""
+    """An ``Interval`` as it is in JSON: a share in per cent, or a difference in points.
+
+    Given are ``mean``, ``low`` and ``high`` as shares in [0, 1] or differences in [-1, 1].
+    """
     if not value:
         return UNKNOWN
     mean, low, high = (100 * value[key] for key in ("mean", "low", "high"))
@@ -70,5 +76,5 @@ def interval(value: Mapping[str, float] | None, *, signed: bool = False) -> str:
 
 
 def usd(cost: float | None) -> str:
-    """A cost; ``-`` if it is not known."""
+    """A cost in US dollars, with cents; ``-`` if it is not known."""
     return UNKNOWN if cost is None else f"{cost:,.2f}"

@@ -27,7 +27,10 @@ def print_manifest(manifest: Manifest, console: Console) -> None:
 
 
 def strata(manifest: Manifest) -> Grid:
-    """What became of the candidate sets of each stratum, and of all of them."""
+    """What became of the candidate sets of each stratum, and of all of them.
+
+    Columns are as in ``store.sets.folder.Strata``; a set may count in more than one of them.
+    """
     counts = {
         stratum: [getattr(sets, column) for column in STRATA_COLUMNS]
         for stratum, sets in manifest.strata.items()
@@ -41,14 +44,18 @@ def strata(manifest: Manifest) -> Grid:
 
 
 def labels(name: str, counts: dict[str, int]) -> Grid:
-    """The labels of a view, with their shares."""
+    """The labels of a view, with the share of each in all of its rows."""
     whole = sum(counts.values())
     lines = [Line(label, [f"{n:,}", f"{n / whole:.1%}"]) for label, n in counts.items()]
     return Grid([name, "Count", "Share"], lines)
 
 
 def rows(manifest: Manifest) -> Grid:
-    """Rows of each set that is trained on, and their lengths in tokens."""
+    """Rows of each set that is trained on, and their lengths in tokens of the student.
+
+    A set without rows has no lengths, and one that the guard does not look at has no count of its
+    own: both are ``-``.
+    """
     lines = []
     for name in TRAINED:
         splits, tokens = manifest.rows[name], manifest.tokens[name]

@@ -51,7 +51,10 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def print_grid(grid: Grid, console: Console) -> None:
-    """Print a figure with its notes, if it has rows."""
+    """Print a figure with its notes, if it has rows.
+
+    Labels and cells are folded where the console is narrow, and never cut off.
+    """
     if not grid.lines:
         return
     rows = table(console, *grid.head)

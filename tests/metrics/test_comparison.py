@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from generations import ballot
+from generations import altered, ballot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,10 +39,7 @@ PROBLEMS = st.lists(st.tuples(ANSWERS, ANSWERS, ANSWERS, ANSWERS), min_size=1, m
 
 def numbered(traces: Sequence[Trace]) -> list[Trace]:
     """With an id of its own for the problem of each."""
-    return [
-        dataclasses.replace(trace, problem=dataclasses.replace(trace.problem, id=f"p{number}"))
-        for number, trace in enumerate(traces)
-    ]
+    return [altered(trace, asked={"id": f"p{number}"}) for number, trace in enumerate(traces)]
 
 
 def side(traces: Sequence[Trace], name: str = "base", **changed: Any) -> Side:
@@ -113,8 +110,7 @@ def test_other_problems_are_refused_by_their_names(make_trace):
         compare(side(traces[:2], "trained"), side(traces[1:]), {})
     assert "p2, p3, p4 and 2 more missing after; p0 missing before" in str(caught.value)
     for changed in ({"reference": "8"}, {"verifier": "math"}, {"verifier_args": '{"marker": "#"}'}):
-        problem = dataclasses.replace(traces[0].problem, **changed)
-        others = [dataclasses.replace(traces[0], problem=problem), *traces[1:]]
+        others = [altered(traces[0], asked=changed), *traces[1:]]
         with pytest.raises(ConfigError, match="p0 with another text, reference, verifier or arg"):
             compare(side(others), side(traces), {})
 
@@ -236,14 +232,13 @@ def test_votes_of_other_sizes_are_not_paired(make_trace, before, after, unpaired
 
 def test_each_kind_of_problem_is_compared(make_trace):
     def of_kinds(*pools: list[str]) -> list[Trace]:
+        kinds = [
+            {"verifier": "procedural", "verifier_args": '{"family": "a"}'},
+            {"verifier": "procedural", "verifier_args": '{"family": "b"}'},
+            {"verifier": "math"},
+        ]
         traces = numbered([make_trace(pool, ["7"]) for pool in pools])
-        for place, (verifier, args) in enumerate(
-            [("procedural", {"family": "a"}), ("procedural", {"family": "b"}), ("math", {})]
-        ):
-            changed = {"verifier": verifier, "verifier_args": json.dumps(args)}
-            problem = dataclasses.replace(traces[place].problem, **changed)
-            traces[place] = dataclasses.replace(traces[place], problem=problem)
-        return traces
+        return [altered(trace, asked=kind) for trace, kind in zip(traces, kinds, strict=True)]
 
     before, after = of_kinds(["8"], ["7"], ["8"]), of_kinds(["7"], ["7"], ["8"])
     told = compare(side(after, "trained"), side(before), {})
@@ -256,19 +251,8 @@ def test_each_kind_of_problem_is_compared(make_trace):
 
 def judged_by(traces: Sequence[Trace], **changed: Any) -> list[Trace]:
     """With changed verdicts, or without any."""
-
-    def again(sample: Any) -> Any:
-        verdict = dataclasses.replace(sample.verdict, **changed) if changed else None
-        return dataclasses.replace(sample, verdict=verdict)
-
-    return [
-        dataclasses.replace(
-            trace,
-            pool=list(map(again, trace.pool)),
-            deliberations=list(map(again, trace.deliberations)),
-        )
-        for trace in traces
-    ]
+    none = {} if changed else {"verdict": None}
+    return [altered(trace, "pool", "deliberations", judged=changed, **none) for trace in traces]
 
 
 def test_no_verdicts_and_those_of_other_versions_are_refused(make_trace):

@@ -7,7 +7,7 @@ import itertools
 from statistics import fmean
 
 import pytest
-from generations import unboxed
+from generations import altered, unboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,15 +27,10 @@ from heavydistill.schema import Trace
 
 def named(traces: list[Trace], order: int = 0) -> list[Trace]:
     """Traces of problems p0, p1 and so on, whose caches are others in every order."""
-    changed = []
-    for number, trace in enumerate(traces):
-        problem = dataclasses.replace(trace.problem, id=f"p{number}")
-        read = [
-            dataclasses.replace(one, cache=f"{one.cache} in order {order}")
-            for one in trace.deliberations
-        ]
-        changed.append(dataclasses.replace(trace, problem=problem, deliberations=read))
-    return changed
+    return [
+        altered(trace, "deliberations", asked={"id": f"p{number}"}, cache=f"order {order}")
+        for number, trace in enumerate(traces)
+    ]
 
 
 def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace):
@@ -68,13 +63,11 @@ def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace
     chain = named([spending(make_trace(["7", "1"]), 900), spending(make_trace(["7", "1"]), 300)])
     told = hold_against(heavy, 1, {CHAIN: chain})
     assert (told.heavy.tokens, told.heavy.unknown_tokens) == (240, 1)
-    assert (told.controls[0].answering.tokens, told.controls[0].answering.unknown_tokens) == (
-        600,
-        0,
-    )
+    answering = told.controls[0].answering
+    assert (answering.tokens, answering.unknown_tokens) == (600, 0)
     # With what is read: 10 tokens of every prompt, which are known of all.
     assert (told.heavy.all_tokens, told.heavy.unknown_all_tokens) == (240 + 3 * 10, 1)
-    assert told.controls[0].answering.all_tokens == 600 + 10
+    assert answering.all_tokens == 600 + 10
 
 
 def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from generations import altered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,10 +27,7 @@ READ, WRITTEN = 10, 5
 
 def costing(trace: Trace, prompt: int, completion: int) -> Trace:
     """With these tokens of each deliberation."""
-    changed = {"prompt_tokens": prompt, "completion_tokens": completion}
-    return dataclasses.replace(
-        trace, deliberations=[dataclasses.replace(one, **changed) for one in trace.deliberations]
-    )
+    return altered(trace, "deliberations", prompt_tokens=prompt, completion_tokens=completion)
 
 
 def of(traces: Sequence[Trace], k: int = 4, rounds: int = 1, d: int = 1) -> Curve:

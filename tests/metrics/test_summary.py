@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+from generations import altered
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,10 +122,8 @@ def test_unknown_tokens_are_counted_and_never_summed(make_trace):
 def test_thinking_copies_and_what_counted_caches_are_counted(make_trace, with_cache):
     def saying(*texts: str) -> Trace:
         trace = with_cache(make_trace(["7"] * len(texts), ["7"]), [])
-        pool = [
-            dataclasses.replace(one, reasoning="", answer_text=text)
-            for one, text in zip(trace.pool, texts, strict=True)
-        ]
+        said = zip(trace.pool, texts, strict=True)
+        pool = [dataclasses.replace(one, reasoning="", answer_text=text) for one, text in said]
         return dataclasses.replace(trace, pool=pool)
 
     long = "so it is seven, " * 20
@@ -172,9 +171,8 @@ def kinds(make_trace: MakeTrace) -> list[Trace]:
         ("889", "", "all-wrong", "math", {}),
     ):
         trace = make_trace(list(pool), list(answers), stratum=stratum)
-        changed = {"verifier": verifier, "verifier_args": json.dumps(args)}
-        problem = dataclasses.replace(trace.problem, **changed)
-        traces.append(dataclasses.replace(trace, problem=problem))
+        kind = {"verifier": verifier, "verifier_args": json.dumps(args)}
+        traces.append(altered(trace, asked=kind))
     return traces
 
 

@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from generations import deliberation, problem, trajectory, unboxed
+from generations import altered, deliberation, problem, trajectory, unboxed
 from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
@@ -176,9 +176,7 @@ def test_many_responses_without_a_final_answer_are_told_above_the_figures(run, t
     assert "hold no final answer" not in page
     trace = Trace(problem=problem(), pool=[trajectory("5"), unboxed()], stratum="tie")
     write_traces([trace], tmp_path / "run" / TRACES_FOLDER)
-    page = writer.write_report([tmp_path / "run"], tmp_path / "many.html").file.read_text(
-        encoding="utf-8"
-    )
+    page = writer.write_report([tmp_path / "run"], tmp_path / "many.html").file.read_text("utf-8")
     assert "50.0% of the finished trajectories hold no final answer (no \\boxed{})." in page
     assert "<td>1</td>" in page and "Unanswered trajectories: 1 no_answer" in page
 
@@ -193,15 +191,9 @@ def test_an_entry_counts_what_is_said_of_each_response():
         unboxed(),
     ]
     told = entry(Trace(problem=problem("a  b\n" * 400), pool=pool, status=f"{FAILED}step: boom"))
-    assert dict(zip(SAID, told["pool"], strict=True)) == {
-        "correct": 1,
-        "incorrect": 1,
-        "unanswered": 1,
-        "undecided": 1,
-        "unjudged": 1,
-        "failed": 1,
-        "truncated": 2,
-    }
+    named = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed")
+    said = dict(zip(SAID, told["pool"], strict=True))
+    assert said == {**dict.fromkeys(named, 1), "truncated": 2}
     assert told["deliberations"] == [0] * len(SAID)
     assert told["status"] == "failed" and len(told["text"]) <= 160
     assert (told["verifier"], told["family"]) == ("math", "")
@@ -234,9 +226,8 @@ def test_a_deliberation_without_an_answer_or_a_cache_uses_nothing_and_other_prom
 
 def test_no_folder_of_a_machine_is_in_the_page(traces):
     model = "/home/ann/models/big"
-    pool = [dataclasses.replace(one, model=model) for one in traces[0].pool]
     caches = [dataclasses.replace(traces[0].caches[0], reader=model)]
-    row = whole(dataclasses.replace(traces[0], pool=pool, caches=caches))
+    row = whole(dataclasses.replace(altered(traces[0], "pool", model=model), caches=caches))
     assert {one["model"] for one in row["pool"]} == {row["caches"][0]["reader"]} == {"big"}
     assert "/home/" not in json.dumps(row)
     assert name_of("Qwen/Qwen3-4B") == "Qwen/Qwen3-4B"

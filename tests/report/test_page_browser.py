@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 import runs
 from browsing import PHONE, visiting
-from generations import problem, trajectory, unboxed
+from generations import altered, problem, trajectory, unboxed
 
 from heavydistill.report.page import writer as chunks
 from heavydistill.report.page.writer import write_report
@@ -66,8 +65,7 @@ def test_kinds_of_problems_have_a_filter_and_a_row_in_a_folded_table(browser, wr
     of_kinds = []
     for number, trace in enumerate(traces):
         args = json.dumps({"family": "chain_sum" if number % 3 else "leg_counting"})
-        asked = dataclasses.replace(trace.problem, verifier_args=args)
-        of_kinds.append(dataclasses.replace(trace, problem=asked))
+        of_kinds.append(altered(trace, asked={"verifier_args": args}))
     with visiting(browser, written(*of_kinds), size=PHONE) as visit:
         page = visit.page
         parts = page.locator(".card", has_text="Parts of the run")

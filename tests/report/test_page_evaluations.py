@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import re
 import shutil
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import runs
+from generations import altered
 from rendering import rendered
 
 from heavydistill.config.versioned import write_versioned
@@ -35,23 +35,17 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs.write_run(folder / "before", 20, k=4, d=2)
     shutil.copytree(folder / "before", folder / "after")
     shutil.rmtree(folder / "after" / TRACES_FOLDER)
-    write_traces(map(_taught, read_traces(folder / "before")), folder / "after" / TRACES_FOLDER)
+    taught = [
+        altered(trace, "deliberations", judged={"label": "correct"})
+        for trace in read_traces(folder / "before")
+    ]
+    write_traces(taught, folder / "after" / TRACES_FOLDER)
     sides = [side_of(folder / name, name) for name in ("after", "before")]
     write_versioned(compare(sides[0], sides[1], {}), folder / COMPARISON)
     traces = {name: list(read_traces(folder / name)) for name in ("before", "after")}
     controls = {"alone": traces["before"], "order-1": traces["before"]}
     write_versioned(hold_against(traces["after"], 1, controls), folder / CONTROLS)
     return folder
-
-
-def _taught(trace: Trace) -> Trace:
-    """With deliberations that are right."""
-    right = [
-        dataclasses.replace(one, verdict=dataclasses.replace(one.verdict, label="correct"))
-        for one in trace.deliberations
-        if one.verdict
-    ]
-    return dataclasses.replace(trace, deliberations=right)
 
 
 def words(page: str) -> str:
@@ -95,8 +89,7 @@ def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_u
 
 def _unknown(trace: Trace, *fields: str) -> Trace:
     """With attempts of which these tokens are not known."""
-    lost = dict.fromkeys(fields, -1)
-    return dataclasses.replace(trace, pool=[dataclasses.replace(one, **lost) for one in trace.pool])
+    return altered(trace, "pool", **dict.fromkeys(fields, -1))
 
 
 def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them(
@@ -126,10 +119,7 @@ def test_a_crossing_says_who_was_not_sampled_alike_and_that_problems_are_few(eva
     assert "HM@2 a HM@2 <b>b</b>" in told
     assert "Not sampled alike, deliberating: a: temperature 1; <b>b</b>: temperature 0.3" in told
     assert "alike, thinking" not in told and FEW_WARNING in told
-    many = [
-        dataclasses.replace(trace, problem=dataclasses.replace(trace.problem, id=f"{half}"))
-        for half, trace in enumerate(traces * 2)
-    ]
+    many = [altered(trace, asked={"id": f"{half}"}) for half, trace in enumerate(traces * 2)]
     told = _crossed(many, {"a": 1.0, "b": 1.0}, tmp_path)
     assert "40 problems" in told and "alike" not in told and FEW_WARNING not in told
 

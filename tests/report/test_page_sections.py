@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 import pytest
-from generations import problem, trajectory
+from generations import altered, problem, trajectory
 from hypothesis import given
 from hypothesis import strategies as st
 from rendering import rendered
@@ -42,12 +42,7 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     assert page.count('class="front"') == len(marked) > 0
     # An attempt reads 30 tokens and writes 40; so does a deliberation: five of four attempts' size.
     assert "takes the tokens written of 5.0 votes; to compare, pools need 5 trajectories" in page
-    unknown = [
-        dataclasses.replace(
-            trace, pool=[dataclasses.replace(one, completion_tokens=-1) for one in trace.pool]
-        )
-        for trace in traces
-    ]
+    unknown = [altered(trace, "pool", completion_tokens=-1) for trace in traces]
     told = runs.figures(RUN, unknown)
     page = rendered(sections.of_run(0, RUN, told))
     assert "No problem has all its tokens counted" in page
@@ -104,23 +99,7 @@ def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
         )
 
     def asked(**changes: str) -> list[Trace]:
-        first = dataclasses.replace(traces[0].problem, **changes)
-        return [dataclasses.replace(traces[0], problem=first), *traces[1:]]
-
-    def judged(verifier: str) -> list[Trace]:
-        return [
-            dataclasses.replace(
-                trace,
-                deliberations=[],
-                pool=[
-                    dataclasses.replace(
-                        one, verdict=dataclasses.replace(one.verdict, verifier=verifier)
-                    )
-                    for one in trace.pool
-                ],
-            )
-            for trace in traces
-        ]
+        return [altered(traces[0], asked=changes), *traces[1:]]
 
     alike = side_by_side(traces, traces)
     assert "over the same problems" in alike and "warning" not in alike
@@ -128,7 +107,9 @@ def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     for other in (asked(verifier="exact"), asked(verifier_args='{"units": true}')):
         shown = side_by_side(traces, other)
         assert "different problems" in shown and shown.count("warning") == 1
-    shown = side_by_side(traces, judged("math@1"))
+    older = [altered(trace, "pool", judged={"verifier": "math@1"}) for trace in traces]
+    older = [dataclasses.replace(trace, deliberations=[]) for trace in older]
+    shown = side_by_side(traces, older)
     assert "over the same problems" in shown and "note warning" in shown
     assert "judged by different verifiers or versions" in shown and "math@1" in shown
 

@@ -1,26 +1,32 @@
+"""What is printed of a comparison and of a crossing; tables of controls: the page, golden ones."""
+
 from __future__ import annotations
 
 import dataclasses
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
 from summaries import comparison as invented
 from summaries import group, summary
 
-from heavydistill.metrics.comparison import (
-    Comparison,
-    ConfigDifference,
-    Model,
-)
+from heavydistill.metrics.comparison import Comparison, ConfigDifference, Model
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.metrics.intervals import Pairs
-from heavydistill.report.comparison import as_markdown, print_comparison
+from heavydistill.metrics.crossing import Cell, Crossing, Thinker
+from heavydistill.metrics.intervals import Interval, Pairs
+from heavydistill.report.comparison import as_markdown, print_comparison, print_crossing
 
 
 @pytest.fixture
 def comparison() -> Comparison:
     return invented()
+
+
+def changed(comparison: Comparison, *sides: str, **fields: Any) -> Comparison:
+    """With other fields of one side or of both."""
+    new = {name: dataclasses.replace(getattr(comparison, name), **fields) for name in sides}
+    return dataclasses.replace(comparison, **new)
 
 
 def lines_of(text: str) -> list[str]:
@@ -62,19 +68,13 @@ def test_who_was_asked_and_how_is_said(comparison, printed):
 
 def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(comparison, printed):
     assert "left out" not in printed(print_comparison, comparison)
-    after = dataclasses.replace(comparison.after, left_out=1234)
-    told = dataclasses.replace(comparison, after=after)
+    told = changed(comparison, "after", left_out=1234)
     assert "Rows left out - 1,234" in lines_of(printed(print_comparison, told))
     assert "| Rows left out | - | 1,234 |" in as_markdown(told)
 
 
 def test_pools_of_another_run_have_no_thinker(comparison, printed):
-    told = dataclasses.replace(
-        comparison,
-        before=dataclasses.replace(comparison.before, thinker=None),
-        after=dataclasses.replace(comparison.after, thinker=None),
-    )
-    text = printed(print_comparison, told)
+    text = printed(print_comparison, changed(comparison, "before", "after", thinker=None))
     assert "Thinker of another run of another run" in lines_of(text)
     assert "thinking:" not in text
 
@@ -83,8 +83,7 @@ def test_pools_of_another_run_have_no_thinker(comparison, printed):
 def test_sampling_of_attempts_that_one_run_took_from_another_is_not_called_alike(
     comparison, printed, name
 ):
-    took_pools = dataclasses.replace(getattr(comparison, name), thinker=None)
-    told = dataclasses.replace(comparison, **{name: took_pools})
+    told = changed(comparison, name, thinker=None)
     for text in (printed(print_comparison, told), as_markdown(told)):
         assert f"thinking: not compared, the run {name} has the pools of another one" in text
         assert "thinking: temperature" not in text and "deliberating: temperature" in text
@@ -100,8 +99,8 @@ def test_what_ran_the_models_is_said_in_both(comparison, printed):
 
 
 def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(comparison, printed):
-    smaller = dataclasses.replace(comparison.before, summary=summary(k=4))
-    told = dataclasses.replace(comparison, before=smaller, vote_pairs=None)
+    told = changed(comparison, "before", summary=summary(k=4))
+    told = dataclasses.replace(told, vote_pairs=None)
     assert told.names[:2] == ["M@4/8", "V@4"] and told.names[3] == "HM@4"
     lines = lines_of(printed(print_comparison, told))
     assert "vote - - - - -" in lines and "not paired: K=4 and K=8" in " ".join(lines)
@@ -119,11 +118,7 @@ def test_groups_and_strata_of_few_problems_are_marked(comparison, printed):
     rare = summary(by_stratum={"tie": group(12)}, places=[dataclasses.replace(first, problems=17)])
     families = dict(comparison.by_family)
     families["chain_sum"] = dataclasses.replace(families["chain_sum"], problems=29)
-    told = dataclasses.replace(
-        comparison,
-        before=dataclasses.replace(comparison.before, summary=rare),
-        by_family=families,
-    )
+    told = dataclasses.replace(changed(comparison, "before", summary=rare), by_family=families)
     for text in (" ".join(printed(print_comparison, told).split()), as_markdown(told)):
         for size in ("12", "17 problems", "29 problems"):
             assert f"{size} (few)" in text, size
@@ -133,19 +128,14 @@ def test_groups_and_strata_of_few_problems_are_marked(comparison, printed):
 
 def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison):
     alone = summary(by_stratum={"tie": dataclasses.replace(group(40), heavy_minus_vote=None)})
-    both = {
-        name: dataclasses.replace(getattr(comparison, name), summary=alone)
-        for name in ("before", "after")
-    }
-    text = as_markdown(dataclasses.replace(comparison, **both))
+    text = as_markdown(changed(comparison, "before", "after", summary=alone))
     assert "| tie | 40 | - | 40 | - |" in text and "Strata are told" not in text
 
 
 def test_many_unanswered_ones_are_told_of_each_run(comparison):
     assert "no final answer" not in as_markdown(comparison)
     many = GenerationCounts(1000, 0, {}, 200, 0, 0, 0, {}, 480, {"no_answer": 480})
-    after = dataclasses.replace(comparison.after, summary=summary(deliberations=many))
-    told = dataclasses.replace(comparison, after=after)
+    told = changed(comparison, "after", summary=summary(deliberations=many))
     said = "After: 60.0% of the finished deliberations hold no final answer"
     console = Console(record=True, width=200, file=io.StringIO())
     print_comparison(told, console)
@@ -157,9 +147,62 @@ def test_many_unanswered_ones_are_told_of_each_run(comparison):
 
 def test_names_of_others_are_neither_markup_nor_cells(comparison, printed):
     evil = Model("a|b [red]<script>\n# Title", "")
-    told = dataclasses.replace(
-        comparison, after=dataclasses.replace(comparison.after, thinker=evil)
-    )
+    told = changed(comparison, "after", thinker=evil)
     text = as_markdown(told)
     assert "<script>" not in text and "\n# Title" not in text and "a\\|b" in text
     assert "[red]" in printed(print_comparison, told)
+
+
+def crossing(readers: int) -> Crossing:
+    """Of one thinker and so many deliberators."""
+    value = Interval(0.5, 0.4, 0.6)
+    cell = Cell(
+        thinker="one",
+        deliberator="",
+        heavy_mean_at_d=value,
+        heavy_pass_at_d=value,
+        heavy_minus_vote=Interval(0.0, -0.1, 0.1),
+        unasked=0,
+    )
+    return Crossing(
+        heavydistill="0.1.0",
+        problems=40,
+        k=4,
+        d=2,
+        rounds=1,
+        prompts=["deliberator@1"],
+        verifiers=["math@2"],
+        sampling={},
+        thinkers=[Thinker(name="one", mean_at_k=value, vote_at_k=value, pass_at_k=value)],
+        cells=[dataclasses.replace(cell, deliberator=f"reader-{n}") for n in range(readers)],
+    )
+
+
+def test_samples_without_a_final_answer_are_told_below_the_table():
+    one = crossing(2)
+    counts = GenerationCounts(160, 0, {}, 10, 0, 0, 0, {}, 30)
+    thinkers = [dataclasses.replace(one.thinkers[0], samples=counts)]
+    cells = [dataclasses.replace(one.cells[0], samples=counts), one.cells[1]]
+    told = dataclasses.replace(one, thinkers=thinkers, cells=cells)
+    file = io.StringIO()
+    print_crossing(told, Console(width=80, file=file))
+    assert [line for line in file.getvalue().splitlines() if line.startswith("Without")] == [
+        "Without a final answer, trajectories of one: 30 of 150 that ended (20.0%), which count as "
+        "wrong",
+        "Without a final answer, deliberations of reader-0 on one: 30 of 150 that ended (20.0%), "
+        "which count as wrong",
+    ], "and nothing of the file's other cell, which does not say"
+
+
+def test_models_are_called_by_their_whole_names(printed):
+    """Square brackets are those of a name, and change nothing in how it is printed."""
+    one = crossing(1)
+    thinkers = [dataclasses.replace(one.thinkers[0], name=name) for name in ("a[v1]", "a[/b]")]
+    cells = [
+        dataclasses.replace(one.cells[0], thinker=thinker.name, deliberator="r[v2]")
+        for thinker in thinkers
+    ]
+    text = printed(print_crossing, dataclasses.replace(one, thinkers=thinkers, cells=cells))
+    assert "HM@2 r[v2]" in text
+    named = [line.split()[0] for line in text.splitlines() if "50.0%" in line]
+    assert named == ["a[v1]", "a[/b]"]

@@ -195,17 +195,6 @@ BRIEF = "; or ask in the short prompts, which small models follow: --set domain=
 TOOK_POOLS = {**invented().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
 
 
-def test_it_comes_above_thirty_per_cent_of_those_that_ended():
-    assert unanswered_warning(of(24)) == []
-    fact, _ = unanswered_warning(of(25))
-    assert fact == r"31.2% of the finished trajectories hold no final answer (no \boxed{})."
-    facts = unanswered_warning(of(40, 60))[:-1]
-    assert [fact.split(" hold")[0] for fact in facts] == [
-        "50.0% of the finished trajectories",
-        "75.0% of the finished deliberations",
-    ]
-
-
 @pytest.mark.parametrize(
     ("told", "remedy"),
     [

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
 from samples import generation
 
 from heavydistill.heavy.ballot import Ballot, Vote
-from heavydistill.schema import Cache, CacheItem, Deliberation, Label, Problem, Trajectory, Verdict
+from heavydistill.schema import (
+    Cache,
+    CacheItem,
+    Deliberation,
+    Label,
+    Problem,
+    Trace,
+    Trajectory,
+    Verdict,
+)
 
 
 def problem(text: str = "What is 2 + 3?", verifier: str = "math", **fields: Any) -> Problem:
@@ -59,6 +69,19 @@ def item(generation: str, before: int = 1, after: int = 1, **fields: Any) -> Cac
     """An answer in a cache, and its tokens before and after pruning."""
     usual = {"mode": "answer_only", "sha256": "", "defused": 0, "generation": generation}
     return CacheItem(**{**usual, "tokens_before": before, "tokens_after": after, **fields})
+
+
+def altered(trace: Trace, *stages: str, judged: Any = None, asked: Any = None, **to: Any) -> Trace:
+    """A trace with other fields of its problem, and of the samples of stages and their verdicts."""
+    changes: dict[str, Any] = {"problem": dataclasses.replace(trace.problem, **(asked or {}))}
+    for stage in stages:
+        samples = [dataclasses.replace(one, **to) for one in getattr(trace, stage)]
+        if judged:
+            told = [dataclasses.replace(one.verdict, **judged) for one in samples]
+            pairs = zip(samples, told, strict=True)
+            samples = [dataclasses.replace(one, verdict=verdict) for one, verdict in pairs]
+        changes[stage] = samples
+    return dataclasses.replace(trace, **changes)
 
 
 def _right(kind: type, id: str, answer_text: str, reasoning: str, fields: dict[str, Any]) -> Any:
