@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
-
 import pytest
-from command_line import run_command
+from command_line import MICRO, run_command
 from habitual_server import Habits, serving
+from import_files import lines
 
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 KEY = "sk-very-secret"
 
 
@@ -75,9 +70,8 @@ def test_a_run_after_it_obeys_the_file(run, tmp_path):
         max_output=2048,
         n="refuses",
     )
-    problems = tmp_path / "problems.jsonl"
     rows = [{"id": f"p{n}", "text": f"What is {n} + {34 - n}?", "reference": "34"} for n in (1, 2)]
-    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    problems = lines(tmp_path / "problems.jsonl", *rows)
     generate = ["generate", f"--problems={problems}", "--k=2", "--d=1", f"--out={tmp_path}/runs/a"]
     with serving(habits) as served:
         flags = [*of(served.url), "--set=endpoint.context=65536"]

@@ -162,29 +162,24 @@ def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_
     base = tmp_path / "base"
     shutil.copytree(MICRO, base)
     (base / "chat_template.jinja").unlink()
-    out = "--out=sets"
+    build = f"build {RUN} --out=sets"
     mistakes = {
-        "The tokenizer of './base' has no chat template": ["generate", "--teacher=./base"],
-        "The folder ./nowhere/model of the model does not exist": [
-            *("generate", "--teacher=./nowhere/model")
-        ],
-        "sums.csv: CSV is not read": ["generate", "--problems=sums.csv"],
-        "nowhere is not the folder of a finished run": [
-            "build",
-            "nowhere",
-            "--student=micro-student",
-            out,
-        ],
-        "The folder ./no/such of the model does not exist": [
-            *("build", str(RUN), "--student=./no/such", out)
-        ],
-        "There is no model 'such'": ["build", str(RUN), "--student=such", out],
-        "The tokenizer ./base has no chat template": ["build", str(RUN), "--student=./base", out],
+        "The tokenizer of './base' has no chat template": "generate --teacher=./base",
+        "The folder ./nowhere/model of the model does not exist": (
+            "generate --teacher=./nowhere/model"
+        ),
+        "sums.csv: CSV is not read": "generate --problems=sums.csv",
+        "nowhere is not the folder of a finished run": (
+            "build nowhere --student=micro-student --out=sets"
+        ),
+        "The folder ./no/such of the model does not exist": f"{build} --student=./no/such",
+        "There is no model 'such'": f"{build} --student=such",
+        "The tokenizer ./base has no chat template": f"{build} --student=./base",
     }
-    results = in_turn([[*command, "--dry-run"] for command in mistakes.values()], tmp_path)
+    results = in_turn([[*words.split(), "--dry-run"] for words in mistakes.values()], tmp_path)
     assert len(results) == len(mistakes)
-    for (told, command), (code, said, imported) in zip(mistakes.items(), results, strict=True):
-        assert (code, imported) == (2, []), (command, said, imported)
+    for told, (code, said, imported) in zip(mistakes, results, strict=True):
+        assert (code, imported) == (2, []), (told, said, imported)
         assert told in said, said
         assert "--endpoint" not in said  # a student must be in this process
     assert [path.name for path in tmp_path.iterdir()] == ["base"]
@@ -219,25 +214,32 @@ def test_a_teacher_without_a_profile_that_never_thinks_is_reported_with_the_fix(
     assert "--reasoning-parser" in line and "heavydistill doctor" in line
 
 
-def test_there_is_no_remark_where_thinking_came_or_a_profile_knows():
-    assert remarks(summary(thoughts=1), config()) == []
-    assert remarks(summary(thoughts=0), config("deepseek-v3.2", endpoint__tokenizer="x")) == []
-
-
 def test_a_checkpoint_without_a_profile_gets_advice_of_its_own():
     local = load_config(overrides={"teacher": "heavydistill/micro/teacher"})
     (line,) = remarks(summary(thoughts=0), resolve(local))
     assert "held thinking" in line and "profile" in line and "vLLM" not in line
 
 
-def test_while_a_run_goes_on_the_remark_waits_for_some_trajectories():
-    assert thinking_remark(config(), FIRST_TRAJECTORIES - 1, 0) == ""
-    assert thinking_remark(config(), FIRST_TRAJECTORIES, 1) == ""
-    assert "held thinking" in thinking_remark(config(), FIRST_TRAJECTORIES, 0)
+@pytest.mark.parametrize(
+    ("more", "thoughts", "said"), [(-1, 0, False), (0, 1, False), (0, 0, True)]
+)
+def test_while_a_run_goes_on_the_remark_waits_for_some_trajectories(more, thoughts, said):
+    line = thinking_remark(config(), FIRST_TRAJECTORIES + more, thoughts)
+    assert ("held thinking" in line) == said == bool(line)
 
 
-def test_pools_of_one_text_are_reported_unless_the_temperature_is_zero():
+def test_pools_of_one_text_are_reported():
     (line,) = remarks(summary(thoughts=9, same_texts=30), config())
     assert "In 30 of" in line and "the same text" in line and "cache of responses" in line
-    cold = config(think__sampling={"temperature": 0.0})
-    assert remarks(summary(thoughts=9, same_texts=30), cold) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "run"),
+    [
+        ({"thoughts": 1}, {}),
+        ({"thoughts": 0}, {"teacher": "deepseek-v3.2", "endpoint__tokenizer": "x"}),
+        ({"thoughts": 9, "same_texts": 30}, {"think__sampling": {"temperature": 0.0}}),
+    ],
+)
+def test_there_is_no_remark_where_all_is_as_it_should_be(told, run):
+    assert remarks(summary(**told), config(**run)) == []

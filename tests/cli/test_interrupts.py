@@ -71,16 +71,29 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("command", "module"),
     [
         (GENERATE, "yaml"),  # before the command line is there
         (SFT, "pydantic"),
         (GENERATE, "heavydistill.run.runner"),
+        *(
+            pytest.param(command, module, marks=pytest.mark.slow)
+            for command, module in (
+                (GENERATE, "heavydistill.run.generate"),
+                (GENERATE, "distilabel"),
+                (GENERATE, "heavydistill.models.local.decoding"),  # a model of a step writes
+                (EVALUATE, "heavydistill.run.experiments.evaluation"),
+                (EVALUATE, "heavydistill.run.runner"),
+                (SFT, "torch"),
+                (SFT, "trl"),
+            )
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
 )
-def test_an_interrupt_while_modules_are_loaded(command, module, tmp_path):
+def test_an_interrupt_at_a_stage_of_a_start(command, module, tmp_path):
     interrupted(command, module, tmp_path)
     assert not list(tmp_path.glob(".*.unfinished"))
 
@@ -101,26 +114,6 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, preexec_fn=heard
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("command", "module"),
-    [
-        (GENERATE, "heavydistill.run.generate"),
-        (GENERATE, "distilabel"),
-        (GENERATE, "heavydistill.models.local.decoding"),  # a model of a step writes
-        (EVALUATE, "heavydistill.run.experiments.evaluation"),
-        (EVALUATE, "heavydistill.run.runner"),
-        (SFT, "torch"),
-        (SFT, "trl"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else value[1].rpartition("/")[2],
-)
-def test_an_interrupt_at_any_other_stage_of_a_start(command, module, tmp_path):
-    interrupted(command, module, tmp_path)
-    assert not list(tmp_path.glob(".*.unfinished"))
 
 
 @pytest.fixture

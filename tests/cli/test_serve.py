@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import uuid
 from pathlib import Path
 
@@ -12,13 +11,13 @@ import fake_vllm
 import marked
 import pytest
 import yaml
+from command_line import MICRO, started
+from import_files import lines
 from marked import MARK, eventually
 
 from heavydistill.store.segment import record_at, segments
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 PROFILE = f"""
 name: mine
 hub: org/mine
@@ -52,25 +51,17 @@ class Machine:
             MARK: self.mark,
             "http_proxy": "http://127.0.0.1:9",  # nothing is there
         }
-        problems = [
-            {"id": f"p{n}", "text": f"What is {n} + 1?", "reference": f"{n + 1}"} for n in range(4)
-        ]
-        (folder / "p.jsonl").write_text("\n".join(map(json.dumps, problems)), encoding="utf-8")
+        rows = ({"text": f"What is {n} + 1?", "reference": f"{n + 1}"} for n in range(4))
+        lines(folder / "p.jsonl", *rows)
         (folder / "mine.yaml").write_text(PROFILE, encoding="utf-8")
 
     def start(self, how: str = "") -> subprocess.Popen[str]:
         """The run, with a server that goes wrong as ``fake_vllm`` says."""
-        return subprocess.Popen(
-            [
-                *(COMMAND, "generate", f"--teacher={self.folder}/mine.yaml", "--start-vllm"),
-                *(f"--problems={self.folder}/p.jsonl", f"--out={self.out}", "--k=3", "--d=2"),
-                "--set=endpoint.retries=0",
-            ],
+        return started(
+            *("generate", f"--teacher={self.folder}/mine.yaml", "--start-vllm"),
+            *(f"--problems={self.folder}/p.jsonl", f"--out={self.out}", "--k=3", "--d=2"),
+            "--set=endpoint.retries=0",
             env={**self.environment, "FAKE_VLLM": how},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
         )
 
     def run(self, how: str = "") -> tuple[int, str]:
@@ -143,14 +134,10 @@ def test_both_stages_ask_it_and_it_alone(served):
 def test_a_replay_needs_neither_gpu_nor_vllm(served):
     machine = served[0]
     again = machine.folder / "runs" / "again"
-    done = subprocess.run(
-        [COMMAND, "replay", str(machine.out), f"--out={again}"],
-        env={**machine.environment, "PATH": "/nowhere"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {**machine.environment, "PATH": "/nowhere"}
+    process = started("replay", machine.out, f"--out={again}", env=environment)
+    printed, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, printed
     assert list(read_traces(again)) == list(read_traces(machine.out))
 
 
@@ -210,9 +197,7 @@ def test_an_interrupted_run_keeps_the_server_until_it_has_what_is_paid(machine):
     os.killpg(run.pid, signal.SIGINT)
     printed, _ = run.communicate(timeout=60)
     assert run.returncode == 130 and not machine.alive(), printed
-    kept = {
-        record_at(segment.path, line.offset).asked["seed"]
-        for segment in segments(machine.out.parent / "journal")
-        for line in segment.lines
-    }
+    journal = segments(machine.out.parent / "journal")
+    records = [record_at(each.path, line.offset) for each in journal for line in each.lines]
+    kept = {record.asked["seed"] for record in records}
     assert {request["seed"] for request in fake_vllm.asked(machine.bin)} == kept

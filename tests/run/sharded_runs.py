@@ -6,20 +6,19 @@ import dataclasses
 import json
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from command_line import COMMAND, MICRO
 from fake_server import FakeServer, completion
+from import_files import lines
 
 from heavydistill.config.run import load_config
 from heavydistill.run.generate import Plan, check
 from heavydistill.schema import Trace
 from heavydistill.store.segment import segments
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 PROBLEMS, K, D, IN_FLIGHT = 14, 4, 2, 8
 TOKENS = 18  # of every response of ``fake_server.completion``
 
@@ -32,11 +31,10 @@ def by_request(body: dict[str, Any]) -> Any:
 
 
 def planned(server: FakeServer, folder: Path, **keys: Any) -> Plan:
-    problems = folder / "problems.jsonl"
-    rows = [
+    rows = (
         {"id": f"p{n}", "text": f"{n} mod 6?", "reference": f"{n % 6}"} for n in range(PROBLEMS)
-    ]
-    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    )
+    problems = lines(folder / "problems.jsonl", *rows)
     served = {
         "teacher": "served",
         "endpoint.base_url": server.base_url,

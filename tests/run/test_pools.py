@@ -51,16 +51,9 @@ def by(trajectory: Trajectory, verifier: str) -> Trajectory:
 
 def put_to_a_judge(trajectory: Trajectory, rule: str = NOW, said: Said = "correct") -> Trajectory:
     assert trajectory.verdict
-    ballot = Ballot(
-        by=rule,
-        rule_reason="",
-        rule_evidence="",
-        model="critic",
-        prompt="judge.general.en@abc",
-        asked="j_1",
-        same_as="",
-        votes=[Vote(said=said, prompt_tokens=10, completion_tokens=1)],
-    )
+    votes = [Vote(said=said, prompt_tokens=10, completion_tokens=1)]
+    asked = {"model": "critic", "prompt": "judge.general.en@abc", "asked": "j_1", "same_as": ""}
+    ballot = Ballot(by=rule, rule_reason="", rule_evidence="", votes=votes, **asked)
     return dataclasses.replace(trajectory, verdict=verdict_of(trajectory.verdict, ballot))
 
 
@@ -115,12 +108,18 @@ def test_pools_that_have_changed_since_are_refused(pools, tmp_path):
         check(load_config(saved))
 
 
-def test_what_contradicts_the_pools_is_refused(pools):
-    assert "have 3 trajectories" in refused(ConfigError, pools, think__k=8)
+@pytest.mark.parametrize(
+    ("kind", "keys", "said"),
+    [
+        (ConfigError, {"think__k": 8}, "have 3 trajectories"),
+        (ConfigError, {"cache__width": 4}, "cache.width 4 is larger than think.k 3"),
+        (ConfigError, {"think__min_k": 4}, "min_k 4 is larger than think.k 3"),
+        (BudgetError, {"cache__budget_tokens": 20}, "cache.budget_tokens"),
+    ],
+)
+def test_what_contradicts_the_pools_is_refused(pools, kind, keys, said):
+    assert said in refused(kind, pools, **keys)
     assert checked(pools, think__k=3).config.think.k == 3
-    assert "cache.width 4 is larger than think.k 3" in refused(ConfigError, pools, cache__width=4)
-    assert "min_k 4 is larger than think.k 3" in refused(ConfigError, pools, think__min_k=4)
-    assert "cache.budget_tokens" in refused(BudgetError, pools, cache__budget_tokens=20)
 
 
 def test_a_cache_may_be_wider_than_the_trajectories_of_a_run_without_flags(tmp_path):
@@ -128,16 +127,24 @@ def test_a_cache_may_be_wider_than_the_trajectories_of_a_run_without_flags(tmp_p
     assert checked(wide, cache__width=10, think__min_k=9).config.think.k == 12
 
 
-def test_folders_without_pools_that_can_be_taken_are_refused(tmp_path):
-    assert "not the folder of a finished run" in refused(ConfigError, tmp_path / "none")
-    empty = pool_folder(tmp_path / "empty", [])
-    assert "holds no traces" in refused(ConfigError, empty)
-    alone = pool_folder(tmp_path / "alone", [pool_of(1, ["1"])])
-    assert "think.k" in refused(ConfigError, alone)
-    twice = pool_folder(tmp_path / "twice", [pool_of(1, ["1", "2"])] * 2)
-    assert "two traces of problem p1" in refused(ConfigError, twice)
-    older = dataclasses.replace(pool_of(1, ["1", "2"]), schema_version="1")
-    assert "schema version '1'" in refused(ConfigError, pool_folder(tmp_path / "older", [older]))
+@pytest.mark.parametrize(
+    ("traces", "said"),
+    [
+        (None, "not the folder of a finished run"),
+        ([], "holds no traces"),
+        ([pool_of(1, ["1"])], "think.k"),
+        ([pool_of(1, ["1", "2"])] * 2, "two traces of problem p1"),
+        ([dataclasses.replace(pool_of(1, ["1", "2"]), schema_version="1")], "schema version '1'"),
+    ],
+)
+def test_folders_without_pools_that_can_be_taken_are_refused(tmp_path, traces, said):
+    folder = tmp_path / "pools"
+    if traces is not None:
+        pool_folder(folder, traces)
+    assert said in refused(ConfigError, folder)
+
+
+def test_pools_of_an_unknown_verifier_are_refused(tmp_path):
     unknown = pool_folder(tmp_path / "unknown", [pool_of(1, ["1", "2"], verifier="mine")])
     told = refused(ProblemsError, unknown)
     assert "problem p1" in told and "'mine'" in told and "verify.own" in told

@@ -9,19 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import MICRO
 from fake_server import serving
-from sharded_runs import (
-    IN_FLIGHT,
-    MICRO,
-    PROBLEMS,
-    D,
-    K,
-    by_request,
-    planned,
-    seeds,
-    started,
-    timeless,
-)
+from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, by_request, planned, seeds, started, timeless
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError

@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
+from command_line import MICRO
 from distilabel.distiset import Distiset
 from fake_server import completion, serving
+from import_files import lines
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
@@ -24,7 +25,6 @@ from heavydistill.store.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 RECIPE = ROOT / "pipelines" / "heavy.py"
-MICRO = str(ROOT / "heavydistill" / "micro" / "teacher")
 TOKENS = 18  # of every response of ``fake_server.completion``
 
 STOCK = """
@@ -118,23 +118,23 @@ def test_the_recipe_takes_every_key_of_a_configuration():
 
 
 def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tmp_path):
-    problems = [{"id": f"p{n}", "text": f"{n} + {n}?", "reference": f"{2 * n}"} for n in range(12)]
-    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, problems)))
+    rows = ({"id": f"p{n}", "text": f"{n} + {n}?", "reference": f"{2 * n}"} for n in range(12))
+    lines(tmp_path / "p.jsonl", *rows)
     with serving(lambda body: completion("\\boxed{2}")) as server:
+        short = {"sampling": {"max_tokens": 100}}
         config = {
             "teacher": "served",
             "endpoint": {"base_url": server.base_url, "tokenizer": MICRO},
             "problems": {"source": "p.jsonl"},
-            "think": {"sampling": {"max_tokens": 100}},
-            "deliberate": {"sampling": {"max_tokens": 100}},
+            "think": short,
+            "deliberate": short,
         }
 
         def run(budget: str) -> subprocess.CompletedProcess[str]:
-            (tmp_path / "c.yaml").write_text(yaml.safe_dump(config | {"budget": budget}))
+            (tmp_path / "c.yaml").write_text(json.dumps(config | {"budget": budget}))
             return ended(sys.executable, str(RECIPE), "--config", "c.yaml", cwd=tmp_path)
 
-        stopped = run("3ktok")
-        assert "The budget does not hold another request" in stopped.stderr
+        assert "The budget does not hold another request" in run("3ktok").stderr
         paid = len(server.requests)
         assert 0 < paid * TOKENS <= 3000
         done = run("9ktok")
@@ -167,7 +167,7 @@ def test_a_saved_pipeline_runs_from_the_command_line_of_distilabel(tmp_path):
         return completion(f"\\boxed{{{body['seed'] % 3}}}", reasoning_content="so")
 
     rows = [{"id": f"p{n}", "text": f"{n} + {n}?", "reference": f"{n % 3}"} for n in range(count)]
-    (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    lines(tmp_path / "p.jsonl", *rows)
     with serving(answer) as server:
         keys = {
             "teacher": "served",

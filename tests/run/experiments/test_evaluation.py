@@ -9,21 +9,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import MICRO
 from fake_server import completion, serving
 from pool_folders import pool_folder, pool_of
 
-import heavydistill
 from heavydistill.config.run import RunConfig, dump_config, load_config
-from heavydistill.errors import ConfigError, MissingModelError, TeacherError, UserError
+from heavydistill.errors import BudgetError, ConfigError, MissingModelError, TeacherError, UserError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.summary import summarize
+from heavydistill.models.request import THINK
 from heavydistill.models.resolve import resolve
 from heavydistill.run import generate
 from heavydistill.run.experiments.evaluation import (
     AFTER,
     BEFORE,
+    ControlRun,
     EvaluationPlan,
     check,
+    control_names,
+    controls_of,
     evaluate,
     paired,
 )
@@ -32,8 +36,6 @@ from heavydistill.run.generate import Plan as RunPlan
 from heavydistill.run.result import made_by
 from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import REJECTS_FOLDER, TRACES_FOLDER, read_traces, write_traces
-
-MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
 
 
 @pytest.fixture
@@ -99,11 +101,6 @@ def test_who_only_thinks_needs_no_deliberator():
     config(pools="runs/x", deliberator="x").refuse_unnamed()
 
 
-def test_a_model_is_not_compared_with_itself():
-    with pytest.raises(ConfigError, match="micro-student would be compared with itself"):
-        paired(RunConfig(), "micro-student")
-
-
 def test_a_checkpoint_with_less_context_is_refused(trained):
     file = Path(trained) / "config.json"
     tree = json.loads(file.read_text()) | {"max_position_embeddings": 1024}
@@ -113,7 +110,7 @@ def test_a_checkpoint_with_less_context_is_refused(trained):
 
 
 def test_models_whose_thinking_is_switched_otherwise_are_refused():
-    served = {"endpoint__base_url": "http://localhost:1/v1", "endpoint__tokenizer": str(MICRO)}
+    served = {"endpoint__base_url": "http://localhost:1/v1", "endpoint__tokenizer": MICRO}
     with pytest.raises(ConfigError) as caught:
         paired(config(deliberator="adapter", **served), "qwen3-8b")
     assert "enable_thinking" in str(caught.value) and "adapter" in str(caught.value)
@@ -211,13 +208,8 @@ def test_a_run_that_breaks_leaves_no_folder(trained, tmp_path):
 def test_a_server_must_have_both_models_before_one_is_asked(tmp_path):
     models = 200, {"object": "list", "data": [{"id": "base", "object": "model"}]}
     with serving(lambda body: completion("no"), models) as server:
-        plan = checked(
-            tmp_path,
-            "base",
-            deliberator="adapter",
-            endpoint__base_url=server.base_url,
-            endpoint__tokenizer=str(MICRO),
-        )
+        at = {"endpoint__base_url": server.base_url, "endpoint__tokenizer": MICRO}
+        plan = checked(tmp_path, "base", deliberator="adapter", **at)
         with pytest.raises(TeacherError, match="does not serve 'adapter'"):
             evaluate(plan, lambda _, each: pytest.fail("it was asked"))
     assert not plan.place.folder.parent.exists()
@@ -231,7 +223,7 @@ def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path)
     keys |= {"cache.budget_tokens": 900, "endpoint.context": 8192}
     keys |= {"teacher": "base", "problems.limit": 3, "out": str(tmp_path / "evals" / "x")}
     with serving(lambda body: completion("no"), (200, {"object": "list", "data": [listed]})) as at:
-        given = keys | {"endpoint.base_url": at.base_url, "endpoint.tokenizer": str(MICRO)}
+        given = keys | {"endpoint.base_url": at.base_url, "endpoint.tokenizer": MICRO}
         plan = check(load_config(None, given), controls=["chain"])
         with pytest.raises(TeacherError, match="serves base with 2048 tokens"):
             evaluate(plan, lambda _, each: pytest.fail("it was asked"))
@@ -275,3 +267,121 @@ def test_deliberators_are_compared_on_the_pools_of_another_run(trained, tmp_path
     # Else the card of a model would name the default source, which nobody read.
     assert "problems" not in comparison.config and comparison.config["domain"]
     assert str(tmp_path) not in (plan.place.folder / COMPARISON).read_text()
+
+
+# What the controls of an evaluation ask.
+def planned(tmp_path: Path, **keys: Any) -> RunPlan:
+    usual = {"problems__limit": 2, "think__k": 4, "deliberate__d": 2, "out": str(tmp_path / "x")}
+    return generate.check(config(**usual | keys))
+
+
+def control(tmp_path: Path, name: str, **keys: Any) -> ControlRun:
+    (one,) = controls_of(planned(tmp_path, **keys), [name], 1)
+    return one
+
+
+def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path):
+    plan = planned(tmp_path, thinker="micro", deliberator="micro-student")
+    (alone,) = controls_of(plan, ["alone"], 1)
+    asked = resolve(alone.config).config
+    assert asked.roles == ("micro-student", "micro-student")
+    assert asked.think.k == 2 and asked.rounds == 0
+    assert alone.plan and alone.plan.run.in_stage(THINK).sampling == plan.run.deliberator.sampling
+    assert (asked.problems, asked.domain) == (plan.config.problems, plan.config.domain)
+
+
+@pytest.mark.parametrize(
+    ("keys", "most"),
+    [
+        ({}, 4 * 100 + 300),
+        # A cache at random, and all rounds.
+        ({"cache__width": 2, "deliberate__rounds": 2}, 2 * 100 + 2 * 300 + 300),
+    ],
+)
+def test_the_chain_may_have_the_tokens_of_all(tmp_path, keys, most):
+    sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 300}
+    chain = control(tmp_path, "chain", **sizes, **keys)
+    assert chain.config.think.sampling.max_tokens == most and chain.config.rounds == 0
+    assert f"at most {most:,} tokens, 2 times" in chain.description
+
+
+def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path):
+    sizes = {"think__k": 64, "cache__selection": "max_length", "cache__width": 4}
+    sizes |= {"think__sampling__max_tokens": 192}
+    chain = control(tmp_path, "chain", **sizes)
+    assert chain.config.think.sampling.max_tokens < 2048
+    assert "of the 12,736 that the heavy answer may have" in chain.description
+    generate.check(chain.config.model_copy(update={"out": str(tmp_path / "chain")}))
+
+
+def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path):
+    served = {"teacher": "served", "endpoint__base_url": "http://localhost:9/v1"}
+    served |= {"endpoint__tokenizer": MICRO, "think__sampling__max_tokens": 100}
+    served |= {"deliberate__sampling__max_tokens": 300}
+    chain = control(tmp_path, "chain", endpoint__capabilities__max_output=300, **served)
+    # Else the configuration would contradict itself once all other runs were paid for.
+    assert chain.plan and chain.plan.run.in_stage(THINK).sampling.max_tokens == 300
+    expected = "one chain of at most 300 tokens of the 700 that the heavy answer may"
+    assert expected in chain.description
+    assert "its server takes no more in one response" in chain.description
+    at_most = control(tmp_path, "chain", endpoint__capabilities__max_output=700, **served)
+    assert "at most 700 tokens, 2 times" in at_most.description
+
+
+def test_what_a_control_asked_can_be_read_again(tmp_path):
+    """By whoever compares, builds from or replays its folder; a cache may be wider than its K."""
+    plan = planned(tmp_path, processes=2, cache__width=3, problems__limit=1)
+    controls = controls_of(plan, ["alone", "chain", "choose"], 2)
+    for each in controls:
+        pools = "after" if each.plan is None else None
+        saved = each.config.model_copy(update={"pools": pools})
+        file = tmp_path / f"{each.name}.yaml"
+        file.write_text(dump_config(saved))
+        assert load_config(file) == saved
+    assert [each.config.processes for each in controls] == [2, 2, 2, 2]
+
+
+def test_a_chooser_reads_the_same_caches(tmp_path):
+    choose = control(tmp_path, "choose")
+    assert choose.plan is None and choose.config.deliberate.task == "choose"
+    pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
+    moved = choose.config.model_copy(update={"pools": str(pools), "out": str(tmp_path / "c")})
+    reading = generate.check(moved).config
+    assert reading.deliberate.task == "choose" and reading.think.k == 2
+    assert choose.description.endswith("in the wording that serves all domains")
+    assert choose.requests(100) == 100 * choose.config.deliberate.d
+
+
+@pytest.mark.parametrize(
+    ("names", "orders", "keys", "told"),
+    [
+        ([], 5, {}, "a cache of 4 attempts has 4 orders"),
+        ([], 3, {"cache__width": 2}, "a cache of 2 attempts has 2 orders"),
+        (["chain"], 1, {"deliberate__d": 0}, "--d is 0"),
+        ([], 2, {"deliberate__d": 0}, "--d is 0"),
+        ([], 2, {"deliberate__rounds": 2}, "Set --rounds to 1"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path, names, orders, keys, told):
+    with pytest.raises(ConfigError, match=told):
+        controls_of(planned(tmp_path, **keys), names, orders)
+
+
+def test_a_run_with_pools_reads_no_problems_to_ask_anew(tmp_path):
+    pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
+    plan = generate.check(config(pools=str(pools), deliberator="micro", out=str(tmp_path / "x")))
+    with pytest.raises(ConfigError, match="Leave out --pools"):
+        controls_of(plan, ["alone"], 1)
+    assert [each.name for each in controls_of(plan, ["choose"], 2)] == ["choose", "order-1"]
+
+
+def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent(tmp_path):
+    with pytest.raises(BudgetError, match=r"cache\.budget_tokens"):
+        control(tmp_path, "choose", cache__budget_tokens=200)
+
+
+def test_all_means_all():
+    assert control_names(["all"]) == ["alone", "chain", "choose"]
+    assert control_names(["chain", "alone", "chain"]) == ["chain", "alone"]
+    with pytest.raises(ConfigError, match="there is no control 'lone'"):
+        control_names(["alone", "lone"])
