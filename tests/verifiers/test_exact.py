@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from generations import problem
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged
@@ -56,19 +57,18 @@ WHOLE_TEXTS = [
     ("9 * 2 = 18\n#### 1,800", "so\nA: 3\n#### 1800\nbye", "####", "correct", "equal"),
     ("9 * 2 = 18\n#### 18", r"it is \boxed{18}", "####", "correct", "equal"),
     ("#### 18", "#### 18\n" + r"\boxed{17}", "####", "incorrect", "different"),
-    ("18", "A: 17\nA: 18", "A:", "correct", "equal"),
-    ("18", "18", "A:", "incorrect", "no_answer"),
+    ("18", "A: 17\nA: 18", "A:", "correct", "equal"), ("18", "18", "A:", "incorrect", "no_answer"),
     ("18", "A:\n18", "A:", "incorrect", "no_answer"),
-]
+]  # fmt: skip
 
 
-def problem(reference: str, marker: str | None = None) -> Problem:
-    args = "{}" if marker is None else json.dumps({"marker": marker})
-    return Problem(id="p", text="?", reference=reference, verifier="exact", verifier_args=args)
+def exact(reference: str, **fields: str) -> Problem:
+    return problem("?", "exact", reference=reference, **fields)
 
 
 def outcome(reference: str, text: str, marker: str | None = None) -> tuple[str, str]:
-    verdict = judged(problem(reference, marker), text)
+    args = "{}" if marker is None else json.dumps({"marker": marker})
+    verdict = judged(exact(reference, verifier_args=args), text)
     return verdict.label, verdict.reason
 
 
@@ -87,10 +87,9 @@ def test_other_numbers_and_words_are_incorrect(reference, answer):
     [
         *((*pair, "needs_units") for pair in NEEDS_UNITS),
         *((*pair, "needs_symbolic") for pair in NEEDS_SYMBOLIC),
-        ("23", "2\u20623", "needs_symbolic"),
-        ("18", "1" * 1001, "too_complex"),
+        ("23", "2\u20623", "needs_symbolic"), ("18", "1" * 1001, "too_complex"),
     ],
-)
+)  # fmt: skip
 def test_what_this_kind_cannot_tell_is_undecided(reference, answer, reason):
     assert outcome(reference, BOX % answer) == ("undecided", reason)
 
@@ -103,20 +102,20 @@ def test_the_final_answer_is_the_last_box_or_follows_the_marker(
 
 
 def test_equal_answers_are_extracted_alike_so_that_votes_meet():
-    verdicts = [judged(problem("2"), BOX % answer) for answer in ("0.50", "1/2", r"\frac12")]
+    verdicts = [judged(exact("2"), BOX % answer) for answer in ("0.50", "1/2", r"\frac12")]
     assert {verdict.extracted for verdict in verdicts} == {"0.5"}
     assert verdicts[0].verifier == "exact@2"
 
 
 @given(st.text(), st.text(min_size=1).filter(lambda text: "\n" not in text))
 def test_any_answer_text_gets_a_verdict(text, reference):
-    judged(problem(reference), text)
-    judged(problem(reference), BOX % text)
+    judged(exact(reference), text)
+    judged(exact(reference), BOX % text)
 
 
 @given(st.text(alphabet="0123456789.,/-+ e½²{}\\$", min_size=1, max_size=12))
 def test_an_answer_equal_to_its_reference_is_never_wrong(text):
-    verdict = judged(problem(f"\\boxed{{{text}}}"), f"\\boxed{{{text}}}")
+    verdict = judged(exact(f"\\boxed{{{text}}}"), f"\\boxed{{{text}}}")
     assert verdict.label == "correct" or verdict.reason == "no_answer"
 
 
@@ -131,6 +130,5 @@ def test_an_answer_equal_to_its_reference_is_never_wrong(text):
     ],
 )  # fmt: skip
 def test_unfit_references_are_told_before_a_run(reference, args, says):
-    unfit = Problem(id="p", text="?", reference=reference, verifier="exact", verifier_args=args)
-    fault = Exact().check_reference(unfit)
+    fault = Exact().check_reference(exact(reference, verifier_args=args))
     assert (says is None and fault is None) or (says and says in fault)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from generations import problem
 from judging import judged
 from recorded_rows import rows
 
@@ -23,16 +23,14 @@ def solutions() -> Iterator[tuple[dict, dict]]:
                 yield row, value
 
 
-def problem(verifier: str, reference: str, text: str = "?", **args: str) -> Problem:
-    return Problem(
-        id="p", text=text, reference=reference, verifier=verifier, verifier_args=json.dumps(args)
-    )
+def posed_as(verifier: str, reference: str, text: str, **args: str) -> Problem:
+    return problem(text, verifier, reference=reference, args=args)
 
 
 @pytest.mark.parametrize("verifier", ["exact", "math"])
 def test_every_reference_is_fit_and_right_for_itself(verifier):
     for row in rows("gsm8k_train_1000.jsonl"):
-        posed = problem(verifier, row["answer"], row["question"], marker="####")
+        posed = posed_as(verifier, row["answer"], row["question"], marker="####")
         assert registry.get(verifier).check_reference(posed) is None
         assert judged(posed, row["answer"]).is_correct
 
@@ -41,7 +39,7 @@ def test_every_reference_is_fit_and_right_for_itself(verifier):
 def test_verdicts_agree_with_the_recorded_ones(verifier, share):
     seen: Counter[tuple[bool, str]] = Counter()
     for row, solution in solutions():
-        posed = problem(verifier, row["ground_truth"], row["question"], marker="A:")
+        posed = posed_as(verifier, row["ground_truth"], row["question"], marker="A:")
         seen[solution["is_correct"], judged(posed, solution["solution"]).label] += 1
     assert seen.total() == 2640
     assert seen[False, "correct"] == 0
@@ -51,7 +49,7 @@ def test_verdicts_agree_with_the_recorded_ones(verifier, share):
 def test_a_box_in_place_of_the_marker_is_judged_alike():
     boxed: Counter[tuple[str, str]] = Counter()
     for row, solution in solutions():
-        posed = problem("math", row["ground_truth"], row["question"], marker="A:")
+        posed = posed_as("math", row["ground_truth"], row["question"], marker="A:")
         text = solution["solution"]
         said = re.sub(r"\nA: ([^\n]{1,40})$", r"\nThe answer is $\\boxed{\1}$.", text)
         if said != text:
@@ -70,7 +68,7 @@ def test_real_sentences_are_decided_on_their_box():
             last = places[-1]
             inside = last[0].replace("$", r"\$")
             text = rf"{body[: last.start()]}$\boxed{{{inside}}}${body[last.end() :]}"
-            seen[judged(problem("math", answer.strip(), row["question"]), text).reason] += 1
+            seen[judged(posed_as("math", answer.strip(), row["question"]), text).reason] += 1
     assert seen.total() > 2000
     assert seen["outside_box"] + seen["retracted"] < 0.012 * seen.total()
     assert seen["different"] == seen["hedged"] == 0

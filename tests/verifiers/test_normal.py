@@ -78,10 +78,9 @@ def test_numbers_are_spelled_as_short_decimals_where_they_end(text, spelled):
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("7.140", "7.14"),
-        ("1{,}234", "1234"),
+        ("7.140", "7.14"), ("1{,}234", "1234"),
         *((text, None) for text in ("2/4", "1e3", "007", "x")),
     ],
-)
+)  # fmt: skip
 def test_plain_decimal_leaves_alone_what_may_not_be_meant_as_a_number(text, number):
     assert plain_decimal(text) == number

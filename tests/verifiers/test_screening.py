@@ -25,10 +25,9 @@ def problem(verifier: str = "exact", verifier_args: str = "{}") -> Problem:
         (answered(r"\boxed{18}"), "correct", "equal"),
         (answered(r"\boxed{18}", "error"), "undecided", "error"),
         (answered(r"\boxed{18}", "length"), "undecided", "truncated"),
-        (answered(" \n"), "undecided", "empty"),
-        (answered("18"), "incorrect", "no_answer"),
+        (answered(" \n"), "undecided", "empty"), (answered("18"), "incorrect", "no_answer"),
     ],
-)
+)  # fmt: skip
 def test_a_verdict_follows_from_what_became_of_the_generation(generation, label, reason):
     screened = screen_generation(problem(), generation)
     verdict = decide(screened) if isinstance(screened, Candidate) else screened
@@ -44,10 +43,9 @@ def test_a_verdict_follows_from_what_became_of_the_generation(generation, label,
         (r"<think>surely \boxed{18}", "undecided", "open_thinking"),
         (r"<think>a</think>\boxed{18}<think>or", "undecided", "open_thinking"),
         (r"<think>surely \boxed{18}</think> ", "undecided", "empty"),
-        ("\\boxed{18}\ud800", "undecided", "not_text"),
-        (b"\\boxed{18}", "undecided", "not_text"),
+        ("\\boxed{18}\ud800", "undecided", "not_text"), (b"\\boxed{18}", "undecided", "not_text"),
     ],
-)
+)  # fmt: skip
 def test_what_follows_the_thinking_is_judged_if_it_is_text(text, label, reason):
     verdict = judged(problem(), text)
     assert (verdict.label, verdict.reason) == (label, reason)

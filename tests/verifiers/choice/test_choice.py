@@ -287,8 +287,7 @@ def test_the_evidence_of_a_conflict_is_its_claims():
         ("A", {"options": ["x"]}, "there are 1 options"),
         ("A", {"options": 27}, "there are 27 options"),
         ("A", {"options": True}, "takes the texts of the options"),
-        ("A", {"options": PLANETS, "marker": "####"}, "marker"),
-        ("C", {"options": PLANETS}, None),
+        ("A", {"options": PLANETS, "marker": "####"}, "marker"), ("C", {"options": PLANETS}, None),
         (" C ", {"options": PLANETS, "order": [0, 1, 2, 3]}, None), ("Z", {"options": 26}, None),
     ],
 )  # fmt: skip

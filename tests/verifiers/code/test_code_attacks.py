@@ -25,9 +25,8 @@ CHECKED: dict[str, Any] = {
     "entry_point": "f", "prompt": "def f(x):\n    '''Square x.'''\n",
 }  # fmt: skip
 FUNCTIONAL: dict[str, Any] = {
-    "tests": [{"args": [2], "expected": 4}, {"args": [3], "expected": 9}],
-    "entry_point": "f",
-}
+    "tests": [{"args": [2], "expected": 4}, {"args": [3], "expected": 9}], "entry_point": "f",
+}  # fmt: skip
 PRINTED: dict[str, Any] = {"tests": [{"input": "2", "output": "4"}, {"input": "3", "output": "9"}]}
 FORMATS = {
     "split": SPLIT, "rehearsed": REHEARSED, "checked": CHECKED, "functional": FUNCTIONAL,

@@ -119,8 +119,7 @@ PRINTED = {
         "import sys\nprint(sum(map(int, input().split())))\nsys.exit(1)",
         "import os\nprint(sum(map(int, input().split())), flush=True)\nos._exit(3)",
     ],
-    "too_large": ["while True: print('x' * 1000)"],
-    "too_slow": ["while True: pass"],
+    "too_large": ["while True: print('x' * 1000)"], "too_slow": ["while True: pass"],
 }  # fmt: skip
 
 

@@ -96,11 +96,10 @@ def test_the_same_response_gets_the_same_verdict():
         ("0.5", "1/2", r"\frac{1}{2}", r"x = \frac12", r"\left(\frac{1}{2}\right)"),
         (r"\frac{\sqrt{2}}{2}", r"\frac{1}{\sqrt{2}}", r"x=\frac{\sqrt2}{2}"),
         ("1, 2", "2, 1", r"\{1, 2\}", r"x=1 \text{ or } x=2"),
-        ("5 cm", r"5 \text{ cm}", r"5\,\mathrm{cm}", "5"),
-        (r"(1, \frac{1}{2})", "(1, 0.5)"),
+        ("5 cm", r"5 \text{ cm}", r"5\,\mathrm{cm}", "5"), (r"(1, \frac{1}{2})", "(1, 0.5)"),
         ("Tuesday", r"\text{tuesday}"),
     ],
-)
+)  # fmt: skip
 def test_equal_answers_have_one_text_so_that_votes_meet(answers):
     verdicts = [judged(problem("nothing"), rf"\boxed{{{answer}}}") for answer in answers]
     assert len({verdict.extracted for verdict in verdicts}) == 1
