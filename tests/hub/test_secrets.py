@@ -56,22 +56,21 @@ def test_a_key_in_a_row_is_found_with_its_place(hub, publish, tmp_path, monkeypa
     assert publish(folder, "--to", REPO)[0] == 0
 
 
-def test_the_token_itself_is_looked_for(hub, publish, tmp_path):
+def test_the_token_itself_is_looked_for(refused, tmp_path):
     folder = rewritten(write_sets(tmp_path / "sets"), f"export HF_TOKEN={TOKEN}")
-    code, said = publish(folder, "--to", REPO, "--dry-run")
-    assert code == 2 and "The value of HF_TOKEN stands in" in said
+    assert "The value of HF_TOKEN stands in" in refused(folder, "--dry-run")
     assert not folder.with_name("sets.dry-run").exists()
 
 
-def test_a_key_in_the_manifest_or_the_users_notes_is_found(hub, publish, tmp_path, monkeypatch):
+def test_a_key_in_the_manifest_or_the_users_notes_is_found(refused, tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     folder = write_sets(tmp_path / "sets")
     (folder / "README.md").write_text(f"\n## Notes\n\nAsk with {KEY}\n", encoding="utf-8")
-    code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "stands in README.md, line" in said and KEY not in said
+    said = refused(folder)
+    assert "stands in README.md, line" in said and KEY not in said
     run = RunUsed(name="run", traces=2, config={"note": KEY}, summary={})
-    code, said = publish(write_sets(tmp_path / "other", runs=[run]), "--to", REPO)
-    assert code == 2 and KEY not in said
+    said = refused(write_sets(tmp_path / "other", runs=[run]))
+    assert KEY not in said
     lines = (tmp_path / "other" / "manifest.json").read_text(encoding="utf-8").splitlines()
     (line,) = [number for number, text in enumerate(lines, 1) if KEY in text]
     assert f"The value of OPENAI_API_KEY stands in manifest.json, line {line}" in said
