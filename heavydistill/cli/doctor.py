@@ -20,7 +20,13 @@ from heavydistill.models import capabilities, registry
 from heavydistill.models.contact import Contact
 from heavydistill.models.profiles import Profile, provider_at
 from heavydistill.models.resolve import located, resolve
-from heavydistill.models.tokenizer import SERVER, ByteEstimate, ReaderTokenizer, ServerTokenizer
+from heavydistill.models.tokenizer import (
+    ESTIMATED,
+    SERVER,
+    ByteEstimate,
+    ReaderTokenizer,
+    ServerTokenizer,
+)
 from heavydistill.report.terminal import plain, print_table, table
 
 if TYPE_CHECKING:
@@ -110,21 +116,25 @@ def _tokenizer(model: Profile, endpoint: Endpoint) -> Finding:
     """What will count the tokens of caches. Raises TeacherError if that cannot be loaded."""
     from heavydistill.doctor import Finding
 
-    if model.tokenizer != SERVER:
-        return Finding("tokenizer", "ok", ReaderTokenizer(model.tokenizer).name)
-    if endpoint.start_vllm:
+    name = model.tokenizer
+    if endpoint.start_vllm and name == SERVER:
         return Finding("tokenizer", "ok", "none; the server that the run starts counts tokens")
-    if ServerTokenizer(model.model, endpoint).is_answered():
-        return Finding("tokenizer", "ok", "the server counts tokens: it answers /tokenize")
-    text = (
-        "the server does not answer /tokenize, so tokens are estimated, one for each UTF-8 byte: "
-    )
-    text += "byte: caches may be cut shorter than they need be"
+    if model.kind == "local" or endpoint.tokenizer not in (None, SERVER):
+        return Finding("tokenizer", "ok", ReaderTokenizer(name).name)
+    reader = _reader(model, endpoint)
+    if reader.name == name:
+        return Finding("tokenizer", "ok", name)
+    lost = "" if name == SERVER else f"{name} cannot be loaded; "
+    if reader.name != ESTIMATED:
+        text = f"{lost}the server counts tokens: it answers /tokenize"
+        return Finding("tokenizer", "warning" if lost else "ok", text)
+    text = f"{lost}the server does not answer /tokenize, so tokens are estimated, one for each "
+    text += "UTF-8 byte: caches may be cut shorter than they need be"
     return Finding("tokenizer", "warning", text, "Name one with --tokenizer FOLDER (or a Hub id).")
 
 
 def _reader(model: Profile, endpoint: Endpoint) -> Reader:
-    """What counts while a served model is examined: its tokenizer, its server, or an estimate."""
+    """The best there is for a served model: its tokenizer, its server, an estimate."""
     if model.tokenizer != SERVER:
         with contextlib.suppress(TeacherError):
             return ReaderTokenizer(model.tokenizer)

@@ -106,14 +106,19 @@ class ResolvedRun:
         return dataclasses.replace(self, config=self.config.model_copy(update=changes))
 
     def at(self, endpoint: Endpoint) -> ResolvedRun:
-        """The same models at another address."""
+        """The same models at another address, or counted by another tokenizer."""
         config = self.config.model_copy(update={"endpoint": endpoint})
+
+        def moved(model: ResolvedModel, endpoint: Endpoint) -> ResolvedModel:
+            tokenizer = endpoint.tokenizer or model.profile.tokenizer
+            profile = dataclasses.replace(model.profile, tokenizer=tokenizer)
+            return dataclasses.replace(model, profile=profile, endpoint=endpoint)
 
         judge = self.judge
         if judge and not (config.judge and config.judge.endpoint):
-            judge = dataclasses.replace(judge, endpoint=_judge_endpoint(config))
-        thinker = self.thinker and dataclasses.replace(self.thinker, endpoint=endpoint)
-        deliberator = dataclasses.replace(self.deliberator, endpoint=endpoint)
+            judge = moved(judge, _judge_endpoint(config))
+        thinker = moved(self.thinker, endpoint) if self.thinker else None
+        deliberator = moved(self.deliberator, endpoint)
         return ResolvedRun(config, thinker, deliberator, judge, self.contexts)
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ from heavydistill.metrics.summary import Summary
 from heavydistill.models.contact import Contact
 from heavydistill.models.local.engine import require_template
 from heavydistill.models.resolve import ResolvedRun, resolve
-from heavydistill.models.tokenizer import ESTIMATED, ServerTokenizer, reader_of
+from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, reader_of
 from heavydistill.models.vllm import server as serving
 from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
@@ -57,6 +58,7 @@ from heavydistill.verifiers import registry
 
 _ANSWER_TOKENS = 32  # of each attempt, for which a cache should have room beside its frame
 _NARROWEST = 2  # attempts; see ``config.run.CacheChoice.width``
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def check(
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
-    run = resolve(config, contact)
+    run = with_tokenizer(resolve(config, contact))
     for model in run.models:
         if asks and model.is_local:  # loading it would find this later
             require_template(model.profile.model)
@@ -302,8 +304,30 @@ def thinker_prompt(problem: Problem, config: RunConfig) -> str:
     return prompts.thinker_prompt(problem.text, prompts.load("thinker", domain, config.language))
 
 
+def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
+    """The run with a tokenizer that is at hand, or TeacherError.
+
+    Where a profile of a served model names one that this machine cannot reach, the server counts
+    in its place, and a warning says so; one that the user names must be there.
+    """
+    deliberator, endpoint = run.deliberator.profile, run.config.endpoint
+    try:
+        reader_of(deliberator.tokenizer)
+    except TeacherError as error:
+        if deliberator.kind != "endpoint" or endpoint.tokenizer:
+            raise
+        _log.warning(
+            "%s Tokens are counted by the server of %s where it does that, else estimated; "
+            "--tokenizer FOLDER names another.",
+            error.what,
+            deliberator.name,
+        )
+        return run.at(endpoint.model_copy(update={"tokenizer": SERVER}))
+    return run
+
+
 def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True) -> None:
-    """Check a run against the problem that leaves the least room in a cache.
+    """Check a run whose tokenizer is at hand against the problem that leaves the least room.
 
     ``asks`` says whether a server that counts tokens may be asked. If not, or if it is still to be
     started, nothing is refused for an estimate alone, which is never less than the count.

@@ -160,13 +160,13 @@ def test_without_a_tokenizer_it_finds_out_whether_the_server_counts(run, tokeniz
     assert ("1 warning(s)" in printed) is not tokenize
 
 
-def test_a_tokenizer_of_a_profile_that_cannot_be_had_is_a_failure(run, tmp_path):
+def test_a_tokenizer_of_a_profile_that_cannot_be_had_is_a_warning(run, tmp_path):
     file = tmp_path / "far.yaml"
     file.write_text("name: far\nhub: served\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
     with serving(Habits(tokenize=True)) as served:
         code, printed = run("doctor", f"--teacher={file}", f"--endpoint={served.url}")
-    assert code == 1
-    assert "--tokenizer server" in unfolded(printed) and "Runs obey" in printed
+    assert code == 0
+    assert "cannot be loaded; the server counts tokens" in unfolded(printed)
 
 
 def test_a_served_teacher_is_not_started(run, thinking):

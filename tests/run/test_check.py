@@ -21,7 +21,7 @@ from heavydistill.errors import BudgetError, ConfigError, JournalError, TeacherE
 from heavydistill.heavy.cache import frame_tokens
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import SERVER
-from heavydistill.run.generate import check, check_room
+from heavydistill.run.generate import check, check_room, with_tokenizer
 from heavydistill.schema import Problem
 
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
@@ -66,23 +66,22 @@ def test_what_an_estimate_finds_too_large_is_counted_by_the_server():
         check_room(config, problems)
 
 
-@pytest.mark.parametrize("of_profile", [True, False])
-def test_a_tokenizer_that_cannot_be_loaded_is_an_error_that_says_what_else_counts(
-    of_profile, tmp_path
-):
+def test_a_tokenizer_of_a_profile_that_cannot_be_loaded_gives_way_to_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file = tmp_path / "far.yaml"
     file.write_text("name: far\nhub: m\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
-    if of_profile:
-        run = resolved(teacher=str(file), endpoint__base_url="http://h/v1")
-    else:
-        run = served("http://h/v1", endpoint__tokenizer="./nowhere")
-    with pytest.raises(TeacherError, match="nowhere") as caught:
-        check_room(run, [problem("a", 9)])
-    assert "--tokenizer FOLDER" in caught.value.fix and "--tokenizer server" in caught.value.fix
-    by_server = resolved(
-        teacher=str(file), endpoint__base_url="http://h/v1", endpoint__tokenizer=SERVER
-    )
-    check_room(by_server, [problem("a", 9)])
+    run = resolved(teacher=str(file), endpoint__base_url="http://h/v1")
+    assert run.config.endpoint.tokenizer is None
+    changed = with_tokenizer(run)
+    assert changed.config.endpoint.tokenizer == SERVER
+    assert changed.deliberator.profile.tokenizer == SERVER
+    (warning,) = caplog.records
+    assert "nowhere" in warning.message and "--tokenizer" in warning.message
+    with pytest.raises(TeacherError):  # what the user names must be there
+        with_tokenizer(served("http://h/v1", endpoint__tokenizer="./nowhere"))
+    local = resolved()
+    assert with_tokenizer(local) is local
 
 
 @given(
