@@ -43,7 +43,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "failure": "bold red"}
 def doctor(config: RunConfig) -> None:
     """Check this machine, and what the endpoint of the teacher really honours.
 
-    Takes the flags of generate. A served model is asked a dozen small questions; what a run must
+    Takes the flags of generate. A served model is asked about ten small questions; what a run must
     obey is written to a capability file, which every run that asks this model at this address
     reads. Exit code 0 if a run can go on, 1 if something must be fixed first, 2 if the endpoint
     cannot be asked at all.

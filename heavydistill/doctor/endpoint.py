@@ -1,4 +1,4 @@
-"""What an endpoint really honours, found out by asking it: a dozen small requests.
+"""What an endpoint really honours, found out by asking it: about ten small requests.
 
 Each check asks what a run would ask, with the parameters that the run would send, and reads what
 came back as a run would; a limit is read from what the server says of it and then tried. What a run

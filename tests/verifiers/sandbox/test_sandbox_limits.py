@@ -145,6 +145,18 @@ def test_a_stack_is_memory_too() -> None:
     assert (result.ended, result.exit_code) in [("signal", 11), ("exit", 1)], result
 
 
+@pytest.mark.slow
+def test_a_program_that_computes_nothing_is_ended_before_the_clock() -> None:
+    begun = time.monotonic()
+    result = ran(
+        "import threading; threading.Lock().acquire(); x = threading.Lock(); x.acquire(); "
+        "x.acquire()",
+        wall_s=60,
+    )
+    assert result.ended == "wall"
+    assert time.monotonic() - begun < 30
+
+
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_output_is_cut_and_ends_the_program(stream: str) -> None:
     begun = time.monotonic()
