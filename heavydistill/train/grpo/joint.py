@@ -187,8 +187,8 @@ def episode_advantages(
     Args:
         rewards: (episodes, functions), group after group; NaN where a function has none.
         group: Episodes of a group.
-        weights: Of the functions.
-        scale: Whose standard deviation divides: that of the ``group``, the ``batch``, or ``none``.
+        weights: (functions,), the weight of each reward function.
+        scale: Standard deviation to divide by: that of the ``group``, of the ``batch``, or ``none``.
 
     Returns:
         (episodes,); 0 for an episode without any reward, which is in no mean either.
