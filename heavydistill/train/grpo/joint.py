@@ -188,7 +188,7 @@ def episode_advantages(
         rewards: (episodes, functions), group after group; NaN where a function has none.
         group: Episodes of a group.
         weights: (functions,), the weight of each reward function.
-        scale: Standard deviation to divide by: that of the ``group``, of the ``batch``, or ``none``.
+        scale: Standard deviation to divide by: the ``group``'s, the ``batch``'s, or ``none``.
 
     Returns:
         (episodes,); 0 for an episode without any reward, which is in no mean either.
