@@ -12,7 +12,8 @@ from heavydistill.cli.progress import say
 from heavydistill.errors import ConfigError, JournalError
 from heavydistill.report.grid import counted
 from heavydistill.report.terminal import plain, print_table, table
-from heavydistill.store import journal as store
+from heavydistill.store.journal import usage
+from heavydistill.store.segment import segments
 from heavydistill.store.traces import read_traces
 
 
@@ -112,7 +113,7 @@ def stats(folder: _Journal) -> None:
     console = Console()
     columns = ("responses", "failed", "prompt tokens", "completion tokens")
     rows = table(console, "Model", *columns)
-    models, unread = store.usage(_existing(folder))
+    models, unread = usage(_existing(folder))
     for model, used in sorted(models.items()):
         counts = (used.responses, used.failed, used.prompt_tokens, used.completion_tokens)
         rows.add_row(plain(model), *(f"{count:,}" for count in counts))
@@ -131,7 +132,7 @@ def check(folder: _Journal) -> None:
     Runs skip what cannot be read, and send its requests again where they need them.
     """
     unread = 0
-    for segment in store.segments_of(_existing(folder)):
+    for segment in segments(_existing(folder), thorough=True):
         notes = [f"{len(segment.lines):,} records"]
         if segment.torn:
             notes += [f"{segment.torn} bytes of an unfinished last line, dropped"]
@@ -144,22 +145,6 @@ def check(folder: _Journal) -> None:
     if unread:
         typer.echo(f"{unread} record(s) cannot be read; their requests are asked again.")
         raise typer.Exit(1)
-
-
-@journal.command()
-def compact(folder: _Journal) -> None:
-    """Put all that is of use into one file; files that a run still writes to stay as they are.
-
-    Drops records that are kept twice, failures of requests that were answered later, and
-    unfinished last lines. Keeps lines that cannot be read as they are.
-    """
-    done = store.compact(_existing(folder))
-    typer.echo(
-        f"{done.segments} segment(s) became one, {done.dropped} record(s) of no further use "
-        f"dropped, {done.busy} segment(s) in use or not writable left alone."
-    )
-    if done.unread:
-        typer.echo(f"{done.unread} line(s) that cannot be read are kept as they are.")
 
 
 def _existing(folder: Path) -> Path:

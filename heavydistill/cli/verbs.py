@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -53,11 +54,16 @@ for verb in (refilter, export, publish, teachers, benchmarks):
 app.add_typer(journal)
 
 
-def _refuse(ctx: typer.Context) -> None:
-    refuse_retired(str(ctx.info_name))
+def _refusing(name: str) -> Callable[[], None]:
+    def refuse() -> None:
+        refuse_retired(name)
+
+    return refuse
 
 
 for name in RETIRED:
-    if name.isalpha():
+    *group, last = name.split(" ")
+    if last.isalpha():
         anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-        app.command(name, hidden=True, context_settings=anything)(_refuse)
+        parent = journal if group else app
+        parent.command(last, hidden=True, context_settings=anything)(_refusing(name))

@@ -45,6 +45,7 @@ RETIRED = {
     "deliberate.processes": Retired("Write processes, or give --processes N.", None, 1),
     "--serve": Retired("Write --start-vllm."),
     "plan": Retired("Give generate the same flags and --dry-run."),
+    "journal compact": Retired("Leave the files as they are; a run reads as many as there are."),
 }
 """Keys as ``section.key``, flags with their dashes, verbs as they are typed."""
 

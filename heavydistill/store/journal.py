@@ -15,7 +15,6 @@ Not covered: the messages of a request, which a run derives again; encryption.
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import functools
 import hashlib
 import json
@@ -23,34 +22,20 @@ import logging
 import os
 import random
 import threading
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from heavydistill.errors import JournalError, RunError, remedy
+from heavydistill.errors import RunError, remedy
 from heavydistill.models.request import Request, Response
 from heavydistill.store import segment
-from heavydistill.store.segment import (
-    FORMAT,
-    SUFFIX,
-    Record,
-    Segment,
-    opened,
-    paths,
-    read,
-    record_at,
-    segments,
-    sync,
-)
+from heavydistill.store.segment import Record, Segment, segments
 
 _Place = tuple[Path, int]
-_SCANS, _PAUSE_S = 100, 0.1  # until a journal that changes all the time is given up
 
 _log = logging.getLogger(__name__)
-_LOCK = "compact.lock"
 
 
 def key(model: str, revision: str, request: Request) -> str:
@@ -186,33 +171,19 @@ class Journal:
         while place := (self._failed if failed else self._answered).get(wanted):
             try:
                 return segment.record_at(*place)
-            except FileNotFoundError:  # the journal was compacted meanwhile
-                pass
             except segment.NoRecordError:  # a later one of the same request may be sound
                 self._is_thorough = True
-            self._scan()
+                self._scan()
         return None
 
     def _scan(self) -> None:
         """Find the first response to each request, and its last failure."""
-        for scan in range(_SCANS):
-            with self._write_lock:  # what is put meanwhile would be missing
-                try:
-                    found = segment.segments(self.folder, self._is_thorough)
-                    answered, failed, skipped = _outcomes(found)
-                except FileNotFoundError as error:  # compacted while it was read
-                    missing = error.filename
-                else:
-                    self._answered, self._failed = answered, failed
-                    if skipped > self.skipped and self._is_thorough:  # nobody knew of these
-                        _warn(self.folder, skipped)
-                    self.skipped = skipped
-                    return
-            time.sleep(_PAUSE_S * scan / _SCANS)
-        raise JournalError(
-            f"The journal {self.folder} lists {missing}, which is not there",
-            "Wait for whoever changes the journal all the time, or check its disk.",
-        )
+        with self._write_lock:  # what is put meanwhile would be missing
+            found = segments(self.folder, self._is_thorough)
+            self._answered, self._failed, skipped = _outcomes(found)
+        if skipped > self.skipped and self._is_thorough:  # nobody knew of these
+            _warn(self.folder, skipped)
+        self.skipped = skipped
 
 
 def _outcomes(segments: Iterable[Segment]) -> tuple[dict[bytes, _Place], dict[bytes, _Place], int]:
@@ -267,125 +238,25 @@ class ModelUsage:
     completion_tokens: int = 0  # likewise, thinking included
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionResult:
-    """What ``compact`` did."""
-
-    segments: int  # read and replaced by one
-    dropped: int  # records of requests kept twice, and failures of those asked again later
-    unread: int  # lines that cannot be read, kept as they are
-    busy: int  # segments left alone, because a process writes to them or this user may not
-
-
 def usage(folder: Path) -> tuple[dict[str, ModelUsage], int]:
     """(what each model was asked, by name; lines that cannot be read, and count nowhere).
 
     Raises:
-        JournalError: As ``segments_of``.
+        JournalError: As ``segments``.
     """
     found: dict[str, ModelUsage] = {}
     seen: set[bytes] = set()
     unread = 0
-    with _unchanged(folder):
-        for each in segments(folder, thorough=True):
-            unread += each.skipped
-            for line in each.lines:
-                record = record_at(each.path, line.offset)
-                model = found.setdefault(record.model, ModelUsage())
-                if line.failed:
-                    model.failed += 1
-                elif line.key not in seen:
-                    seen.add(line.key)
-                    model.responses += 1
-                    model.prompt_tokens += max(0, record.response.prompt_tokens)
-                    model.completion_tokens += max(0, record.response.completion_tokens)
+    for each in segments(folder, thorough=True):
+        unread += each.skipped
+        for line in each.lines:
+            record = segment.record_at(each.path, line.offset)
+            model = found.setdefault(record.model, ModelUsage())
+            if line.failed:
+                model.failed += 1
+            elif line.key not in seen:
+                seen.add(line.key)
+                model.responses += 1
+                model.prompt_tokens += max(0, record.response.prompt_tokens)
+                model.completion_tokens += max(0, record.response.completion_tokens)
     return found, unread
-
-
-def segments_of(folder: Path) -> Iterator[Segment]:
-    """As ``segments``, each line parsed.
-
-    Raises:
-        JournalError: Likewise; or the journal was compacted meanwhile.
-    """
-    with _unchanged(folder):
-        yield from segments(folder, thorough=True)
-
-
-@contextmanager
-def _unchanged(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise JournalError(
-            f"{error.filename} was replaced while {folder} was read", "Give the same command again."
-        ) from error
-
-
-def compact(folder: Path) -> CompactionResult:
-    """Write all but records that nobody reads any more into one segment, then remove the old ones.
-
-    A kill leaves the old segments, or the new one, or both: each a whole journal.
-
-    Raises:
-        JournalError: The journal cannot be used, holds a segment that cannot be read, or is being
-            compacted. Nothing is lost.
-    """
-    found = paths(folder)
-    try:
-        with ExitStack() as locks:
-            (folder / _LOCK).touch()
-            if not _lock(folder / _LOCK, locks):
-                raise JournalError(f"{folder} is being compacted", "Wait for that to end.")
-            # Locked before they are read, so that nothing is written in between.
-            idle = [read(path, thorough=True) for path in found if _lock(path, locks)]
-            # Neither the first response to a request nor, without one, its last failure.
-            answered, failed, skipped = _outcomes(idle)
-            every = {(each.path, line.offset) for each in idle for line in each.lines}
-            dropped = every - set((failed | answered).values())
-            if idle:
-                _replace(folder, idle, dropped)
-    except OSError as error:
-        raise JournalError(
-            f"The journal {folder} cannot be compacted: {error.strerror}",
-            f"{remedy(error, 'another journal')}; nothing was lost.",
-        ) from error
-    return CompactionResult(len(idle), len(dropped), skipped, len(found) - len(idle))
-
-
-def _replace(folder: Path, idle: list[Segment], dropped: set[_Place]) -> None:
-    unfinished = folder / "compacted.part"
-    with unfinished.open("wb") as file:
-        file.write(FORMAT)
-        for segment in idle:
-            for offset, line in _lines(segment.path):
-                if (segment.path, offset) not in dropped:
-                    file.write(line)
-    sync(unfinished)
-    # As old as the oldest: segments are read in the order of their names.
-    oldest = idle[0].path.name.split("-")[0].removesuffix(SUFFIX)
-    unfinished.rename(folder / f"{oldest}-compacted-{time.time_ns()}{SUFFIX}")
-    sync(folder)
-    for segment in idle:
-        segment.path.unlink()
-
-
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(offset, line) of all whole lines after the first, as they stand there."""
-    with opened(path) as file:
-        offset = len(file.readline())
-        for line in file:
-            if line.endswith(b"\n"):
-                yield offset, line
-            offset += len(line)
-
-
-def _lock(path: Path, locks: ExitStack) -> bool:
-    """Whether nobody writes to it; from here on nobody does."""
-    try:
-        # For writing too: over NFS a lock needs that.
-        file = locks.enter_context(opened(path, "rb+"))
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -10,15 +10,12 @@ leaves at most a torn last line, which is dropped. Any other line that cannot be
 and counted: a damaged one, whose checksum is wrong, and one whose checksum is right but which
 holds no record. A segment that is not a file, or that cannot be read at all, is an error: what it
 holds may have been paid for.
-
-Who writes a segment holds a lock on it, and whoever finds it unlocked may replace it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import os
 import re
@@ -109,9 +106,13 @@ def segments(folder: Path, thorough: bool = False) -> Iterator[Segment]:
 
     Raises:
         JournalError: The folder cannot be used, or a segment cannot be read.
-        FileNotFoundError: A segment was replaced after the folder was listed.
     """
-    for path in paths(folder):
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        paths = _listed(folder)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+    for path in paths:
         yield read(path, thorough)
 
 
@@ -124,7 +125,7 @@ def require(folder: Path, writes: bool) -> None:
     try:
         if _is_there(folder):
             for path in _listed(folder):
-                with contextlib.suppress(FileNotFoundError), _reading(path) as file:
+                with _reading(path) as file:
                     _require_format(path, file.readline(len(FORMAT)))
         if writes:
             probe(folder)
@@ -144,40 +145,6 @@ def probe(folder: Path) -> None:
         pass
 
 
-def paths(folder: Path) -> list[Path]:
-    """The files of a journal, oldest first; makes the folder if it is not there.
-
-    Raises:
-        JournalError: The folder cannot be used.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _listed(folder)
-    except OSError as error:
-        raise _unusable(folder, error) from error
-
-
-def opened(path: Path, mode: str = "rb") -> BinaryIO:
-    """A segment as an open file.
-
-    Raises:
-        JournalError: It is not a file, or a link to nothing.
-        FileNotFoundError: It was replaced.
-        OSError: It cannot be opened in that mode.
-    """
-    if path.is_symlink() and not path.exists():
-        raise JournalError(
-            f"{path} is a link to nothing, so what it held cannot be read",
-            "Bring back what it points to (is a disk not mounted?), or move the link out of the "
-            "journal, and it is asked for again.",
-        )
-    if path.exists() and not path.is_file():  # a folder, or a pipe, which would be waited for
-        raise JournalError(
-            f"{path} is named like a segment and is not a file", "Move it out of the journal."
-        )
-    return open(path, mode)  # type: ignore[return-value]
-
-
 def read(path: Path, thorough: bool = False) -> Segment:
     """Check every line of a segment.
 
@@ -187,7 +154,6 @@ def read(path: Path, thorough: bool = False) -> Segment:
 
     Raises:
         JournalError: It is of another format, not a file, or cannot be read.
-        FileNotFoundError: It was replaced.
     """
     damaged, foreign, lines = [], [], []
     torn = offset = 0
@@ -215,7 +181,7 @@ def record_at(path: Path, offset: int) -> Record:
 
     Raises:
         NoRecordError: The line holds none.
-        JournalError, FileNotFoundError: As of ``read``.
+        JournalError: As of ``read``.
     """
     with _reading(path) as file:
         file.seek(offset)
@@ -223,18 +189,13 @@ def record_at(path: Path, offset: int) -> Record:
 
 
 def create(folder: Path) -> tuple[Path, int]:
-    """(path, locked file) of a new segment of this process.
+    """(path, file) of a new segment of this process.
 
     Raises:
         OSError: The disk is full or fails.
     """
-    while True:
-        path = folder / f"{time.time_ns()}-{socket.gethostname()}-{os.getpid()}{SUFFIX}"
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file).st_nlink:
-            break
-        os.close(file)  # it was taken for an idle segment before it was locked
+    path = folder / f"{time.time_ns()}-{socket.gethostname()}-{os.getpid()}{SUFFIX}"
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
     write(file, FORMAT)
     sync(folder)
     return path, file
@@ -305,12 +266,24 @@ def _listed(folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[BinaryIO]:
-    """As ``opened``, and a fault of the disk while this lasts is a JournalError too."""
+    """A segment as an open file.
+
+    Raises:
+        JournalError: It is not a file, a link to nothing, or the disk fails while this lasts.
+    """
+    if path.is_symlink() and not path.exists():
+        raise JournalError(
+            f"{path} is a link to nothing, so what it held cannot be read",
+            "Bring back what it points to (is a disk not mounted?), or move the link out of the "
+            "journal, and it is asked for again.",
+        )
+    if path.exists() and not path.is_file():  # a folder, or a pipe, which would be waited for
+        raise JournalError(
+            f"{path} is named like a segment and is not a file", "Move it out of the journal."
+        )
     try:
-        with opened(path) as file:
+        with open(path, "rb") as file:
             yield file
-    except FileNotFoundError:
-        raise
     except OSError as error:
         raise JournalError(
             f"{path} cannot be read: {error.strerror}",

@@ -128,7 +128,7 @@ def ended(*words: str) -> int:
 def test_an_old_flag_or_verb_says_the_new_one(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["generate", name] if name.startswith("--") else [name, "--teacher=glm-4.6"]
+    words = ["generate", name] if name.startswith("--") else [*name.split(), "--teacher=glm-4.6"]
     assert ended(*words) == 2
     assert (
         f"Error: {name} does not exist any more. {RETIRED[name].instead}" in capsys.readouterr().err

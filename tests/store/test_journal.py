@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,8 +18,8 @@ from heavydistill.config.models import Sampling
 from heavydistill.errors import JournalError, RunError
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.request import Keep, Request, Response, user_turn
-from heavydistill.store.journal import Journal, compact, key, prompt_id, usage
-from heavydistill.store.segment import FORMAT, Record, create, segments
+from heavydistill.store.journal import Journal, key, prompt_id, usage
+from heavydistill.store.segment import FORMAT, Record, segments
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
@@ -331,14 +329,11 @@ def test_a_journal_tells_what_became_of_a_request_without_reading_it(tmp_path):
     assert journal.answered == 2
 
 
-def test_all_responses_are_read_as_written_or_shuffled_also_after_a_compaction(tmp_path):
+def test_all_responses_are_read_as_written_or_shuffled(tmp_path):
     filled(tmp_path, *map(str, range(30)))
     journal = Journal(tmp_path)
-    reading = journal.answers()
-    first = next(reading)
-    compact(tmp_path)
-    rest = [record.response.answer_text for record in reading]
-    assert [first.response.answer_text, *rest] == list(map(str, range(30)))
+    in_order = [record.response.answer_text for record in journal.answers()]
+    assert in_order == list(map(str, range(30)))
     shuffled = [record.response.answer_text for record in journal.answers(shuffled=True)]
     assert shuffled != sorted(shuffled, key=int) and len(set(shuffled)) == 30
 
@@ -355,77 +350,3 @@ def test_usage_counts_each_request_once_and_failures_apart(tmp_path):
     assert unread == 0
     assert (used.responses, used.failed) == (3, 1)
     assert (used.prompt_tokens, used.completion_tokens) == (20, 10)
-
-
-def test_compacting_keeps_every_response_and_drops_the_rest(tmp_path):
-    assert compact(tmp_path).segments == 0
-    filled(tmp_path, "a", "b")
-    filled(tmp_path, "a", "b", "c")
-    put(tmp_path, failure(3))
-    done = compact(tmp_path)
-    assert (done.segments, done.dropped, done.busy) == (3, 2, 0)
-    assert answers(tmp_path, 4) == ["a", "b", "c", None]
-    # A replay wants to know how the others failed.
-    assert Journal(tmp_path).last(key("m", "", request(index=3))).error == "timeout"
-    for _ in range(3):
-        assert compact(tmp_path).dropped == 0
-    only_segment(tmp_path)
-
-
-def test_a_segment_in_use_is_locked_and_left_alone(tmp_path):
-    filled(tmp_path, "a")
-    busy = Journal(tmp_path)
-    busy.put(record(request(index=1), "b"))
-    assert compact(tmp_path).busy == 1
-    busy.put(record(request(index=2), "c"))
-    busy.close()
-    assert compact(tmp_path).busy == 0
-    assert answers(tmp_path, 3) == ["a", "b", "c"]
-
-
-def test_an_open_journal_finds_its_responses_after_compaction(tmp_path):
-    filled(tmp_path, "a")
-    filled(tmp_path, "b", "b")
-    opened = Journal(tmp_path)
-    compact(tmp_path)
-    assert opened.get(key("m", "", request(index=1))).answer_text == "b"
-
-
-def test_one_compaction_at_a_time(tmp_path):
-    filled(tmp_path, "a")
-    with (tmp_path / "compact.lock").open("wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(JournalError, match="being compacted"):
-            compact(tmp_path)
-    assert answers(tmp_path, 1) == ["a"]
-
-
-def test_a_segment_taken_at_birth_is_made_anew(tmp_path, monkeypatch):
-    lock, taken = fcntl.flock, []
-
-    def late(file: int, how: int) -> None:
-        if not taken:  # a compaction was quicker
-            (path,) = tmp_path.glob("*.segment")
-            path.unlink()
-            taken.append(path)
-        lock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    path, _ = create(tmp_path)
-    assert path.exists() and path != taken[0]
-
-
-def test_compacting_while_threads_write_loses_nothing(tmp_path):
-    stop = threading.Event()
-
-    def compacting() -> None:
-        while not stop.is_set():
-            compact(tmp_path)
-
-    thread = threading.Thread(target=compacting)
-    thread.start()
-    for start in range(0, 60, 3):
-        put(tmp_path, *(record(request(index=n), str(n)) for n in range(start, start + 3)))
-    stop.set()
-    thread.join()
-    assert answers(tmp_path, 60) == [str(index) for index in range(60)]

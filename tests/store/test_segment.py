@@ -1,6 +1,6 @@
 """What in the folder of a journal cannot be read: a message, or a line that is skipped and counted.
 
-Nothing of it keeps a run busy for ever, and nothing of it is lost by a compaction.
+Nothing of it keeps a run busy for ever.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import logging
 import os
 import socket
-import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,8 +21,7 @@ from typer.testing import CliRunner
 
 from heavydistill.cli.inspect import journal
 from heavydistill.errors import JournalError
-from heavydistill.store import segment
-from heavydistill.store.journal import Journal, _warn, compact, key, usage
+from heavydistill.store.journal import Journal, _warn, key, usage
 from heavydistill.store.segment import FORMAT, NoRecordError, record_at, require, segments
 
 RESPONSE = {"answer_text": "4", "finish_reason": "stop"}
@@ -115,21 +113,6 @@ def test_a_record_of_another_shape_is_named_as_such(tmp_path: Path) -> None:
         record_at(path, len(FORMAT))
 
 
-@pytest.mark.parametrize("foreign", FOREIGN.values(), ids=FOREIGN.keys())
-def test_a_compaction_keeps_what_cannot_be_read(tmp_path: Path, foreign: bytes) -> None:
-    path = with_line(tmp_path, foreign)
-    damaged = path.read_bytes().splitlines(keepends=True)[2].replace(b"think", b"thunk")
-    damaged = damaged.replace(b'"a"', b'"x"')
-    path.write_bytes(path.read_bytes() + damaged + path.read_bytes().splitlines(True)[2] + b"torn")
-    for _ in range(2):
-        done = compact(tmp_path)
-        assert (done.segments, done.unread) == (1, 2)
-        lines = only_segment(tmp_path).read_bytes().splitlines(keepends=True)
-        assert foreign in lines and damaged in lines and len(lines) == 5
-        assert answers(tmp_path, 2) == ["a", "b"]
-    assert done.dropped == 0
-
-
 def put_link(path: Path) -> None:
     path.symlink_to("nowhere")
 
@@ -157,16 +140,16 @@ def test_what_is_named_like_a_segment_and_is_no_file_is_refused_at_once(
     filled(folder, "a")
     put(folder / "x.segment")
     before = sorted(folder.iterdir())
-    for use in (Journal, usage, compact, lambda folder: require(folder, writes=False)):
+    for use in (Journal, usage, lambda folder: require(folder, writes=False)):
         with pytest.raises(JournalError, match=told) as caught:
             use(folder)
         assert "x.segment" in caught.value.what and "move" in caught.value.fix.lower()
-    assert [path for path in sorted(folder.iterdir()) if path.name != "compact.lock"] == before
+    assert sorted(folder.iterdir()) == before
     done = CliRunner().invoke(journal, ["check", str(folder)])
     assert isinstance(done.exception, JournalError)  # exit code 2
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.ESTALE, errno.ENOENT])
 def test_a_segment_that_the_system_does_not_give_is_an_error(tmp_path, number, monkeypatch):
     """root may read everything, so the system is asked by another."""
     filled(tmp_path, "a")
@@ -182,32 +165,6 @@ def test_a_segment_that_the_system_does_not_give_is_an_error(tmp_path, number, m
     for use in (Journal, lambda folder: require(folder, writes=False)):
         with pytest.raises(JournalError, match=f"cannot be read: {os.strerror(number)}"):
             use(tmp_path)
-    assert compact(tmp_path).busy == 1  # what cannot be opened is left alone
-    assert path.exists()
-
-
-def test_a_folder_that_lists_what_is_not_there_is_given_up(tmp_path, monkeypatch):
-    pauses: list[float] = []
-    monkeypatch.setattr(time, "sleep", pauses.append)
-    monkeypatch.setattr(segment, "_listed", lambda folder: [folder / "gone.segment"])
-    with pytest.raises(JournalError, match=r"lists .*gone\.segment, which is not there"):
-        Journal(tmp_path)
-    assert len(pauses) == 100
-
-
-def test_a_disk_without_room_leaves_what_was_to_be_compacted(tmp_path, monkeypatch):
-    filled(tmp_path, "a")
-    filled(tmp_path, "b")
-
-    def full(file: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(JournalError, match="cannot be compacted: No space left") as caught:
-        compact(tmp_path)
-    assert caught.value.fix.startswith("Make room there")
-    monkeypatch.undo()
-    assert answers(tmp_path, 1) == ["a"] and len(list(tmp_path.glob("*.segment"))) == 2
 
 
 def test_a_journal_is_checked_without_reading_it_or_leaving_anything(tmp_path: Path) -> None:
@@ -231,20 +188,6 @@ def test_a_place_where_no_journal_can_be_is_refused(tmp_path: Path, place: str) 
     assert caught.value.fix == "Name another --journal."
 
 
-def test_a_journal_that_is_compacted_while_it_is_looked_at_is_not_taken_for_a_defect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(tmp_path, "a")
-    path = only_segment(tmp_path)
-
-    def gone(*place: object) -> None:
-        raise FileNotFoundError(errno.ENOENT, "gone", str(path))
-
-    monkeypatch.setattr("heavydistill.store.journal.record_at", gone)
-    with pytest.raises(JournalError, match="was replaced while"):
-        usage(tmp_path)
-
-
 def test_stats_and_check_print_what_they_skip(tmp_path: Path) -> None:
     path = with_line(tmp_path, FOREIGN["no object"])
     path.write_bytes(path.read_bytes().replace(b'"b"', b'"x"'))
@@ -254,13 +197,11 @@ def test_stats_and_check_print_what_they_skip(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "1 records; damaged lines: 4; lines that hold no record: 2" in done.output
     assert "2 record(s) cannot be read; their requests are asked again" in done.output
-    done = CliRunner().invoke(journal, ["compact", str(tmp_path)])
-    assert "2 line(s) that cannot be read are kept as they are" in done.output
 
 
 def test_a_journal_that_is_a_file_is_called_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for verb in ("stats", "check", "compact"):
+    for verb in ("stats", "check"):
         done = CliRunner().invoke(journal, [verb, str(tmp_path / "file")])
         assert isinstance(done.exception, JournalError)
         assert "is a file, not a folder" in done.exception.what
