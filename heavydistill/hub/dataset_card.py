@@ -66,7 +66,7 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
 
     authors = authors_of(manifest, options.profiles)
     licence = licence_of(manifest, authors)
-    if options.licence:
+    if options.licence is not None:
         licence = Licence(options.licence, "whoever published the sets chose it")
     title = _title(manifest, authors)
     counts = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.hub.cards import CARD, languages, render
 from heavydistill.hub.options import IN_FOLDER, PublishOptions
 from heavydistill.hub.terms import Licence, Origin, origin_of, problem_sources
-from heavydistill.hub.weights import is_adapter
+from heavydistill.hub.weights import adapter_config, is_adapter
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.counts import COLUMNS
 from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 import re
 import shlex
 
-from heavydistill.errors import ConfigError
 from heavydistill.hub.terms import Base
-from heavydistill.hub.weights import ADAPTER_CONFIG
 
 FIGURES = f"{EVALUATION}/{COMPARISON}"
 _USED = "used"
@@ -91,7 +89,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
     """
     origin = origin_of(record, options.profiles)
     licence = origin.licence
-    if options.licence:
+    if options.licence is not None:
         licence = Licence(options.licence, "whoever published the model chose it")
     title = f"{record.base.name} as {_ROLES[record.role]}"
     comparison = comparison_in(folder)
@@ -401,7 +399,7 @@ def _usage(
     Raises:
         ConfigError: The configuration of the adapter cannot be read.
     """
-    adapter = _adapter(folder)
+    adapter = adapter_config(folder)
     rank = None  # the bound for vLLM, if its `PEFTHelper` accepts the adapter
     if adapter and adapter.get("bias", "none") == "none" and not any(map(adapter.get, _ODD)):
         largest = max(adapter["r"], *(adapter.get("rank_pattern") or {}).values(), 0)
@@ -480,17 +478,3 @@ def _run_flags(record: TrainingRecord) -> list[str]:
         if len(learnt) == 1 and learnt != {usual}:
             flags += ["--set", f"{key}={learnt.pop()}"]
     return flags
-
-
-def _adapter(folder: Path) -> dict[str, Any] | None:
-    """The configuration of the adapter; None for a full model."""
-    if not is_adapter(folder):
-        return None
-    path = folder / ADAPTER_CONFIG
-    try:
-        config: dict[str, Any] = json.loads(path.read_bytes())
-        return {**config, "r": int(config["r"])}
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ConfigError(
-            f"{path} is no configuration of an adapter", "Train again, or put back the file."
-        ) from error

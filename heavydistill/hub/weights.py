@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
-from heavydistill.errors import PublishError
+from heavydistill.errors import ConfigError, PublishError
 
 FULL = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -27,6 +28,24 @@ _AGAIN = "Train again; a training that was broken off goes on from its last chec
 def is_adapter(folder: Path) -> bool:
     """Whether the weights in a folder are those of an adapter."""
     return (folder / ADAPTER).is_file()
+
+
+def adapter_config(folder: Path) -> dict[str, Any] | None:
+    """The configuration of the adapter in a folder; None for a full model.
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    if not is_adapter(folder):
+        return None
+    path = folder / ADAPTER_CONFIG
+    try:
+        config: dict[str, Any] = json.loads(path.read_bytes())
+        return {**config, "r": int(config["r"])}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(
+            f"{path} is no configuration of an adapter", "Train again, or put back the file."
+        ) from error
 
 
 def weights_of(folder: Path) -> list[str]:

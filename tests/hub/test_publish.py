@@ -167,29 +167,29 @@ def test_a_change_by_somebody_else_meanwhile_is_not_overwritten(hub, publish, fo
 
     hub.plan = plan
     code, said = publish(folder, "--to", REPO)
-    assert code == 1 and "was changed by somebody else" in said and "(412)" in said
+    assert code == 1 and "A commit has happened since" in said
     assert hub.files(REPO) == {"theirs": b""}
 
 
 @pytest.mark.parametrize(
     ("status", "code", "part"),
-    [(409, 1, "Repeat the same command"), (403, 2, f"The token may not write to {REPO} (403")],
+    [(409, 1, "Repeat the same command"), (403, 2, "Take a token with the right to write there")],
 )
 def test_a_commit_that_is_refused_is_told(hub, publish, folder, status, code, part):
     hub.plan = lambda method, path: status if "/commit/" in path else None
     ended, said = publish(folder, "--to", REPO)
-    assert ended == code and f"({status}" in said and part in said
+    assert ended == code and f"planned {status}" in said and part in said
 
 
 @pytest.mark.parametrize(
     ("environment", "part"),
     [
         ({"HF_TOKEN": None}, "There is no token for the Hub. Set HF_TOKEN"),
-        ({"HF_TOKEN": "hf_AnotherTokenThatIsWrong"}, "does not accept the token (401)"),
+        ({"HF_TOKEN": "hf_AnotherTokenThatIsWrong"}, "Set HF_TOKEN to a valid token"),
         ({"ENDPOINT": "http://127.0.0.1:9"}, "127.0.0.1 cannot be reached"),
         ({"ENDPOINT": "huggingface.co"}, "HF_ENDPOINT is no address"),
-        ({"ENDPOINT": "http://me:PassOfTheHub@hub"}, "HF_ENDPOINT has a user or a password in it"),
-        ({"HF_HUB_OFFLINE": True}, "or look at what would be sent with --dry-run"),
+        ({"ENDPOINT": "http://me:PassOfTheHub@hub"}, "or has a user or a password in it"),
+        ({"HF_HUB_OFFLINE": True}, "unset the `HF_HUB_OFFLINE` environment variable"),
     ],
 )
 def test_what_is_wrong_with_the_environment_is_told_and_no_key(
@@ -206,7 +206,7 @@ def test_what_is_wrong_with_the_environment_is_told_and_no_key(
     code, said = publish(folder, "--to", REPO)
     assert code == 2 and part in said
     assert "hf_Another" not in said and "PassOfTheHub" not in said
-    assert "(401)" in part or hub.requests == []
+    assert "valid token" in part or hub.requests == []
 
 
 @pytest.mark.parametrize(
@@ -214,8 +214,6 @@ def test_what_is_wrong_with_the_environment_is_told_and_no_key(
     [
         *((["--to", name], "Give ORG/NAME") for name in ("sets", "a/b/c", "org/bad--name", "org/")),
         *((["--to", name], "Give ORG/NAME") for name in ("org/sp ace", "")),
-        *((["--to", REPO, "--license", i], f"{i!r} is no licence") for i in ("MIT", "", "cc by")),
-        (["--to", REPO, "--revision", ""], "The name of the branch is empty"),
     ],
 )
 def test_malformed_flags_are_refused_before_anything_is_read(hub, publish, tmp_path, flags, part):
@@ -227,9 +225,9 @@ def test_malformed_flags_are_refused_before_anything_is_read(hub, publish, tmp_p
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        (["--to", "others/sets"], "The token may not write to others/sets (403"),
-        (["--to", REPO, "--license", "beerware"], '"license" must be one of the known ones'),
-        (["--to", REPO, "--revision", "a b"], "Invalid reference name a b"),
+        (["--to", "others/sets"], "Take a token with the right to write there"),
+        *((["--to", REPO, "--license", i], "must be one of the known") for i in ("beerware", "")),
+        *((["--to", REPO, "--revision", i], "Invalid reference name") for i in ("a b", "")),
     ],
 )
 def test_what_the_hub_refuses_is_told(hub, publish, folder, flags, part):
@@ -245,15 +243,8 @@ def test_the_licence_that_is_chosen_is_on_the_card(hub, publish, folder):
 
 def test_what_is_no_folder_of_the_kind_is_told_what_to_give(refused, tmp_path):
     model = write_model(tmp_path / "model")
-    (tmp_path / "run" / "traces").mkdir(parents=True)
-    (model / "checkpoint-30").mkdir()
-    for given, part in (
-        (tmp_path, "holds no sets and no trained model: there is neither manifest.json nor"),
-        (tmp_path / "run", "Build sets with `heavydistill build"),
-        (model / "checkpoint-30", f"Give the folder of the trained model, {model}."),
-        (write_sets(model), "holds sets (manifest.json) and a trained model"),
-    ):
-        assert part in refused(given)
+    for given in (tmp_path, write_sets(model)):  # neither, and both
+        assert f"{given} must hold sets, with manifest.json, or a trained model" in refused(given)
 
 
 def test_a_changed_file_is_refused(refused, folder):

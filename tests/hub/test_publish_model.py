@@ -184,8 +184,8 @@ def test_the_right_to_write_is_found_out_before_a_training(hub, folder, monkeypa
     later = re.escape(f"`heavydistill publish {folder} --to {ORG}/other`")
     for asked, options, fault in (
         (begun, PublishOptions("model"), "does not say whose"),
-        (begun, PublishOptions("others/model"), "The token may not write to others/model"),
-        (begun, PublishOptions("others/new"), "The token may not write to others/new"),
+        (begun, PublishOptions("others/model"), "no right to write here"),
+        (begun, PublishOptions("others/new"), "the rights to create anything"),
         (begun, PublishOptions(f"{ORG}/public", private=True), "is there already and is public"),
         (unknown, PublishOptions(f"{ORG}/other"), f"someone/small-3b is not known.*{later}"),
     ):

@@ -183,7 +183,7 @@ def _handler(hub: HubServer) -> type[Handler]:
             branches = self._repo(repo, writing=True).branches
             if name in branches:
                 raise Refused(409, "Reference already exists")
-            if re.search(r"[\s~^:]", name):
+            if not re.fullmatch(r"[^\s~^:]+", name):
                 raise Refused(400, f"Invalid reference name {name}")
             branches[name] = [branches["main"][-1]]
             self.send_json(200, {})
@@ -329,7 +329,7 @@ def _handler(hub: HubServer) -> type[Handler]:
     ROUTES: list[tuple[str, str, Callable[..., None]]] = [
         ("POST", "/api/repos/create", HubHandler.create),
         ("POST", "/api/validate-yaml", HubHandler.validate),
-        ("POST", f"{api}/branch/(?P<name>.+)", HubHandler.branch),
+        ("POST", f"{api}/branch/(?P<name>.*)", HubHandler.branch),
         ("POST", f"{api}/preupload/{rev}", HubHandler.preupload),
         ("GET", f"{api}/auth-check/write", HubHandler.access),
         ("POST", rf"{plain}\.git/info/lfs/objects/batch", HubHandler.batch),
