@@ -1,9 +1,9 @@
 """A build: runs in, a folder of training sets out. ``build_sets`` is its doorway.
 
-The traces are read twice. The first pass remembers what was found out about each (``notes``); then
-what is used is selected among all of them (``selection``); the second pass writes the rows of what
-was selected (``rows``). Deliberations that are asked for take a pass of their own in between, and
-the second one reads their texts from the journal.
+The traces are read twice. The first pass remembers what was found out about each
+(``first_pass``); then what is used is selected among all of them (``selection``); the second pass
+writes the rows of what was selected (``set_writer``). Deliberations that are asked for take a pass
+of their own in between, and the second one reads their texts from the journal.
 
 The folder appears under its name when all of it is there and the guard has found nothing.
 """
@@ -23,9 +23,10 @@ from heavydistill.chat.guard import guard
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate import selection
 from heavydistill.curate.candidates import UNMEASURED
-from heavydistill.curate.notes import Build, OnProgress, SourceRun, open_sources
-from heavydistill.curate.redeliberation import Redeliberation, Volume, resolve_sources
-from heavydistill.curate.rows import SetWriter, quantiles
+from heavydistill.curate.first_pass import Build, OnProgress, SourceRun, open_sources
+from heavydistill.curate.mixture import NOT_ADMITTED, OVER_BOUND
+from heavydistill.curate.redeliberation import Redeliberation, Volume, resolve
+from heavydistill.curate.set_writer import SetWriter, quantiles
 from heavydistill.errors import ConfigError, MissingModelError
 from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import ResolvedRun
@@ -78,7 +79,11 @@ def build_sets(
     contact = None if dry_run else Contact()
     sources = open_sources(config.runs)
     # Servers are asked before anything large is loaded.
-    runs = resolve_sources(config, sources, contact)
+    runs = {
+        source.name: resolve(config, source.config, contact)
+        for source in sources
+        if config.redeliberate
+    }
     config = config.model_copy(update={"student": _student_for(config, sources)})
     out = Path(config.out)
     refuse_taken(out)
@@ -221,6 +226,7 @@ def _manifest(
 
 def _strata(build: Build) -> dict[str, Strata]:
     """The sets of each stratum, from all there are to those that are used."""
+    mixed = Counter((candidate.stratum, label) for candidate, label in build.mixture.items())
     strata: dict[str, Strata] = {}
     for stratum in get_args(Stratum):
         notes = [
@@ -230,9 +236,9 @@ def _strata(build: Build) -> dict[str, Strata]:
         ]
         strata[stratum] = Strata(
             sets=len({note.of for note in notes}),
-            with_deliberation=build.mixture.before[stratum],
-            not_admitted=build.mixture.not_admitted[stratum],
-            over_bound=build.mixture.over_bound[stratum],
+            with_deliberation=sum(candidate.stratum == stratum for candidate in build.mixture),
+            not_admitted=mixed[stratum, NOT_ADMITTED],
+            over_bound=mixed[stratum, OVER_BOUND],
             sft=len({note.of for note in notes if not note.sft_label}),
             rl=len({note.of for note in notes if not note.rl_label}),
         )

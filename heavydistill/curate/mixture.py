@@ -27,11 +27,14 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import CandidateSet, generator
 from heavydistill.schema import Stratum
+from heavydistill.store.sets.rows import USED
+
+NOT_ADMITTED, OVER_BOUND = "not_admitted", "over_bound"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +66,6 @@ class Preset:
         return (self.any_width or candidate.width in self.widths) and self.admits(candidate, domain)
 
 
-@dataclass(frozen=True, slots=True)
-class Mixture:
-    """What a preset made of the sets of a build; the counts are by stratum."""
-
-    kept: list[CandidateSet]  # the sets that are used, in the order in which they were given
-    before: Counter[str] = field(default_factory=Counter)  # sets that were offered
-    not_admitted: Counter[str] = field(default_factory=Counter)  # those the preset does not admit
-    over_bound: Counter[str] = field(default_factory=Counter)  # those beyond what it takes
-
-
 def preset_of(config: BuildConfig) -> Preset:
     """The preset of a build, with the widths that it sets."""
     preset, widths = PRESETS[config.preset], config.sets.widths
@@ -80,27 +73,26 @@ def preset_of(config: BuildConfig) -> Preset:
 
 
 def mix(
-    sets: Sequence[CandidateSet], preset: Preset, domains: Mapping[str, str], seed: int
-) -> Mixture:
-    """The sets that a preset keeps, of all problems, whose ``domains`` are given by id.
+    sets: Iterable[CandidateSet], preset: Preset, domains: Mapping[str, str], seed: int
+) -> dict[CandidateSet, str]:
+    """What a preset makes of sets of all problems, whose ``domains`` are given by id.
 
     Where there are too many of a stratum, first sets of many problems stay before second sets of
     a few; the rest is drawn from the seed.
+
+    Returns:
+        Of each different set ``USED``, ``NOT_ADMITTED`` or ``OVER_BOUND``.
     """
-    mixture = Mixture(kept=[], before=Counter(candidate.stratum for candidate in sets))
+    labels = dict.fromkeys(sets, NOT_ADMITTED)
     admitted: dict[Stratum, list[CandidateSet]] = defaultdict(list)
-    for candidate in sets:
+    for candidate in labels:
         if preset.takes(candidate, domains[candidate.problem]):
             admitted[candidate.stratum].append(candidate)
-        else:
-            mixture.not_admitted[candidate.stratum] += 1
     room = _room({stratum: len(those) for stratum, those in admitted.items()}, preset.bounds)
-    kept: set[CandidateSet] = set()
     for stratum, those in admitted.items():
-        kept.update(_spread(those, seed)[: room[stratum]])
-        mixture.over_bound[stratum] += len(those) - room[stratum]
-    mixture.kept.extend(candidate for candidate in sets if candidate in kept)
-    return mixture
+        for place, candidate in enumerate(_spread(those, seed)):
+            labels[candidate] = USED if place < room[stratum] else OVER_BOUND
+    return labels
 
 
 def _room(there: Mapping[Stratum, int], bounds: Iterable[Bound]) -> dict[Stratum, int]:

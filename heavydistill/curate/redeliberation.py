@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.config.models import Endpoint, SamplingChoice
 from heavydistill.config.run import Deliberating, RunConfig, Verifying
 from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
-from heavydistill.curate.notes import Build, OnProgress, SetNote, SourceRun, generations_of
+from heavydistill.curate.first_pass import Build, OnProgress, SetNote, SourceRun, generations_of
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.counts import UsageTally
 from heavydistill.models.contact import Contact
@@ -69,8 +69,7 @@ def resolve(
             counted, or the budget is in money and there is no price.
         TeacherError: The model is not known, cannot run here, or hides its thinking there.
     """
-    if config.redeliberate is None:
-        raise ValueError("the configuration has no redeliberate")
+    assert config.redeliberate is not None
     choice = _as_in_run(config.redeliberate, run) if run else config.redeliberate
     if choice.teacher is None:
         raise ConfigError(
@@ -93,17 +92,11 @@ def resolve_choice(
     about: object,
     contact: Contact | None,
 ) -> ResolvedRun:
-    """The run that asks a model about caches.
+    """The run that asks a model, which ``choice`` names, about caches.
 
-    Args:
-        choice: The model, which is named, and how it is asked.
-        verify: How deliberations are judged.
-        section: Section of ``choice`` in the configuration, for messages.
-        out: Beside which the journal is, unless it is named.
-        about: What is asked for, as JSON: another account for each.
-        contact: Asks the server how much context it takes; None sends nothing.
-
-    Raises: As ``resolve``.
+    ``section`` is where ``choice`` stands in the configuration, for messages; the journal is beside
+    ``out``, unless it names another; ``about`` is what is asked for, as JSON: another account for
+    each. Raises as ``resolve``; no ``contact`` sends nothing.
     """
     name, endpoint = choice.teacher or "", choice.endpoint or Endpoint()
     keys = f"{section}.endpoint".lstrip(".")
@@ -173,10 +166,11 @@ class Volume:
 
 
 def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate") -> Volume:
-    """How much asking about these caches takes; sends no request. ``section`` is for messages.
+    """How much asking about these caches takes; sends no request.
 
     Raises:
-        ConfigError: The model's context does not hold the longest prompt and a response.
+        ConfigError: The model's context does not hold the longest prompt and a response; the
+            message names keys of ``section``.
         TeacherError: Its tokenizer cannot be loaded.
     """
     deliberator, folder = run.deliberator, Path(run.config.journal or "")
@@ -320,13 +314,10 @@ def deliberate(
         contact: What has asked the servers before, if anything has.
 
     Raises:
-        TeacherError: The endpoint cannot be asked or refuses what is asked, or the weights cannot
-            be loaded.
-        ConfigError: The same is asked by another process, or the account, the journal or a
-            verifier of one's own cannot be used.
-        StoppedError, RunError, KeyboardInterrupt: As a run.
-
-        What was sent before any of the last three is answered and in the journal.
+        ConfigError, TeacherError: A server, the weights, the account, the journal or a verifier of
+            one's own cannot be used.
+        StoppedError, RunError, KeyboardInterrupt: As a run; what was sent before is answered and
+            in the journal.
     """
     if run.asks_servers:
         require_endpoints(run, contact or Contact())
@@ -389,34 +380,16 @@ def _pipeline(
 # --- What a build asks for.
 
 
-def resolve_sources(
-    config: BuildConfig, sources: Iterable[SourceRun], contact: Contact | None
-) -> dict[str, ResolvedRun]:
-    """Who deliberates on the sets of each run, by its name.
-
-    Nobody named for an imported pool is refused only where one of its sets is asked about.
-
-    Raises:
-        UserError: A server cannot be asked, or anything else that ``resolve`` finds.
-    """
-    teacher = config.redeliberate and config.redeliberate.teacher
-    return {
-        source.name: resolve(config, source.config, contact)
-        for source in sources
-        if config.redeliberate and (source.config or teacher)
-    }
-
-
 class Redeliberation:
     """What a build asks for. The sets that are asked about are marked in its notes.
 
     Args:
         build: After its first pass.
-        runs: From ``resolve_sources``.
+        runs: Who deliberates on the sets of each run, by its name, from ``resolve``.
         contact: What has asked the servers; None if nothing was sent.
 
     Raises:
-        ConfigError: No model is named for a run, or a prompt and a response do not fit.
+        ConfigError: A prompt and a response do not fit.
     """
 
     def __init__(
@@ -432,8 +405,7 @@ class Redeliberation:
         self._written: dict[str, Deliberations] = {}
         for source in build.sources:
             if next(self._sets(source), None):
-                run = runs.get(source.name) or resolve(build.config, source.config, contact)
-                caches = (cache for _, _, cache, _ in self._sets(source))
+                run, caches = runs[source.name], (cache for _, _, cache, _ in self._sets(source))
                 self.volumes[source.name] = run, volume_of(run, caches)
 
     def ask(self, folder: Path, on_progress: OnProgress) -> list[RedeliberationSummary]:

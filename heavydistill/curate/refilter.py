@@ -39,7 +39,7 @@ from heavydistill.curate.redeliberation import (
     resolve_choice,
     volume_of,
 )
-from heavydistill.curate.rows import SetFiles, quantiles, rl_row
+from heavydistill.curate.set_writer import SetFiles, quantiles, rl_row
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.contact import Contact
@@ -61,15 +61,6 @@ from heavydistill.verifiers import registry
 
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
 """Labels of the caches that it is asked about; all others cannot be prompts of RL."""
-# What to do where most caches have a label; of equals the first counts.
-_FIXES = {
-    UNMEASURED: "See why with `heavydistill journal stats`, and raise --set sampling.max_tokens if "
-    "they are cut off.",
-    NEVER_RIGHT: "Train it on sft_deliberator first, or build from easier problems; a higher --d "
-    "finds what is right seldom.",
-    ALWAYS_RIGHT: "Build harder sets, for instance with --preset heavyskill or from harder "
-    "problems; a higher --d finds what is wrong seldom.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +99,10 @@ class RefilterOutcome:
 
 
 def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPlan:
-    """Check everything that can be known before a model is asked. Writes nothing.
+    """Check everything that can be known before a model is asked; writes nothing.
 
-    Args:
-        config: As the user gave it.
-        contact: Asks the server of the checkpoint, if there is one, before the student is loaded;
-            None sends nothing.
-
-    Raises:
-        UserError: Anything that the user can fix.
+    The server of the checkpoint is asked before the student is loaded; no ``contact`` sends
+    nothing. Raises UserError for anything that the user can fix.
     """
     sets, out = Path(config.sets), Path(config.out)
     manifest = read_manifest(sets)
@@ -174,10 +160,8 @@ def refilter(
 ) -> RefilterOutcome:
     """Ask the checkpoint and write the folder.
 
-    Args:
-        plan: From ``check``.
-        on_progress: Called after each batch of caches, by one thread at a time.
-        write_card: Writes the card of a folder of sets into it.
+    ``on_progress`` is called after each batch of caches, by one thread at a time; ``write_card``
+    writes the card of a folder of sets into it.
 
     Raises:
         ConfigError: No prompt is left, which says why; or the folder is being written by another
@@ -218,8 +202,7 @@ def _resolved(
 ) -> ResolvedRun:
     endpoint, sampling = config.endpoint, config.sampling
     if sampling.max_tokens is None:
-        most = {"max_tokens": student.response_tokens}
-        sampling = sampling.model_copy(update=most)
+        sampling = sampling.model_copy(update={"max_tokens": student.response_tokens})
     if endpoint.is_served and not profile_file_of(config.checkpoint):  # it is the student's child
         known = {
             "tokenizer": endpoint.tokenizer or student.reader.name,
@@ -268,8 +251,11 @@ def _measured(
     outcome: RefilterOutcome,
 ) -> CacheRow:
     """A cache with its new success; writes its row of ``rl`` if it has one now."""
-    success = success_of(map(is_right, deliberations))
     outcome.before[cache.stratum] += cache.rl_label == USED
+    success = success_of(map(is_right, deliberations))
+    cache = dataclasses.replace(
+        cache, success=success.share, judged=success.judged, rl_label=success.label
+    )
     outcome.after[cache.stratum, success.label] += 1
     for each in deliberations:
         verdict = each.verdict.label if each.verdict else None
@@ -277,23 +263,11 @@ def _measured(
         outcome.unanswered += unanswered_because(each) is not None
     problem = plan.problems[cache.problem]
     if success.label == USED and problem.split:
-        row = rl_row(
-            plan.student,
-            problem,
-            cache,
-            success,
-            run=cache.run,
-            stratum=cache.stratum,
-            right=cache.right,
-            width=len(cache.items),
-            measured_on=plan.run.deliberator.profile.name,
-        )
+        row = rl_row(plan.student, problem, cache, plan.run.deliberator.profile.name)
         files.writer("rl", problem.split, RlRow).write(row)
         outcome.rows[problem.split] += 1
         outcome.tokens.append(row.prompt_tokens)
-    return dataclasses.replace(
-        cache, success=success.share, judged=success.judged, rl_label=success.label
-    )
+    return cache
 
 
 def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
@@ -330,10 +304,13 @@ def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
 
 
 def _nothing_left(plan: RefilterPlan, outcome: RefilterOutcome) -> ConfigError:
-    left = {label: outcome.labelled(label) for label in _FIXES}
+    never, always, unmeasured = map(outcome.labelled, (NEVER_RIGHT, ALWAYS_RIGHT, UNMEASURED))
     return ConfigError(
         f"No prompt is left for {plan.run.deliberator.profile.name}: of {plan.volume.caches:,} "
-        f"caches {left[NEVER_RIGHT]:,} are never right, {left[ALWAYS_RIGHT]:,} are always right "
-        f"and {left[UNMEASURED]:,} could not be measured",
-        _FIXES[max(left, key=left.__getitem__)],
+        f"caches {never:,} are never right, {always:,} are always right and {unmeasured:,} could "
+        "not be measured",
+        "Where they are never right, train it on sft_deliberator first; where always, build harder "
+        "sets, for instance with --preset heavyskill; a higher --d finds what is seldom either. "
+        "`heavydistill journal stats` says why some could not be measured: if they are cut off, "
+        "raise --set sampling.max_tokens.",
     )

@@ -10,8 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from heavydistill.curate.candidates import CandidateSet, generator
-from heavydistill.curate.mixture import Mixture, mix
-from heavydistill.curate.notes import Build, DeliberationNote, GenerationNote, SetNote
+from heavydistill.curate.first_pass import Build, GenerationNote, SetNote
+from heavydistill.curate.mixture import mix
+from heavydistill.store.sets.rows import USED
 
 
 def mark_wanted(build: Build) -> None:
@@ -20,9 +21,10 @@ def mark_wanted(build: Build) -> None:
     """
     _split_problems(build)
     _label_sets(build)
-    kept, _, _ = _mixed([note for note in build.sets if not note.sft_label], build)
-    for note in kept:
-        note.wanted = True
+    offered = [note for note in build.sets if not note.sft_label]
+    labels = _mixed(offered, build)
+    for note in offered:
+        note.wanted = labels[note.of] == USED
 
 
 def select(build: Build) -> None:
@@ -73,7 +75,7 @@ def _label_deliberations(build: Build) -> None:
     filters = build.config.filters
     sets = [note for note in build.sets if not note.sft_label]
     _label_long([d for note in sets for d in note.deliberations], filters.length_quantile)
-    of_problem: dict[str, list[DeliberationNote]] = defaultdict(list)
+    of_problem: dict[str, list[GenerationNote]] = defaultdict(list)
     for note in sets:
         of_problem[note.of.problem] += note.deliberations
     _label_duplicates(of_problem.values())
@@ -106,9 +108,9 @@ def _select_for_sft(build: Build) -> None:
             note.sft_label = "no_deliberation"
         elif not note.sft_label:
             offered.append(note)
-    _, others, build.mixture = _mixed(offered, build)
-    for note in others:
-        note.sft_label = _passed_over(note, build)
+    build.mixture = _mixed(offered, build)
+    for note in offered:
+        note.sft_label = build.mixture[note.of]
 
 
 def _select_for_rl(build: Build) -> None:
@@ -122,26 +124,14 @@ def _select_for_rl(build: Build) -> None:
         is_best = best.setdefault(note.of, note) is note
         note.rl_label = note.success.label if is_best else "duplicate"
     offered = [note for note in offered if not note.rl_label]
-    for note in _mixed(offered, build)[1]:
-        note.rl_label = _passed_over(note, build)
+    labels = _mixed(offered, build)
+    for note in offered:
+        note.rl_label = labels[note.of]
 
 
-def _passed_over(note: SetNote, build: Build) -> str:
-    """The label of a set that the mixture does not take."""
-    admitted = build.preset.takes(note.of, build.problems[note.of.problem].domain)
-    return "over_bound" if admitted else "not_admitted"
-
-
-def _mixed(
-    offered: Sequence[SetNote], build: Build
-) -> tuple[list[SetNote], list[SetNote], Mixture]:
-    """(those that the mixture takes, the others, the mixture)."""
-    domains = {note.of.problem: build.problems[note.of.problem].domain for note in offered}
-    sets = list(dict.fromkeys(note.of for note in offered))
-    mixture = mix(sets, build.preset, domains, build.config.seed)
-    kept = set(mixture.kept)
-    taken = [note for note in offered if note.of in kept]
-    return taken, [note for note in offered if note.of not in kept], mixture
+def _mixed(offered: Sequence[SetNote], build: Build) -> dict[CandidateSet, str]:
+    domains = {key: note.domain for key, note in build.problems.items()}
+    return mix((note.of for note in offered), build.preset, domains, build.config.seed)
 
 
 def _label_long(notes: Sequence[GenerationNote], quantile: float) -> None:

@@ -2,6 +2,6 @@
 
 ``prompts`` words the two roles and the judge, ``selection`` chooses trajectories from the pool,
 ``pruning`` cuts them to a token budget, ``cache`` serializes them into one prompt, ``voting`` is
-the baselines and the labels, ``ballot`` counts what a judge said, ``mentions`` finds the attempts
-that a text speaks of.
+the baselines and the labels, ``judge_votes`` counts what a judge said, ``mentions`` finds the
+attempts that a text speaks of.
 """

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heavydistill.heavy.ballot import FAILED, Vote, ballot_of
+from heavydistill.heavy.judge_votes import FAILED, Vote, ballot_of
 from heavydistill.schema import Generation
 
 

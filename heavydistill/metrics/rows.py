@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from heavydistill.config.models import NEVER_JUDGED
-from heavydistill.heavy.ballot import rule_of
+from heavydistill.heavy.judge_votes import rule_of
 from heavydistill.heavy.voting import vote_value
 from heavydistill.metrics.counts import GenerationTally, JudgingTally, Usage, UsageTally
 from heavydistill.metrics.estimators import (

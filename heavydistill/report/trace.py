@@ -11,7 +11,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.heavy.ballot import ballot_of
+from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.report.terminal import plain, print_table, table
 from heavydistill.schema import Cache, Deliberation, Generation, Trace

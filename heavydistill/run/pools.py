@@ -21,7 +21,7 @@ from typing import Any
 from heavydistill.config.run import RunConfig
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError, ProblemsError
-from heavydistill.heavy.ballot import FAILED, rule_of
+from heavydistill.heavy.judge_votes import FAILED, rule_of
 from heavydistill.schema import Problem, from_row
 from heavydistill.store.traces import REJECTS_FOLDER, count_rows, read_columns, trace_files
 from heavydistill.verifiers import registry

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ConfigError
-from heavydistill.heavy.ballot import ballot_of
+from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.models.ledger import Balance, account_of, balance_of
 from heavydistill.models.request import Work
 from heavydistill.models.resolve import ResolvedRun

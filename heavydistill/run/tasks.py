@@ -18,7 +18,7 @@ from heavydistill.config.run import Domain, Language
 from heavydistill.config.run import Task as Asked
 from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
-from heavydistill.heavy.ballot import Ballot, Vote, ballot_of, said_in, shown, verdict_of
+from heavydistill.heavy.judge_votes import Ballot, Vote, ballot_of, said_in, shown, verdict_of
 from heavydistill.heavy.voting import answered_by_choice
 from heavydistill.models.request import INTERRUPTED, deliberation, trajectory, user_turn
 from heavydistill.models.tokenizer import reader_of

@@ -15,7 +15,7 @@ normalization; the text after the thinking where the verifier found none. All th
 blocks whose headers begin with a fence that is longer than any run of its character in them, with
 their control tokens made harmless, so no text can end its block, open another or take another turn.
 A text can still speak to the judge; the wording says that it is material, and only the votes of
-``heavy.ballot`` come of it.
+``heavy.judge_votes`` come of it.
 
 Not covered: whether the model judges well. Its verdicts carry its name, so they can be counted
 apart.

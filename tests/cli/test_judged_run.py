@@ -18,7 +18,7 @@ from fake_server import FakeServer, completion, serving
 from import_files import lines
 
 from heavydistill.config.run import load_config
-from heavydistill.heavy.ballot import ballot_of
+from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.models.ledger import account_of, balance_of
 from heavydistill.schema import Generation, Trace
 from heavydistill.store.segment import record_at, segments

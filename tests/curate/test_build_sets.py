@@ -17,7 +17,7 @@ from heavydistill.chat.guard import guard
 from heavydistill.chat.student import Student
 from heavydistill.config.sets import load_build_config
 from heavydistill.curate.build import build_sets
-from heavydistill.curate.rows import sft_row
+from heavydistill.curate.set_writer import sft_row
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Generation
 from heavydistill.store.sets.folder import SETS, TRAINED, read_manifest
@@ -247,7 +247,7 @@ def student(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def _made(student: Student, generation: Generation, max_tokens: int = 1000) -> SftRow | str:
-    return sft_row(student, max_tokens, "run", problem(), "What is 2 + 3?", generation)
+    return sft_row(student, max_tokens, "run", problem().id, "What is 2 + 3?", generation)
 
 
 def test_the_parts_of_a_row_are_those_of_its_completion(student: Student) -> None:

@@ -16,7 +16,6 @@ from linear import assert_linear
 
 from heavydistill.config.sets import Filters
 from heavydistill.curate.filters.labels import (
-    Looked,
     copied,
     fingerprint,
     look_at_deliberation,
@@ -46,18 +45,18 @@ FAULTS = {
 ASKED = problem("What is the sum of two and three? Explain how you found it, in a sentence or two.")
 
 
-def looked(filters=None, shown=SHOWN, **changes) -> Looked:
+def looked(filters=None, shown=SHOWN, **changes) -> tuple[str, bool, float]:
     fields = {"answer_text": ANSWER, "reasoning": USES, **changes}
     return look_at_deliberation(ASKED, shown, deliberation(**fields), filters or Filters())
 
 
 def test_a_right_deliberation_that_works_with_the_attempts_has_no_label():
-    assert looked() == Looked("", uses_attempts=True, copied=0.0)
+    assert looked() == ("", True, 0.0)
 
 
 @pytest.mark.parametrize("code", FAULTS)
 def test_each_fault_has_its_label(code):
-    assert looked(**FAULTS[code]).label == code
+    assert looked(**FAULTS[code])[0] == code
 
 
 @pytest.mark.parametrize(
@@ -71,7 +70,7 @@ def test_each_fault_has_its_label(code):
     ],
 )
 def test_responses_that_are_not_whole_judged_and_right_are_told_apart(changes, code):
-    assert looked(**changes).label == code
+    assert looked(**changes)[0] == code
 
 
 @pytest.mark.parametrize(("first", "second"), [*itertools.combinations(FAULTS, 2)])
@@ -86,38 +85,38 @@ def test_of_two_faults_the_one_that_stands_first_in_the_table_is_the_label(first
             both[key] = FAULTS[second][key].replace(USES, "")
         if first == "no_final_answer":
             both[key] = FAULTS[second][key].replace("\\boxed", "")
-    assert looked(**both).label == first
+    assert looked(**both)[0] == first
 
 
 def test_the_attempts_may_be_ignored_where_the_build_says_so():
     alone = {"reasoning": "Two and three is five."}
-    assert looked(Filters(uses_attempts=False), **alone) == Looked("", False, 0.0)
+    assert looked(Filters(uses_attempts=False), **alone) == ("", False, 0.0)
 
 
 def test_how_much_is_a_copy_is_the_builds_to_say():
     half = " ".join(COPY.split()[:16]) + " " + " ".join(f"own{n}" for n in range(16)) + ANSWER
-    share = looked(answer_text=half).copied
+    share = looked(answer_text=half)[2]
     assert 0.1 < share < 0.8
-    assert looked(answer_text=half).label == ""
-    assert looked(Filters(most_copied=share), answer_text=half).label == "verbatim_copy"
-    assert looked(Filters(most_copied=1.0), answer_text=COPY).label == "verbatim_copy"
+    assert looked(answer_text=half)[0] == ""
+    assert looked(Filters(most_copied=share), answer_text=half)[0] == "verbatim_copy"
+    assert looked(Filters(most_copied=1.0), answer_text=COPY)[0] == "verbatim_copy"
 
 
 def test_the_signs_are_measured_whatever_the_label():
     seen = looked(label="incorrect", answer_text=COPY)
-    assert seen == Looked("not_correct", uses_attempts=True, copied=1.0)
+    assert seen == ("not_correct", True, 1.0)
 
 
 def test_what_was_shown_bounds_the_numbers_and_may_be_repeated():
-    assert looked(reasoning="Attempts 2 and 3 are right.").label == "ignores_attempts"
+    assert looked(reasoning="Attempts 2 and 3 are right.")[0] == "ignores_attempts"
     worked = "one two three four five six seven eight nine ten eleven twelve thirteen"
     asked = dataclasses.replace(
         ASKED, reference=f"{worked} #### 5", verifier_args='{"marker":"####"}'
     )
     answer = deliberation(ANSWER, f"{USES} {worked}")
-    assert look_at_deliberation(asked, SHOWN, answer, Filters()).label == "leaks_reference"
+    assert look_at_deliberation(asked, SHOWN, answer, Filters())[0] == "leaks_reference"
     knows = [*SHOWN, trajectory(ANSWER, worked)]
-    assert look_at_deliberation(asked, knows, answer, Filters()).label == ""
+    assert look_at_deliberation(asked, knows, answer, Filters())[0] == ""
 
 
 def test_an_attempt_is_looked_at_without_others():
@@ -144,7 +143,7 @@ def test_blanks_at_the_ends_change_no_label(code, blanks):
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_any_text_gets_a_known_label(reasoning, answer_text):
     seen = looked(reasoning=reasoning, answer_text=answer_text)
-    assert seen.label in ("", *CODES)
+    assert seen[0] in ("", *CODES)
     assert seen == looked(reasoning=reasoning, answer_text=answer_text)
 
 

@@ -25,9 +25,13 @@ def sets_of(counts: dict[Stratum, int], a_problem: int = 2) -> list[CandidateSet
     return sets
 
 
-def mixed(name: str, sets: list[CandidateSet], domain: str = "") -> Counter[str]:
-    mixture = mix(sets, PRESETS[name], {one.problem: domain for one in sets}, seed=0)
-    return Counter(one.stratum for one in mixture.kept)
+def kept_of(name: str, sets: list[CandidateSet], seed: int = 0) -> list[CandidateSet]:
+    labels = mix(sets, PRESETS[name], {one.problem: "" for one in sets}, seed)
+    return [one for one, label in labels.items() if not label]
+
+
+def mixed(name: str, sets: list[CandidateSet]) -> Counter[str]:
+    return Counter(one.stratum for one in kept_of(name, sets))
 
 
 numbers = st.fixed_dictionaries({stratum: st.integers(0, 200) for stratum in STRATA})
@@ -84,9 +88,9 @@ def sets_by_right(width: int) -> list[CandidateSet]:
 )
 def test_a_preset_admits_what_its_source_does(name, domain, width, rights):
     sets = sets_by_right(width)
-    mixture = mix(sets, PRESETS[name], {one.problem: domain for one in sets}, seed=0)
-    assert [one.right for one in mixture.kept] == list(rights)
-    assert mixture.not_admitted.total() == len(sets) - len(rights)
+    labels = mix(sets, PRESETS[name], {one.problem: domain for one in sets}, seed=0)
+    assert [one.right for one, label in labels.items() if not label] == list(rights)
+    assert Counter(labels.values())["not_admitted"] == len(sets) - len(rights)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +109,14 @@ def test_sets_are_as_wide_as_those_of_the_source(name, widths):
 
 def test_what_is_too_much_of_a_stratum_goes_second_sets_first():
     there = sets_of({"minority-right": 20, "majority-right": 20})
-    mixture = mix(there, PRESETS["balanced"], {one.problem: "" for one in there}, seed=0)
-    kept = [one.problem for one in mixture.kept if one.stratum == "majority-right"]
+    labels = mix(there, PRESETS["balanced"], {one.problem: "" for one in there}, seed=0)
+    kept = [one.problem for one in there if one.stratum == "majority-right" and not labels[one]]
     assert len(kept) == len(set(kept)) == 10
-    assert mixture.over_bound == Counter({"majority-right": 10, "minority-right": 0})
+    over = Counter(one.stratum for one, label in labels.items() if label == "over_bound")
+    assert over == {"majority-right": 10}
 
 
 def test_the_same_seed_keeps_the_same_sets_and_another_one_others():
     there = sets_of({"minority-right": 20, "majority-right": 200})
-    domains = {one.problem: "" for one in there}
-    first, again, other = (mix(there, PRESETS["balanced"], domains, s).kept for s in (0, 0, 1))
+    first, again, other = (kept_of("balanced", there, seed=seed) for seed in (0, 0, 1))
     assert first == again != other

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
-from heavydistill.heavy.ballot import Vote
+from heavydistill.heavy.judge_votes import Vote
 from heavydistill.metrics.comparison import (
     Comparison,
     ConfigDifference,

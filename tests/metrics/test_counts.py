@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from generations import ballot, problem, trajectory, unboxed
 
-from heavydistill.heavy.ballot import Said, Vote, verdict_of
+from heavydistill.heavy.judge_votes import Said, Vote, verdict_of
 from heavydistill.metrics.counts import (
     GenerationTally,
     Judging,

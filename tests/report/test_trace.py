@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from generations import ballot, cache, deliberation, item, trajectory
 
-from heavydistill.heavy.ballot import Vote, verdict_of
+from heavydistill.heavy.judge_votes import Vote, verdict_of
 from heavydistill.report.trace import print_trace
 from heavydistill.schema import Label, LeftOut, Problem, Trace, Verdict
 

@@ -12,7 +12,7 @@ from samples import trajectory
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.heavy.ballot import ballot_of
+from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.models.http.limits import Gate
 from heavydistill.models.request import JUDGE, THINK, Keep, Request, Response, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve

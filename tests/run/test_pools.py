@@ -14,7 +14,7 @@ from rich.console import Console
 from heavydistill.cli.plan import print_estimate, print_heading
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import BudgetError, ConfigError, HeavydistillError, ProblemsError
-from heavydistill.heavy.ballot import Ballot, Said, Vote, verdict_of
+from heavydistill.heavy.judge_votes import Ballot, Said, Vote, verdict_of
 from heavydistill.run.estimate import Range, estimate
 from heavydistill.run.generate import Plan, check
 from heavydistill.run.pools import read_pools

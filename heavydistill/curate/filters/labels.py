@@ -21,7 +21,6 @@ import hashlib
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from heavydistill.config.sets import Filters
@@ -73,21 +72,20 @@ def copied(text: str, attempts: Iterable[str]) -> float:
 _words_of_attempt = lru_cache(maxsize=64)(words_of)
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What was found of a deliberation; the last two whatever its label."""
-
-    label: str  # a code of ``rows.LABELS``, or ``rows.USED``
-    uses_attempts: bool  # whether it works with the attempts
-    copied: float  # the largest share of its answer that one attempt holds, 0 to 1
-
-
 def look_at_deliberation(
     problem: Problem, shown: Sequence[Generation], deliberation: Deliberation, filters: Filters
-) -> Looked:
-    """The first thing that is wrong with a deliberation, judged or not, and the signs behind it.
+) -> tuple[str, bool, float]:
+    """Look at a deliberation, judged or not.
 
-    ``shown`` are the attempts that it was shown, whole, in the order of its prompt.
+    Args:
+        problem: The problem.
+        shown: The attempts that it was shown, whole, in the order of its prompt.
+        deliberation: The deliberation.
+        filters: What is required of it.
+
+    Returns:
+        (The code of ``rows.LABELS`` of the first thing that is wrong, or ``USED``; whether it
+        works with the attempts; the largest share of its answer that is one attempt's, 0 to 1.)
     """
     uses = uses_attempts(spoken(deliberation), len(shown), problem.text)
     share = copied(deliberation.answer_text, [attempt.answer_text for attempt in shown])
@@ -96,7 +94,7 @@ def look_at_deliberation(
         label = "ignores_attempts"
     if not label and share >= filters.most_copied:
         label = "verbatim_copy"
-    return Looked(label or _out_of_place(problem, shown, deliberation), uses, share)
+    return label or _out_of_place(problem, shown, deliberation), uses, share
 
 
 def look_at_trajectory(problem: Problem, trajectory: Trajectory) -> str:

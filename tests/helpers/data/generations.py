@@ -8,7 +8,7 @@ from typing import Any
 
 from samples import generation
 
-from heavydistill.heavy.ballot import Ballot, Vote
+from heavydistill.heavy.judge_votes import Ballot, Vote
 from heavydistill.schema import (
     Cache,
     CacheItem,

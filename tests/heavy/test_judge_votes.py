@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from linear import assert_linear
 
-from heavydistill.heavy.ballot import Ballot, Vote, ballot_of, decision, said_in, shown, verdict_of
+from heavydistill.heavy.judge_votes import (
+    Ballot,
+    Vote,
+    ballot_of,
+    decision,
+    said_in,
+    shown,
+    verdict_of,
+)
 from heavydistill.schema import Verdict
 
 SAID = ["correct", "incorrect", "cannot_tell", "invalid", "truncated", "failed"]

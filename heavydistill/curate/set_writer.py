@@ -5,21 +5,22 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from heavydistill.chat.student import Student
-from heavydistill.curate.candidates import Success, generator
+from heavydistill.curate.candidates import generator
 from heavydistill.curate.filters.words import most_different
-from heavydistill.curate.notes import Build, SetNote, SourceRun, TraceNote, generations_of
+from heavydistill.curate.first_pass import Build, SetNote, SourceRun, TraceNote, generations_of
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
-from heavydistill.schema import Cache, Deliberation, Generation, Problem, Trace, Trajectory
+from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace
 from heavydistill.store.sets.folder import Writer, file_of
 from heavydistill.store.sets.rows import (
     CODES,
     SPLITS,
+    USED,
     CacheRow,
     DeliberationRow,
     ProblemRow,
@@ -34,12 +35,6 @@ Answers = Callable[[str, Problem, Cache], list[Deliberation]]
 """The deliberations that were asked for, of a run's name, a problem and a cache."""
 
 _TOO_LONG = "too_long_for_student"
-_VIEWS: dict[type, str] = {
-    ProblemRow: "problems",
-    TrajectoryRow: "trajectories",
-    CacheRow: "caches",
-    DeliberationRow: "deliberations",
-}
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
@@ -90,6 +85,7 @@ class SetWriter:
             self._problems_written.add(problem.id)
             known = self._build.problems[problem.id]
             self._view(
+                "problems",
                 ProblemRow,
                 problem,
                 split=known.split,
@@ -97,17 +93,12 @@ class SetWriter:
                 detail=known.detail,
                 runs=known.runs,
             )
-        self._write_thinker_rows(source, problem, trace.pool, note)
+        self._write_thinker_rows(source, trace, note)
+        about = {"problem": problem.id, "run": source.name}
         for trajectory, attempt in zip(trace.pool, note.trajectories, strict=True):
             self._is_behind("thinker", trajectory)
-            self._view(
-                TrajectoryRow,
-                trajectory,
-                problem=problem.id,
-                run=source.name,
-                label=attempt.label,
-                tokens=attempt.tokens,
-            )
+            more = {"label": attempt.label, "tokens": attempt.tokens}
+            self._view("trajectories", TrajectoryRow, trajectory, **about, **more)
         for each in note.sets:
             if each.cache is None and not each.wanted:
                 continue
@@ -116,11 +107,11 @@ class SetWriter:
                 self.unfit += 1
                 each.sft_label = each.rl_label = _TOO_LONG
                 continue
-            there = [d for d in trace.deliberations if d.cache == cache.id and each.cache]
+            deliberations = [d for d in trace.deliberations if d.cache == cache.id and each.cache]
             if each.asked and self._answers:
-                there += self._answers(source.name, problem, cache)
+                deliberations += self._answers(source.name, problem, cache)
             shown = [by_id[member] for member in each.of.members]
-            self._write_set(source, problem, each, cache, shown, there)
+            self._write_set(source, problem, each, cache, shown, deliberations)
 
     def finish(self) -> None:
         """Add the plain problems, and close the files."""
@@ -130,23 +121,24 @@ class SetWriter:
                 self._write_retention(split, written.rows)
         self._files.close()
 
-    def _write_thinker_rows(
-        self, source: SourceRun, problem: Problem, pool: Sequence[Trajectory], note: TraceNote
-    ) -> None:
-        passed = [n for n, attempt in enumerate(note.trajectories) if not attempt.label]
+    def _write_thinker_rows(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
+        problem, config = trace.problem, self._build.config
+        student, most = self._build.student, self._build.max_tokens
+        pairs = zip(trace.pool, note.trajectories, strict=True)
+        passed = [(attempt, known) for attempt, known in pairs if not known.label]
         if not passed:
             return
-        texts = [f"{pool[n].reasoning}\n{pool[n].answer_text}" for n in passed]
-        order = most_different(texts, generator(self._build.config.seed, "thinker", problem.id))
+        texts = [f"{attempt.reasoning}\n{attempt.answer_text}" for attempt, _ in passed]
         wording = self._build.wording("thinker", source, problem)
         prompt = thinker_prompt(problem.text, wording)
-        for n in (passed[position] for position in order):
-            if self._thinker_rows[problem.id] == self._build.config.thinker.per_problem:
-                note.trajectories[n].label = "not_chosen"
+        for place in most_different(texts, generator(config.seed, "thinker", problem.id)):
+            attempt, known = passed[place]
+            if self._thinker_rows[problem.id] == config.thinker.per_problem:
+                known.label = "not_chosen"
                 continue
-            label = self._write_sft_row(source, problem, prompt, pool[n])
-            note.trajectories[n].label = label
-            if not label:
+            row = sft_row(student, most, source.name, problem.id, prompt, attempt)
+            known.label = self._row("sft_thinker", row)
+            if not known.label:
                 self._thinker_rows[problem.id] += 1
                 self.behind["prompts"].add(wording.version)
 
@@ -159,58 +151,51 @@ class SetWriter:
         shown: Sequence[Generation],
         deliberations: Sequence[Deliberation],
     ) -> None:
-        chosen = {each.id for each in note.usable} if not note.sft_label else set()
+        student = self._build.student
         read = self._readable(source, problem, note, cache, shown)
         if read is None:
             note.sft_label = note.sft_label or _TOO_LONG
             note.rl_label = note.rl_label or _TOO_LONG
             read = cache
         self.recut += read is not cache
-        notes = {each.id: each for each in note.deliberations}
-        if not note.sft_label:
-            written = [each for each in deliberations if each.id in chosen]
-            for each in written:
-                label = self._write_sft_row(source, problem, read.prompt, each, read.id, note)
-                notes[each.id].label = label
-            labels = [notes[each.id].label for each in written]
-            if all(labels):
-                note.sft_label = labels[-1] if labels else ""
-        if not note.rl_label:
-            prompt = rl_row(
-                self._build.student,
-                problem,
-                read,
-                note.success,
-                run=source.name,
-                stratum=note.stratum,
-                right=note.of.right,
-                width=note.of.width,
-                measured_on=", ".join(sorted({each.model for each in note.deliberations})),
-            )
-            self._row("rl", problem, prompt, prompt.prompt_tokens)
         self.behind["prompts"].add(read.prompt_version)
-        for deliberation in deliberations:
-            self._is_behind("deliberator", deliberation)
-            known = notes[deliberation.id]
+        pairs = [(each, note.of_deliberation(each.id)) for each in deliberations]
+        if not note.sft_label:
+            chosen = [(each, known) for each, known in pairs if not known.label]
+            for each, known in chosen:
+                row = sft_row(
+                    student,
+                    self._build.max_tokens,
+                    source.name,
+                    problem.id,
+                    read.prompt,
+                    each,
+                    read.id,
+                    note.stratum,
+                )
+                known.label = self._row("sft_deliberator", row)
+            if all(known.label for _, known in chosen):
+                note.sft_label = chosen[-1][1].label
+        about = {"problem": problem.id, "run": source.name}
+        for each, known in pairs:
+            self._is_behind("deliberator", each)
             if note.sft_label:
                 same = note.sft_label if note.sft_label in CODES else "set_not_used"
                 known.label = known.label or same
             self._view(
+                "deliberations",
                 DeliberationRow,
-                replace(deliberation, cache=read.id),
-                problem=problem.id,
-                run=source.name,
+                replace(each, cache=read.id),
                 label=known.label,
                 uses_attempts=known.uses_attempts,
                 copied=known.copied,
                 tokens=known.tokens,
+                **about,
             )
-        self._view(
+        written = self._view(
+            "caches",
             CacheRow,
             read,
-            label=note.sft_label,
-            problem=problem.id,
-            run=source.name,
             drawn=note.cache is None,
             recut=read is not cache,
             stratum=note.stratum,
@@ -220,7 +205,11 @@ class SetWriter:
             judged=note.success.judged,
             sft_label=note.sft_label,
             rl_label=note.rl_label,
+            **about,
         )
+        if not note.rl_label:
+            measured_on = ", ".join(sorted({known.model for known in note.deliberations}))
+            self._row("rl", rl_row(student, problem, written, measured_on))
 
     def _readable(
         self,
@@ -248,24 +237,6 @@ class SetWriter:
                 return readable
         return None if limits else cache
 
-    def _write_sft_row(
-        self,
-        source: SourceRun,
-        problem: Problem,
-        prompt: str,
-        generation: Generation,
-        cache: str = "",
-        note: SetNote | None = None,
-    ) -> str:
-        """Write a row to learn from; the label of what keeps it from being one, or empty."""
-        student, most = self._build.student, self._build.max_tokens
-        row = sft_row(student, most, source.name, problem, prompt, generation, cache, note)
-        if isinstance(row, str):
-            return row
-        tokens = row.prompt_tokens + row.completion_tokens
-        self._row("sft_deliberator" if note else "sft_thinker", problem, row, tokens)
-        return ""
-
     def _is_behind(self, role: str, generation: Generation) -> None:
         """Note who wrote a row of a view and what judged it, used or not: all of it is kept."""
         self.behind[role].add(generation.model)
@@ -289,35 +260,40 @@ class SetWriter:
                 tokens = row["prompt_tokens"] + row["completion_tokens"]
                 self.lengths["sft_deliberator"].append(tokens)
 
-    def _view(self, kind: type, value: Any, label: str, **more: Any) -> None:
-        """Write a row of a view: the fields of the value, and those that the view adds."""
-        name, columns = _VIEWS[kind], kind.__dataclass_fields__  # type: ignore[attr-defined]
-        fields = {each: getattr(value, each) for each in type(value).__dataclass_fields__}
-        row = kind(**fields, **more, **({"label": label} if "label" in columns else {}))
-        self.counts[name][label or "used"] += 1
+    def _view(self, name: str, kind: type, value: Any, **more: Any) -> Any:
+        """Write a row of a view, and return it: the fields of the value, and those it adds."""
+        row = kind(**{each.name: getattr(value, each.name) for each in fields(value)}, **more)
+        self.counts[name][more.get("label") or "used"] += 1
         self._files.writer(name, "train", kind).write(row)
+        return row
 
-    def _row(self, name: str, problem: Problem, row: Any, tokens: int) -> None:
-        split = self._build.problems[problem.id].split
+    def _row(self, name: str, row: SftRow | RlRow | str) -> str:
+        """Write a row of a set; the label of what keeps it from being one, or empty."""
+        if isinstance(row, str):
+            return row
+        split = self._build.problems[row.problem].split
         assert split is not None  # problems that are left out have no rows
         self.counts[name][split] += 1
-        self.lengths[name].append(tokens)
+        learnt = row.completion_tokens if isinstance(row, SftRow) else 0
+        self.lengths[name].append(row.prompt_tokens + learnt)
         self._files.writer(name, split, type(row)).write(row)
+        return USED
 
 
 def sft_row(
     student: Student,
     max_tokens: int,
     run: str,
-    problem: Problem,
+    problem: str,
     prompt: str,
     generation: Generation,
     cache: str = "",
-    note: SetNote | None = None,
+    stratum: Stratum | None = None,
 ) -> SftRow | str:
     """A row to learn from, or the label of what keeps it from being one.
 
-    ``prompt`` is asked and ``generation`` learnt; a thinker's row has no cache and no note.
+    ``prompt`` is asked and ``generation`` learnt; run, problem and cache are named by their ids. A
+    thinker's row has neither cache nor stratum.
     """
     reasoning, answer_text = generation.reasoning.strip(), generation.answer_text.strip()
     tokens = student.tokens(prompt, reasoning, answer_text)
@@ -330,33 +306,37 @@ def sft_row(
         completion=student.completion(reasoning, answer_text),
         reasoning=reasoning,
         answer_text=answer_text,
-        role="deliberator" if note else "thinker",
-        problem=problem.id,
+        role="deliberator" if cache else "thinker",
+        problem=problem,
         run=run,
         generation=generation.id,
         cache=cache,
-        stratum=note.stratum if note else None,
+        stratum=stratum,
         model=generation.model,
         prompt_tokens=len(tokens.prompt),
         completion_tokens=len(tokens.completion),
     )
 
 
-def rl_row(student: Student, problem: Problem, cache: Cache, success: Success, **of: Any) -> RlRow:
-    """A prompt of RL; ``of`` are the fields of ``RlRow`` that say what it is of."""
-    assert success.share is not None
+def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str) -> RlRow:
+    """A prompt of RL; ``measured_on`` are the models whose deliberations its success counts."""
+    assert cache.success is not None
     return RlRow(
         prompt=student.prompt(cache.prompt),
         problem=problem.id,
+        run=cache.run,
         text=problem.text,
         reference=problem.reference,
         verifier=problem.verifier,
         verifier_args=problem.verifier_args,
         cache=cache.id,
-        success=success.share,
-        judged=success.judged,
+        stratum=cache.stratum,
+        right=cache.right,
+        width=len(cache.items),
+        success=cache.success,
+        judged=cache.judged,
+        measured_on=measured_on,
         prompt_tokens=student.prompt_tokens(cache.prompt),
-        **of,
     )
 
 

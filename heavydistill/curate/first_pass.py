@@ -38,7 +38,7 @@ from heavydistill.curate.filters.labels import (
     spoken,
     uses_attempts,
 )
-from heavydistill.curate.mixture import Mixture, preset_of
+from heavydistill.curate.mixture import preset_of
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache, recut
@@ -144,16 +144,10 @@ class GenerationNote:
     tokens: int  # in the student's tokenizer, if it passed the filters; else ``NOT_COUNTED``
     answer_tokens: int  # likewise, of the answer text alone
     fingerprint: str  # the same for texts that say the same
-
-
-@dataclass(slots=True)
-class DeliberationNote(GenerationNote):
-    """What is known of a deliberation."""
-
-    right: bool | None  # see ``candidates.is_right``
     model: str  # its author
-    uses_attempts: bool  # whether it works with the attempts
-    copied: float  # the share of it that is one attempt's
+    right: bool | None = None  # of a deliberation alone, as the next two: see ``is_right``
+    uses_attempts: bool = False  # whether it works with the attempts
+    copied: float = 0.0  # the share of it that is one attempt's
 
 
 @dataclass(slots=True)
@@ -163,7 +157,7 @@ class SetNote:
     of: CandidateSet
     cache: str | None  # id of the run's cache of it; None if it was drawn
     thinkers: tuple[str, ...]  # authors of its attempts, sorted
-    deliberations: list[DeliberationNote] = field(default_factory=list)
+    deliberations: list[GenerationNote] = field(default_factory=list)
     wanted: bool = False
     """Whether the mixture takes it, or would if it had a deliberation to learn from."""
     asked: bool = False  # whether the build itself asks for deliberations on it
@@ -175,7 +169,7 @@ class SetNote:
         return self.of.stratum
 
     @property
-    def usable(self) -> list[DeliberationNote]:
+    def usable(self) -> list[GenerationNote]:
         """The deliberations that are learnt from."""
         return [note for note in self.deliberations if not note.label]
 
@@ -183,6 +177,10 @@ class SetNote:
     def success(self) -> Success:
         """How often its deliberations are right."""
         return success_of(note.right for note in self.deliberations)
+
+    def of_deliberation(self, name: str) -> GenerationNote:
+        """What is known of the deliberation with this id."""
+        return next(note for note in self.deliberations if note.id == name)
 
 
 @dataclass(slots=True)
@@ -230,7 +228,8 @@ class Build:
         """By their ids in the sets, which are the same for the same problem in every run."""
         self.notes: dict[str, list[TraceNote]] = {source.name: [] for source in sources}
         """Of each trace of a run, in order, by the run's name."""
-        self.mixture = Mixture(kept=[])  # Of the sets that rows of the deliberator are made of
+        self.mixture: dict[CandidateSet, str] = {}
+        """The label that the mixture gives each set with a deliberation to learn from."""
         self.undeliberated = 0  # Sets that the mixture would take beside them
         self.attention: Counter[str] = Counter()
         """How many texts show the signs of work with the attempts, and how many were looked at."""
@@ -346,20 +345,14 @@ class Build:
 
     def look_at_deliberation(
         self, problem: Problem, shown: Sequence[Generation], deliberation: Deliberation
-    ) -> DeliberationNote:
+    ) -> GenerationNote:
         """What is to be known of a deliberation on a set."""
-        looked = look_at_deliberation(problem, shown, deliberation, self.config.filters)
+        label, uses, share = look_at_deliberation(problem, shown, deliberation, self.config.filters)
         right = is_right(deliberation)
         if right and deliberation.unusable_because is None:
             self.attention["deliberations"] += 1
-            self.attention["using"] += looked.uses_attempts
-        return DeliberationNote(
-            *self._known(deliberation, looked.label),
-            right,
-            deliberation.model,
-            looked.uses_attempts,
-            looked.copied,
-        )
+            self.attention["using"] += uses
+        return self._note(deliberation, label, right=right, uses_attempts=uses, copied=share)
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
         """What is to be known of a trace; its problem is screened when it is first seen."""
@@ -379,7 +372,7 @@ class Build:
                 widest = self.preset.widths[-1]
                 signs = uses_attempts(spoken(attempt), widest, problem.text)
                 self.attention["blind_using"] += signs
-            note.trajectories.append(GenerationNote(*self._known(attempt, label)))
+            note.trajectories.append(self._note(attempt, label))
         by_id = generations_of(trace)
         for cache in trace.caches:
             shown = [by_id[item.generation] for item in cache.items]
@@ -411,14 +404,14 @@ class Build:
         ]
         return note
 
-    def _known(self, generation: Generation, label: str) -> tuple[str, str, int, int, str]:
-        """The fields of ``GenerationNote``."""
+    def _note(self, generation: Generation, label: str, **signs: Any) -> GenerationNote:
         tokens = answer = NOT_COUNTED
         if not label:
             answer = self.student.reader.count(generation.answer_text)
             thinking = generation.reasoning and self.student.reader.count(generation.reasoning)
             tokens = answer + (thinking or 0)
-        return generation.id, label, tokens, answer, fingerprint(generation)
+        same, model = fingerprint(generation), generation.model
+        return GenerationNote(generation.id, label, tokens, answer, same, model, **signs)
 
     def _may_stand(self, model: str) -> bool:
         """Whether the attempts of a model may stand in a set."""
