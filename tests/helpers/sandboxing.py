@@ -44,7 +44,6 @@ def need_sandbox() -> None:
 
 def ran(
     program: str,
-    stdin: bytes = b"",
     *,
     cpu_s: float = 3,
     wall_s: float = 60,
@@ -55,7 +54,7 @@ def ran(
     """What became of a program, given as it stands or indented."""
     limits = Limits(cpu_s, wall_s, memory_mb, output_bytes)
     texts = {"main.py": textwrap.dedent(program), **files}
-    return open_sandbox(Sandboxing()).run(texts, stdin, limits)
+    return open_sandbox(Sandboxing()).run(texts, limits)
 
 
 def attempted(attack: str, **limits: Any) -> dict[str, Any]:

@@ -34,24 +34,15 @@ import re
 import sys
 import warnings
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from heavydistill.schema import Problem
-from heavydistill.verifiers.code.asserts import (
-    TRUTHS,
-    Case,
-    Condition,
-    Truth,
-    Unsplittable,
-    program_names,
-    split,
-)
+from heavydistill.verifiers.code.asserts import program_names, split
 from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge
 from heavydistill.verifiers.code.running import MOST_VALUE
-from heavydistill.verifiers.code.values import Tree, likeness, tree_of
+from heavydistill.verifiers.code.values import Tree, tree_of
 
 MOST_UNPACKED = 64_000_000
 """Bytes of the tests of a problem behind their compression."""
@@ -69,28 +60,20 @@ ARGUMENTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
-    """Tests of a program that reads stdin."""
+class Comparable:
+    """Tests that are a run or a call each, and the output or value that is right."""
 
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    in_tokens: bool
-    tolerance: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """Tests that call functions."""
-
-    cases: tuple[Case, ...]
-    with_prelude: bool
-    """Whether the program has ``prelude``'s names without importing them."""
-    after: str
+    kind: Literal["stdio", "functional", "asserts"]
+    """Programs that read stdin, functions that are called as contest sites do, or assertions."""
+    tests: tuple[Any, ...]
+    """As ``inside.perform`` takes them."""
+    right: tuple[Tree, ...]
+    """Outputs, or trees of values."""
+    tolerance: float | None = None
+    in_tokens: bool = False
+    """Whether outputs are compared word by word, rather than by their lines."""
+    after: str = ""
     """What is run behind the program, in its module."""
-
-    @property
-    def calls(self) -> list[dict[str, Any]]:
-        return [call for case in self.cases for call in case.calls]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +99,7 @@ class Task:
     """What the program completes, or empty."""
     as_python: bool
     """Whether 1, 1.0 and True are the same."""
-    tests: Runs | Called | Rehearsable
+    tests: Comparable | Rehearsable
 
 
 def task_of(problem: Problem) -> Task:
@@ -155,7 +138,7 @@ def _task(verifier_args: str, text: str) -> Task:
     return Task((), "", as_python, _runs(tests, args))
 
 
-def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Runs:
+def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Comparable:
     in_tokens = _choice(args, "compare", ("lines", "tokens")) == "tokens"
     for number, test in enumerate(tests, 1):
         for key in ("input", "output"):
@@ -172,30 +155,23 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Runs:
             f"the tests have more than {2 * _MOST_OUTPUT:,} characters; leave some out"
         )
     inputs, outputs = (tuple(test[key] for test in tests) for key in ("input", "output"))
-    return Runs(inputs, outputs, in_tokens, _tolerance(args))
+    return Comparable("stdio", inputs, outputs, _tolerance(args), in_tokens)
 
 
 def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python: bool) -> Task:
     entry, setup, tolerance = _entry_point(settings), _setup(settings), _tolerance(settings)
-    cases = []
+    calls, right = [], []
     for number, test in enumerate(tests, 1):
         args, kwargs, expected = _call(test, number)
         try:
             given = {"args": tree_of(args, _MOST_INPUT), "kwargs": tree_of(kwargs, _MOST_INPUT)}
-            right = tree_of(expected, MOST_VALUE)
+            right.append(tree_of(expected, MOST_VALUE))
         except (NotAValue, TooLarge) as error:
             raise ValueError(f"test {number} is too large or too deep; leave it out") from error
-        cases.append(Case([{"entry": entry, **given}], _equals(right, tolerance)))
+        calls.append({"entry": entry, **given})
     names = (entry.rpartition(".")[2],)
-    return Task(names, "", as_python, Called(tuple(cases), True, setup))
-
-
-def _equals(right: Tree, tolerance: float | None) -> Condition:
-    def holds(values: Sequence[Tree]) -> Truth:
-        found = likeness(values[0], right, tuples_are_lists=True, tolerance=tolerance)
-        return "yes" if found == "close" and tolerance is not None else TRUTHS[found]
-
-    return holds
+    compared = Comparable("functional", tuple(calls), tuple(right), tolerance, after=setup)
+    return Task(names, "", as_python, compared)
 
 
 def _call(test: dict[str, Any], number: int) -> tuple[list[Any], dict[str, Any], Any]:
@@ -250,7 +226,7 @@ def _checked(args: dict[str, Any], text: str, as_python: bool) -> Task:
     return Task((entry,), prompt, as_python, tests)
 
 
-def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Called | None:
+def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Comparable | None:
     """The tests as calls, if ``check`` is a list of assertions and nothing else."""
     candidate = check.args.args[0].arg
     asserts = [node for node in check.body if isinstance(node, ast.Assert)]
@@ -265,16 +241,15 @@ def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Called
         # No helper of the prompt, which the program could replace.
         if not used - bound <= {candidate, entry, "math", *vars(builtins)}:
             return None
-    if not tests:
-        return None
     return _split_all(tests, (candidate, entry), f"{candidate} = {entry}\n")
 
 
-def _split_all(tests: list[ast.expr], names: tuple[str, ...], after: str) -> Called | None:
-    try:
-        return Called(tuple(split(test, names) for test in tests), False, after)
-    except (Unsplittable, RecursionError):
+def _split_all(tests: list[ast.expr], names: tuple[str, ...], after: str) -> Comparable | None:
+    pairs = [pair for test in tests if (pair := split(test, names))]
+    if not pairs or len(pairs) < len(tests):
         return None
+    calls = tuple({"source": call} for call, _ in pairs)
+    return Comparable("asserts", calls, tuple(right for _, right in pairs), after=after)
 
 
 def _does_nothing(node: ast.stmt) -> bool:

@@ -115,8 +115,8 @@ def run_tests(
     config: Sandboxing,
     program: str,
     tests: Sequence[Any],
-    *,
     kind: Literal["calls", "stdio"] = "calls",
+    *,
     most: int = MOST_VALUE,
     prelude: str = "",
     after: str = "",
@@ -153,7 +153,7 @@ def start(
         cpu_s=cpu_s, wall_s=wall_s(cpu_s), memory_mb=config.memory_mb, output_bytes=most
     )
     files = {"main.py": _program_of(entry), "job.txt": json.dumps(dict(job))}
-    return sandbox.run(files, b"", limits)
+    return sandbox.run(files, limits)
 
 
 def processor_s(config: Sandboxing, tests: int) -> float:

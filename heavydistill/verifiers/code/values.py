@@ -159,24 +159,6 @@ def number(tree: Tree) -> int | float | Fraction | Decimal | None:
     return None
 
 
-def members(tree: Tree) -> list[Tree] | None:
-    """The members of a container, of a dictionary its keys; None if it is none."""
-    kind = _kind(tree)
-    if kind in ("l", "t", "s", "f"):
-        return list(tree[1:])
-    return list(tree[1::2]) if kind == "d" else None
-
-
-def truth(tree: Tree) -> bool:
-    """Whether Python calls the value true; raises ``Malformed`` where it is no value."""
-    there = members(tree)
-    if there is not None:
-        return bool(there)
-    if isinstance(tree, list):
-        return bool(_decoded(tree))
-    return bool(tree)
-
-
 def shown(tree: Tree, most: int = 200) -> str:
     """The value for a reader: JSON, cut to ``most`` characters."""
     text = json.dumps(tree)

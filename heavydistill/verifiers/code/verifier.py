@@ -43,18 +43,23 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Verifier
 from heavydistill.verifiers.code import rehearsal, running
 from heavydistill.verifiers.code.answer import program_in
-from heavydistill.verifiers.code.asserts import Case
-from heavydistill.verifiers.code.formats import ARGUMENTS, Rehearsable, Runs, Task, task_of
+from heavydistill.verifiers.code.formats import (
+    ARGUMENTS,
+    Comparable,
+    Rehearsable,
+    Task,
+    task_of,
+)
 from heavydistill.verifiers.code.rehearsal import PASSED, NotRehearsedError, Result, failure
-from heavydistill.verifiers.code.running import ProgramOutcome, run_tests
-from heavydistill.verifiers.code.values import likeness_of_outputs, shown
+from heavydistill.verifiers.code.running import MOST_VALUE, ProgramOutcome, run_tests
+from heavydistill.verifiers.code.values import Tree, likeness, likeness_of_outputs, shown
 from heavydistill.verifiers.sandbox import Sandbox, open_sandbox
 
 MOST_CHARACTERS = 200_000
@@ -63,6 +68,7 @@ _OPEN = {
     *("missing_module", "timeout", "killed", "out_of_time", "no_sandbox"),
     *("not_comparable", "types", "rounding"),
 }
+_REASONS = {"alike": "types", "close": "rounding", "different": "different"}
 _SLACK_S = 10.0
 
 
@@ -80,7 +86,7 @@ class Code(Verifier):
 
     @property
     def version(self) -> str:
-        return f"3-python-{sys.version_info.major}.{sys.version_info.minor}"
+        return f"4-python-{sys.version_info.major}.{sys.version_info.minor}"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         task = task_of(problem)
@@ -111,8 +117,7 @@ class Code(Verifier):
         tests = task_of(problem).tests
         if isinstance(tests, Rehearsable):
             return rehearsal.wall_s(config.sandbox) + _SLACK_S
-        count = len(tests.inputs if isinstance(tests, Runs) else tests.calls)
-        return running.wall_s(running.processor_s(config.sandbox, count)) + _SLACK_S
+        return running.wall_s(running.processor_s(config.sandbox, len(tests.tests))) + _SLACK_S
 
     def unavailable(self, config: Verifying) -> str | None:
         return open_sandbox(config.sandbox).unavailable()
@@ -128,47 +133,40 @@ def decide(task: Task, program: str, sandbox: Sandbox, config: Sandboxing) -> De
             evidence = json.dumps({"way": "rehearsal", **error.evidence})
             return Decision("undecided", error.reason, program, evidence=evidence)
         return _decision("rehearsal", results, program)
-    if isinstance(tests, Runs):
-        longest = max(len(output.encode()) for output in tests.outputs)
+    kind: Literal["stdio", "calls"] = "stdio" if tests.kind == "stdio" else "calls"
+    most, prelude = MOST_VALUE, ""
+    if kind == "stdio":
+        longest = max(len(output.encode()) for output in tests.right)
         # In large steps: the program may see it, and how long what is right is would tell it.
         most = _OUTPUT_ROOM * (1 + -(-2 * longest // _OUTPUT_ROOM))
-        outcomes = run_tests(sandbox, config, program, tests.inputs, kind="stdio", most=most)
-        pairs = zip(outcomes, tests.outputs, strict=True)
-        return _decision("stdio", [_printed(each, right, tests) for each, right in pairs], program)
-    prelude = running.prelude(running.words_in(program)) if tests.with_prelude else ""
-    outcomes = run_tests(sandbox, config, program, tests.calls, prelude=prelude, after=tests.after)
-    left = iter(outcomes)
-    results = [_judged(case, [next(left) for _ in case.calls], task) for case in tests.cases]
-    return _decision("calls", results, program)
+    if tests.kind == "functional":
+        prelude = running.prelude(running.words_in(program))
+    outcomes = run_tests(
+        sandbox, config, program, tests.tests, kind, most=most, prelude=prelude, after=tests.after
+    )
+    pairs = zip(outcomes, tests.right, strict=True)
+    results = [_compared(outcome, right, tests, task.as_python) for outcome, right in pairs]
+    return _decision(kind, results, program)
 
 
-def _printed(outcome: ProgramOutcome, right: str, tests: Runs) -> Result:
+def _compared(outcome: ProgramOutcome, right: Tree, tests: Comparable, as_python: bool) -> Result:
     if outcome.became != "value":
         return failure(outcome)
-    given, tolerance = outcome.tree, tests.tolerance
-    if not isinstance(given, str):
+    given, tolerance, got = outcome.tree, tests.tolerance, shown(outcome.tree)
+    if tests.kind != "stdio":
+        is_functional = tests.kind == "functional"
+        try:
+            alike = likeness(given, right, tuples_are_lists=is_functional, tolerance=tolerance)
+        except (ValueError, TypeError, ArithmeticError):
+            return "not_a_value", {}
+    elif isinstance(given, str):
+        alike = likeness_of_outputs(given, right, in_tokens=tests.in_tokens, tolerance=tolerance)
+    else:
         return "not_a_value", {}
-    alike = likeness_of_outputs(given, right, in_tokens=tests.in_tokens, tolerance=tolerance)
-    if alike == "same" or (alike == "close" and tolerance is not None):
+    is_right = {"same": True, "alike": as_python, "close": tolerance is not None}
+    if is_right.get(alike):
         return PASSED
-    return "rounding" if alike == "close" else "different", {"got": shown(given)}
-
-
-def _judged(case: Case, outcomes: list[ProgramOutcome], task: Task) -> Result:
-    failed = [failure(outcome) for outcome in outcomes if outcome.became != "value"]
-    if failed:
-        if failed[0][0] in ("not_a_value", "too_large") and not case.needs_values:
-            return "not_comparable", {}
-        return failed[0]
-    values = [outcome.tree for outcome in outcomes]
-    try:
-        truth = case.holds(values)
-    except (ValueError, TypeError, ArithmeticError):
-        # What Python could not compare either, or what no value is.
-        return "not_a_value", {}
-    if truth == "yes" or (truth == "types" and task.as_python):
-        return PASSED
-    return truth if truth != "no" else "different", {"got": [shown(value) for value in values]}
+    return _REASONS[alike], {"got": got if tests.kind == "stdio" else [got]}
 
 
 def _decision(way: str, results: list[Result], program: str) -> Decision:

@@ -23,16 +23,13 @@ Python), and ends as it likes.
 from __future__ import annotations
 
 import abc
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 Ended = Literal["exit", "signal", "cpu", "wall", "output", "files", "unavailable"]
 
-_FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
-ENTRY = "main.py"
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text(encoding="utf-8")
 """What runs in every sandbox before the program; one call is put behind it."""
 
@@ -49,10 +46,6 @@ class Limits:
     """MiB of address space, the interpreter included."""
     output_bytes: int
     """Most bytes of standard output, and as many of standard error."""
-
-    def __post_init__(self) -> None:
-        if min(self.cpu_s, self.wall_s, self.memory_mb, self.output_bytes) <= 0:
-            raise ValueError(f"every limit must be above 0: {self}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,42 +65,19 @@ class Ran:
 class Sandbox(abc.ABC):
     """A place where programs can do no harm. It may be used from several threads."""
 
-    name: ClassVar[str]
-    """The word in ``config.run.Sandboxing.backend``."""
-
     @abc.abstractmethod
     def unavailable(self) -> str | None:
         """Why no program can run here and what to do about it; None if they can."""
 
     @abc.abstractmethod
-    def run(self, files: Mapping[str, str], stdin: bytes, limits: Limits) -> Ran:
+    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
         """Runs ``main.py``. Never raises for what a program does, nor where none can run.
 
         Args:
-            files: Name to text, ``main.py`` among them; no folders.
-
-        Raises:
-            ValueError: ``files`` has no ``main.py``, or a name that is no plain file name.
+            files: Name to text of the files beside it and of itself: plain names, valid Unicode.
         """
 
 
 def unavailable(reason: str) -> Ran:
     """The run that did not happen."""
     return Ran("unavailable", stderr=reason.encode("utf-8", "replace"))
-
-
-def contents(files: Mapping[str, str]) -> dict[str, bytes]:
-    """Name to bytes of the files of a run.
-
-    Text that is no valid Unicode becomes bytes that no program can be read from, so it is the
-    program that fails.
-
-    Raises:
-        ValueError: There is no ``main.py``, or a name is no plain file name.
-    """
-    if ENTRY not in files:
-        raise ValueError(f"there is no {ENTRY} among the files to run: {sorted(files)}")
-    for name in files:
-        if not _FILE_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} is no plain name of a file")
-    return {name: text.encode("utf-8", "surrogatepass") for name, text in files.items()}

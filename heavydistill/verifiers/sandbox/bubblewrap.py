@@ -4,7 +4,7 @@ What holds a program, from the outside in:
 
     namespaces    its own network with nothing in it, processes, users, IPC, host name
     files         its interpreter and standard library, read-only; ``/program``, also ``/tmp``, in
-                  memory; no ``/proc``, no ``/sys``; of ``/dev`` null, zero, random and its input
+                  memory; no ``/proc``, no ``/sys``; of ``/dev`` null, zero and random
     user          an ordinary one; where this process is root, one that nobody is
     system calls  see ``seccomp``: no second process, so that the limits are totals
     limits        see ``launcher``: processor time, address space, threads, sizes of files
@@ -28,20 +28,17 @@ import itertools
 import json
 import os
 import platform
-import resource
 import select
 import selectors
 import shutil
-import struct
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO
 
 from heavydistill.verifiers.sandbox import seccomp
 from heavydistill.verifiers.sandbox.base import (
@@ -50,7 +47,6 @@ from heavydistill.verifiers.sandbox.base import (
     Limits,
     Ran,
     Sandbox,
-    contents,
     unavailable,
 )
 
@@ -120,8 +116,9 @@ def interpreter() -> Interpreter:
         # The loader asks for libz.so.1, a link beside the library.
         beside = file.parent.glob(f"{glob.escape(file.name.partition('.so')[0])}.so*")
         links |= {str(link): str(file) for link in beside if link.resolve() == file}
-    if loader := _loader(path):
-        links[loader] = os.path.realpath(loader)
+    # Where programs name the loader itself, behind links to folders that a program does not see.
+    loaders = {name: os.path.realpath(name) for name in glob.glob("/lib*/ld-*.so*")}
+    links |= {name: file for name, file in loaders.items() if Path(file) in libraries}
     hidden = [str(folder / name) for folder in folders for name in _PACKAGES]
     return Interpreter(
         path,
@@ -130,21 +127,6 @@ def interpreter() -> Interpreter:
         tuple(map(str, libraries)),
         tuple(sorted((name, file) for name, file in links.items() if name != file)),
     )
-
-
-def _loader(path: str) -> str | None:
-    """The program that the kernel starts for a dynamic one; None for a static one."""
-    with open(path, "rb") as file:
-        start = file.read(64)
-        table, size, count = struct.unpack_from("<32xQ14xHH", start)
-        file.seek(table)
-        headers = file.read(size * count)
-        for number in range(count):
-            kind, offset, length = struct.unpack_from("<I4xQ16xQ", headers, number * size)
-            if kind == 3:  # PT_INTERP
-                file.seek(offset)
-                return file.read(length).rstrip(b"\0").decode()
-    return None
 
 
 # --- A run that is watched. The process started is bubblewrap, whose only child is the launcher,
@@ -279,38 +261,23 @@ Fault = tuple[str, str]
 class Bubblewrap(Sandbox):
     """See the module."""
 
-    name: ClassVar[str] = "bubblewrap"
-
     def unavailable(self) -> str | None:
         return None if (found := fault()) is None else f"{found[0]}. {found[1]}"
 
-    def run(self, files: Mapping[str, str], stdin: bytes, limits: Limits) -> Ran:
-        texts = contents(files)
+    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
         reason = self.unavailable()
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        is_short = most != resource.RLIM_INFINITY and most < limits.memory_mb << 20
-        if reason is None and is_short:
-            reason = (
-                f"this process may give {most >> 20} MiB of address space to a program, and "
-                f"{limits.memory_mb} are wanted. Raise ulimit -v, or lower "
-                "verifying.sandbox.memory_mb."
-            )
-        return unavailable(reason) if reason else _run(texts, stdin, limits)
+        return unavailable(reason) if reason else _run(files, limits)
 
 
-_tried = threading.Lock()
 _works = False
 
 
 def fault() -> Fault | None:
     """Why no program can run on this machine; None if one has. Tried until one has."""
     global _works
-    with _tried:
-        if not _works:
-            if found := _fault():
-                return found
-            _works = True
-    return None
+    found = None if _works else _fault()
+    _works = found is None
+    return found
 
 
 def _fault() -> Fault | None:
@@ -330,7 +297,7 @@ def _fault() -> Fault | None:
             return f"bubblewrap here has no {missing[0]}", "Install version 0.7 or newer."
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return f"the sandbox cannot be prepared: {error}", _ELSEWHERE
-    trial = _run({"main.py": b"print(6 * 7)"}, b"", Limits(10, 30, 256, 1000))
+    trial = _run({"main.py": "print(6 * 7)"}, Limits(10, 30, 256, 1000))
     if (trial.ended, trial.exit_code, trial.stdout) == ("exit", 0, b"42\n"):
         return None
     text = trial.stderr.decode("utf-8", "replace").strip() or f"it ended with {trial.ended}"
@@ -341,17 +308,17 @@ def _fault() -> Fault | None:
     return f"bubblewrap cannot start a program: {text}", _ALLOW
 
 
-def _run(texts: Mapping[str, bytes], stdin: bytes, limits: Limits) -> Ran:
+def _run(texts: Mapping[str, str], limits: Limits) -> Ran:
     """Runs a program, or says why that failed; the machine is one that has a filter."""
     try:
         with contextlib.ExitStack() as stack:
-            return _watched(*_start(stack, texts, stdin, limits), limits)
+            return _watched(*_start(stack, texts, limits), limits)
     except OSError as error:
         return unavailable(f"the sandbox cannot be started: {error}")
 
 
 def _start(
-    stack: contextlib.ExitStack, texts: Mapping[str, bytes], stdin: bytes, limits: Limits
+    stack: contextlib.ExitStack, texts: Mapping[str, str], limits: Limits
 ) -> tuple[subprocess.Popen[bytes], int, IO[bytes]]:
     """Starts bubblewrap; what is open for it is closed with the stack.
 
@@ -365,8 +332,8 @@ def _start(
     uid = _unused_uid() if os.getuid() == 0 else None
     becomes = uid if _may_mount() else None
     starts_as = None if becomes is not None else uid
-    files = {f"{_FOLDER}/{name}": _holding(stack, text) for name, text in texts.items()}
-    files["/dev/stdin"] = _holding(stack, stdin)
+    contents = {f"{_FOLDER}/{name}": text.encode() for name, text in texts.items()}
+    files = {name: _holding(stack, content) for name, content in contents.items()}
     passed = [told, alive, *files.values()]
     start = {
         "cpu_s": limits.cpu_s,
@@ -378,7 +345,7 @@ def _start(
         "told": told,
         "files": max(passed) + _FILES_OF_ITS_OWN,
     }
-    room = _FILE_BYTES + sum(-(-len(text) // _PAGE) * _PAGE for text in texts.values())
+    room = _FILE_BYTES + sum(-(-len(content) // _PAGE) * _PAGE for content in contents.values())
     command = [
         shutil.which("bwrap") or "bwrap",
         *_box(room, privileged=becomes is not None),
@@ -387,11 +354,9 @@ def _start(
         *("--", interpreter().path, "-s", "-S", "-P", "-B", "-X", "utf8"),
         *("-c", f"{LAUNCHER}\nstart_alone(**{start!r})"),
     ]
-    # A file of its own: the program's position in it is not that of the one bubblewrap copies.
-    given = _opened(stack, os.open(f"/proc/self/fd/{files['/dev/stdin']}", os.O_RDONLY))
     process = subprocess.Popen(
         command,
-        stdin=given,
+        stdin=_opened(stack, os.open(os.devnull, os.O_RDONLY)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={},

@@ -7,8 +7,8 @@ the program is the server's business: how it isolates, which Python and packages
 Whatever goes wrong between here and the server, or in the server, is ``unavailable`` with its
 reason; an answer that is too long too.
 
-Not covered: standard input and output that are no UTF-8 (the server speaks text); counting files;
-starting or updating a server.
+Not covered: output that is no UTF-8 (the server speaks text); counting files; starting or updating
+a server.
 """
 
 from __future__ import annotations
@@ -18,18 +18,11 @@ import json
 import math
 import signal
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import requests
 
-from heavydistill.verifiers.sandbox.base import (
-    LAUNCHER,
-    Limits,
-    Ran,
-    Sandbox,
-    contents,
-    unavailable,
-)
+from heavydistill.verifiers.sandbox.base import LAUNCHER, Limits, Ran, Sandbox, unavailable
 
 _CONNECT_S = _PING_S = 10.0
 # On top of the program's own time: the server may have to queue it.
@@ -43,8 +36,6 @@ _CHUNK = 1 << 16
 
 class SandboxFusion(Sandbox):
     """See the module; ``url`` is the server's address, e.g. ``http://localhost:8080``."""
-
-    name: ClassVar[str] = "sandbox_fusion"
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -63,17 +54,14 @@ class SandboxFusion(Sandbox):
             "verifying.sandbox.url."
         )
 
-    def run(self, files: Mapping[str, str], stdin: bytes, limits: Limits) -> Ran:
-        texts = contents(files)
-        try:
-            given = stdin.decode("utf-8")
-        except UnicodeDecodeError:
-            return unavailable("SandboxFusion takes standard input as text, and this is none")
+    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
         job: dict[str, Any] = {
             "language": "python",
             "code": f"{LAUNCHER}\nstart({math.ceil(limits.cpu_s)}, {limits.memory_mb << 20})\n",
-            "files": {name: base64.b64encode(text).decode() for name, text in texts.items()},
-            "stdin": given,
+            "files": {
+                name: base64.b64encode(text.encode()).decode() for name, text in files.items()
+            },
+            "stdin": "",
             "run_timeout": limits.wall_s,
         }
         timeout_s = (_CONNECT_S, limits.wall_s + _QUEUE_S)

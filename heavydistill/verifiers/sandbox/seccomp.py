@@ -21,7 +21,6 @@ Not covered: machines other than x86_64 and aarch64 in little-endian; nothing ru
 from __future__ import annotations
 
 import struct
-from itertools import pairwise
 
 # Name, number on x86_64, number on aarch64; a dash where that table has none.
 _ALLOWED = """
@@ -94,8 +93,7 @@ _CHECKS: dict[str, list[_Check]] = {
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
 # Instructions of classic BPF, and where struct seccomp_data holds what.
-_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
-_IF_EQUAL, _IF_GREATER, _IF_AT_LEAST = 0x15, 0x25, 0x35
+_LOAD, _AND, _RETURN, _IF_EQUAL = 0x20, 0x54, 0x06, 0x15
 _NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16
 
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 38  # 38 is ENOSYS on both
@@ -122,8 +120,8 @@ def program(machine: str) -> bytes:
     for name, checks in _CHECKS.items():
         block = _block(checks)
         code += [(_IF_EQUAL, 0, len(block), looked_at[name]), *block]
-    for first, last in _runs(sorted(numbers(machine, _ALLOWED).values())):
-        code += [(_IF_AT_LEAST, 0, 2, first), (_IF_GREATER, 1, 0, last), (_RETURN, 0, 0, _ALLOW)]
+    for number in sorted(numbers(machine, _ALLOWED).values()):
+        code += [(_IF_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ALLOW)]
     code.append((_RETURN, 0, 0, _REFUSE))
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
 
@@ -133,13 +131,6 @@ def numbers(machine: str, table: str = f"{_ALLOWED},{_LOOKED_AT}") -> dict[str, 
     _, column = _MACHINES[machine]
     rows = (row.split() for row in table.split(","))
     return {name: int(number[column]) for name, *number in rows if number[column] != "-"}
-
-
-def _runs(ordered: list[int]) -> list[tuple[int, int]]:
-    """First and last of each run of neighbours."""
-    gaps = [(a, b) for a, b in pairwise(ordered) if b != a + 1]
-    starts, ends = [ordered[0], *(b for _, b in gaps)], [*(a for a, _ in gaps), ordered[-1]]
-    return list(zip(starts, ends, strict=True))
 
 
 def _block(checks: list[_Check]) -> list[_Instruction]:

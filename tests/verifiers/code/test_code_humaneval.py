@@ -30,7 +30,7 @@ def passes(row: dict[str, Any], completion: str) -> bool:
     parts = [row["prompt"] + completion, row["test"], f"check({row['entry_point']})"]
     program = "\n".join([*parts, "print('every assertion held')"])
     limits = Limits(cpu_s=4, wall_s=120, memory_mb=256, output_bytes=1 << 20)
-    ran = open_sandbox(Sandboxing()).run({"main.py": program}, b"", limits)
+    ran = open_sandbox(Sandboxing()).run({"main.py": program}, limits)
     assert ran.ended != "unavailable", ran.stderr
     return ran.ended == "exit" and ran.stdout.endswith(b"every assertion held\n")
 

@@ -16,11 +16,9 @@ from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge, decode
 from heavydistill.verifiers.code.values import (
     Malformed,
     likeness,
-    members,
     number,
     parsed,
     tree_of,
-    truth,
 )
 
 MOST = 100_000
@@ -180,7 +178,7 @@ def test_forged_values_are_malformed_or_equal_nothing(payload: bytes) -> None:
     try:
         tree = parsed(payload)
         assert likeness(tree, tree_of(4)) == "different"
-        truth(tree), number(tree), members(tree)
+        number(tree)
     except Malformed:
         return
     assert payload == b'["l"]'

@@ -24,18 +24,18 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @works
-def test_a_program_reads_its_input_and_its_files() -> None:
+def test_a_program_reads_its_files_and_no_input() -> None:
     program = """
         import sys
-        print(sys.stdin.read().upper(), open("data.txt").read(), open("/dev/stdin").read())
-        sys.stdin.seek(1)
-        print(input(), file=sys.stderr)
+        print(open("data.txt").read(), repr(sys.stdin.read()), flush=True)
+        print("ü", file=sys.stderr)
+        sys.stdout.buffer.write(bytes(range(256)))
         sys.exit(3)
     """
-    result = ran(program, "grün".encode(), **{"data.txt": "日本"})
+    result = ran(program, **{"data.txt": "日本"})
     assert (result.ended, result.exit_code) == ("exit", 3)
-    assert result.stdout.decode() == "GRÜN 日本 grün\n"
-    assert result.stderr.decode() == "rün\n"
+    assert result.stdout == "日本 ''\n".encode() + bytes(range(256))
+    assert result.stderr.decode() == "ü\n"
     assert 0 < result.cpu_s < 2
 
 
@@ -65,18 +65,6 @@ def test_ordinary_python_works(program: str) -> None:
 
 
 @works
-def test_bytes_come_and_go_as_they_are_and_text_that_is_none_fails_in_the_program() -> None:
-    program = "import sys; sys.stdout.buffer.write(bytes(range(256)))"
-    assert ran(program).stdout == bytes(range(256))
-    assert ran("import sys; print(sys.stdin.buffer.read())", b"\xff").stdout == b"b'\\xff'\n"
-    large = ran("import sys; print(len(sys.stdin.buffer.read()))", bytes(20 << 20))
-    assert large.stdout == b"20971520\n"
-    result = open_sandbox(Sandboxing()).run({"main.py": "print('\ud800')"}, b"", LIMITS)
-    assert (result.ended, result.exit_code) == ("exit", 1)
-    assert b"SyntaxError" in result.stderr
-
-
-@works
 def test_sets_are_printed_in_the_same_order_each_time() -> None:
     program = "print({str(number) for number in range(100)})"
     assert len({ran(program).stdout for _ in range(3)}) == 1
@@ -86,30 +74,12 @@ def test_sets_are_printed_in_the_same_order_each_time() -> None:
 def test_runs_at_the_same_time_do_not_mix() -> None:
     def one(number: int) -> bytes:
         return ran(
-            f"import time; time.sleep(0.05); print({number}, input())", b"%d" % number
+            f"import time; time.sleep(0.05); print({number}, open('n').read())", n=str(number)
         ).stdout
 
     with ThreadPoolExecutor(6) as threads:
         said = list(threads.map(one, range(18)))
     assert said == [b"%d %d\n" % (number, number) for number in range(18)]
-
-
-@pytest.mark.parametrize("name", ["../x", "/etc/x", "", "a\0b", "..", ".", "-rf", "a b", "x" * 200])
-def test_files_are_plain_names_and_one_is_the_main_program(name: str) -> None:
-    for files, fault in (
-        ({"main.py": "", name: ""}, "plain name"),
-        ({"other": ""}, r"no main\.py"),
-    ):
-        with pytest.raises(ValueError, match=fault):
-            open_sandbox(Sandboxing()).run(files, b"", LIMITS)
-
-
-@works
-def test_more_memory_than_this_process_may_give_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bubblewrap.resource, "getrlimit", lambda _: (1 << 30, 1 << 30))
-    result = ran("print(1)", memory_mb=2048)
-    assert result.ended == "unavailable"
-    assert b"1024 MiB" in result.stderr and b"sandbox.memory_mb" in result.stderr
 
 
 @pytest.fixture
@@ -122,7 +92,7 @@ def _refused(words: list[str]) -> None:
     place = open_sandbox(Sandboxing())
     reason = place.unavailable()
     assert reason is not None and all(word in reason for word in words), reason
-    result = place.run({"main.py": "print('ran')"}, b"", LIMITS)
+    result = place.run({"main.py": "print('ran')"}, LIMITS)
     assert (result.ended, result.stdout) == ("unavailable", b"")
     assert result.stderr.decode() == reason
 
@@ -241,7 +211,7 @@ place = open_sandbox(Sandboxing())
 assert place.unavailable() is None
 print("ready", flush=True)
 while True:
-    place.run({"main.py": sys.argv[1]}, b"", Limits(100, 1000, 256, 1000))
+    place.run({"main.py": sys.argv[1]}, Limits(100, 1000, 256, 1000))
 """
 
 

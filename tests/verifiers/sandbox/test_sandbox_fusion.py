@@ -36,9 +36,9 @@ def _server(answer: Answer) -> Iterator[Sandbox]:
         yield open_sandbox(Sandboxing(backend="sandbox_fusion", url=url.removesuffix("/v1")))
 
 
-def _run(answer: Answer, limits: Limits = LIMITS, stdin: bytes = b"") -> Ran:
+def _run(answer: Answer, limits: Limits = LIMITS) -> Ran:
     with _server(answer) as place:
-        return place.run({"main.py": "print(1)"}, stdin, limits)
+        return place.run({"main.py": "print(1)"}, limits)
 
 
 def _saying(payload: Any, status: int = 200) -> Answer:
@@ -83,16 +83,16 @@ def real(tmp_path: Path) -> Iterator[Sandbox]:
         yield place
 
 
-def test_a_program_runs_with_its_files_and_input(real: Sandbox) -> None:
+def test_a_program_runs_with_its_files(real: Sandbox) -> None:
     program = """
 import sys
-print(input(), open("data.txt").read(), __name__, sys.argv)
+print(open("data.txt").read(), __name__, sys.argv)
 print("é", file=sys.stderr)
 sys.exit(3)
 """
-    result = real.run({"main.py": program, "data.txt": "日本"}, "ü".encode(), LIMITS)
+    result = real.run({"main.py": program, "data.txt": "日本"}, LIMITS)
     assert (result.ended, result.exit_code) == ("exit", 3)
-    assert result.stdout.decode() == "ü 日本 __main__ ['main.py']\n"
+    assert result.stdout.decode() == "日本 __main__ ['main.py']\n"
     assert result.stderr.decode() == "é\n"
 
 
@@ -107,7 +107,7 @@ sys.exit(3)
 def test_limits_hold_on_the_other_side(
     real: Sandbox, program: str, ended: str, exit_code: int
 ) -> None:
-    result = real.run({"main.py": program}, b"", Limits(1, 4, 256, 10_000))
+    result = real.run({"main.py": program}, Limits(1, 4, 256, 10_000))
     assert (result.ended, result.exit_code) == (ended, exit_code)
     assert len(result.stdout) <= 10_000
 
@@ -175,7 +175,7 @@ def test_what_goes_wrong_is_no_run(
 def test_no_server_is_no_run() -> None:
     with _server(_saying({})) as place:
         pass
-    result = place.run({"main.py": ""}, b"", LIMITS)
+    result = place.run({"main.py": ""}, LIMITS)
     assert result.ended == "unavailable" and b"Connection" in result.stderr
 
 
@@ -194,10 +194,9 @@ def test_ends_are_read(result: dict[str, Any], ended: str, exit_code: int) -> No
     assert (ran.ended, ran.exit_code) == (ended, exit_code)
 
 
-def test_what_the_server_may_have_cut_and_input_that_is_no_text_do_not_count() -> None:
+def test_what_the_server_may_have_cut_does_not_count() -> None:
     cut = _run(_saying(_result(stdout="x" * (1 << 20))), Limits(1, 1, 256, 8 << 20))
     assert cut.ended == "output"
-    assert _run(_saying(_result()), stdin=b"\xff").ended == "unavailable"
 
 
 def test_what_is_sent_is_what_the_server_takes() -> None:
@@ -207,8 +206,8 @@ def test_what_is_sent_is_what_the_server_takes() -> None:
         sent.append(handler.body())
         handler.send_json(200, _result())
 
-    _run(answer, stdin="ü".encode())
+    _run(answer)
     assert sent[0].keys() == {"language", "code", "files", "stdin", "run_timeout"}
-    assert (sent[0]["stdin"], sent[0]["run_timeout"]) == ("ü", 20)
+    assert (sent[0]["stdin"], sent[0]["run_timeout"]) == ("", 20)
     assert base64.b64decode(sent[0]["files"]["main.py"]) == b"print(1)"
     assert json.dumps(sent[0])
