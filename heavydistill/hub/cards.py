@@ -17,9 +17,9 @@ import jinja2
 
 from heavydistill.config.run import Language
 from heavydistill.errors import ConfigError
-from heavydistill.hub.terms import Author
-from heavydistill.report.grid import UNKNOWN, count, part
-from heavydistill.report.markdown import code, interval, table, text
+from heavydistill.hub.terms import Author, problem_sources
+from heavydistill.report.grid import UNKNOWN, count, counted, part
+from heavydistill.report.markdown import at, code, interval, table, text
 from heavydistill.report.sets import strata
 from heavydistill.store.sets.folder import Manifest
 
@@ -83,6 +83,9 @@ def _environment() -> jinja2.Environment:
     environment.globals |= {
         "text": text,
         "code": code,
+        "at": at,
+        "counted": counted,
+        "problem_sources": problem_sources,
         "share": part,
         "table": table,
         "versions": versions,

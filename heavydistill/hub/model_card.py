@@ -8,26 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterator
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.hub.cards import CARD, languages, render
 from heavydistill.hub.options import IN_FOLDER, PublishOptions
-from heavydistill.hub.terms import Licence, Origin, origin_of, problem_sources
-from heavydistill.hub.weights import adapter_config, is_adapter
+from heavydistill.hub.terms import Base, Licence, Origin, origin_of
+from heavydistill.hub.weights import adapter_config
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.counts import COLUMNS
-from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
 from heavydistill.report.comparison import metrics, samples, unanswered_lines
-from heavydistill.report.grid import UNKNOWN, Value, count, part, percent
+from heavydistill.report.grid import Value, count, few_warning, percent
 from heavydistill.report.markdown import at, cell, code, interval, table, text
-from heavydistill.store.sets.folder import Manifest, RunUsed
+from heavydistill.store.sets.folder import Manifest
 from heavydistill.store.training_record import (
     EVALUATION,
-    RECORD,
     Result,
-    RlUsed,
     SetsUsed,
     TrainingRecord,
     read_record,
@@ -35,48 +34,20 @@ from heavydistill.store.training_record import (
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
-import re
-import shlex
-
-from heavydistill.hub.terms import Base
 
 FIGURES = f"{EVALUATION}/{COMPARISON}"
-_USED = "used"
 _SERVER = "http://localhost:8000/v1"
 # Bounds on the rank for which vLLM has compiled kernels.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _ODD = ("use_dora", "modules_to_save", "lora_bias")
 _PLAIN = re.compile(r"[\w.-]+")
 _USUAL = {"domain": "general", "language": "en"}
-_ROLES = {
-    "thinker": "thinker",
-    "deliberator": "deliberator",
-    "both": "thinker and deliberator",
-}
-_WHAT_THEY_DO = {
-    "thinker": "A thinker attempts a problem, several times and each time on its own. A "
-    "deliberator, which this model is not, reads such attempts and answers.",
-    "deliberator": "A deliberator reads a set of attempts at a problem, each written on its own by "
-    "a thinker, compares and criticises them, derives again and answers.",
-    "both": "A thinker attempts a problem several times, each time on its own. A deliberator reads "
-    "a set of such attempts, compares and criticises them, derives again and answers. This model "
-    "does both.",
-}
 _METHODS = {
     "full": "all weights",
     "lora": "LoRA",
     "rslora": "rank-stabilized LoRA",
     "dora": "DoRA",
     "qlora": "QLoRA",
-}
-_OF_VERDICTS = "reinforcement learning, in which the verdict of a verifier on {} was the reward"
-_HOW = {
-    "sft": "supervised fine-tuning on traces that verifiers judged, of which only thinking and "
-    "answers that ended right were learnt",
-    "deliberator": _OF_VERDICTS.format("its answers to caches"),
-    "joint": _OF_VERDICTS.format("its deliberation on its own attempts")
-    + ", and attempts and deliberation were learnt as one episode",
-    "thinker": _OF_VERDICTS.format("its attempts"),
 }
 
 
@@ -87,18 +58,19 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         ConfigError: A profile of the options is none, the card in the folder is no text, or the
             figures of the evaluation or the configuration of the adapter cannot be read.
     """
-    origin = origin_of(record, options.profiles)
+    origin, adapter = origin_of(record, options.profiles), adapter_config(folder)
     licence = origin.licence
     if options.licence is not None:
         licence = Licence(options.licence, "whoever published the model chose it")
-    title = f"{record.base.name} as {_ROLES[record.role]}"
+    title = f"{record.base.name} as {' and '.join(record.roles)}"
     comparison = comparison_in(folder)
+    ancestors, before = [], record.base.training  # as far as its folders tell
+    while before:
+        ancestors.append(before)
+        before = before.base.training
     arguments = [
-        (
-            code(key),
-            code(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)),
-        )
-        for key, value in record.arguments.items()
+        (code(k), code(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)))
+        for k, v in record.arguments.items()
     ]
     folders: dict[str, tuple[str, set[str], Manifest]] = {}  # each once, with the roles learnt
     for used in record.sets:
@@ -107,23 +79,21 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
     return render(
         "model_card.md",
         folder,
-        metadata=_metadata(record, title, is_adapter(folder), origin, licence, comparison),
+        metadata=_metadata(record, title, adapter is not None, origin, licence, comparison),
         title=title,
-        what_it_is=_what_it_is(record, folder, origin),
-        use=_usage(record, folder, origin.base, options),
+        method=_METHODS[record.method],
+        ancestors=ancestors,
+        attempts=_attempts(record),
+        is_adapter=adapter is not None,
+        use=_usage(record, adapter, origin.base, options),
+        comparison=comparison,
         evaluation=_evaluation(comparison) if comparison else None,
         record=record,
-        record_name=RECORD,
-        prompts=_prompts(record, record.rl) if record.rl else "",
+        places=", ".join(map(_place, record.sets)),
         learnt_rows=_learnt_rows(record),
         folders=list(folders.values()),
-        manifests=[used.manifest for used in record.sets],
-        problem_sources=problem_sources,
-        runs_line=lambda manifest: "; ".join(map(_run_line, manifest.runs)),
-        filter_lines=_filter_lines,
-        authors=origin.authors,
+        origin=origin,
         licence=licence,
-        base=origin.base,
         training=table(("What", "How much"), _training_rows(record)),
         arguments=table(("Argument", "Value"), arguments),
     )
@@ -147,32 +117,31 @@ def comparison_in(folder: Path) -> Comparison | None:
 def _metadata(
     record: TrainingRecord,
     title: str,
-    adapts: bool,
+    is_adapter: bool,
     origin: Origin,
     licence: Licence,
     comparison: Comparison | None,
 ) -> str:
     from huggingface_hub import ModelCardData
 
-    roles = [role for role in ("thinker", "deliberator") if record.role in (role, "both")]
     method = [record.method] * (record.method != "full")
-    tags = ["heavydistill", *roles, "deliberation", "reasoning", record.stage, "trl", *method]
-    more: dict[str, Any] = {}
-    if licence.name == "other":
-        more["license_name"] = "see-card"
-    if origin.base.hub:
-        more["base_model_relation"] = "adapter" if adapts else "finetune"
-    if comparison and (results := _results(comparison, record.role)):
-        more |= {"model_name": title, "eval_results": results}
+    results = _results(comparison, record.role) if comparison else None
+    relation = "adapter" if is_adapter else "finetune"
     data = ModelCardData(
         base_model=origin.base.hub,
+        base_model_relation=relation if origin.base.hub else None,
         datasets=sorted({used.name for used in record.sets if used.revision}) or None,
+        eval_results=results or None,
         language=languages(used.manifest for used in record.sets) or None,
-        library_name="peft" if adapts else "transformers",
+        library_name="peft" if is_adapter else "transformers",
         license=licence.name,
+        license_name=licence.hub_name,
+        model_name=title if results else None,
         pipeline_tag="text-generation",
-        tags=tags,
-        **more,
+        tags=[
+            *("heavydistill", *record.roles, "deliberation", "reasoning"),
+            *(record.stage, "trl", *method),
+        ],
     )
     return data.to_yaml()
 
@@ -181,7 +150,7 @@ def _results(comparison: Comparison, role: str) -> list[EvalResult]:
     """The shares after training, as the Hub lists them: what this model did, and no other one."""
     from huggingface_hub import EvalResult
 
-    source = _source(comparison).removeprefix("hub:")
+    source = str(at(comparison.config, "problems.source") or "another run").removeprefix("hub:")
     did_both = comparison.after.thinker == comparison.after.deliberator
     return [
         EvalResult(
@@ -198,36 +167,8 @@ def _results(comparison: Comparison, role: str) -> list[EvalResult]:
     ]
 
 
-def _what_it_is(record: TrainingRecord, folder: Path, origin: Origin) -> str:
-    base = origin.base
-    where = f"{code(base.name)}, which is not on the Hub"
-    if base.hub:
-        where = f"[{text(base.hub)}](https://huggingface.co/{base.hub}) ({code(base.revision)})"
-    adapter = f"{_METHODS[record.method]} adapter"
-    if record.method == "qlora":
-        adapter = "LoRA adapter (QLoRA: the base model had 4 bits)"
-    if record.method == "full":
-        how = f"This is {where}, all of whose weights were trained"
-    elif is_adapter(folder):
-        how = f"This is a {adapter} for {where}, trained"
-    else:
-        how = f"This is {where}, with a {adapter} merged into it, trained"
-    came_from, before = "", record.base.training  # as far as its folders tell
-    while before:
-        stage = "supervised fine-tuning" if before.stage == "sft" else "reinforcement learning"
-        came_from += f" The base itself came of {code(before.base.name)} by {stage} as "
-        came_from += f"{_ROLES[before.role]}."
-        before = before.base.training
-    return (
-        f"{_WHAT_THEY_DO[record.role]}\n\n{how} by heavydistill {text(record.heavydistill)} with "
-        f"{_HOW[record.rl.mode if record.rl else record.stage]} "
-        f"(TRL {text(record.versions.get('trl', '-'))}).{came_from}"
-    )
-
-
 def _evaluation(comparison: Comparison) -> dict[str, Any]:
-    """The figures before, if there are any, and after training."""
-    is_change = comparison.before is not None
+    """The tables of the figures before, if there are any, and after training."""
     grid = metrics(comparison)
     rows = [[text(line.label), text(line.note), *map(_estimate, line.cells)] for line in grid.lines]
     head = ["Metric", "What it says", "Before", "After", "Difference, points"]
@@ -236,10 +177,8 @@ def _evaluation(comparison: Comparison) -> dict[str, Any]:
         for line in samples(comparison).lines
     ]
     return {
-        "how": " ".join(_how(comparison)),
-        "metrics": table(head if is_change else [*head[:2], head[3]], rows),
-        "is_change": is_change,
-        "few_warning": f" {FEW_WARNING}" if comparison.problems < FEW_PROBLEMS else "",
+        "metrics": table(head if comparison.before else [*head[:2], head[3]], rows),
+        "few_warning": "".join(f" {warning}" for warning in few_warning(comparison.problems)),
         "samples": table(["Answers", "All", *(name.capitalize() for name in COLUMNS)], counts),
         "unanswered": unanswered_lines(comparison),
     }
@@ -249,30 +188,6 @@ def _estimate(value: Value) -> str:
     if isinstance(value, str) or not value.value:
         return cell(value)
     return interval(dataclasses.asdict(value.value), signed=value.signed)
-
-
-def _how(comparison: Comparison) -> Iterator[str]:
-    asked, summary = comparison.config, comparison.after.summary
-    yield (
-        f"{count(comparison.problems)} problems of {code(_source(comparison))}, "
-        f"{summary.k} trajectories of each and {summary.d} deliberations of each cache, in "
-        f"{summary.rounds} {'round' if summary.rounds == 1 else 'rounds'}, with prompts "
-        f"{code(asked.get('domain') or UNKNOWN)} and seed {asked.get('seed', UNKNOWN)}."
-    )
-    if left_out := comparison.after.left_out:
-        rows = "row" if left_out == 1 else "rows"
-        yield f"{count(left_out)} {rows} of it cannot be judged, and are left out."
-    for when, run in (("Before", comparison.before), ("After", comparison.after)):
-        if not run:
-            continue
-        thinker = code(run.thinker.name) if run.thinker else "another run"
-        by = code(run.deliberator.name) if run.deliberator else "nobody"
-        yield f"{when}: trajectories by {thinker}, deliberations by {by}."
-    yield f"Judged by {', '.join(map(code, summary.verifiers)) or UNKNOWN}."
-
-
-def _source(comparison: Comparison) -> str:
-    return str(at(comparison.config, "problems.source") or "another run")
 
 
 def _learnt_rows(record: TrainingRecord) -> str:
@@ -292,57 +207,11 @@ def _learnt_rows(record: TrainingRecord) -> str:
     return table(head, rows)
 
 
-def _prompts(record: TrainingRecord, rl: RlUsed) -> str:
-    """The prompts of reinforcement learning."""
-    asked = "caches" if rl.mode == "deliberator" else "problems"
-    if record.sets:
-        where = ", ".join(map(_place, record.sets))
-    else:
-        where = code(at(rl.run or {}, "problems.source") or UNKNOWN)
-    left = ", ".join(f"{count(number)} {code(reason)}" for reason, number in rl.left_out.items())
-    left_out = f"; left out: {left}" if left else ""
-    return (
-        f"{count(record.sequences)} {asked} of {where} were asked, of up to "
-        f"{count(rl.longest_prompt)} tokens{left_out}. What was learnt are the model's own "
-        "responses to them, by what a verifier said."
-    )
-
-
 def _place(used: SetsUsed) -> str:
     if not used.revision:
         return code(used.name)
     address = f"https://huggingface.co/datasets/{used.name}"
     return f"[{text(used.name)}]({address}) {code(used.revision[:12])}"
-
-
-def _run_line(run: RunUsed) -> str:
-    """A run, as far as it tells."""
-    parts = [f"{count(run.traces)} problems"]
-    for name, key in (("K", "think.k"), ("D", "deliberate.d")):
-        if (number := at(run.config, key)) is not None:
-            parts.append(f"{name} = {number}")
-    return f"{code(run.name)} ({', '.join(parts)})"
-
-
-def _filter_lines(manifest: Manifest, roles: Collection[str]) -> Iterator[str]:
-    """What the filters took, and what the problems were compared with."""
-    views = ["problems", *["trajectories"] * ("thinker" in roles)]
-    views += ["deliberations"] * ("deliberator" in roles)
-    for view in views:
-        labels: dict[str, int] = getattr(manifest, view)
-        taken = [f"{count(n)} {code(label)}" for label, n in labels.items() if label != _USED]
-        used = part(labels.get(_USED, 0), sum(labels.values()))
-        left_out = f"; left out: {', '.join(taken)}" if taken else ""
-        yield f"{view}: {used} passed the filters{left_out}"
-    compared = [
-        f"{code(used.name)} ({count(sum(used.hits.values()))} found)"
-        for used in manifest.benchmarks
-    ]
-    yield (
-        f"contamination: compared with {', '.join(compared)}; what was found is in no training set"
-        if compared
-        else "contamination: the problems were not compared with any benchmark"
-    )
 
 
 def _training_rows(record: TrainingRecord) -> Iterator[tuple[str, str]]:
@@ -364,13 +233,12 @@ def _training_rows(record: TrainingRecord) -> Iterator[tuple[str, str]]:
 
 
 def _result_rows(result: Result) -> Iterator[tuple[str, str]]:
-    # All guards that were to roll back went to one step.
-    steps = [alarm.rolled_back_to for alarm in result.alarms if alarm.action == "roll_back"]
-    rolled_back = f"; the model is that of step {count(steps[0])}" if steps else ""
-    if steps and steps[0] is None:
-        rolled_back = (
-            "; the model is that of the last one, for there was no checkpoint to roll back to"
-        )
+    rolled_back = ""
+    for alarm in result.alarms:  # all guards that were to roll back went to one step
+        if alarm.action == "roll_back":
+            step = f"step {alarm.rolled_back_to:,}" if alarm.rolled_back_to is not None else None
+            last = "the last one, for there was no checkpoint to roll back to"
+            rolled_back = f"; the model is that of {step or last}"
     yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs){rolled_back}"
     if result.is_unlearnt:
         yield "Learnt", "nothing: no response earned a reward"
@@ -392,14 +260,9 @@ def _result_rows(result: Result) -> Iterator[tuple[str, str]]:
 
 
 def _usage(
-    record: TrainingRecord, folder: Path, base: Base, options: PublishOptions
+    record: TrainingRecord, adapter: dict[str, Any] | None, base: Base, options: PublishOptions
 ) -> dict[str, Any]:
-    """Values of the section of the template that says how the model is used.
-
-    Raises:
-        ConfigError: The configuration of the adapter cannot be read.
-    """
-    adapter = adapter_config(folder)
+    """Names and commands of the section that says how the model is used."""
     rank = None  # the bound for vLLM, if its `PEFTHelper` accepts the adapter
     if adapter and adapter.get("bias", "none") == "none" and not any(map(adapter.get, _ODD)):
         largest = max(adapter["r"], *(adapter.get("rank_pattern") or {}).values(), 0)
@@ -421,7 +284,7 @@ def _usage(
         serve += ["--lora-modules", f"{name}={place}", *parser]
         ask, tokenizer = [*_models(record, parent, name), *problems], place
     else:
-        tokenizer = "merged" if adapter else place
+        tokenizer = place if adapter is None else "merged"
         serve = ["vllm", "serve", tokenizer, *parser]
         # One server has one model, so a deliberator gets attempts that are there already.
         ask = {
@@ -429,22 +292,18 @@ def _usage(
             "deliberator": ["--pools", "runs/attempts", "--deliberator", tokenizer],
             "both": ["--teacher", tokenizer, *problems],
         }[record.role]
-    # A served model is asked within the context that it learnt.
-    ask += ["--endpoint", _SERVER, "--tokenizer", tokenizer] if ask else []
-    ask += ["--set", f"endpoint.context={record.max_length}"] if ask else []
+    if ask:  # a served model is asked within the context that it learnt
+        ask = [*generate, *ask, "--endpoint", _SERVER, "--tokenizer", tokenizer]
+        ask += ["--set", f"endpoint.context={record.max_length}"]
     return {
-        "attempts": _attempts(record),
         "download": shlex.join(download),
         "generate": shlex.join(own),
         "name": json.dumps(place),
         "parent": json.dumps(parent),
         "at": f", revision={json.dumps(base.revision)}" if base.revision else "",
-        "is_adapter": adapter is not None,
         "merge_first": adapter is not None and not rank,
         "serve": shlex.join(serve),
-        "ask": shlex.join([*generate, *ask]) if ask else "",
-        # In SFT, prompt and response are counted together.
-        "response_tokens": (record.rl and record.rl.response_tokens) or record.max_length,
+        "ask": shlex.join(ask),
     }
 
 
@@ -467,7 +326,7 @@ def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
 def _run_flags(record: TrainingRecord) -> list[str]:
     """Problems, as many attempts as a deliberator learnt from, and the prompts that it learnt."""
     versions = {version for used in record.sets for version in used.manifest.prompts}
-    wordings = [version.partition("@")[0].split(".") for version in sorted(versions)]
+    wordings = [version.partition("@")[0].split(".") for version in versions]
     flags = ["--problems", "problems.jsonl"]
     if record.role != "thinker" and (k := _attempts(record)):
         flags += ["--k", str(k)]

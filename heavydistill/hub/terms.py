@@ -45,6 +45,11 @@ class Licence:
     name: str  # as the Hub writes it; "other" if no single licence is sure to hold
     because: str
 
+    @property
+    def hub_name(self) -> str | None:
+        """What the Hub wants beside ``other``: where the licence is told."""
+        return "see-card" if self.name == "other" else None
+
 
 def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author]:
     """Who wrote what is in the sets, sorted by name.

@@ -129,6 +129,11 @@ class TrainingRecord(Section):
     rl: RlUsed | None = None  # Of GRPO
     result: Result | None = None  # None as long as it has not ended
 
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles that were learnt."""
+        return ("thinker", "deliberator") if self.role == "both" else (self.role,)
+
 
 def write_record(record: TrainingRecord, folder: Path) -> None:
     """Write it into a folder, in one piece."""
