@@ -80,6 +80,7 @@ def _environment() -> jinja2.Environment:
         autoescape=False,  # it is Markdown: names and texts go through `text` or `code`
     )
     environment.filters |= {"text": text, "code": code, "count": count, "interval": interval}
+    environment.filters["known"] = lambda value: UNKNOWN if value is None else value
     environment.globals |= {
         "text": text,
         "code": code,

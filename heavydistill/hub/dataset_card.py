@@ -22,8 +22,8 @@ from heavydistill.hub.terms import (
     problem_sources,
 )
 from heavydistill.metrics.counts import GenerationCounts, unanswered_facts
-from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING
-from heavydistill.report.grid import UNKNOWN, count
+from heavydistill.metrics.intervals import FEW_PROBLEMS
+from heavydistill.report.grid import UNKNOWN, count, few_warning
 from heavydistill.report.markdown import at, code, text, usd
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
@@ -74,9 +74,7 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         for name in SETS
         if (splits := splits_of(folder, name))
     }
-    few = any(0 < (run.summary.get("problems") or 0) < FEW_PROBLEMS for run in manifest.runs)
-    judged = [(run.name, run.summary.get("judging") or {}) for run in manifest.runs]
-    seed = manifest.build.get("seed")
+    sizes = [problems for run in manifest.runs if (problems := run.summary.get("problems"))]
     samples = [
         (run, stage, run.summary[stage])
         for run in manifest.runs
@@ -85,10 +83,10 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
     ]
     unanswered = [
         f"{code(run.name)}: {text(fact)}"
-        for run, stage, found in samples
-        if "unanswered" in found  # which earlier versions did not count
+        for run, stage, counted in samples
+        if "unanswered" in counted  # which earlier versions did not count
         for fact in unanswered_facts(
-            {stage: GenerationCounts(**found)}, run.summary.get("by_verifier", {})
+            {stage: GenerationCounts(**counted)}, run.summary.get("by_verifier", {})
         )
     ]
     return render(
@@ -108,14 +106,10 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
         labels={"used": "passes everything", **dict(LABELS)},
         sampling=list(_sampling(manifest)),
-        few_warning=f" {FEW_WARNING}" if few else "",
+        few_warning=[f" {warning}" for warning in few_warning(min(sizes, default=FEW_PROBLEMS))],
         unanswered=unanswered,
-        judged=[(name, judging) for name, judging in judged if judging.get("asked")],
         costs=_costs(manifest),
         template=CHAT_TEMPLATE if (folder / CHAT_TEMPLATE).is_file() else "",
-        guarded=", ".join(f"{count(n)} of {code(name)}" for name, n in manifest.guarded.items()),
-        seed=UNKNOWN if seed is None else text(seed),
-        sources=problem_sources(manifest),
     )
 
 
@@ -130,16 +124,14 @@ def _metadata(
     from huggingface_hub import DatasetCardData
 
     rows = sum(sum(splits.values()) for splits in counts.values())
-    named: dict[str, Any] = {"license_name": "see-card"} if licence.name == "other" else {}
     sources = [s.removeprefix("hub:") for s in problem_sources(manifest) if s.startswith("hub:")]
     default = next((name for name in (_DEFAULT, *TRAINED) if name in counts), None)
     configs: list[dict[str, Any]] = []  # the sets that have rows, with the file of each split
     for name, splits in counts.items():
         paths = {s: file_of(folder, name, s).relative_to(folder).as_posix() for s in splits}
         files = [{"split": split, "path": path} for split, path in paths.items()]
-        configs.append({"config_name": name, "data_files": files})
-        if name == default:
-            configs[-1]["default"] = True
+        usual = {"default": True} if name == default else {}
+        configs.append({"config_name": name, "data_files": files, **usual})
     data = DatasetCardData(
         license=licence.name,
         language=languages([manifest]) or None,
@@ -148,21 +140,24 @@ def _metadata(
         size_categories=_SIZES[sum(rows >= 10**power for power in range(3, 9))],
         pretty_name=title,
         source_datasets=sources or None,
-        **named,
+        license_name=licence.hub_name,
         configs=configs,
     )
     return data.to_yaml()
 
 
 def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
-    def of(role: str) -> str:
-        return ", ".join(author.name for author in authors if role in author.roles)
-
+    thinkers, deliberators = (
+        ", ".join(author.name for author in authors if role in author.roles)
+        for role in ("thinker", "deliberator")
+    )
     if manifest.refiltered:
-        return f"Prompts for RL of attempts by {of('thinker')}"
-    if not of("deliberator"):
-        return f"Attempts by {of('thinker')}"
-    return f"Deliberations by {of('deliberator')} on attempts by {of('thinker')}"
+        return f"Prompts for RL of attempts by {thinkers}"
+    return (
+        f"Deliberations by {deliberators} on attempts by {thinkers}"
+        if deliberators
+        else (f"Attempts by {thinkers}")
+    )
 
 
 def _costs(manifest: Manifest) -> dict[str, Any]:
@@ -171,19 +166,16 @@ def _costs(manifest: Manifest) -> dict[str, Any]:
     rows = []
     for run in manifest.runs:
         for stage, used in (at(run.summary, "usage") or {}).items():
-            if stage == "thinking" and has_others_pools(run):
-                used = {}  # another run paid for it
-            elif not used["requests"]:
+            is_paid = stage != "thinking" or not has_others_pools(run)  # else by another run
+            if is_paid and not used["requests"]:
                 continue
-            costs.append(used.get("cost_usd"))
-            tokens = []
-            for kind in ("prompt", "completion"):
+            known = dict.fromkeys(("requests", "prompt", "completion"), UNKNOWN)
+            for kind in known if is_paid else ():
                 missing = used.get(f"unknown_{kind}", 0)
-                is_known = used and missing != used["requests"]
-                known = f"{'at least ' * bool(missing)}{count(used[kind])}" if is_known else UNKNOWN
-                tokens.append(known)
-            numbers = [count(used.get("requests")), *tokens, usd(costs[-1])]
-            rows.append((f"{code(run.name)} {text(stage)}", *numbers))
+                if missing != used["requests"]:
+                    known[kind] = f"{'at least ' * bool(missing)}{count(used[kind])}"
+            costs.append(used.get("cost_usd") if is_paid else None)
+            rows.append((f"{code(run.name)} {text(stage)}", *known.values(), usd(costs[-1])))
     for asked in manifest.asked:
         costs.append(asked.cost_usd)
         spent = (asked.deliberations, asked.prompt_tokens, asked.completion_tokens)
@@ -199,7 +191,7 @@ def _sampling(manifest: Manifest) -> Iterator[tuple[str, list[Any]]]:
     """How the attempts and deliberations were sampled: label, and values of the table's columns."""
     for run in manifest.runs:
         for stage, samples in (("think", "k"), ("deliberate", "d")):
-            if asked := at(run.config, stage):
+            if asked := run.config.get(stage):
                 is_own = stage == "deliberate" or not has_others_pools(run)
                 seed = run.config.get("seed") if is_own else None
                 values = [at(asked, f"sampling.{key}") for key in _SAMPLING]
