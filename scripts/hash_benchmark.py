@@ -15,7 +15,7 @@ from pathlib import Path
 
 from heavydistill.curate.filters.contamination import COLUMNS, BenchmarkHashes, texts_of
 from heavydistill.errors import ProblemsError, UserError
-from heavydistill.problems.tables import Table, read_hub, read_jsonl, read_parquet
+from heavydistill.problems.tables import Table, read_file, read_hub
 
 HUB = "hub:"
 
@@ -47,8 +47,7 @@ def main() -> None:
 def table(source: str, subset: str | None, split: str) -> Table:
     """The rows of a source."""
     if not source.startswith(HUB):
-        path = Path(source)
-        return read_jsonl(path) if path.suffix == ".jsonl" else read_parquet(path)
+        return read_file(Path(source))
     try:
         return read_hub(source.removeprefix(HUB), subset, split)
     except ProblemsError as error:

@@ -1,14 +1,18 @@
 """Reads a source into rows of named values, each with the place where it stands.
 
+What a file holds is seen from its content and not from its name: parquet; one JSON object a line;
+or a JSON document, which is an array of objects or a single one.
+
 Not covered: what the columns mean (``columns``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -36,6 +40,12 @@ class Table:
     rows: list[TableRow]  # in their order; at least one
 
 
+_BOM = b"\xef\xbb\xbf"
+# How gzip, Zstandard, xz, bzip2 and zip begin.
+_PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
+_MOST_OPENING = 2**20  # bytes that are read to find the first line that is not blank
+_ROWS_AT_ONCE = 64  # rows of parquet in memory
+_FIX = "Give a file of JSON lines, a JSON array of objects, or parquet."
 _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas, which reads them
 
 
@@ -49,7 +59,7 @@ def read(source: str, subset: str | None, split: str) -> Table:
     if source.startswith("hub:"):
         return read_hub(source.removeprefix("hub:"), subset, split)
     if path.suffix in (".jsonl", ".parquet"):
-        return read_jsonl(path) if path.suffix == ".jsonl" else read_parquet(path)
+        return read_file(path)
     if path.suffix in _SEPARATED:
         made = path.with_suffix(".jsonl")
         code = f"import pandas as p; p.read_csv({json.dumps(source)}{_SEPARATED[path.suffix]})"
@@ -65,39 +75,83 @@ def read(source: str, subset: str | None, split: str) -> Table:
     )
 
 
-def read_jsonl(path: Path) -> Table:
-    """A file of one JSON object a line, UTF-8; blank lines are skipped.
+def read_file(path: Path) -> Table:
+    """All rows of a file. Raises ProblemsError as ``rows_of``, or where there are none."""
+    return _table(path.name, path.stem, str(path), list(rows_of(path, str(path))))
+
+
+def rows_of(path: Path, name: str) -> Iterator[TableRow]:
+    """The rows of a file, which is called ``name`` in messages, in their order.
+
+    Lines and parquet are read piece by piece, so that they may be larger than the memory; a JSON
+    document is read whole. Blank lines are skipped.
 
     Raises:
-        ProblemsError: The file cannot be read or is empty, or a line is not a JSON object.
+        ProblemsError: The file cannot be read, is none of these or is broken, or a line is not a
+            JSON object.
     """
-    lines = _bytes_of(path).removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    rows = [
-        TableRow(f"{path}:{number}", number, object_of(line, f"{path}:{number}"))
-        for number, line in enumerate(lines, 1)
-        if line.strip()
-    ]
-    return _table(path.name, path.stem, str(path), rows)
+    try:
+        with path.open("rb") as file:
+            opening = file.read(_MOST_OPENING).removeprefix(_BOM).lstrip()
+    except OSError as error:
+        raise ProblemsError(f"{name}: {error.strerror}", _FIX) from error
+    if opening.startswith(_PACKED):
+        raise ProblemsError(f"{name} is compressed", "Unpack it first.")
+    values: Iterable[dict[str, Any]] | None = None
+    if opening.startswith(b"PAR1") or path.suffix == ".parquet":
+        values = _parquet(path, name)
+    elif opening.startswith(b"[") or opening.partition(b"\n")[0].strip() == b"{":
+        values = _document(path, name)
+    elif not _first_is_json(opening):
+        # A document that begins with more than a bracket, or lines of which the first is broken
+        # and is complained of by its number.
+        with contextlib.suppress(ProblemsError):
+            values = _document(path, name)
+    if values is None:
+        yield from _lines(path, name)
+        return
+    for number, row in enumerate(values, 1):
+        yield TableRow(f"{name}: row {number}", number, row)
 
 
-def read_parquet(path: Path) -> Table:
-    """A parquet file.
+def _lines(path: Path, name: str) -> Iterator[TableRow]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            text = line.removeprefix(_BOM) if number == 1 else line
+            if text.strip():
+                where = f"{name}:{number}"
+                yield TableRow(where, number, _object_of(text, where))
 
-    Raises:
-        ProblemsError: The file cannot be read, is not parquet or has no rows.
-    """
+
+def _parquet(path: Path, name: str) -> Iterator[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    content = pa.BufferReader(_bytes_of(path))
     try:
-        values = pq.read_table(content).to_pylist()
+        for batch in pq.ParquetFile(path).iter_batches(_ROWS_AT_ONCE):
+            yield from batch.to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise ProblemsError(
-            f"{path} cannot be read as parquet: {error}", "Write it again, or give a .jsonl file."
-        ) from error
-    rows = [TableRow(f"{path}: row {number}", number, row) for number, row in enumerate(values, 1)]
-    return _table(path.name, path.stem, str(path), rows)
+        raise ProblemsError(f"{name} cannot be read as parquet: {error}", _FIX) from error
+
+
+def _first_is_json(opening: bytes) -> bool:
+    """Whether the first line is, which is taken for granted where it is longer than the opening."""
+    line, ended, _ = opening.partition(b"\n")
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return not ended and len(opening) >= _MOST_OPENING // 2
+    return True
+
+
+def _document(path: Path, name: str) -> list[dict[str, Any]]:
+    value = _json_of(path.read_bytes().removeprefix(_BOM), name, _FIX)
+    rows = value if isinstance(value, list) else [value]
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            what = f"{name}: row {number} holds {type(row).__name__}, not an object"
+            raise ProblemsError(what, _FIX)
+    return rows
 
 
 def read_hub(name: str, subset: str | None, split: str) -> Table:
@@ -166,31 +220,27 @@ def _table(origin: str, stem: str, where: str, rows: list[TableRow]) -> Table:
     return Table(origin, stem, rows)
 
 
-def _bytes_of(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ProblemsError(
-            f"{path}: {error.strerror}", "Give the path of a .jsonl or .parquet file."
-        ) from error
-
-
-def object_of(line: bytes, where: str) -> dict[str, Any]:
-    """The JSON object in a UTF-8 line. Raises ProblemsError with ``where`` it is if it is none."""
+def _object_of(line: bytes, where: str) -> dict[str, Any]:
     fix = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
-    try:
-        value = json.loads(line.decode("utf-8"), parse_constant=refuse_constant)
-    except UnicodeDecodeError as error:
-        raise ProblemsError(f"{where} is not UTF-8", "Save the file as UTF-8.") from error
-    except (ValueError, RecursionError) as error:
-        raise ProblemsError(f"{where} is not JSON: {error}", fix) from error
+    value = _json_of(line, where, fix)
     if not isinstance(value, dict):
         raise ProblemsError(f"{where} holds {type(value).__name__}, not an object", fix)
     return value
 
 
-def refuse_constant(name: str) -> float:
-    """For ``parse_constant`` of ``json.loads``: NaN and the infinities are none of its numbers."""
+def _json_of(text: bytes, where: str, fix: str) -> Any:
+    try:
+        return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        raise ProblemsError(f"{where} is not UTF-8", "Save the file as UTF-8.") from error
+    except json.JSONDecodeError as error:
+        place = f"{where}:{error.lineno}" if b"\n" in text.strip() else where
+        raise ProblemsError(f"{place} is not JSON: {error}", fix) from error
+    except (ValueError, RecursionError) as error:
+        raise ProblemsError(f"{where} is not JSON: {error}", fix) from error
+
+
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")
 
 

@@ -31,7 +31,7 @@ from typing import Literal
 from heavydistill.curate.filters.duplicates import NearDuplicates
 from heavydistill.curate.filters.words import digest, masked, tokens_of
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.tables import Table, read_jsonl, read_parquet
+from heavydistill.problems.tables import Table, read_file
 from heavydistill.schema import Problem
 from heavydistill.store.sets.folder import BenchmarkUsed
 
@@ -140,14 +140,12 @@ def read(path: Path) -> BenchmarkHashes:
         ProblemsError: It cannot be read, has no such column, a row has no text, or its hashes are
             damaged or those of another version.
     """
-    if path.suffix == ".jsonl":
-        return BenchmarkHashes.of(path.stem, texts_of(read_jsonl(path)))
-    if path.suffix != ".parquet":
+    if path.suffix not in (".jsonl", ".parquet"):
         raise ProblemsError(
             f"{path} is neither a .parquet nor a .jsonl file",
             "Give files of hashes, or files with texts under one of these names.",
         )
-    return _read_hashes(path) or BenchmarkHashes.of(path.stem, texts_of(read_parquet(path)))
+    return _read_hashes(path) or BenchmarkHashes.of(path.stem, texts_of(read_file(path)))
 
 
 def texts_of(table: Table, column: str | None = None) -> list[str]:
@@ -184,7 +182,7 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
     try:
         about = json.loads((pq.read_schema(path).metadata or {}).get(_ABOUT, b"null"))
     except (OSError, pa.ArrowException):
-        return None  # read_parquet says why
+        return None  # read_file says why
     if about is None:
         return None
     if about.get("rule") != _RULE:

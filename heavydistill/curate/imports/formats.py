@@ -12,9 +12,8 @@
                 ``_generation_finished_thinking`` is false, all of it is thinking.
     answers     plain files: ``--columns answers=COLUMN`` names a list, or a single answer a row;
                 ``--columns answers='PART*'`` one column for each answer. Unnamed, it is the list in
-                a column of a usual name (``LISTS``), else all columns that hold objects with a
-                text, else ``answer_1``, ``answer_2``, ..., by the first row. A column of its own
-                says who wrote the answer by its name; null there is no answer.
+                a column of a usual name (``LISTS``). A column of its own says who wrote the answer
+                by its name; null there is no answer.
 
 An answer is a text, or an object with the text under a key and perhaps more beside it. Thinking
 between ``<think>`` and ``</think>`` is split off. What a file does not say stays unknown: tokens,
@@ -37,11 +36,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from heavydistill.config.sets import FormatName
-from heavydistill.curate.imports.files import rows_of
 from heavydistill.errors import ProblemsError
 from heavydistill.models.http.completion import split_reasoning
 from heavydistill.problems.columns import FIELDS
-from heavydistill.problems.tables import TableRow, choices
+from heavydistill.problems.tables import TableRow, choices, rows_of
 from heavydistill.schema import Failure, FinishReason, Trajectory
 
 ANSWER_FIELDS = ("answers", "answer_text", "labels", "finish_reasons")
@@ -53,9 +51,6 @@ LISTS = (
 )
 _LABELS = ("labels", "is_correct", "correctness", "correct")
 _FINISH_REASONS = ("finish_reasons", "finish_reason")
-_NUMBERED = re.compile(
-    r"(answer|response|generation|trajectory|solution|sample|completion|output)_?\d+"
-)
 _NEMO_SEED = re.compile(r"rs(\d+)")
 # The other columns of NeMo-Skills may be those of the problem, whatever their names.
 _NEMO_ANSWER = (
@@ -227,19 +222,16 @@ class Answers(Format):
         self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
     ) -> None:
         super().__init__(columns, files, kept)
-        first = next(rows_of(files[0]), TableRow("", 0, {})).values
-        named = columns.get("answers")
-        self._is_guessed = not named
-        self._patterns = [named] if named else guess(first)
-        self._is_one = len(self._patterns) == 1 and "*" not in self._patterns[0]
-        self.answers = ", ".join(self._patterns)
+        first = next(rows_of(files[0], files[0].name), TableRow("", 0, {})).values
+        self.answers = self.answers or _list_of_answers(first)
+        self._is_one = "*" not in self.answers
         for field in ("labels", "finish_reasons"):
-            if field in columns and self._patterns and not self._is_one:
+            if field in columns and not self._is_one:
                 raise ProblemsError(
                     f"problems.columns.{field} has no effect on answers in columns of their own",
                     "Take it out, and write objects that say it, or a list of answers.",
                 )
-        is_list = self._is_one and isinstance(first.get(self.answers), list)
+        is_list = isinstance(first.get(self.answers), list)
         self._labels = columns.get("labels") or self._beside(_LABELS, first, is_list)
         self._ends = columns.get("finish_reasons") or self._beside(_FINISH_REASONS, first, is_list)
 
@@ -249,13 +241,6 @@ class Answers(Format):
         return answers + beside
 
     def problem(self, row: TableRow) -> dict[str, Any] | None:
-        more = set(guess(row.values)) - set(self._patterns) if self._is_guessed else ()
-        if more:
-            raise ProblemsError(
-                f"{row.where}: answers are also in {', '.join(sorted(more))}, and in the first row "
-                f"in {self.answers} alone",
-                "Name all of them: --columns answers=COLUMN or answers='PART*'.",
-            )
         of_answers = {*self._names(row.values), self._labels, self._ends}
         return {name: value for name, value in row.values.items() if name not in of_answers}
 
@@ -283,9 +268,7 @@ class Answers(Format):
         """The columns of this row that hold its answers."""
         if self._is_one:
             return [self.answers] if self.answers in values else []
-        if self._is_guessed:
-            return [name for name in values if name in self._patterns]
-        return [name for name in values if fnmatchcase(name, self._patterns[0])]
+        return [name for name in values if fnmatchcase(name, self.answers)]
 
     def _beside(self, usual: Sequence[str], values: Mapping[str, Any], is_list: bool) -> str:
         """The column of a usual name beside the answers; empty if there is none."""
@@ -294,9 +277,9 @@ class Answers(Format):
 
     def _model(self, name: str) -> str:
         """Who wrote the answer in a column of its own; empty if it is only numbered."""
-        start, is_open, end = self._patterns[0].partition("*")
-        left = name[len(start) : len(name) - len(end)] if is_open else name
-        return "" if left.strip("_- ").isdecimal() or _NUMBERED.fullmatch(name) else name
+        start, _, end = self.answers.partition("*")
+        number = name.removeprefix(start).removesuffix(end).strip("_- ")
+        return "" if number.isdecimal() else name
 
 
 FORMATS: dict[FormatName, type[Format]] = {
@@ -307,26 +290,15 @@ FORMATS: dict[FormatName, type[Format]] = {
 }
 
 
-def guess(values: Mapping[str, Any]) -> list[str]:
-    """The columns of the answers in a row; none if that cannot be told.
-
-    Raises:
-        ProblemsError: Several lists could be it.
-    """
+def _list_of_answers(values: Mapping[str, Any]) -> str:
+    """The column of the list of answers in a row; empty if there is none of a usual name."""
     lists = [name for name in LISTS if isinstance(values.get(name), list)]
     if len(lists) > 1:
         raise ProblemsError(
             f"The columns {' and '.join(lists)} could each be the answers",
             "Name one: --columns answers=COLUMN.",
         )
-    objects = [
-        name
-        for name, value in values.items()
-        if isinstance(value, Mapping) and any(isinstance(value.get(k), str) for k in TEXT_KEYS)
-    ]
-    numbered = [name for name in values if _NUMBERED.fullmatch(name)]
-    several = (columns for columns in (objects, numbered) if len(columns) > 1)
-    return lists or next(several, [])
+    return lists[0] if lists else ""
 
 
 # --- One answer.

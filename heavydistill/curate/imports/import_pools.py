@@ -31,9 +31,8 @@ import pickle
 import tempfile
 import typing
 import weakref
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,6 @@ from typing import Any
 import heavydistill
 from heavydistill.config.run import Problems
 from heavydistill.config.sets import ImportConfig
-from heavydistill.curate.imports.files import rows_of
 from heavydistill.curate.imports.formats import (
     ANSWER_FIELDS,
     FORMATS,
@@ -56,7 +54,7 @@ from heavydistill.metrics.summary import Summary, summarize
 from heavydistill.problems.columns import DEFAULT_VERIFIER, FIELDS, columns_of
 from heavydistill.problems.loading import OnChecked, fit_problems, refusal
 from heavydistill.problems.options import orders_kept
-from heavydistill.problems.tables import Table, TableRow, choices
+from heavydistill.problems.tables import Table, TableRow, choices, rows_of
 from heavydistill.schema import OK, TOO_FEW_USABLE, Label, Problem, Trace, Trajectory, content_id
 from heavydistill.store.atomic import new_folder, refuse_taken
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces, writing
@@ -67,7 +65,7 @@ from heavydistill.verifiers.pool import Judged, VerdictPool
 RECORD = "import.json"
 LABELS: tuple[Label, ...] = typing.get_args(Label)
 FEWEST = 2  # answers, and usable ones, of a problem; ``think.min_k`` of a run
-_PROBLEMS_AHEAD = 64  # judged at once
+_PROBLEMS_AT_ONCE = 64  # that are judged
 _FIRST = 5
 _SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
 
@@ -216,18 +214,18 @@ class ImportedPools:
         """Each row that can be read as a group of its own."""
         found = []
         for place, file in enumerate(self.files):
-            for row in rows_of(file):
+            for row in rows_of(file, file.name):
                 self.rows[place] += 1
                 if self.rows[place] == 1 and (lacks := self.format.lacks(row.values)):
                     raise _other_format(self._config.format, lacks, row)
                 try:
                     values = self.format.problem(row)
-                    attempts = self.format.attempts(row) if values is not None else []
+                    if values is None:
+                        self.without_answers += 1
+                        continue
+                    attempts = self.format.attempts(row)
                 except ProblemsError as fault:
                     self._leave_out("unreadable", fault.what, fault.fix)
-                    continue
-                if values is None:
-                    self.without_answers += 1
                     continue
                 places = [(place, self._waiting.tell())]
                 found.append(_Group(row.where, row.number, values, places, len(attempts)))
@@ -416,17 +414,16 @@ def _traces(
     pools: ImportedPools, judges: VerdictPool, tally: _Tally, show: Show
 ) -> Iterator[Trace]:
     """The traces in the order of the pools, of which some are judged at once."""
-    waiting: deque[tuple[ImportedPool, list[Future[Judged]]]] = deque()
-    coming, done = iter(pools), 0
-    while done < len(pools.problems):
-        for pool in itertools.islice(coming, _PROBLEMS_AHEAD + 1 - len(waiting)):
-            verdicts = [judges.submit_generation(pool.problem, each) for each in pool.trajectories]
-            waiting.append((pool, verdicts))
-        pool, verdicts = waiting.popleft()
-        trace = tally.trace(pool, [future.result() for future in verdicts])
-        done += 1
-        show("judging", done, len(pools.problems))
-        yield trace
+    coming, done = iter(pools), itertools.count(1)
+    while ahead := list(itertools.islice(coming, _PROBLEMS_AT_ONCE)):
+        verdicts = [
+            [judges.submit_generation(pool.problem, each) for each in pool.trajectories]
+            for pool in ahead
+        ]
+        for pool, waiting in zip(ahead, verdicts, strict=True):
+            trace = tally.trace(pool, [future.result() for future in waiting])
+            show("judging", next(done), len(pools.problems))
+            yield trace
 
 
 def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[str, Any]:

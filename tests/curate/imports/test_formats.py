@@ -25,10 +25,10 @@ from import_files import (
     parquet,
 )
 
-from heavydistill.curate.imports.files import rows_of
 from heavydistill.curate.imports.formats import attempt_of, attempts_of
 from heavydistill.curate.imports.import_pools import ImportedPool, ImportedPools
 from heavydistill.errors import ProblemsError
+from heavydistill.problems.tables import rows_of
 
 ROWS = [{"n": number, "text": "é" * number} for number in range(1, 6)]
 
@@ -41,7 +41,7 @@ def written(kind: str, path: Path, rows: list[Any]) -> Path:
 
 @pytest.mark.parametrize("kind", ["parquet", "array", "lines"])
 def test_the_name_of_a_file_does_not_say_what_it_is(kind: str, tmp_path: Path) -> None:
-    rows = list(rows_of(written(kind, tmp_path / "rows.txt", ROWS)))
+    rows = list(rows_of(written(kind, tmp_path / "rows.txt", ROWS), "rows.txt"))
     assert [row.values for row in rows] == ROWS
     assert [row.number for row in rows] == [1, 2, 3, 4, 5]
 
@@ -49,7 +49,7 @@ def test_the_name_of_a_file_does_not_say_what_it_is(kind: str, tmp_path: Path) -
 def test_lines_keep_their_numbers_where_some_are_blank(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"n": 1}\n\n   \n{"n": 2}')
-    assert [(row.number, row.where, row.values) for row in rows_of(path)] == [
+    assert [(row.number, row.where, row.values) for row in rows_of(path, path.name)] == [
         (1, "rows.jsonl:1", {"n": 1}),
         (4, "rows.jsonl:4", {"n": 2}),
     ]
@@ -59,7 +59,7 @@ def test_lines_keep_their_numbers_where_some_are_blank(tmp_path: Path) -> None:
 def test_one_object_over_several_lines_is_one_row(text: str, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text(text, encoding="utf-8")
-    assert [row.values for row in rows_of(path)] == [{"n": 1, "text": "é"}]
+    assert [row.values for row in rows_of(path, path.name)] == [{"n": 1, "text": "é"}]
 
 
 def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[20:400] = b"\xff" * 380
     path.write_bytes(content)
-    with pytest.raises(ProblemsError, match=r"rows\.parquet is broken parquet"):
-        list(rows_of(path))
+    with pytest.raises(ProblemsError, match=r"rows\.parquet cannot be read as parquet"):
+        list(rows_of(path, path.name))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
         (b'{\n "n": 1\n "m": 2}', r"rows\.jsonl:3 is not JSON"),
         (b'[{"n": NaN}]', r"rows\.jsonl is not JSON: NaN"),
         (gzip.compress(b'{"n": 1}', mtime=0), r"rows\.jsonl is compressed.*Unpack"),
-        (b"PAR1 and then nothing", r"rows\.jsonl is broken parquet"),
+        (b"PAR1 and then nothing", r"rows\.jsonl cannot be read as parquet"),
         (b"question,answer\n1,2\n", r"rows\.jsonl:1 is not JSON"),
     ],
 )
@@ -91,12 +91,12 @@ def test_a_broken_file_is_named_with_the_line(content: bytes, says: str, tmp_pat
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)
     with pytest.raises(ProblemsError, match=says):
-        list(rows_of(path))
+        list(rows_of(path, path.name))
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ProblemsError, match=r"none\.jsonl: No such file"):
-        next(rows_of(tmp_path / "none.jsonl"))
+        next(rows_of(tmp_path / "none.jsonl", "none.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -362,44 +362,34 @@ def test_a_list_of_answers_is_found_by_its_name_with_what_is_beside_it(tmp_path:
     assert not any(each.is_assumed for each in pool.attempts)
 
 
-def test_columns_of_objects_are_found_and_named_after(tmp_path: Path) -> None:
+def test_columns_of_objects_are_named_after(tmp_path: Path) -> None:
     row = {
         "question": EGGS,
         "ground_truth": "42",
-        "small": {"solution": boxed(13), "is_correct": False},
-        "large": {"solution": boxed(42), "is_correct": True},
+        "by_small": {"solution": boxed(13), "is_correct": False},
+        "by_large": {"solution": boxed(42), "is_correct": True},
         "meta": {"level": 3},
     }
-    pools = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row)))
+    keys = {"problems.columns.answers": "by_*"}
+    pools = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row), **keys))
     (pool,) = pools
-    assert [each.model for each in pool.trajectories] == ["small", "large"]
+    assert [each.model for each in pool.trajectories] == ["by_small", "by_large"]
     assert labels(pool) == [False, True]
     assert pools.columns == {"text": "question", "reference": "ground_truth"}
-    assert pools.format.answers == "small, large"
-
-
-def test_a_column_of_answers_that_the_first_row_has_not_is_never_passed_over(tmp_path):
-    first = {"question": EGGS, "gold": "42", "a[1]": {"text": boxed(1)}, "b": {"text": boxed(2)}}
-    path = lines(tmp_path / "a.jsonl", {**first, "c": None})
-    (pool,) = ImportedPools(config_of("answers", path, **GOLD))
-    assert texts(pool) == [boxed(1), boxed(2)]
-    second = {**first, "question": STAIRS, "c": {"text": boxed(3)}}
-    lines(path, first, second)
-    with pytest.raises(ProblemsError, match=r"a\.jsonl:2: answers are also in c, .*Name all"):
-        ImportedPools(config_of("answers", path, **GOLD))
+    assert pools.format.answers == "by_*"
 
 
 @pytest.mark.parametrize(
     ("names", "pattern", "models"),
     [
-        (("answer_1", "answer_2"), None, {"unknown"}),
+        (("answer_1", "answer_2"), "answer_*", {"unknown"}),
         (("reply 1", "reply 2"), "reply *", {"unknown"}),
         (("by_gpt-x", "by_r1"), "by_*", {"by_gpt-x", "by_r1"}),
     ],
 )
 def test_columns_of_texts(names, pattern, models, tmp_path):
     full = {"question": EGGS, "gold": "42", names[0]: boxed(42), names[1]: boxed(13)}
-    keys = {"problems.columns.answers": pattern} if pattern else {}
+    keys = {"problems.columns.answers": pattern}
     path = lines(tmp_path / "a.jsonl", full, {**full, "question": STAIRS, "extra": None})
     first, second = ImportedPools(config_of("answers", path, **GOLD, **keys))
     assert texts(first) == texts(second) == [boxed(42), boxed(13)]
@@ -408,7 +398,8 @@ def test_columns_of_texts(names, pattern, models, tmp_path):
 
 def test_null_in_a_column_of_its_own_is_no_answer(tmp_path: Path) -> None:
     row = {"question": EGGS, "gold": 42, "answer_1": boxed(1), "answer_2": None, "answer_3": ""}
-    (pool,) = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row), **GOLD))
+    keys = {**GOLD, "problems.columns.answers": "answer_*"}
+    (pool,) = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row), **keys))
     assert texts(pool) == [boxed(1), ""]
     assert pool.trajectories[1].unusable_because == "error"
 
@@ -455,7 +446,7 @@ NUMBERED = {"question": EGGS, "gold": "42", "answer_1": "a", "answer_2": "b"}
         ({**answers_row(), "responses": []}, {}, "answers and responses could each be"),
         (
             {**NUMBERED, "right": [True, False]},
-            {"problems.columns.labels": "right"},
+            {"problems.columns.labels": "right", "problems.columns.answers": "answer_*"},
             r"columns\.labels has no effect on answers in columns",
         ),
     ],
