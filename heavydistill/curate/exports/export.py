@@ -31,19 +31,21 @@ The folder appears under its name only when it is complete. The same sets give t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 import yaml
 
 from heavydistill.curate.exports import reward
 from heavydistill.errors import ConfigError
-from heavydistill.models.registry import file_of, names
+from heavydistill.models.registry import file_of as profile_of
+from heavydistill.models.registry import names
 from heavydistill.store.atomic import new_folder
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
@@ -51,13 +53,13 @@ from heavydistill.store.sets.folder import (
     TRAINED,
     Manifest,
     Writer,
+    count_rows,
+    file_of,
     read_manifest,
     read_rows,
     splits_of,
 )
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from heavydistill.store.traces import rows_in
 
 SFT = ("sft_deliberator", "sft_thinker")
 RL = "rl"
@@ -68,16 +70,16 @@ _OF_REWARD = ("problem", "text", "reference", "verifier", "verifier_args", "stra
 Row = dict[str, Any]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Export:
     """What is exported, and what the files beside the rows depend on."""
 
     manifest: Manifest
     model: str  # the student as a trainer finds it: Hub id or checkpoint folder
     template: str | None  # chat template in place of the student's own
-    rows: dict[str, dict[str, int]] = field(default_factory=dict)  # of each exported set, by split
-    longest_prompt: int = 0  # tokens of the longest prompt of ``rl`` with what opens the answer
-    absent: dict[str, str] = field(default_factory=dict)  # sets that are not exported, and why
+    rows: dict[str, dict[str, int]]  # of each exported set, by split
+    absent: dict[str, str]  # sets that are not exported, and why
+    longest_prompt: int  # tokens of the longest prompt of ``rl`` with what opens the answer
 
     @property
     def max_tokens(self) -> int:
@@ -113,6 +115,12 @@ class Trainer:
         """The sets that it can train on."""
         return TRAINED if self.rl_row else SFT
 
+    def rows(self, name: str, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows of a set as it reads them."""
+        if name == RL and self.rl_row:
+            return map(self.rl_row, rows, itertools.count())
+        return map(self.sft_row, rows)
+
 
 def export(sets: Path, to: str, out: Path) -> Export:
     """Write the sets of a folder for a trainer, a key of ``TRAINERS``, into a new or empty folder.
@@ -126,77 +134,78 @@ def export(sets: Path, to: str, out: Path) -> Export:
         raise ConfigError(
             f"There is no trainer {to!r} to export to", f"Name one of: {', '.join(TRAINERS)}."
         )
-    manifest = read_manifest(sets)
-    template, student = sets / CHAT_TEMPLATE, manifest.student.name
-    profile = file_of(student) if student in names() or Path(student).is_file() else None
-    exported = Export(
-        manifest=manifest,
-        model=(profile and profile.hub) or student,
-        template=template.read_text(encoding="utf-8") if template.is_file() else None,
-    )
+    trainer = TRAINERS[to]
+    exported = _read(sets, trainer)
     with new_folder(out) as folder:
-        _write_sets(sets, TRAINERS[to], exported, folder)
-        for name, text in _files(to, TRAINERS[to], exported).items():
+        for name, splits in exported.rows.items():
+            (folder / name).mkdir()
+            for split in splits:
+                rows = trainer.rows(name, read_rows(sets, name, split))
+                write = _write_parquet if trainer.in_parquet else _write_lines
+                write(rows, folder / name / split)
+        for name, text in _files(to, trainer, exported).items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         shutil.copyfile(sets / MANIFEST, folder / MANIFEST)
     return exported
 
 
-def _write_sets(sets: Path, trainer: Trainer, exported: Export, folder: Path) -> None:
+def _read(sets: Path, trainer: Trainer) -> Export:
+    """What there is to export."""
+    manifest = read_manifest(sets)
+    rows, absent = {}, {}
     for name in TRAINED:
-        if "train" not in splits_of(sets, name):
-            exported.absent[name] = "the sets have no rows of it to train on"
+        splits = splits_of(sets, name)
+        if "train" not in splits:
+            absent[name] = "the sets have no rows of it to train on"
         elif name not in trainer.sets:
-            exported.absent[name] = f"{trainer.title} has no training with a verifier's reward"
+            absent[name] = f"{trainer.title} has no training with a verifier's reward"
         else:
-            exported.rows[name] = {
-                split: _write_rows(sets, name, split, trainer, exported, folder)
-                for split in splits_of(sets, name)
-            }
-    if not exported.rows:
-        why = "; ".join(f"{name}: {reason}" for name, reason in exported.absent.items())
+            rows[name] = {split: count_rows(file_of(sets, name, split)) for split in splits}
+    if not rows:
+        why = "; ".join(f"{name}: {reason}" for name, reason in absent.items())
         raise ConfigError(
             f"{sets} has nothing for {trainer.title} ({why})", "Build sets with more rows."
         )
-    if RL in exported.rows and exported.response_tokens < 1:
+    template, student = sets / CHAT_TEMPLATE, manifest.student.name
+    profile = profile_of(student) if student in names() or Path(student).is_file() else None
+    prompts = (
+        row["prompt_tokens"]
+        for split in rows.get(RL, ())
+        for row in rows_in(file_of(sets, RL, split), ["prompt_tokens"])
+    )
+    exported = Export(
+        manifest=manifest,
+        model=(profile and profile.hub) or student,
+        template=template.read_text(encoding="utf-8") if template.is_file() else None,
+        rows=rows,
+        absent=absent,
+        longest_prompt=max(prompts, default=0),
+    )
+    if exported.response_tokens < 1:
         raise ConfigError(
             f"{sets}: the longest prompt of rl has {exported.longest_prompt} tokens, and a row may "
             f"have {exported.max_tokens}, so that no room is left for a response",
             "Build the sets again with a larger max_tokens or a smaller cache.budget_tokens.",
         )
+    return exported
 
 
-def _write_rows(
-    sets: Path, name: str, split: str, trainer: Trainer, exported: Export, folder: Path
-) -> int:
-    """Write a split of a set; how many rows it has."""
-    file, count = folder / name / split, 0
-    file.parent.mkdir(exist_ok=True)
-    with contextlib.ExitStack() as held:
-        writer = lines = None
-        if not trainer.in_parquet:
-            lines = held.enter_context(file.with_suffix(".jsonl").open("w", encoding="utf-8"))
-        for count, row in enumerate(read_rows(sets, name, split), 1):
-            if name == RL:
-                exported.longest_prompt = max(exported.longest_prompt, row["prompt_tokens"])
-            to_rl = trainer.rl_row if name == RL else None
-            written = to_rl(row, count - 1) if to_rl else trainer.sft_row(row)
-            if lines:
-                lines.write(json.dumps(written, ensure_ascii=False) + "\n")
-                continue
-            if not writer:
-                writer = Writer(file.with_suffix(".parquet"), _schema(written))
-                held.enter_context(contextlib.closing(writer))
-            writer.copy(written)
-    return count
+def _write_lines(rows: Iterable[Row], path: Path) -> None:
+    with path.with_suffix(".jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
-def _schema(row: Row) -> pa.Schema:
-    """The schema of rows like this one."""
+def _write_parquet(rows: Iterable[Row], path: Path) -> None:
+    """All rows are of the schema of the first."""
     import pyarrow as pa
 
-    return pa.Table.from_pylist([row]).schema
+    coming = iter(rows)
+    first = next(coming)
+    schema = pa.Table.from_pylist([first]).schema
+    with contextlib.closing(Writer(path.with_suffix(".parquet"), schema)) as writer:
+        for row in itertools.chain([first], coming):
+            writer.copy(row)
 
 
 # --- Rows.
