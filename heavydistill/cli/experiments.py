@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from heavydistill.cli.flags import DryRun, with_run_flags
-from heavydistill.cli.plan import print_heading, print_line
+from heavydistill.cli.plan import print_plan
 from heavydistill.cli.progress import checking, ending_early, say
 from heavydistill.cli.runs import run_shown
 from heavydistill.config.run import RunConfig
@@ -215,9 +215,6 @@ class _Shown:
 
 
 def _print_plans(plans: Mapping[str, Plan], console: Console) -> None:
-    from heavydistill.run.estimate import estimate
-
     for name, plan in plans.items():
         console.rule(plain(f"plan: {name}"))
-        print_heading(plan, console)
-        print_line(estimate(plan), plan, console)
+        print_plan(plan, console)

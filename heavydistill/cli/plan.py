@@ -11,6 +11,7 @@ from heavydistill.cli.progress import say
 from heavydistill.errors import TeacherError
 from heavydistill.models.contact import refuse_missing_key
 from heavydistill.models.request import JUDGE, THINK
+from heavydistill.store.journal import skipped_note
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,10 +24,15 @@ _UNITS = {1: "", 10**3: "k", 10**6: "M", 10**9: "G"}
 _NOISE = 1e-9  # of binary fractions
 
 
-def print_heading(plan: Plan, console: Console) -> None:
-    """Print what is to be done, and everything about it that is not as expected."""
-    from heavydistill.problems.options import orders_kept
+def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
+    """Print what is to be done, all about it that is not as expected, and what it will take.
 
+    The last is a line, or with ``in_full`` a table of the stages and what it rests on.
+    """
+    from heavydistill.problems.options import orders_kept
+    from heavydistill.run.estimate import estimate
+
+    figures = estimate(plan)
     config, pools, judge = plan.config, plan.pools, plan.config.judge
     thinker = f"{', '.join(sorted(pools.models))}, of {config.pools}" if pools else config.thinker
     deliberations = "no deliberations"
@@ -54,6 +60,10 @@ def print_heading(plan: Plan, console: Console) -> None:
     print_warnings(plan, console)
     for line, is_warning in dict.fromkeys(_notes_on_servers(plan)):
         say(line, console, "yellow" if is_warning else None)
+    if figures.skipped:
+        say(skipped_note(plan.journal, figures.skipped), console, "yellow")
+    show = _print_table if in_full else _print_line
+    show(figures, plan, console)
 
 
 def print_warnings(plan: Plan, console: Console) -> None:
@@ -89,8 +99,7 @@ def print_warnings(plan: Plan, console: Console) -> None:
         say(line, console, "yellow")
 
 
-def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
-    """Print the estimate in one line."""
+def _print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     amounts = estimate.amounts
     calls, _, _, usd, hours = _cells(amounts)
     is_free = all(stage.model.is_local for stage in estimate.stages)
@@ -105,17 +114,14 @@ def print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
     if assumed := next(filter(_is_assumed, estimate.stages), None):
         speed = assumed.model.endpoint.tokens_per_second
         basis += f", hours at an assumed {speed:g} tokens a second"
-    _print_skipped(estimate, plan, console)
     if plan.config.budget:
         say(_note_on_budget(plan), console)
     say(f"To ask: {', '.join(parts)} ({basis}; generate --dry-run prints more)", console)
 
 
-def print_estimate(estimate: Estimate, plan: Plan, console: Console) -> None:
-    """Print the estimate by stage, and what it rests on."""
+def _print_table(estimate: Estimate, plan: Plan, console: Console) -> None:
     from heavydistill.report.terminal import print_table, table
 
-    _print_skipped(estimate, plan, console)
     rows = table(console, "Still to ask", "calls", "tokens in", "tokens out", "USD", "hours")
     for stage in estimate.stages:
         rows.add_row(_name(stage, plan), *_cells(stage.amounts))
@@ -151,13 +157,6 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
         yield f"Obeys what doctor saw: {seen.checked or 'as configured'}", False
     if plan.server:
         yield f"Server: {shlex.join(plan.server)}\nIts log: {plan.server_log}", False
-
-
-def _print_skipped(estimate: Estimate, plan: Plan, console: Console) -> None:
-    if estimate.skipped:
-        from heavydistill.store.journal import skipped_note
-
-        say(skipped_note(plan.journal, estimate.skipped), console, "yellow")
 
 
 def _cells(amounts: Amounts) -> list[str]:

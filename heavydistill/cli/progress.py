@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from heavydistill.cli.remarks import thinking_remark
+from heavydistill.cli.remarks import FIRST_TRAJECTORIES, remark_without_thinking
 from heavydistill.cli.watch import lines_of, picture_of
 from heavydistill.errors import StoppedError, printable
 from heavydistill.run.interrupts import as_exceptions
@@ -103,14 +103,14 @@ class Progress:
     """The status of a run while it lasts, and before that what is loaded or started."""
 
     def __init__(self, console: Console, plan: Plan) -> None:
-        self._console, self._run = console, plan.run
+        self._console = console
+        self._without_thinking = remark_without_thinking(plan.run)  # empty once it was made
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         # Models in this process are loaded first, servers need nothing.
         names = dict.fromkeys(model.name for model in plan.run.models if model.is_local)
         loaded = " and ".join(map(name_alone, names))
         self._starting = f"loading {loaded}" if loaded else "starting the steps of the run"
         self._last: Status | None = None
-        self._is_remarked = False
         self._last_line = 0.0
         self._lock = threading.RLock()
 
@@ -135,11 +135,11 @@ class Progress:
         with self._lock:
             self._last = status
             for stage in status.stages:
-                if stage.name == THINKING and not self._is_remarked:
-                    answered = stage.asked - sum(stage.failures.values())
-                    if remark := thinking_remark(self._run, answered, stage.thoughts):
-                        self._is_remarked = True
-                        say(remark, self._console)
+                answered = stage.asked - sum(stage.failures.values())
+                is_enough = stage.name == THINKING and answered >= FIRST_TRAJECTORIES
+                if self._without_thinking and is_enough and not stage.thoughts:
+                    say(self._without_thinking, self._console)
+                    self._without_thinking = ""
             self._draw(status if status.loaded else self._starting)
 
     def reused(self) -> str:

@@ -20,7 +20,7 @@ def remarks(summary: Summary, run: ResolvedRun) -> list[str]:
     if not (thinker := run.thinker):
         return []
     answered = summary.trajectories.total - summary.trajectories.failed
-    lines = [thinking_remark(run, answered, summary.thoughts, least=1)]
+    lines = [remark_without_thinking(run)] if answered and not summary.thoughts else []
     if summary.same_texts and thinker.sampling.temperature > 0:
         lines.append(
             f"In {summary.same_texts:,} of {summary.problems:,} problems all trajectories of "
@@ -30,11 +30,9 @@ def remarks(summary: Summary, run: ResolvedRun) -> list[str]:
     return [line for line in lines if line]
 
 
-def thinking_remark(
-    run: ResolvedRun, answered: int, thoughts: int, least: int = FIRST_TRAJECTORIES
-) -> str:
-    """The line on trajectories none of which holds thinking; empty on fewer than ``least``."""
-    if answered < least or thoughts or not run.thinker or run.thinker.profile.is_described:
+def remark_without_thinking(run: ResolvedRun) -> str:
+    """The line for trajectories none of which holds thinking; empty where that is as it should."""
+    if not run.thinker or run.thinker.profile.is_described:
         return ""
     text = f"No response of {run.thinker.profile.name} held thinking, so a model that is trained "
     text += "on these traces learns answers without reasoning. If it thinks, "

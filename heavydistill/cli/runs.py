@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from heavydistill.cli.flags import DryRun, with_run_flags
-from heavydistill.cli.plan import print_estimate, print_heading, print_line, print_warnings
+from heavydistill.cli.plan import print_plan, print_warnings
 from heavydistill.cli.progress import Progress, checked, say
 from heavydistill.cli.remarks import remarks
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
@@ -44,23 +44,20 @@ def generate(
     """
     from heavydistill.heavy import prompts
     from heavydistill.report.summary import print_summary
-    from heavydistill.run.estimate import estimate
+    from heavydistill.run.estimate import thinker_wording
 
     console = Console()
     plan = checked(config, console, contact=None if dry_run else Contact())
-    print_heading(plan, console)
+    print_plan(plan, console, in_full=dry_run)
     if dry_run:
-        print_estimate(estimate(plan), plan, console)
         console.rule("resolved configuration")
         say(dump_config(plan.config), console)
         if not plan.pools:
             problem = plan.problems[0]
-            domain = problem.domain or plan.config.domain or "general"
-            prompt = prompts.load("thinker", domain, plan.config.language)
+            prompt = thinker_wording(problem, plan.config)
             console.rule(f"first prompt ({prompt.version})")
             say(prompts.thinker_prompt(problem.text, prompt), console)
         return
-    print_line(estimate(plan), plan, console)
     try:
         finished = run_shown(plan, console, ray=ray)
     except (KeyboardInterrupt, StoppedError) as end:

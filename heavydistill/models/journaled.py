@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import Future
 
-from heavydistill.models.request import Engine, Keep, Request, Response, Work, forget
+from heavydistill.models.request import Engine, Keep, Request, Response, forget
 from heavydistill.models.shared import SharedResources
 from heavydistill.store.journal import Journal, key, prompt_id
 from heavydistill.store.segment import Record
@@ -37,7 +37,6 @@ class JournaledEngine:
         self._replay = replay
         self._in_flight: dict[str, Future[Response]] = {}
         self._lock = threading.Lock()
-        self._asked = self._ended = self._tokens = 0
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order; ``keep`` sees those that were asked now."""
@@ -58,13 +57,6 @@ class JournaledEngine:
         self._ask(mine, keep)
         answers = (found[wanted] for wanted in keys)
         return [one.result() if isinstance(one, Future) else one for one in answers]
-
-    @property
-    def work(self) -> Work:
-        """What the engine has been asked so far."""
-        # Only a model in this process knows what it has written of a sample that goes on.
-        unfinished: int = getattr(self._engine, "unfinished_tokens", 0)
-        return Work(self._asked, self._ended, self._tokens + unfinished)
 
     @property
     def is_drained(self) -> bool:
@@ -92,15 +84,10 @@ class JournaledEngine:
             }
             at = round(time.time(), 3)
             self._journal.put(Record(keys[id(request)], self._model, asked, response, at))
-            with self._lock:
-                self._ended += 1
-                self._tokens += max(0, response.completion_tokens)
             keep(request, response)
 
         if not mine:
             return
-        with self._lock:
-            self._asked += len(mine)
         keys = {id(request): wanted for wanted, request in mine.items()}
         try:
             responses = self._engine.generate(list(mine.values()), put)

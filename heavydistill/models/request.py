@@ -56,16 +56,6 @@ class Response:
     none where the server refuses seeds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What an engine was asked since it was opened, beside what a journal answered."""
-
-    asked: int = 0  # Samples
-    ended: int = 0  # Those of them whose responses are there
-    tokens: int = 0
-    """Written for them; in this process also those of the samples that have not ended."""
-
-
 def deliberate_stage(round: int) -> str:
     """The stage of a round, counted from 1."""
     return f"deliberate_{round}"

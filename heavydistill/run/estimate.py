@@ -22,13 +22,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from heavydistill.config.run import RunConfig
 from heavydistill.heavy import prompts
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.registry import revision_of
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, samples, user_turn
 from heavydistill.models.resolve import ResolvedModel
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
-from heavydistill.run.generate import Plan, thinker_prompt
+from heavydistill.run.generate import Plan
+from heavydistill.schema import Problem
 from heavydistill.store.journal import Journal, key
 from heavydistill.store.segment import Record
 from heavydistill.verifiers.judge import MOST_BYTES, is_comparable, question
@@ -156,6 +158,17 @@ def estimate(plan: Plan) -> Estimate:
         in_journal = Range(0, min(calls.high, others))
         stages += [_stage(JUDGE, run.judge, in_journal, calls, read, means.get(JUDGE))]
     return Estimate(stages, counter.name, journal.skipped if journal else 0)
+
+
+def thinker_wording(problem: Problem, config: RunConfig) -> prompts.Prompt:
+    """The wording in which a thinker is asked about a problem."""
+    domain = problem.domain or config.domain or "general"
+    return prompts.load("thinker", domain, config.language)
+
+
+def thinker_prompt(problem: Problem, config: RunConfig) -> str:
+    """What a thinker reads of a problem."""
+    return prompts.thinker_prompt(problem.text, thinker_wording(problem, config))
 
 
 def _thinking(

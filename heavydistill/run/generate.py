@@ -18,8 +18,8 @@ that only its frame is known: the wording, the problem and the headers of its at
 
 from __future__ import annotations
 
+import bisect
 import contextlib
-import dataclasses
 import importlib.util
 import logging
 import time
@@ -120,11 +120,6 @@ def check(
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
-    run = with_tokenizer(resolve(config, contact))
-    for model in run.models:
-        if asks and model.is_local:  # loading it would find this later
-            require_template(model.profile.model)
-    config = run.config
     registry.load_own(config.verify.own)
     pools = read_pools(config) if config.pools else None
     if pools:
@@ -133,7 +128,6 @@ def check(
     folder = Path(config.out or f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}")
     journal = Path(config.journal or folder.parent / "journal")
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
-    run = dataclasses.replace(run, config=config)
     if folder.is_mount():
         raise ConfigError(
             f"out: {folder} cannot be replaced by another folder, because a disk begins there",
@@ -142,6 +136,11 @@ def check(
     if asks:
         require_writable(folder)
     segment.require(journal, writes=asks)
+    run = with_tokenizer(resolve(config, contact))
+    config = run.config
+    for model in run.models:
+        if asks and model.is_local:  # loading it would find this later
+            require_template(model.profile.model)
     if contact:
         require_endpoints(run, contact)
     recover(folder)
@@ -207,6 +206,8 @@ def run(
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any
             and no other run is in the folder; so is a TeacherError in the midst of a run.
     """
+    pays, place = plan.run.asks_servers and not replay, Workplace(plan.folder)
+    status = StatusWriter(place.path / STATUS, plan.run, len(plan.problems), pays, on_status)
     run = plan.run.with_config(pools=str(plan.pools_at)) if plan.pools_at else plan.run
     with contextlib.ExitStack() as stack:
         pool = None if replay else _pool(plan, run, ray)
@@ -219,25 +220,22 @@ def run(
             )
             # The address is of this run alone, so it is not in the configuration that is saved.
             run, failure = run.at(server.endpoint), server.failure
-        pays = run.asks_servers and not replay
         if pays and not run.config.endpoint.start_vllm:
             require_endpoints(run, plan.contact or Contact())
         with loading():
             from heavydistill.run.recipe import build_heavy_pipeline, paying
         if pays:
             stack.enter_context(paying(run))
-        place = Workplace(plan.folder)
         stack.enter_context(place.claimed())
-        status = StatusWriter(place.path / STATUS, run, len(plan.problems), pays, on_status)
         stack.enter_context(status.writing())
         try:
             if pool:
                 shards = shards_of(run, pool, place.rows, tuple(plan.unfit), plan.server)
-                run_shards(pool, shards, status.on_batch, status.on_work, failure)
+                run_shards(pool, shards, status.on_batch, failure)
             else:
                 pipeline = build_heavy_pipeline(run, status.on_batch, replay, list(plan.unfit))
                 pipeline.keep_in(place.rows)
-                pipeline.on_work, pipeline.watch = status.on_work, failure or pipeline.watch
+                pipeline.watch = failure or pipeline.watch
                 pipeline.run_to_files()
         except (KeyboardInterrupt, StoppedError, TeacherError):
             if not plan.changed and any((place.rows / LEAF_FOLDER).glob("*.parquet")):
@@ -296,12 +294,6 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
     ]
     for tokens, model in sorted(needs, key=lambda need: -need[0]):
         contact.require(model.profile.model, model.endpoint, tokens)
-
-
-def thinker_prompt(problem: Problem, config: RunConfig) -> str:
-    """What a thinker reads of a problem, in the wording of its domain."""
-    domain = problem.domain or config.domain or "general"
-    return prompts.thinker_prompt(problem.text, prompts.load("thinker", domain, config.language))
 
 
 def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
@@ -389,11 +381,8 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
 
 def _fix(run: ResolvedRun, enough: Callable[[int], int], attempts: int, carried: int) -> str:
     """What makes room, from the tokens that are enough for a number of attempts."""
-    fitting, too_many, budget = 0, attempts, run.config.cache.budget_tokens or 0
-    while too_many - fitting > 1:
-        middle = (fitting + too_many) // 2
-        fitting, too_many = (middle, too_many) if enough(middle) <= budget else (fitting, middle)
-    fitting -= carried
+    budget = run.config.cache.budget_tokens or 0
+    fitting = bisect.bisect_right(range(1, attempts), budget, key=enough) - carried
     if (whole := enough(attempts)) <= run.cache_room:
         fix = f"set cache.budget_tokens to {whole} or more."
     else:

@@ -21,7 +21,7 @@ from heavydistill.models.journaled import JournaledEngine, journals
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import find, open_engine
-from heavydistill.models.request import Engine, Request, Response, Work, fields_of, forget, samples
+from heavydistill.models.request import Engine, Request, Response, fields_of, forget, samples
 from heavydistill.store.journal import Journal
 
 # Fields of a generation for which distilabel has no place.
@@ -104,11 +104,6 @@ class HeavyLLM(LLM):
         if self._engine:
             self._engine.close()
         self._engine = None
-
-    @property
-    def work(self) -> Work:
-        """What it has been asked since it was loaded; nothing is counted without a journal."""
-        return self._engine.work if isinstance(self._engine, JournaledEngine) else Work()
 
     def drain(self) -> None:
         """Ask nothing more; see ``models.request.Engine``."""

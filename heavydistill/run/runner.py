@@ -40,7 +40,6 @@ from distilabel.steps import GeneratorStep
 from rich.logging import RichHandler
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
-from heavydistill.models.request import Work
 from heavydistill.run.interrupts import as_exceptions
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.rows import RowWriter, dataset_of, temporary_folder
@@ -59,7 +58,6 @@ if distilabel.__version__ != SUPPORTED:
 sys.excepthook = sys.__excepthook__
 
 _POLL_S = 0.2
-_REPORT_S = 1.0
 _GRACE_S = 5.0
 """How long an end waits for threads that ask no server."""
 # They log every request.
@@ -68,8 +66,6 @@ _SILENT = ("httpx2", "httpcore2", "reasoning_gym", "datasets", "urllib3.connecti
 Row = dict[str, Any]
 OnBatch = Callable[[str, list[Row]], None]
 """Called with (step name, rows) for each batch that leaves a step, by one thread at a time."""
-OnWork = Callable[[str, int, Work], None]
-"""Called with (step name, number of the shard, what its model was asked there so far)."""
 
 _log = logging.getLogger("distilabel.pipeline")
 
@@ -91,7 +87,6 @@ class HeavyPipeline(Pipeline):
         self._folder, self._prefix = temporary_folder(), ""
         super().__init__(name=name, cache_dir=self._folder / "cache")
         self.leaf_schema, self.on_batch, self.window = leaf_schema, on_batch, window
-        self.on_work: OnWork = lambda step, shard, work: None
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         """Called all the time while the pipeline runs; the error that it returns ends the run."""
         self.shown: logging.Handler | None = None
@@ -192,20 +187,12 @@ class HeavyPipeline(Pipeline):
         return steps[0], steps[1:]
 
     def _follow(self, flow: _Flow) -> None:
-        """Wait until all rows are written, and report what models are asked meanwhile."""
-        reported: dict[str, Work] = {}
-        report_at = 0.0
+        """Wait until all rows are written."""
         is_over = False
         while not is_over:
             is_over = flow.over.wait(_POLL_S)
             if error := flow.error or self.watch():
                 raise error
-            if is_over or time.monotonic() >= report_at:
-                report_at = time.monotonic() + _REPORT_S
-                for name, model in flow.models():
-                    if (work := model.work) != reported.get(name, Work()):
-                        reported[name] = work
-                        self.on_work(name, 0, work)
 
 
 class _Stage:
@@ -268,12 +255,6 @@ class _Flow:
         """Whether it is worth a line: not what steps say of rows that an end gives up."""
         return not (self.is_ending and record.name.startswith("distilabel.step."))
 
-    def models(self) -> Iterator[tuple[str, HeavyLLM]]:
-        """Each model that reports what it is asked, with the name of its step."""
-        for stage in self._stages:
-            if isinstance(stage.model, HeavyLLM):
-                yield stage.step.name, stage.model
-
     def end(self, drains: bool = False) -> None:
         """Begin nothing more and unload all steps; does nothing the second time.
 
@@ -286,8 +267,9 @@ class _Flow:
             is_whole = self.over.is_set() and not self.error
             self.is_draining, self.is_ending = drains, not drains
             self._dispatch()
-        for _, model in self.models():
-            model.drain()
+        for stage in self._stages:
+            if isinstance(stage.model, HeavyLLM):
+                stage.model.drain()
         if drains:
             self._drain()
             self.is_ending = True

@@ -43,14 +43,13 @@ from heavydistill.errors import (
     StoppedError,
     TeacherError,
 )
-from heavydistill.models.request import Work
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun
 from heavydistill.models.vllm import server as serving
 from heavydistill.run.interrupts import as_exceptions, held, loading
 from heavydistill.store.traces import LEAF_FOLDER
 
 if TYPE_CHECKING:
-    from heavydistill.run.runner import OnBatch, OnWork, Row
+    from heavydistill.run.runner import OnBatch, Row
 
 _STOP = "stop"
 _AGAIN = "Run the command again."
@@ -162,7 +161,7 @@ def run_shard(shard: Shard) -> ShardEnd:
                 holder=name,
             )
             pipeline.keep_in(shard.rows, name)
-            pipeline.on_work, pipeline.shown = report.on_work, report
+            pipeline.shown = report
             pipeline.watch = lambda: failure() or stop()
             pipeline.run_to_files()
     except HeavydistillError as error:
@@ -199,7 +198,7 @@ class _Report(logging.Handler):
 
     def __init__(self, shard: Shard, name: str) -> None:
         super().__init__()
-        self._number, self._writing = shard.number, threading.Lock()
+        self._writing = threading.Lock()
         self._file = (shard.rows / f"{name}.jsonl").open("a", encoding="utf-8")
 
     def __enter__(self) -> _Report:
@@ -214,13 +213,10 @@ class _Report(logging.Handler):
     def on_batch(self, step: str, rows: list[Row]) -> None:
         self._write(step=step, rows=[_counted(row) for row in rows])
 
-    def on_work(self, step: str, shard: int, work: Work) -> None:
-        self._write(step=step, work=dataclasses.astuple(work))
-
     def _write(self, **line: Any) -> None:
         with self._writing:
             if not self._file.closed:  # a thread that was given up may still warn
-                print(json.dumps({"shard": self._number, **line}), file=self._file, flush=True)
+                print(json.dumps(line), file=self._file, flush=True)
 
 
 def _counted(row: Row) -> Row:
@@ -238,8 +234,8 @@ def _counted(row: Row) -> Row:
 class _Reports:
     """Reads the reports of all shards. A problem counts once, however often its shard began."""
 
-    def __init__(self, rows: Path, on_batch: OnBatch, on_work: OnWork) -> None:
-        self._rows, self._on_batch, self._on_work = rows, on_batch, on_work
+    def __init__(self, rows: Path, on_batch: OnBatch) -> None:
+        self._rows, self._on_batch = rows, on_batch
         self._offsets: Counter[Path] = Counter()
         self._seen: dict[str, set[str]] = {}
 
@@ -256,16 +252,12 @@ class _Reports:
 
     def _pass_on(
         self,
-        shard: int,
         step: str = "",
         rows: list[Row] | None = None,
-        work: list[int] | None = None,
         log: tuple[str, int, str] | None = None,
     ) -> None:
         if log:
             logging.getLogger(log[0]).log(log[1], "%s", log[2])
-        if work:
-            self._on_work(step, shard, Work(*work))
         seen = self._seen.setdefault(step, set())
         if new := [row for row in rows or () if row["problem"]["id"] not in seen]:
             seen.update(row["problem"]["id"] for row in new)
@@ -276,7 +268,6 @@ def run_shards(
     pool: ShardPool,
     shards: list[Shard],
     on_batch: OnBatch,
-    on_work: OnWork,
     watch: Callable[[], HeavydistillError | None] | None = None,
 ) -> None:
     """Run all shards to their ends; the rows are in files of the folder of rows then.
@@ -290,7 +281,7 @@ def run_shards(
 
     rows, ends = shards[0].rows, dict[int, ShardEnd]()
     (rows / LEAF_FOLDER).mkdir(parents=True, exist_ok=True)
-    reports = _Reports(rows, on_batch, on_work)
+    reports = _Reports(rows, on_batch)
 
     def wait(raises: bool) -> None:
         while True:

@@ -18,16 +18,16 @@ import logging
 import os
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.models.ledger import Balance, account_of, balance_of
-from heavydistill.models.request import Work
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.schema import Verdict, from_row
 from heavydistill.store.atomic import Workplace
@@ -38,7 +38,7 @@ EVERY_S = 2.0
 PACE_S = 300.0
 """Paces are those of so many seconds back."""
 THINKING = "thinking"
-_VERSION = 4
+_VERSION = 5
 _THINKS = "sample_trajectories"
 
 Row = dict[str, Any]
@@ -59,15 +59,7 @@ class StageStatus:
     thoughts: int = 0  # those of them with thinking; 0 for a judge's
     failures: dict[str, int] = field(default_factory=dict)  # samples that cannot be used, by reason
     prompt_tokens: int = 0
-    completion_tokens: int = 0  # completion tokens of samples that have left it
-    sent: int = 0  # samples that the model was asked for, without the journal's
-    ended: int = 0  # those of them whose responses are there
-    new_tokens: int = 0  # tokens of these responses, also of those that have not left the step
-
-    @property
-    def tokens(self) -> int:
-        """Completion tokens, also of samples that have not left the step."""
-        return max(self.completion_tokens, self.new_tokens)
+    completion_tokens: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,8 +83,7 @@ class Status:
     mean_at_k: float | None = None  # M@K of the problems whose trajectories are judged
     heavy_mean_at_d: float | None = None  # HM@D of the last round, likewise
     problems_per_minute: float | None = None
-    """Pace of late; None until it is known, as for the next two."""
-    tokens_per_s: float | None = None  # new completion tokens
+    """Pace of late; None until it is known, as for the next one."""
     left_s: float | None = None  # seconds that the rest takes at this pace
     requests: int | None = None  # requests in flight at servers; None where none is asked
     spent_tokens: int = 0  # tokens that all runs into the folder have spent at servers
@@ -108,7 +99,6 @@ class _Moment:
 
     at: float
     finished: int
-    tokens: int
     share: float  # of the samples of the run that are there
 
 
@@ -146,9 +136,9 @@ class StatusWriter:
         # The last step of each stage that gives verdicts.
         judging = "judge" if run.judge else "verify"
         self._pool, self._last_round = f"{judging}_pool", f"{judging}_deliberations_{config.rounds}"
-        self._work: dict[tuple[str, int], Work] = {}
-        self._judged: Counter[str] = Counter()
-        self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0, 0.0)])
+        # Of each problem that has left these, the share of right samples.
+        self._right: dict[str, list[float]] = {self._pool: [], self._last_round: []}
+        self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0.0)])
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._is_silent = False
@@ -166,20 +156,8 @@ class StatusWriter:
                 status.finished += len(rows)
                 for row in rows:
                     _add(status.statuses, row["status"].partition(":")[0])
-            elif step == self._pool:
-                status.mean_at_k = self._mean(status.mean_at_k, step, rows)
-            elif step == self._last_round:
-                status.heavy_mean_at_d = self._mean(status.heavy_mean_at_d, step, rows)
-
-    def on_work(self, step: str, shard: int, work: Work) -> None:
-        """Note what the model of a step was asked so far in a shard."""
-        with self._lock:
-            self._work[step, shard] = work
-            if stage := self._steps.get(step):
-                reported = [each for (name, _), each in self._work.items() if name == step]
-                stage.sent = sum(each.asked for each in reported)
-                stage.ended = sum(each.ended for each in reported)
-                stage.new_tokens = sum(each.tokens for each in reported)
+            elif step in self._right:
+                self._right[step] += [_share_right(_samples(row, step)) for row in rows]
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -215,13 +193,14 @@ class StatusWriter:
         """What is known now."""
         balance = self._balance()
         with self._lock:
-            per_minute, per_second, left = self._pace()
+            per_minute, left = self._pace()
             free = None if self._account else 0.0
             return dataclasses.replace(
                 copy.deepcopy(self._status),
                 at=time.time(),
+                mean_at_k=_mean(self._right[self._pool]),
+                heavy_mean_at_d=_mean(self._right[self._last_round]),
                 problems_per_minute=per_minute,
-                tokens_per_s=per_second,
                 left_s=left,
                 requests=balance.in_flight if balance else None,
                 spent_tokens=round(balance.spent_tokens) if balance else 0,
@@ -238,32 +217,21 @@ class StatusWriter:
             return balance_of(self._account) if self._account else None
         return None
 
-    def _mean(self, mean: float | None, step: str, rows: list[Row]) -> float:
-        """A mean over problems with these that have left a step that judges."""
-        for row in rows:
-            right = [(s["verdict"] or {}).get("label") == "correct" for s in _samples(row, step)]
-            self._judged[step] += 1
-            before = mean or 0.0
-            mean = before + (sum(right) / max(1, len(right)) - before) / self._judged[step]
-        return mean or 0.0
-
-    def _pace(self) -> tuple[float | None, float | None, float | None]:
-        """(problems a minute, tokens a second, seconds left) of late; call it under the lock."""
+    def _pace(self) -> tuple[float | None, float | None]:
+        """(problems a minute, seconds left) of late; call it under the lock."""
         stages = self._status.stages
-        there = sum(max(s.done * s.samples, s.from_journal + s.ended) for s in stages if s.samples)
-        share = min(1.0, there / max(1, sum(stage.total * stage.samples for stage in stages)))
-        tokens = sum(stage.new_tokens for stage in stages)
-        now = _Moment(time.monotonic(), self._status.finished, tokens, share)
+        there = sum(stage.done * stage.samples for stage in stages)
+        share = there / max(1, sum(stage.total * stage.samples for stage in stages))
+        now = _Moment(time.monotonic(), self._status.finished, share)
         while len(self._moments) > 1 and now.at - self._moments[1].at > PACE_S:
             self._moments.popleft()
         then = self._moments[0]
         self._moments.append(now)
         seconds, share = now.at - then.at, now.share - then.share
         if seconds <= 0:
-            return None, None, None
+            return None, None
         return (
             60 * (now.finished - then.finished) / seconds or None,
-            (now.tokens - then.tokens) / seconds or None,
             seconds * (1 - now.share) / share if share > 0 else None,
         )
 
@@ -354,6 +322,15 @@ def _votes(row: Row, step: str) -> Iterator[Row]:
                 "finish_reason": "stop" if vote.is_valid else "error",
                 "failure": vote.failure or "no_verdict",
             }
+
+
+def _share_right(samples: list[Row]) -> float:
+    labels = [(sample["verdict"] or {}).get("label") for sample in samples]
+    return labels.count("correct") / max(1, len(labels))
+
+
+def _mean(shares: list[float]) -> float | None:
+    return fmean(shares) if shares else None
 
 
 def _add(counts: dict[str, int], name: str) -> None:

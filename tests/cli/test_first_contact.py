@@ -14,7 +14,7 @@ from fake_server import completion, serving
 from loopback import Handler, listening
 from summaries import summary
 
-from heavydistill.cli.remarks import FIRST_TRAJECTORIES, remarks, thinking_remark
+from heavydistill.cli.remarks import remarks
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import ResolvedRun, resolve
@@ -218,14 +218,6 @@ def test_a_checkpoint_without_a_profile_gets_advice_of_its_own():
     local = load_config(overrides={"teacher": "heavydistill/micro/teacher"})
     (line,) = remarks(summary(thoughts=0), resolve(local))
     assert "held thinking" in line and "profile" in line and "vLLM" not in line
-
-
-@pytest.mark.parametrize(
-    ("more", "thoughts", "said"), [(-1, 0, False), (0, 1, False), (0, 0, True)]
-)
-def test_while_a_run_goes_on_the_remark_waits_for_some_trajectories(more, thoughts, said):
-    line = thinking_remark(config(), FIRST_TRAJECTORIES + more, thoughts)
-    assert ("held thinking" in line) == said == bool(line)
 
 
 def test_pools_of_one_text_are_reported():

@@ -61,11 +61,9 @@ def test_loading_is_shown_until_problems_enter_and_a_line_comes_now_and_then(tmp
         assert shown.lines == ["loading micro"]
         bars.on_status(shown.status)
         assert shown.lines == ["loading micro"] * 2
-        shown.on(bars, sent=256, ended=3, new_tokens=2_000)
-    assert shown.lines[2].startswith(
-        "running for 0 s; 0 of 40 problems finished; thinking 0/40, 3 of"
-    )
-    assert "3 of 256 samples" in shown.lines[2] and "2,000 written" in shown.lines[2]
+        shown.on(bars, completion_tokens=2_000)
+    assert shown.lines[2].startswith("running for 0 s; 0 of 40 problems finished; thinking 0/40; ")
+    assert "2,000 written" in shown.lines[2]
     assert len(shown.lines) == 4, "the last state is always shown"
 
 

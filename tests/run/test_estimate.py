@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from samples import cache_of, trajectory
 
-from heavydistill.cli.plan import print_estimate, print_line
+from heavydistill.cli.plan import print_plan
 from heavydistill.config.models import Sampling
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.heavy import prompts
@@ -129,8 +129,8 @@ def test_records_that_cannot_be_read_are_shown_and_still_to_be_asked(
     segment.write_bytes(segment.read_bytes().replace(b"boxed", b"baxed", 1))
     told = estimate(plan)
     assert told.skipped == 1 and told.amounts.calls == Range(6 * 4 - 3, 6 * 4 - 3)
-    for show in (print_line, print_estimate):
-        show(told, plan, Console())
+    for in_full in (False, True):
+        print_plan(plan, Console(), in_full)
         assert f"1 record(s) of the journal {plan.journal} cannot be" in capsys.readouterr().out
 
 

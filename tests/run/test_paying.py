@@ -11,13 +11,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from heavydistill.cli.plan import print_estimate, print_line
+from heavydistill.cli.plan import print_plan
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.config.yaml import carried_over
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Cost, Ledger, account_of, balance_of, found_account, spent_in
 from heavydistill.models.resolve import ResolvedRun, resolve
-from heavydistill.run.estimate import estimate
 from heavydistill.run.generate import check
 from heavydistill.run.recipe import paying
 
@@ -181,8 +180,8 @@ def test_a_plan_and_a_dry_run_print_what_is_left(fixed, capsys):
     for more, left in ((0, 4900), (4950, 0)):
         if more:
             spend(plan.config, more)
-        for show in (print_line, print_estimate):
-            show(estimate(plan), plan, Console(width=400))
+        for in_full in (False, True):
+            print_plan(plan, Console(width=400), in_full)
             told = (
                 f"Runs into new have spent {5050 if more else 100:,} of 5,000 tokens; {left:,} are"
             )

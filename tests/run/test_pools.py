@@ -11,7 +11,7 @@ import pytest
 from pool_folders import pool_folder, pool_of
 from rich.console import Console
 
-from heavydistill.cli.plan import print_estimate, print_heading
+from heavydistill.cli.plan import print_plan
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import BudgetError, ConfigError, HeavydistillError, ProblemsError
 from heavydistill.heavy.judge_votes import Ballot, Said, Vote, verdict_of
@@ -156,7 +156,7 @@ def test_verdicts_that_do_not_stand_are_counted_and_said(mixed, capsys):
     assert found.unjudged == 2
     assert dict(found.outdated) == {"exact@0": 1, "judge:critic@abc after exact@0": 1}
     assert found.voted == {trace.pool[2].id}
-    print_heading(checked(mixed), Console(width=200))
+    print_plan(checked(mixed), Console(width=200))
     told = capsys.readouterr().out
     assert f"K=6 trajectories by somebody, of {mixed}" in " ".join(told.split())
     assert "Judged again: 1 trajectories, whose verdicts are of another version, exact@0" in told
@@ -166,7 +166,7 @@ def test_verdicts_that_do_not_stand_are_counted_and_said(mixed, capsys):
 def test_rows_that_failed_in_a_step_are_counted_and_said(pools, capsys):
     failed = pool_folder(pools.parent / "failed", [pool_of(9, []), pool_of(8, [])])
     (failed / "traces").rename(pools / "rejects")
-    print_heading(checked(pools), Console(width=200))
+    print_plan(checked(pools), Console(width=200))
     assert "Left out: 2 row(s) that failed in a step of that run" in capsys.readouterr().out
     (pools / "rejects" / "broken.parquet").write_bytes(b"no parquet")
     assert "broken.parquet cannot be read" in refused(ConfigError, pools)
@@ -222,7 +222,7 @@ def test_the_plan_asks_for_deliberations_alone(pools, capsys):
     told = estimate(plan)
     assert [stage.stage for stage in told.stages] == ["deliberate_1", "deliberate_2"]
     assert told.thinking is None and told.amounts.calls == Range(20, 20)
-    print_estimate(told, plan, Console(width=300))
+    print_plan(plan, Console(width=300), in_full=True)
     printed = capsys.readouterr().out
     assert "thinking" not in printed and "thinkers" not in printed
 

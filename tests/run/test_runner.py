@@ -20,7 +20,6 @@ from streaming_steps import Doubles, FailsToLoad, Gathers, Keeps, Numbers, OfNum
 
 from heavydistill.config.models import Sampling
 from heavydistill.errors import RunError, StoppedError, TeacherError
-from heavydistill.models.request import Work
 from heavydistill.run import runner
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.runner import HeavyPipeline
@@ -259,10 +258,6 @@ class Model(HeavyLLM):
     def in_process(self) -> bool:
         return False
 
-    @property
-    def work(self) -> Work:
-        return Work(len(asked), len(answered), 0)
-
 
 class Asks(OfNumbers):
     """Asks a model for a while."""
@@ -358,18 +353,6 @@ def test_sigterm_and_a_second_ctrl_c_wait_for_no_request(asking, signals, caplog
         pipeline.run_to_files()
     # The model gave up what it was asked while its step still waited.
     assert events[-1] == "unloaded" and not rows_of(pipeline)
-    pipeline.discard()
-
-
-def test_the_run_reports_what_a_model_is_asked_while_it_is_asked(asking, monkeypatch):
-    monkeypatch.setattr(runner, "_REPORT_S", 0.05)
-    monkeypatch.setattr(runner, "_POLL_S", 0.05)
-    pipeline = asking("stopped")
-    reports: list[tuple[str, int, int]] = []
-    pipeline.on_work = lambda step, shard, work: reports.append((step, shard, work.asked))
-    with pytest.raises(StoppedError):
-        pipeline.run_to_files()
-    assert reports[0][:2] == ("first", 0) and 0 < reports[0][2] <= 8
     pipeline.discard()
 
 

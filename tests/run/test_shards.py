@@ -32,7 +32,6 @@ from sharded_runs import (
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError, JournalError, RunError, StoppedError
 from heavydistill.models.ledger import account_of, balance_of
-from heavydistill.models.request import Work
 from heavydistill.models.resolve import resolve
 from heavydistill.run import recipe
 from heavydistill.run.generate import Plan, check
@@ -84,18 +83,11 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipe, "build_heavy_pipeline", built)
 
 
-class Counts:
-    """What progress was told."""
-
-    def __init__(self) -> None:
-        self.rows: collections.Counter[str] = collections.Counter()
-        self.asked: dict[tuple[str, int], Work] = {}
+class Counts(collections.Counter[str]):
+    """Rows that have left each step, as progress was told."""
 
     def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
-        self.rows[step] += len(rows)
-
-    def on_work(self, step: str, shard: int, work: Work) -> None:
-        self.asked[step, shard] = work
+        self[step] += len(rows)
 
 
 def traces_of(plan: Plan, rows: Path, folder: Path) -> list[Trace]:
@@ -108,13 +100,9 @@ def test_shards_make_the_rows_of_one_pipeline_and_count_them(tmp_path: Path) -> 
     with serving(by_request) as server:
         plan = planned(server, tmp_path)
         counts, pool = Counts(), Threads(3)
-        run_shards(
-            pool, shards_of(plan.run, pool, tmp_path / "rows"), counts.on_batch, counts.on_work
-        )
+        run_shards(pool, shards_of(plan.run, pool, tmp_path / "rows"), counts.on_batch)
         assert len(server.requests) == PROBLEMS * (K + D) == seeds(tmp_path)
-        assert set(counts.rows.values()) == {PROBLEMS} and len(counts.rows) == 7
-        thinking = [work for (step, _), work in counts.asked.items() if "sample" in step]
-        assert sum(work.ended for work in thinking) == PROBLEMS * K and len(thinking) == 3
+        assert set(counts.values()) == {PROBLEMS} and len(counts) == 7
         sharded = traces_of(plan, tmp_path / "rows" / LEAF_FOLDER, tmp_path / "sharded")
         pipeline = build_heavy_pipeline(plan.run, replay=True)
         pipeline.run_to_files()
@@ -147,10 +135,10 @@ def test_a_shard_that_is_lost_and_begun_again_counts_once_and_asks_for_nothing_t
         plan = planned(server, tmp_path, **{"endpoint.concurrency": 2})
         counts, pool = Counts(), LosesTheFirst(1)
         shards = shards_of(plan.run, pool, tmp_path / "rows")
-        run_shards(pool, shards, counts.on_batch, counts.on_work)
+        run_shards(pool, shards, counts.on_batch)
         assert len(server.requests) == PROBLEMS * (K + D)
     assert len(list((tmp_path / "rows").glob("*.jsonl"))) == 2, "of both attempts"
-    assert set(counts.rows.values()) == {PROBLEMS}
+    assert set(counts.values()) == {PROBLEMS}
     names = {file.stem[:13] for file in (tmp_path / "rows" / LEAF_FOLDER).iterdir()}
     assert names == {pool.ends[0].name}
     assert len(traces_of(plan, tmp_path / "rows" / LEAF_FOLDER, tmp_path / "run")) == PROBLEMS
@@ -163,7 +151,7 @@ def test_the_budget_holds_for_all_shards_together(tmp_path: Path) -> None:
         counts, pool = Counts(), Threads(2)
         with paying(plan.run), pytest.raises(StoppedError, match="does not hold another request"):
             shards = shards_of(plan.run, pool, tmp_path / "rows")
-            run_shards(pool, shards, counts.on_batch, counts.on_work)
+            run_shards(pool, shards, counts.on_batch)
         balance = balance_of(account_of(plan.config))
         assert 500 < balance.spent_tokens == TOKENS * len(server.requests) <= 2500
         assert not balance.in_flight and seeds(tmp_path) == len(server.requests)
@@ -231,8 +219,8 @@ def test_each_shard_may_start_a_server_of_its_own(
     plan, pool, counts = check(load_config(None, keys)), Threads(2), Counts()
     shards = shards_of(plan.run, pool, tmp_path / "rows", server=plan.server)
     with paying(plan.run):
-        run_shards(pool, shards, counts.on_batch, counts.on_work)
-    assert counts.rows["label_traces"] == 4
+        run_shards(pool, shards, counts.on_batch)
+    assert counts["label_traces"] == 4
     logs = sorted(tmp_path.glob("run.vllm-*.log"))
     assert [log.name for log in logs] == ["run.vllm-0.log", "run.vllm-1.log"]
     ports = {re.search(r"--port (\d+)", log.read_text())[1] for log in logs}  # type: ignore[index]

@@ -56,7 +56,7 @@ def write(
     *,
     in_stretches: bool = True,
     on_end: Callable[[int, list[int]], None] | None = None,
-    goes_on: Callable[[int], bool] | None = None,
+    goes_on: Callable[[], bool] | None = None,
 ) -> list[list[int]]:
     """The tokens that are written of each row, up to the end of its turn or a few more.
 
@@ -68,8 +68,7 @@ def write(
         processors_of: From the numbers of rows to what is done to their logits besides.
         in_stretches: False for models whose rows may not go.
         on_end: Called with a row's number and tokens once it is over; what it raises ends all.
-        goes_on: Called after each token with the tokens of the rows that are not over; False
-            leaves those rows as they are.
+        goes_on: Called after each token; False leaves the rows that are not over as they are.
     """
     limit, width = config.max_new_tokens, input_ids.size(1)
     stretch = _STRETCH if in_stretches else limit
@@ -91,10 +90,9 @@ def write(
         return is_over
 
     def after_token(sequences: torch.Tensor) -> bool:
-        count = sequences.size(1) - width
-        if on_end and not in_stretches and count % _STRETCH == 0:
+        if on_end and not in_stretches and (sequences.size(1) - width) % _STRETCH == 0:
             note(sequences)
-        return not goes_on or goes_on(count * (len(written) - len(over)))
+        return not goes_on or goes_on()
 
     cache = _read(generate, input_ids, attention_mask, config) if in_stretches else None
     criteria = StoppingCriteriaList([_AfterToken(after_token)]) if on_end or goes_on else None

@@ -68,7 +68,6 @@ class LocalEngine:
     ) -> None:
         self._name = model
         self.is_drained = False
-        self.unfinished_tokens = 0  # written so far of the samples that have not ended
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
         self.batch_tokens = batch_tokens or _batch_tokens(self.model)
@@ -166,33 +165,25 @@ class LocalEngine:
             return _processors(sampling, [requests[batch[row]].seed for row in rows], width)
 
         def on_end(row: int, tokens: list[int]) -> None:
-            self.unfinished_tokens = max(0, self.unfinished_tokens - len(tokens))
             seconds = time.perf_counter() - started
             done(batch[row], self._response(tokens, len(prompts[batch[row]]), seconds))
 
-        def goes_on(unfinished_tokens: int) -> bool:
-            self.unfinished_tokens = unfinished_tokens
-            return not self.is_drained
-
-        try:
-            write(
-                self.model.generate,
-                ids,
-                mask,
-                # Greedy over logits that carry Gumbel noise is sampling; see _SeededGumbel.
-                GenerationConfig(
-                    do_sample=False,
-                    max_new_tokens=sampling.max_tokens,
-                    eos_token_id=self._ends,
-                    pad_token_id=pad,
-                ),
-                processors_of,
-                in_stretches=may_let_rows_go(self.model.config),
-                on_end=on_end,
-                goes_on=goes_on,
-            )
-        finally:
-            self.unfinished_tokens = 0
+        write(
+            self.model.generate,
+            ids,
+            mask,
+            # Greedy over logits that carry Gumbel noise is sampling; see _SeededGumbel.
+            GenerationConfig(
+                do_sample=False,
+                max_new_tokens=sampling.max_tokens,
+                eos_token_id=self._ends,
+                pad_token_id=pad,
+            ),
+            processors_of,
+            in_stretches=may_let_rows_go(self.model.config),
+            on_end=on_end,
+            goes_on=lambda: not self.is_drained,
+        )
 
     def _response(self, row: list[int], prompt_tokens: int, seconds: float) -> Response:
         length = next((n for n, token in enumerate(row) if token in self._ends), None)

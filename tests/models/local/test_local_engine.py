@@ -23,7 +23,7 @@ from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.local import engine as local
 from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.registry import find, revision_of
-from heavydistill.models.request import Request, Response, Work, user_turn
+from heavydistill.models.request import Request, Response, user_turn
 from heavydistill.store.journal import Journal
 
 CONTEXT = 128
@@ -189,21 +189,6 @@ def test_what_ended_before_a_batch_was_broken_off_is_in_the_journal(engine, tmp_
     first, second, rest = interrupted("raise"), interrupted("drain"), interrupted("")
     assert len(first) == 2 and 0 < len(second) < 38
     assert len(first) + len(second) + len(rest) == 40 and first | second | rest == set(whole)
-
-
-def test_what_is_written_of_samples_that_go_on_is_counted(engine, tmp_path):
-    journaled = JournaledEngine(engine, Journal(tmp_path / "journal"), "tiny")
-    requests = [request(seed, max_tokens=90) for seed in range(40)]
-    seen: list[Work] = []
-    responses = journaled.generate(requests, lambda *_: seen.append(journaled.work))
-    assert [work.asked for work in seen] == [40] * 40
-    assert [work.ended for work in seen] == list(range(1, 41))
-    there = sorted(one.completion_tokens for one in responses)
-    assert seen[0].tokens > 39 * there[0] and seen[-1].tokens == sum(there)
-    # Those that have ended are not counted twice, but for what was written beyond their ends.
-    assert max(work.tokens for work in seen) <= sum(there) + 15 * len(there)
-    again = journaled.generate(requests)
-    assert all(one.from_journal for one in again) and journaled.work == seen[-1]
 
 
 def test_a_sample_takes_the_time_to_its_own_end(engine):
