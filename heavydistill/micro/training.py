@@ -90,7 +90,11 @@ def train(
     """Train in place on endless rows; ``report`` takes a line of progress now and then."""
     import torch
 
-    optimizers = _optimizers(model, schedule)
+    from heavydistill.train.trainer import MuonAdamW
+
+    peak, weights = schedule.learning_rate, model.named_parameters()
+    optimizer = MuonAdamW(weights, peak, weight_decay=0.05, betas=(0.9, 0.95), eps=1e-8)
+    of_step = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule.share_of_peak)
     weight = schedule.deliberator_weight
     plan = [
         (_batches(thinkers, schedule.thinker_rows), 1 - weight),
@@ -99,9 +103,6 @@ def train(
     model.train()
     started, tokens, losses = time.perf_counter(), 0, [0.0, 0.0]
     for step in range(1, schedule.steps + 1):
-        for optimizer, peak in optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = peak * schedule.share_of_peak(step - 1)
         for role, (batches, share) in enumerate(plan):
             ids, labels = batch(tokenizer, next(batches))
             tokens += ids.numel()
@@ -114,9 +115,9 @@ def train(
             (loss * share).backward()
             losses[role] += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer, _ in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
+        of_step.step()
         if step % _REPORTED_STEPS == 0 or step == schedule.steps:
             seen = step % _REPORTED_STEPS or _REPORTED_STEPS
             seconds = time.perf_counter() - started
@@ -127,24 +128,6 @@ def train(
             )
             losses = [0.0, 0.0]
     model.eval()
-
-
-def _optimizers(
-    model: LlamaForCausalLM, schedule: Schedule
-) -> list[tuple[torch.optim.Optimizer, float]]:
-    """(optimizer, peak learning rate): Muon for the matrices of the layers, AdamW for the rest."""
-    import torch
-
-    matrices: list[torch.nn.Parameter] = []
-    rest: list[torch.nn.Parameter] = []
-    for name, parameter in model.named_parameters():
-        layers = parameter.ndim == 2 and "embed_tokens" not in name
-        (matrices if layers else rest).append(parameter)
-    peak = schedule.learning_rate
-    return [
-        (torch.optim.Muon(matrices, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"), peak),
-        (torch.optim.AdamW(rest, betas=(0.9, 0.95), weight_decay=0.0), peak / 2),
-    ]
 
 
 def _batches(rows: Iterator[MicroRow], size: int) -> Iterator[list[MicroRow]]:

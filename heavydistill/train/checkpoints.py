@@ -123,8 +123,6 @@ def remove_others(folder: Path, start: Path | None) -> None:
 def check_same(folder: Path, record: TrainingRecord) -> None:
     """Raise a ``ConfigError`` if another training began in the folder; it says what differs."""
     old, new = _schedule(read_record(folder)), _schedule(record)
-    if old["engine"].startswith(new["engine"]):  # a plan may leave the stage to a file
-        new["engine"] = old["engine"]
     for key in {**old, **new}:
         if old.get(key) != new.get(key):
             raise ConfigError(

@@ -3,7 +3,7 @@
 Some launches are silently less than they were asked to be: FSDP on a CPU falls back to plain data
 parallelism, which is refused here. That ``--cpu --num_processes 2`` starts one process cannot be
 told from within it: the number of processes is shown before training begins, and recorded. What the
-libraries raise is explained; out of memory names the settings to change, with values, in order.
+libraries raise is explained; out of memory names the settings to change, in order.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib.util
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +29,6 @@ from heavydistill.train.arguments import TrainArguments, recorded
 from heavydistill.train.base_model import BaseCheckpoint
 
 if TYPE_CHECKING:
-    from accelerate import Accelerator
     from accelerate.utils import DeepSpeedPlugin
     from transformers import Trainer
     from trl import ModelConfig
@@ -54,6 +54,15 @@ _MEASURE = (
     "num_generations_eval",
 )
 _MEMORY = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator", "out of memory")
+# First what costs time alone, then long rows, then the method.
+_LESS_MEMORY = (
+    "Change these, in this order: 1. --per_device_train_batch_size, with as many times more "
+    "--gradient_accumulation_steps (of GRPO --steps_per_generation too): the same rows a step. "
+    "2. --gradient_checkpointing true; beside vLLM on one GPU --vllm_enable_sleep_mode true. "
+    "3. --max_length with --too_long leave_out; of GRPO --max_completion_length. "
+    "4. --use_peft true, and without vLLM --load_in_4bit true. "
+    "5. configs/accelerate/zero3_offload.yaml, a smaller model, or a larger machine."
+)
 # The last two: what torch says of a disk that took less than it was given.
 _DISK = (
     *("No space left", "Not enough disk space", "Disk quota exceeded", "File too large"),
@@ -196,8 +205,6 @@ def run_training(
     with _explaining(plan, is_set_up=False):
         trainer = new_trainer()
     with _explaining(plan):
-        launch = real(trainer.accelerator, record.launch)
-        record = record.model_copy(update={"launch": launch})
         if config.should_save:
             folder.mkdir(parents=True, exist_ok=True)
             write_record(record, folder)
@@ -239,12 +246,26 @@ def step_at_end(trainer: Trainer) -> int:
     return checkpoints.step_of(Path(best)) if best else int(state.global_step)
 
 
-def common_summary(plan: TrainingPlan) -> list[tuple[str, str]]:
-    """(what, how much) of what every training has: model, launch, start."""
-    record, launch = plan.record, plan.record.launch
+def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[str, str]]:
+    """(what, how much) of what every training has: steps, model, launch, start.
+
+    ``batches`` are those of an epoch, of as many ``unit`` as the processes take at once.
+    """
+    record, launch, config = plan.record, plan.record.launch, plan.arguments.config
+    accumulated = config.gradient_accumulation_steps
+    of_step = config.per_device_train_batch_size * launch.processes * accumulated
+    # As the Trainer counts: what is left of an epoch after its last full step is a step as well.
+    of_epoch = math.ceil(batches / accumulated)
+    steps = math.ceil(of_epoch * float(config.num_train_epochs))
+    if config.max_steps > 0:
+        steps = config.max_steps
     processes = f"{launch.processes} process{'es' * (launch.processes > 1)}"
     where = f"{processes}, {launch.engine}, {launch.device}, attention: {launch.attention}"
-    lines = [("model", f"{record.base.name}, {record.method}"), ("launch", where)]
+    lines = [
+        ("steps", f"{steps:,} of {of_step:,} {unit}, {steps / of_epoch:.2g} epochs"),
+        ("model", f"{record.base.name}, {record.method}"),
+        ("launch", where),
+    ]
     wants_flash = plan.arguments.model.attn_implementation == AUTO
     if wants_flash and launch.attention == FALLBACK and record.max_length > _LONG:
         text = (
@@ -258,48 +279,35 @@ def common_summary(plan: TrainingPlan) -> list[tuple[str, str]]:
 
 
 def planned(arguments: TrainArguments[Any]) -> Launch:
-    """The launch by the environment that ``accelerate launch`` made, before anything is loaded.
+    """The launch that ``accelerate launch`` or flags ask for, before anything is loaded.
 
     Raises:
-        ConfigError: It asks for FSDP on a CPU.
+        ConfigError: They ask for FSDP where it would be plain data parallelism.
     """
     import torch
 
-    state = arguments.config.distributed_state
+    config, state = arguments.config, arguments.config.distributed_state
     on_gpu = state.device.type == "cuda"
+    device = torch.cuda.get_device_name() if on_gpu else state.device.type
     engine = "ddp" if state.num_processes > 1 else "single"
-    # Flags of the script leave the rest to a file, which is read when the trainer is made.
-    if arguments.config.deepspeed:
-        engine = "zero"
-    elif arguments.config.fsdp:
-        engine = "fsdp"
-    elif os.environ.get("ACCELERATE_USE_DEEPSPEED", "").lower() == "true":
-        engine = f"zero{os.environ.get('ACCELERATE_DEEPSPEED_ZERO_STAGE', '')}"
-    elif os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
-        engine = f"fsdp{os.environ.get('FSDP_VERSION', '1')}"
-    launch = Launch(
+    if config.deepspeed_plugin:
+        engine = f"zero{config.deepspeed_plugin.zero_stage}"
+    elif config.fsdp or os.environ.get("ACCELERATE_USE_FSDP", "").lower() == "true":
+        by_launcher = os.environ.get("FSDP_VERSION", "1")
+        version = config.fsdp_plugin_args["fsdp_version"] if config.fsdp else by_launcher
+        if not on_gpu or state.distributed_type.value == "NO":
+            raise ConfigError(
+                f"The launch asks for fsdp{version}, and would be {engine} on {device}",
+                "FSDP needs GPUs and a launcher. On a CPU take configs/accelerate/cpu2.yaml, or "
+                "zero2 with use_cpu: true.",
+            )
+        engine = f"fsdp{version}"
+    return Launch(
         processes=state.num_processes,
         engine=engine,
-        device=torch.cuda.get_device_name() if on_gpu else state.device.type,
+        device=device,
         attention=attention(arguments),
     )
-    if engine.startswith("fsdp") and not on_gpu:
-        raise _falls_back(launch, "ddp")
-    return launch
-
-
-def real(accelerator: Accelerator, plan: Launch) -> Launch:
-    """The launch as the trainer has it; a ``ConfigError`` if its engine is not the planned one."""
-    kind = accelerator.distributed_type.value
-    if kind == "DEEPSPEED":
-        engine = f"zero{accelerator.state.deepspeed_plugin.zero_stage}"
-    elif kind == "FSDP":
-        engine = f"fsdp{accelerator.state.fsdp_plugin.fsdp_version}"
-    else:
-        engine = "ddp" if accelerator.num_processes > 1 else "single"
-    if not engine.startswith(plan.engine):
-        raise _falls_back(plan, engine)
-    return plan.model_copy(update={"engine": engine, "processes": accelerator.num_processes})
 
 
 def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
@@ -313,13 +321,6 @@ def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
     if plugin is not None and plugin.zero_stage > 0:
         types = plugin.deepspeed_config.setdefault("data_types", {})
         types.setdefault("grad_accum_dtype", "fp32")
-
-
-def _falls_back(plan: Launch, engine: str) -> ConfigError:
-    return ConfigError(
-        f"The launch asks for {plan.engine}, and would be {engine} on {plan.device}",
-        "FSDP needs GPUs. On a CPU take configs/accelerate/cpu2.yaml, or zero2 with use_cpu: true.",
-    )
 
 
 def attention(arguments: TrainArguments[Any]) -> str:
@@ -356,7 +357,7 @@ def _explaining(plan: TrainingPlan, is_set_up: bool = True) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = explained(error, plan.arguments, plan.record)
+        reason = explained(error, plan)
         # Of arguments, a model or a machine that do not fit.
         kinds = (ValueError, ImportError, OSError, RuntimeError)
         if not (reason or is_set_up) and isinstance(error, kinds):
@@ -366,9 +367,7 @@ def _explaining(plan: TrainingPlan, is_set_up: bool = True) -> Iterator[None]:
         raise
 
 
-def explained(
-    error: Exception, arguments: TrainArguments[Any], record: TrainingRecord
-) -> HeavydistillError | None:
+def explained(error: Exception, plan: TrainingPlan) -> HeavydistillError | None:
     """An error of memory or disk in the user's words; None if it is another one."""
     import torch
 
@@ -378,42 +377,12 @@ def explained(
         isinstance(error, OSError) and error.errno == errno.ENOMEM
     )
     if is_memory or any(words in message for words in _MEMORY):
-        ways = enumerate(_less_memory(arguments, record), start=1)
-        return ConfigError(
-            f"The memory does not suffice ({record.launch.device}; {first_line})",
-            f"Change these, in this order: {' '.join(f'{n}. {way}' for n, way in ways)}",
-        )
+        device = plan.record.launch.device
+        return ConfigError(f"The memory does not suffice ({device}; {first_line})", _LESS_MEMORY)
     if any(words in message for words in _DISK):
         return RunError(
-            f"The disk of {arguments.config.output_dir} is full, or fails ({first_line})",
+            f"The disk of {plan.arguments.config.output_dir} is full, or fails ({first_line})",
             "Make room, and go on with --resume_from_checkpoint true; --save_total_limit keeps "
             "fewer checkpoints.",
         )
     return None
-
-
-def _less_memory(arguments: TrainArguments[Any], record: TrainingRecord) -> Iterator[str]:
-    """What lowers the memory: first what costs time alone, then long rows, then the method."""
-    config, model, is_grpo = arguments.config, arguments.model, record.stage == "grpo"
-    quantized, samples = model.load_in_4bit or model.load_in_8bit, is_grpo and config.use_vllm
-    least = record.rl.rows_of_episode if record.rl else 1
-    if samples and config.vllm_mode == "colocate" and not config.vllm_enable_sleep_mode:
-        yield "--vllm_enable_sleep_mode true (vLLM gives its memory back for the update)."
-    if (times := config.per_device_train_batch_size // least) > 1:
-        keys = f"--gradient_accumulation_steps {times * config.gradient_accumulation_steps}"
-        if is_grpo:
-            keys += f" --steps_per_generation {times * config.steps_per_generation}"
-        yield f"--per_device_train_batch_size {least} {keys} (the same rows a step)."
-    if not config.gradient_checkpointing:
-        yield "--gradient_checkpointing true (slower by about a third)."
-    if is_grpo:
-        yield f"--max_completion_length {config.max_completion_length // 2}."
-    else:
-        yield f"--max_length {record.max_length // 2} --too_long leave_out."
-    if not model.use_peft:
-        yield "--use_peft true (an adapter has small optimizer states)."
-    elif not quantized and not samples:
-        yield "--load_in_4bit true (the model in a quarter of the memory)."
-    if record.launch.device != "cpu" and not quantized:
-        yield "configs/accelerate/zero3_offload.yaml (weights and states on the host)."
-    yield "A smaller model, or a machine with more memory."

@@ -36,7 +36,7 @@ from heavydistill.train.loop import (
     step_at_end,
     trainer_options,
 )
-from heavydistill.train.sequences import (
+from heavydistill.train.sft_data import (
     SourceRows,
     sequences_of_roles,
     sum_of,
@@ -279,34 +279,21 @@ def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, flo
 def summary(plan: SftPlan) -> list[tuple[str, str]]:
     """(what, how much) of a training."""
     record, config = plan.record, plan.arguments.config
-    of_step = config.per_device_train_batch_size * record.launch.processes
-    # As the Trainer counts: what is left of an epoch after its last full step is a step as well.
-    micro_steps = math.ceil(record.sequences / of_step)
-    per_epoch = math.ceil(micro_steps / config.gradient_accumulation_steps)
-    steps = config.max_steps
-    if steps <= 0:
-        steps = math.ceil(per_epoch * config.num_train_epochs)
-    full = record.tokens / (record.sequences * record.max_length)
-    kind = "packs" if config.packing else "rows"
-    learnt = f"{record.learnt_tokens:,} are learnt ({record.learnt_tokens / record.tokens:.0%})"
     lines = []
     for sets in record.sets:
         text = f"{sets.rows['train']:,} rows, {sets.rows['validation']:,} for validation"
         if lost := sum(sets.left_out.values()):
             text += f"; {lost:,} left out, longer than {record.max_length:,} tokens"
         lines.append((f"{sets.name}, {sets.role}", text))
+    unit, size = "rows", f"{record.sequences:,} of up to {record.max_length:,} tokens"
+    if config.packing:
+        unit = "packs"
+        size += f", {record.tokens / (record.sequences * record.max_length):.1%} full"
+    learnt = f"{record.learnt_tokens:,} are learnt ({record.learnt_tokens / record.tokens:.0%})"
+    of_batch = config.per_device_train_batch_size * record.launch.processes
     return [
         *lines,
-        (
-            kind,
-            f"{record.sequences:,} of up to {record.max_length:,} tokens"
-            + (f", {full:.1%} full" if config.packing else ""),
-        ),
+        (unit, size),
         ("tokens an epoch", f"{record.tokens:,}, of which {learnt}"),
-        (
-            "steps",
-            f"{steps:,} of {of_step * config.gradient_accumulation_steps} {kind}, "
-            f"{steps / per_epoch:.2g} epochs",
-        ),
-        *common_summary(plan),
+        *common_summary(plan, math.ceil(record.sequences / of_batch), unit),
     ]

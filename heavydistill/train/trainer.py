@@ -22,7 +22,7 @@ from transformers import Trainer
 from trl import SFTTrainer
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.sequences import check_isolation
+from heavydistill.train.sft_data import check_isolation
 
 # accelerate numbers the CPUs of several processes, and the Trainer has checkpoints read to "cpu:1",
 # which torch does not know by itself.

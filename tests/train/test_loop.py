@@ -3,56 +3,25 @@
 from __future__ import annotations
 
 import errno
-import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
-from trainings import RECORD, grpo_arguments, sft_arguments
+from trainings import RECORD, sft_arguments
 
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.store.training_record import Launch, RlUsed, TrainingRecord
+from heavydistill.store.training_record import Launch
 from heavydistill.train import loop
-from heavydistill.train.arguments import TrainArguments
-from heavydistill.train.loop import common_summary, explained
-
-BATCH = "--per_device_train_batch_size {} --gradient_accumulation_steps {}"
-ONE_ROW = {"per_device_train_batch_size": 1, "gradient_checkpointing": True}
+from heavydistill.train.loop import TrainingPlan, common_summary, explained
 
 
-def on(device: str) -> TrainingRecord:
+def plan_on(device: str, folder: Path) -> TrainingPlan:
     launch = RECORD.launch.model_copy(update={"device": device})
-    return RECORD.model_copy(update={"launch": launch})
-
-
-def less_memory(arguments: TrainArguments[Any], record: TrainingRecord) -> str:
-    return str(explained(MEMORY[0], arguments, record))
-
-
-@pytest.mark.parametrize(
-    ("device", "keys", "wanted", "missing"),
-    [
-        ("cuda", {}, f"1. {BATCH.format(1, 2)} ", "A machine"),
-        ("cuda", {"gradient_accumulation_steps": 4}, f"1. {BATCH.format(1, 8)} ", "A machine"),
-        ("cuda", ONE_ROW, "1. --max_length 350 --too_long leave_out. 2. --use_peft", "_batch_size"),
-        (
-            "cuda",
-            {**ONE_ROW, "use_peft": True},
-            "2. --load_in_4bit true (the model in a quarter of the memory). 3. configs",
-            "use_peft",
-        ),
-        ("cpu", {**ONE_ROW, "use_peft": True}, "3. A smaller model", "zero3"),
-        ("cuda", {**ONE_ROW, "use_peft": True, "load_in_8bit": True}, "2. A smaller", "zero3"),
-    ],
-)
-def test_settings_that_lower_the_memory_are_named_in_order(
-    tmp_path: Path, device: str, keys: dict[str, Any], wanted: str, missing: str
-) -> None:
-    message = less_memory(sft_arguments("sets", tmp_path, **keys), on(device))
-    assert wanted in message and missing not in message
+    record = RECORD.model_copy(update={"launch": launch})
+    return TrainingPlan(sft_arguments("sets", folder), cast("Any", None), record, None)
 
 
 MEMORY = [
@@ -73,59 +42,22 @@ DISK = [
 
 @pytest.mark.parametrize("error", MEMORY, ids=repr)
 def test_too_little_memory_is_the_users_to_mend(tmp_path: Path, error: Exception) -> None:
-    reason = explained(error, sft_arguments("sets", tmp_path), on("cuda"))
+    reason = explained(error, plan_on("cuda", tmp_path))
     assert isinstance(reason, ConfigError)
     assert "The memory does not suffice (cuda" in str(reason)
-    assert [str(reason).count(f"{number}. --") for number in (1, 2, 3)] == [1, 1, 1]
+    assert [str(reason).count(f"{number}. --") for number in (1, 2, 3, 4)] == [1] * 4
 
 
 @pytest.mark.parametrize("error", DISK, ids=repr)
 def test_a_full_disk_breaks_it_and_what_is_whole_stays(tmp_path: Path, error: Exception) -> None:
-    reason = explained(error, sft_arguments("sets", tmp_path), on("cuda"))
+    reason = explained(error, plan_on("cuda", tmp_path))
     assert isinstance(reason, RunError)
     assert str(tmp_path) in str(reason) and "--resume_from_checkpoint true" in str(reason)
 
 
 def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
     for error in (RuntimeError("shapes differ"), KeyError("x"), OSError(errno.EIO, "I/O error")):
-        assert explained(error, sft_arguments("sets", tmp_path), on("cuda")) is None
-
-
-@pytest.mark.parametrize(
-    ("keys", "episode", "wanted"),
-    [
-        ({}, 1, f"1. {BATCH.format(1, 4)} --steps_per_generation 16 (the same rows a step)"),
-        ({"gradient_checkpointing": True}, 4, "1. --max_completion_length 64."),
-        (
-            {"per_device_train_batch_size": 8},
-            4,
-            f"1. {BATCH.format(4, 2)} --steps_per_generation 8 ",
-        ),
-    ],
-)
-def test_of_grpo_a_step_keeps_its_rows_and_episodes_stay_whole(
-    tmp_path: Path, keys: dict[str, Any], episode: int, wanted: str
-) -> None:
-    rl = RlUsed(
-        mode="joint" if episode > 1 else "deliberator",
-        rows_of_episode=episode,
-        longest_prompt=9,
-        problems_sha256="0" * 64,
-    )
-    record = on("cuda").model_copy(update={"stage": "grpo", "rl": rl})
-    assert wanted in less_memory(grpo_arguments("sets", tmp_path, **keys), record)
-
-
-def test_where_vllm_samples_it_gives_memory_back_and_weights_keep_their_bits(
-    tmp_path: Path,
-) -> None:
-    arguments = grpo_arguments("sets", tmp_path, **ONE_ROW, use_peft=True)
-    arguments.config.use_vllm, arguments.config.vllm_mode = True, "colocate"
-    record = on("cuda").model_copy(update={"stage": "grpo"})
-    message = less_memory(arguments, record)
-    assert "1. --vllm_enable_sleep_mode true" in message and "4bit" not in message
-    arguments.config.vllm_enable_sleep_mode = True
-    assert "sleep_mode" not in less_memory(arguments, record)
+        assert explained(error, plan_on("cuda", tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -138,15 +70,13 @@ def test_where_vllm_samples_it_gives_memory_back_and_weights_keep_their_bits(
     ],
 )
 def test_long_sequences_without_flash_attention_are_warned_of(
-    wanted: str, found: str, tokens: int, warns: bool
+    tmp_path: Path, wanted: str, found: str, tokens: int, warns: bool
 ) -> None:
     launch = RECORD.launch.model_copy(update={"attention": found})
-    prepared: Any = SimpleNamespace(
-        arguments=SimpleNamespace(model=SimpleNamespace(attn_implementation=wanted)),
-        record=RECORD.model_copy(update={"launch": launch, "max_length": tokens}),
-        start=None,
-    )
-    warnings = [text for name, text in common_summary(prepared) if name == "warning"]
+    record = RECORD.model_copy(update={"launch": launch, "max_length": tokens})
+    arguments = sft_arguments("sets", tmp_path, attn_implementation=wanted)
+    lines = common_summary(TrainingPlan(arguments, cast("Any", None), record, None), 1, "rows")
+    warnings = [text for name, text in lines if name == "warning"]
     assert [f"{tokens:,} tokens" in text for text in warnings] == [True] * warns
 
 
@@ -155,63 +85,29 @@ def test_a_plain_start_is_one_process_on_this_device(tmp_path: Path) -> None:
     assert plan == Launch(processes=1, engine="single", device="cpu", attention="sdpa")
 
 
-def test_deepspeed_and_fsdp_are_planned_as_the_launcher_or_a_flag_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wanted = sft_arguments("sets", tmp_path)
-    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
-    monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
-    assert loop.planned(wanted).engine == "zero3"
-    monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "false")
-    assert loop.planned(wanted).engine == "single"
-    wanted.config.deepspeed = {"zero_optimization": {"stage": 2}}
-    assert loop.planned(wanted).engine == "zero"
+@pytest.mark.parametrize("by", ["launcher", "flag"])
+def test_fsdp_on_a_cpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    keys = {"fsdp": "full_shard"} if by == "flag" else {}
+    if by == "launcher":
+        monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+        monkeypatch.setenv("FSDP_VERSION", "2")
+    with pytest.raises(ConfigError, match="asks for fsdp2, and would be single on cpu"):
+        loop.planned(sft_arguments("sets", tmp_path, **keys))
 
 
 @pytest.mark.parametrize("by", ["launcher", "flag"])
-def test_fsdp_on_a_cpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
-    wanted = sft_arguments("sets", tmp_path)
-    if by == "flag":
-        wanted.config.fsdp = True
-    else:
-        monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-        monkeypatch.setenv("FSDP_VERSION", "2")
-    with pytest.raises(ConfigError, match=r"asks for fsdp2?, and would be ddp on cpu"):
-        loop.planned(wanted)
-
-
-def accelerator(kind: str, processes: int = 2, stage: int = 2) -> Any:
-    return SimpleNamespace(
-        distributed_type=SimpleNamespace(value=kind),
-        num_processes=processes,
-        state=SimpleNamespace(
-            deepspeed_plugin=SimpleNamespace(zero_stage=stage),
-            fsdp_plugin=SimpleNamespace(fsdp_version=2),
-        ),
-    )
-
-
-@pytest.mark.parametrize(
-    ("planned", "kind", "real"),
-    [
-        ("ddp", "MULTI_GPU", "ddp"),
-        ("zero2", "DEEPSPEED", "zero2"),
-        ("zero", "DEEPSPEED", "zero2"),
-        ("fsdp2", "FSDP", "fsdp2"),
-        ("fsdp2", "MULTI_CPU", None),
-        ("zero3", "DEEPSPEED", None),
-        ("zero2", "MULTI_CPU", None),
-    ],
-)
-def test_another_engine_than_was_planned_is_refused(
-    planned: str, kind: str, real: str | None
+def test_deepspeed_is_planned_with_its_stage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
-    plan = Launch(processes=2, engine=planned, device="cuda", attention="sdpa")
-    if real is None:
-        with pytest.raises(ConfigError, match=f"asks for {planned}, and would be"):
-            loop.real(accelerator(kind), plan)
-        return
-    assert loop.real(accelerator(kind), plan).engine == real
+    pytest.importorskip("deepspeed")
+    keys: dict[str, Any] = {}
+    if by == "launcher":
+        monkeypatch.setenv("ACCELERATE_USE_DEEPSPEED", "true")
+        monkeypatch.setenv("ACCELERATE_DEEPSPEED_ZERO_STAGE", "3")
+    else:
+        keys["deepspeed"] = tmp_path / "zero.json"
+        keys["deepspeed"].write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
+    assert loop.planned(sft_arguments("sets", tmp_path, **keys)).engine == "zero3"
 
 
 @pytest.mark.parametrize(
@@ -272,12 +168,3 @@ def test_auto_takes_the_kernel_that_fits_the_gpu(
 
 def test_the_attention_that_is_asked_for_is_taken(tmp_path: Path) -> None:
     assert loop.attention(sft_arguments("sets", tmp_path, attn_implementation="eager")) == "eager"
-
-
-def test_deepspeed_may_be_asked_for_with_a_file(tmp_path: Path) -> None:
-    pytest.importorskip("deepspeed")
-    path = tmp_path / "zero.json"
-    path.write_text(json.dumps({"zero_optimization": {"stage": 2}}), encoding="utf-8")
-    wanted = sft_arguments("sets", tmp_path)
-    wanted.config.deepspeed = str(path)
-    assert loop.planned(wanted).engine == "zero"

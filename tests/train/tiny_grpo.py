@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from heavydistill.train.grpo.held_out import Judgement
+from heavydistill.train.grpo.reward import Reward
 
+RIGHT, WRONG = Reward(1.0, "correct", "equal"), Reward(0.0, "", "different")
 STUDENT = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")
 
 
@@ -92,42 +93,27 @@ class Scripted:
 
     def __call__(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
-    ) -> list[Judgement]:
+    ) -> list[Reward]:
         self.seen.append((list(rows), [list(ids) for ids in completion_ids]))
         if "vote" not in rows[0]:
-            return [Judgement(False)] * len(rows)
+            return [WRONG] * len(rows)
         right = round(self._shares.pop(0) * len(rows)) if self._shares else 0
-        return [Judgement(number < right) for number in range(len(rows))]
+        return [RIGHT if number < right else WRONG for number in range(len(rows))]
 
 
 def trainer(
-    folder: Path,
-    reward: Callable[..., Any],
-    callbacks: Sequence[Any] = (),
-    mixins: tuple[type, ...] = (),
-    **options: Any,
+    folder: Path, reward: Callable[..., Any], callbacks: Sequence[Any] = (), **options: Any
 ) -> Any:
     """A trainer that measures; options of its own, and arguments of TRL."""
     from datasets import Dataset
     from transformers import AutoTokenizer
-    from trl import GRPOTrainer
 
-    from heavydistill.train.grpo.held_out import HeldOutEvaluation
-    from heavydistill.train.grpo.trainer import RlTrainer
+    from heavydistill.train.grpo.passk import ThinkerTrainer
 
-    class Trainer(*mixins, HeldOutEvaluation, GRPOTrainer):  # type: ignore[misc]
-        _log_advantages = RlTrainer._log_advantages
-
-        def create_model_card(self, *_: Any, **__: Any) -> None:
-            pass
-
-        def _run_epoch(self, **given: Any) -> None:  # as of RolesTrainer
-            if self.state.global_step < self.state.max_steps:
-                super()._run_epoch(**given)
-
-    names = ("judge", "most_tokens", "eval_dataset", "pass_at_k")
+    names = ("judge", "most_tokens", "eval_dataset")
     own = {name: options.pop(name) for name in names if name in options}
-    return Trainer(
+    return ThinkerTrainer(
+        pass_at_k=options.pop("pass_at_k", 1),
         model=STUDENT,
         args=arguments(folder, **options),
         train_dataset=Dataset.from_list(rows(12)),

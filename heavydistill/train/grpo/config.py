@@ -245,14 +245,13 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         """Number of prompts that are asked at once, ``num_generations`` times each."""
         return int(self.generation_batch_size // self.num_generations)
 
-    def steps(self, prompts: int) -> int:
-        """Optimizer steps of an epoch, as TRL's sampler and the Trainer count them.
+    def batches(self, prompts: int) -> int:
+        """Micro-batches of an epoch, as TRL's sampler counts them.
 
         Prompts that fill no generation are left to another epoch, which draws another order.
         """
         generations = prompts // self.prompts_of_generation
-        micro_steps = generations * self.steps_per_generation * self.num_iterations
-        return int(-(-micro_steps // self.gradient_accumulation_steps))
+        return int(generations * self.steps_per_generation * self.num_iterations)
 
     def check_episodes(self, k: int) -> None:
         """Refuse groups and micro-batches that are not whole episodes of K + 1 responses."""

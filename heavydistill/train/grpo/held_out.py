@@ -26,7 +26,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from trl import GRPOTrainer
 
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
@@ -34,6 +38,8 @@ from heavydistill.schema import Problem, content_id, from_row
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, TrajectoryRow
 from heavydistill.train.grpo.episodes import problem_row
+from heavydistill.train.grpo.reward import Reward
+from heavydistill.train.trainer import RolesMixin
 
 DELIBERATOR, THINKER = "deliberator", "thinker"
 # Labels of ``rl`` that say how a cache fares or how many are wanted, and not that it is unfit.
@@ -135,27 +141,10 @@ def held_out(
     return HeldOut(fitting, sum(cache.drawn for cache in kept), too_long)
 
 
-class Judgement(NamedTuple):
-    """What is said of a response."""
-
-    right: bool | None
-    """None if it could not be decided."""
-    is_unanswered: bool = False
-    """Whether the response holds no final answer."""
-
-
-Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequence[Judgement]]
-"""Judges one response to each row, from the rows and the tokens of each response, with the one
-that ends it unless it was cut off."""
-
-
-class HeldOutResponse(NamedTuple):
-    """One response to a held-out row, which is given by its number."""
-
-    row: int
-    right: bool | None
-    is_whole: bool
-    is_unanswered: bool = False
+Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequence[Reward]]
+"""Judges one response to each row, as ``FinalAnswer.judge``."""
+HeldOutResponse = tuple[int, Reward]
+"""The number of a held-out row, and what a response to it would earn."""
 
 
 def figures(
@@ -167,29 +156,29 @@ def figures(
     """
     found: dict[str, float] = {}
     for role, of_role in responses.items():
-        right = fmean(bool(response.right) for response in of_role)
+        right = fmean(bool(reward.is_right) for _, reward in of_role)
         if role == DELIBERATOR:
             v = fmean(row["vote"] for row in rows[role])
             found |= {"hm": right, "v": v, "hm_minus_v": right - v}
         else:
-            solved = {response.row for response in of_role if response.right}
+            solved = {row for row, reward in of_role if reward.is_right}
             found |= {"pass_at_1": right, "pass_at_d": len(solved) / len(rows[role])}
-    everything = [response for of_role in responses.values() for response in of_role]
-    found["undecided"] = fmean(response.right is None for response in everything)
-    found["unanswered"] = fmean(response.is_unanswered for response in everything)
-    found["cut_off"] = fmean(not response.is_whole for response in everything)
+    everything = [reward for of_role in responses.values() for _, reward in of_role]
+    found["undecided"] = fmean(reward.is_right is None for reward in everything)
+    for kind in ("unanswered", "cut_off"):
+        found[kind] = fmean(reward.kind == kind for reward in everything)
     return found
 
 
-class HeldOutEvaluation:
-    """Evaluates on held-out rows; before a GRPO trainer.
-
-        class RlTrainer(HeldOutEvaluation, ..., GRPOTrainer): ...
+class HeldOutEvaluation(RolesMixin, GRPOTrainer):
+    """TRL's trainer, which evaluates on held-out rows.
 
     ``eval_dataset`` maps ``deliberator`` and ``thinker``, or one of them, to rows as in
     ``HeldOut``. ``judge`` is needed for an evaluation; ``most_tokens`` bound a role's responses
     (default: ``max_completion_length``).
     """
+
+    control: Any
 
     def __init__(
         self,
@@ -199,89 +188,76 @@ class HeldOutEvaluation:
         **options: Any,
     ) -> None:
         self._judge, self._most_tokens = judge, most_tokens or {}
-        super().__init__(**options)
+        super().__init__(muon=False, **options)
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
         """Measure, log, and call the callbacks, as the Trainer's; ``ignore_keys`` is not used."""
-        trainer: Any = self
-        given = (eval_dataset or trainer.eval_dataset).items()
+        given = (eval_dataset or self.eval_dataset).items()
         rows = {role: list(of_role) for role, of_role in sorted(given) if len(of_role)}
         started = time.perf_counter()
-        was_training = trainer.model.training
-        trainer.model.eval()
+        was_training = self.model.training
+        self.model.eval()
         try:
             with self._same_draw():
                 responses = {role: self._responses(role, rows[role]) for role in rows}
             found = figures(rows, responses)
             found["runtime"] = time.perf_counter() - started
             metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
-            trainer.log(metrics)  # in this mode TRL adds nothing of the training to them
+            self.log(metrics)  # in this mode TRL adds nothing of the training to them
         finally:
-            trainer.model.train(was_training)
-        trainer.control = trainer.callback_handler.on_evaluate(
-            trainer.args, trainer.state, trainer.control, metrics
+            self.model.train(was_training)
+        self.control = self.callback_handler.on_evaluate(
+            self.args, self.state, self.control, metrics
         )
         return metrics
 
     def _responses(self, role: str, rows: list[Row]) -> list[HeldOutResponse]:
         """Those of all processes."""
-        from accelerate.utils import gather_object
-
-        trainer: Any = self
         assert self._judge, "there is nobody to judge"
-        ids = trainer._tokenize_prompts([row["prompt"] for row in rows])[0]
+        ids = self._tokenize_prompts([row["prompt"] for row in rows])[0]
         # Prompts of like length are asked together, for they are padded to the longest one.
         order = sorted(range(len(rows)), key=lambda row: (-len(ids[row]), row))
-        prompted = [row for row in order for _ in range(trainer.num_generations_eval)]
-        state = trainer.accelerator
+        prompted = [row for row in order for _ in range(self.num_generations_eval)]
+        state = self.accelerator
         # As many for each process, or one would wait for the others; what is more is dropped.
         missing = -len(prompted) % state.num_processes
         padded = [*prompted, *prompted[:1] * missing]
         mine = padded[state.process_index :: state.num_processes]
-        size = trainer.args.per_device_eval_batch_size
+        size = self.args.per_device_eval_batch_size
         written: list[list[int]] = []
-        with self._at_most(self._most_tokens.get(role, trainer.max_completion_length)):
+        with self._at_most(self._most_tokens.get(role, self.max_completion_length)):
             for start in range(0, len(mine), size):
                 prompts = [ids[row] for row in mine[start : start + size]]
-                written += trainer._generate_single_turn(prompts, None, {}, 1)[0]
-        ends = {*trainer.eos_token_ids, trainer._tokenizer.pad_token_id}
+                written += self._generate_single_turn(prompts, None, {}, 1)[0]
         judged = self._judge([rows[row] for row in mine], written)
-        own = [
-            HeldOutResponse(row, said.right, answer[-1] in ends, said.is_unanswered)
-            for row, said, answer in zip(mine, judged, written, strict=True)
-        ]
+        own = list(zip(mine, judged, strict=True))
         if missing and state.process_index >= state.num_processes - missing:
             own = own[:-1]
-        return [HeldOutResponse(*response) for response in gather_object(own)]
+        gathered: list[HeldOutResponse] = gather_object(own)
+        return gathered
 
     @contextlib.contextmanager
     def _same_draw(self) -> Iterator[None]:
         """Random numbers that are the same each time, in this process."""
-        import torch
-
-        trainer: Any = self
-        device = trainer.accelerator.device
+        device = self.accelerator.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            torch.manual_seed(trainer.args.seed + trainer.accelerator.process_index)
+            torch.manual_seed(self.args.seed + self.accelerator.process_index)
             yield
 
     @contextlib.contextmanager
     def _at_most(self, tokens: int) -> Iterator[None]:
         """Responses of so many tokens at most, whoever samples them."""
-        trainer: Any = self
-        before = trainer.max_completion_length
         try:
             self._set_most(tokens)
             yield
         finally:
-            self._set_most(before)
+            self._set_most(self.max_completion_length)
 
     def _set_most(self, tokens: int) -> None:
-        trainer: Any = self
-        if trainer.use_vllm:
-            trainer.vllm_generation.max_completion_length = tokens
+        if self.use_vllm:
+            self.vllm_generation.max_completion_length = tokens
         else:
-            trainer.generation_config.max_new_tokens = tokens
-            trainer.generation_kwargs["max_new_tokens"] = tokens
+            self.generation_config.max_new_tokens = tokens
+            self.generation_kwargs["max_new_tokens"] = tokens

@@ -57,20 +57,12 @@ class JointTrainer(RlTrainer):
         self.rollout_func = self._rolled_out
         self._inputs: list[_Batch] = []
         self._played: list[Episode] = []
-        self._rewards = torch.empty(0)
         self._is_joined = False
 
     def _generate_and_score_completions(self, inputs: list[_Batch]) -> _Batch:
         # Copies, for what each row was really asked is put in place of its prompt.
         self._inputs = [{**row, "prompt": list(row["prompt"])} for row in inputs]
         made: _Batch = super()._generate_and_score_completions(self._inputs)
-        advantages = episode_advantages(
-            self._rewards, self._group, self.reward_weights, self.scale_rewards
-        )
-        self._log_advantages(advantages.repeat_interleave(self._size).tolist())
-        mine = len(inputs) // self._size
-        first = self.accelerator.process_index * mine
-        made["advantages"] = advantages[first : first + mine]
         return {name: self._joined(value) for name, value in made.items()}
 
     def _rolled_out(self, prompts: list[Any], _: Any) -> dict[str, Any]:
@@ -113,16 +105,13 @@ class JointTrainer(RlTrainer):
         )
         is_failed = self.accelerator.gather(torch.tensor(failed, device=rewards.device))
         rewards[is_failed] = torch.nan
-        self._rewards = rewards
         return rewards.repeat_interleave(self._size, dim=0)
 
     def _log_completion_extra(self, column: str, values: list[Any]) -> None:
         super()._log_completion_extra(column, [one for one in values for _ in range(self._size)])
 
-    @property
-    def _group(self) -> int:
-        """Episodes of a problem."""
-        return int(self.num_generations) // self._size
+    def _own_advantages(self, rewards: torch.Tensor) -> torch.Tensor:
+        return episode_advantages(rewards, self.num_generations // self._size, self.scale_rewards)
 
     def _joined(self, value: Any) -> Any:
         """(rows, columns) as (episodes, K + 1 times columns); anything else as it is."""
@@ -179,26 +168,21 @@ class JointTrainer(RlTrainer):
         return [rows[~is_last], rows[is_last]]
 
 
-def episode_advantages(
-    rewards: torch.Tensor, group: int, weights: torch.Tensor, scale: str
-) -> torch.Tensor:
+def episode_advantages(rewards: torch.Tensor, group: int, scale: str) -> torch.Tensor:
     """One advantage for each episode.
 
     Args:
-        rewards: (episodes, functions), group after group; NaN where a function has none.
+        rewards: (episodes,), group after group; NaN where an episode has none.
         group: Episodes of a group.
-        weights: (functions,), the weight of each reward function.
         scale: Standard deviation to divide by: the ``group``'s, the ``batch``'s, or ``none``.
 
     Returns:
-        (episodes,); 0 for an episode without any reward, which is in no mean either.
+        (episodes,); 0 for an episode without a reward, which is in no mean either.
     """
-    total = (rewards * weights.to(rewards.device)).nansum(dim=1)
-    total[rewards.isnan().all(dim=1)] = torch.nan
-    grouped = total.view(-1, group)
+    grouped = rewards.view(-1, group)
     advantages = grouped - grouped.nanmean(dim=1, keepdim=True)
     if scale != "none":
-        others = grouped if scale == "group" else total.view(1, -1)
+        others = grouped if scale == "group" else rewards.view(1, -1)
         advantages = advantages / (_deviation(others) + 1e-4)  # as TRL keeps from dividing by 0
     return advantages.view(-1).nan_to_num(0.0)
 

@@ -38,6 +38,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
+from heavydistill.train.grpo.trainer import RlTrainer
+
 TOO_FEW = "pass_at_k/too_few"
 """Metric: share of the groups in which k or fewer answers have a reward."""
 
@@ -82,10 +86,8 @@ def _best_with(ascending: Sequence[float], k: int) -> list[float]:
     return best
 
 
-class PassAtK:
-    """Puts the pass@k advantage in the place of the plain one; before a GRPO trainer.
-
-        class ThinkerTrainer(PassAtK, RlTrainer): ...
+class ThinkerTrainer(RlTrainer):
+    """Trains a thinker for a pool of k attempts.
 
     What is logged of rewards stays what the answers earned one by one. ``pass_at_k`` is below
     ``num_generations``, and rewards are not scaled (checked by ``config``).
@@ -95,26 +97,10 @@ class PassAtK:
         self._k = pass_at_k
         super().__init__(**options)
 
-    def _calculate_rewards(self, *arguments: Any) -> Any:
-        # Of all processes, (answers, functions); NaN where a function gives none.
-        self._rewards = super()._calculate_rewards(*arguments)  # type: ignore[misc]
-        return self._rewards
-
-    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
-        import torch
-
-        output: dict[str, Any] = super()._generate_and_score_completions(inputs)  # type: ignore[misc]
-        trainer: Any = self
-        if self._k == 1 or not trainer.model.training:
-            return output
-        rewards = (self._rewards * trainer.reward_weights.to(self._rewards.device)).nansum(dim=1)
-        rewards[torch.isnan(self._rewards).all(dim=1)] = torch.nan
-        groups = rewards.view(-1, trainer.num_generations).tolist()
-        of_all = [advantage for group in groups for advantage in advantages(group, self._k)]
-        own = output["advantages"]
-        first = trainer.accelerator.process_index * len(own)
-        output["advantages"] = own.new_tensor(of_all[first : first + len(own)])
-        trainer._log_advantages(of_all)
+    def _own_advantages(self, rewards: torch.Tensor) -> torch.Tensor | None:
+        if self._k == 1:
+            return None
+        groups = rewards.view(-1, self.num_generations).tolist()
         few = sum(sum(map(math.isnan, group)) >= len(group) - self._k for group in groups)
-        trainer._metrics["train"][TOO_FEW].append(few / len(groups))
-        return output
+        self._metrics["train"][TOO_FEW].append(few / len(groups))
+        return rewards.new_tensor([each for group in groups for each in advantages(group, self._k)])

@@ -16,20 +16,12 @@ that is not empty and ends, and one final answer, right or wrong.
 The text after the thinking is judged. A response may begin with one pair of think tags; other tags,
 and control tokens of the tokenizer, are a fault of form, so that nothing is hidden from readers.
 
-    final_answer   for `trl grpo`: reward_funcs: [heavydistill.train.grpo.reward.final_answer]
-    FinalAnswer    the same for scripts/grpo.py, which knows the tokenizer
-
-``final_answer`` sees the text that TRL decoded, without special tokens: neither whether a response
-was cut off (set ``mask_truncated_completions``) nor such a token in an answer, nor thinking that
-the prompt opens or whose tags are special tokens.
-
 Not covered: whether the way to an answer is right; what a test does not see; models that mark their
 thinking otherwise than with think tags.
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +33,6 @@ from heavydistill.chat.template import TAGS, Chat
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Problem, Verdict
 from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
-from heavydistill.train.grpo.held_out import Judgement
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
@@ -127,10 +118,9 @@ class FinalAnswer:
 
     def judge(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
-    ) -> list[Judgement]:
-        """Whether responses to held-out rows are right, as of ``held_out.Judge``."""
-        rewarded = self._rewarded([_known(problem_of(row)) for row in rows], completion_ids)
-        return [Judgement(reward.is_right, reward.kind == "unanswered") for reward in rewarded]
+    ) -> list[Reward]:
+        """What responses to rows would earn, from their tokens, with the one that ends them."""
+        return self._rewarded([_known(problem_of(row)) for row in rows], completion_ids)
 
     def _rewarded(
         self, problems: Sequence[Problem], completion_ids: Sequence[Sequence[int]]
@@ -150,25 +140,6 @@ class FinalAnswer:
         if self._chat.control_token(text):
             return MALFORMED
         return f"{TAGS[0]}{text}" if self._chat.opens_thinking else text
-
-
-def final_answer(
-    completions: Sequence[Any],
-    *,
-    log_metric: Callable[[str, float], None] | None = None,
-    **columns: Any,
-) -> list[float | None]:
-    """The reward of each completion, which is a text or the messages of a turn; see the module."""
-    problems = _problems({**columns, "problem": [""] * len(completions)})
-    written = [
-        completion if isinstance(completion, str) else str(completion[-1]["content"] or "")
-        for completion in completions
-    ]
-    rewarded = rewards(_shared_pool(), zip(problems, written, strict=True))
-    if log_metric:
-        undecided = sum(reward.kind == "undecided" for reward in rewarded)
-        log_metric("verdict/undecided", undecided / len(rewarded))
-    return [reward.value for reward in rewarded]
 
 
 def rewards(
@@ -240,12 +211,6 @@ def _problems(columns: Mapping[str, Sequence[Any]]) -> list[Problem]:
 def _known(problem: Problem) -> Problem:
     registry.get(problem.verifier)  # one that is not known would leave every answer undecided
     return problem
-
-
-@functools.cache
-def _shared_pool() -> VerdictPool:
-    """That of ``final_answer``; it closes at the end of the interpreter."""
-    return VerdictPool()
 
 
 ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"

@@ -7,7 +7,6 @@ judged and learns from the verdicts, with the trainer of the mode (``new_trainer
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -142,7 +141,8 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
 
     from heavydistill.train.callbacks import WatchGuards
     from heavydistill.train.grpo.joint import JointTrainer
-    from heavydistill.train.grpo.trainer import RlTrainer, ThinkerTrainer
+    from heavydistill.train.grpo.passk import ThinkerTrainer
+    from heavydistill.train.grpo.trainer import RlTrainer
 
     logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_news)
     config, base, prompts = plan.arguments.config, plan.base, plan.prompts
@@ -209,12 +209,7 @@ def _held_out(
 def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
     """(what, how much) of a training, for the terminal."""
     record, prompts, config = plan.record, plan.prompts, plan.arguments.config
-    of_epoch, group = config.steps(record.sequences), config.num_generations
-    steps = math.ceil(of_epoch * float(config.num_train_epochs))
-    if config.max_steps > 0:
-        steps = int(config.max_steps)
-    of_step = config.per_device_train_batch_size * config.world_size
-    of_step *= config.gradient_accumulation_steps
+    group = config.num_generations
     episodes = ""
     if prompts.episodes:
         episodes = f", {group // (prompts.episodes.k + 1)} episodes,"
@@ -231,18 +226,14 @@ def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
         (
             "a generation",
             f"{config.prompts_of_generation:,} prompts x {group} responses{episodes} of up to "
-            f"{config.max_completion_length:,} tokens",
-        ),
-        (
-            "steps",
-            f"{steps:,} of {of_step:,} responses, {steps / of_epoch:.2g} epochs; {config.preset}, "
-            f"temperature {config.temperature:g}",
+            f"{config.max_completion_length:,} tokens; {config.preset}, temperature "
+            f"{config.temperature:g}",
         ),
     ]
     if plan.held_out:
         each = config.num_generations_eval or group
         lines.append(("held out", f"{plan.held_out}, {each} responses each"))
-    return [*lines, *common_summary(plan)]
+    return [*lines, *common_summary(plan, config.batches(record.sequences), "responses")]
 
 
 def _used(

@@ -37,22 +37,24 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
 from transformers import GenerationConfig
 from transformers.integrations import is_deepspeed_zero3_enabled
-from trl import GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.models.local.decoding import may_let_rows_go, write
 from heavydistill.train.grpo.held_out import HeldOutEvaluation
-from heavydistill.train.grpo.passk import PassAtK
-from heavydistill.train.trainer import RolesMixin
 
 
-class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
-    """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows."""
+class RlTrainer(HeldOutEvaluation):
+    """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
+
+    The trainers of a mode may have advantages of their own; their samples have ``_size`` rows.
+    """
 
     _buffered_inputs: list[dict[str, Any]] | None
+    _rewards: torch.Tensor
+    _size = 1
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(muon=False, **options)
+        super().__init__(**options)
         if self.use_vllm:
             if is_peft_model(self.model):
                 vllm = self.vllm_generation
@@ -80,12 +82,32 @@ class RlTrainer(HeldOutEvaluation, RolesMixin, GRPOTrainer):
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
 
-    def _log_advantages(self, values: list[float]) -> None:
-        """Put the advantages of a batch, of all processes, in the place of TRL's in its table."""
-        logged = self._logs["advantages"]
+    def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
+        # Of all processes, (samples, 1): there is one reward function. NaN where it gives none.
+        self._rewards = super()._calculate_rewards(*arguments)
+        return self._rewards
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        advantages = self._own_advantages(self._rewards.flatten())
+        if advantages is None:
+            return output
+        mine = len(inputs) // self._size
+        first = self.accelerator.process_index * mine
+        output["advantages"] = advantages[first : first + mine]
+        values = advantages.repeat_interleave(self._size).tolist()
+        logged = self._logs["advantages"]  # whose last ones are TRL's of this batch
         for _ in range(min(len(values), len(logged))):
             logged.pop()
         logged.extend(values)
+        return output
+
+    def _own_advantages(self, rewards: torch.Tensor) -> torch.Tensor | None:
+        """The advantages of samples of all processes with these rewards; None if TRL's are meant.
+
+        Both (samples,), group after group.
+        """
+        return None
 
     def _get_train_sampler(self, dataset: Any = None) -> Sampler[int]:
         sampler: RepeatSampler = super()._get_train_sampler(dataset)
@@ -261,7 +283,3 @@ def _merged(weight: torch.nn.Parameter, layers: list[Any]) -> torch.Tensor:
             if layer.merged:
                 layer.unmerge()  # so that it counts as not merged; the copy is dropped
         weight.data = base
-
-
-class ThinkerTrainer(PassAtK, RlTrainer):
-    """Trains a thinker for a pool of k attempts; see ``passk``."""

@@ -137,39 +137,6 @@ def test_two_processes_train_and_judge_together(real: Path, tmp_path: Path) -> N
     assert "a generation 2 prompts x 8 responses" in " ".join(done.stdout.split())
 
 
-def test_the_command_line_of_trl_learns_from_our_caches_and_our_reward(
-    real: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    given = {
-        "model_name_or_path": MICRO,
-        "dataset_name": real,
-        "dataset_config": "rl",
-        "reward_funcs": "heavydistill.train.grpo.reward.final_answer",
-        "output_dir": out,
-        "use_cpu": True,
-        "bf16": False,
-        "num_generations": 8,
-        "max_completion_length": 160,
-        "mask_truncated_completions": True,
-        "max_steps": 2,
-        "save_steps": 2,
-        "logging_steps": 1,
-        "report_to": "none",
-    }
-    flags = [str(part) for key, value in given.items() for part in (f"--{key}", value)]
-    done = subprocess.run(
-        [sys.executable, "-m", "trl.scripts.grpo", *flags],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        timeout=800,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    rewards = logged(out, "rewards/final_answer/mean")
-    assert len(rewards) == 2 and 0 < sum(rewards) < 2
-
-
 @pytest.mark.parametrize("of_pool", [{}, {"pass_at_k": 2, "scale_rewards": "none"}])
 def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any]) -> None:
     run = tmp_path / "run.yaml"

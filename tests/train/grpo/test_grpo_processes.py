@@ -27,8 +27,7 @@ from pathlib import Path
 import tiny_grpo
 from heavydistill.train.callbacks import KeepWhole
 from heavydistill.train.grpo.guards import GuardOptions
-from heavydistill.train.grpo.held_out import Judgement
-from heavydistill.train.grpo.passk import PassAtK
+from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.callbacks import WatchGuards
 
 out, rank = Path(sys.argv[1]), int(os.environ["RANK"])
@@ -37,7 +36,8 @@ judged = []
 def judge(rows, completion_ids):
     right = [[True, False, None][sum(ids) % 3] for ids in completion_ids]
     judged.append([(row["problem"], one) for row, one in zip(rows, right)])
-    return [Judgement(one) for one in right]
+    kinds = {True: "correct", False: "", None: "undecided"}
+    return [Reward(one if one is None else float(one), kinds[one], "") for one in right]
 
 # Process 0 alone sees solved groups, so the shares differ where they are logged one by one.
 reward = tiny_grpo.rewarding(groups__all_right=lambda step: 0.9 if step >= 2 and rank == 0 else 0.5)
@@ -45,7 +45,7 @@ guards = GuardOptions(guard_window=1, guard_all_right="roll_back", guard_entropy
 watch = WatchGuards(guards)
 made = tiny_grpo.trainer(
     out, reward, [watch, KeepWhole(None)],
-    mixins=(PassAtK,), pass_at_k=2,
+    pass_at_k=2,
     judge=judge, eval_dataset=tiny_grpo.held_out(5), eval_strategy="steps", save_strategy="steps",
     eval_steps=1, save_steps=1, metric_for_best_model="eval_hm", num_generations=4,
     num_generations_eval=3, per_device_train_batch_size=2, per_device_eval_batch_size=3,

@@ -44,8 +44,8 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     said = " ".join(capsys.readouterr().out.split())
     count = len(rows(sets, "rl", "train"))
     assert f"sets, deliberator {count} prompts of up to " in said
-    assert "a generation 2 prompts x 4 responses of up to 128 tokens" in said
-    assert f"steps {count // 2 * 2 * 2} of 4 responses, 2 epochs; gspo, temperature 1" in said
+    assert "2 prompts x 4 responses of up to 128 tokens; gspo, temperature 1" in said
+    assert f"steps {count // 2 * 2 * 2} of 4 responses, 2 epochs" in said
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,13 +27,12 @@ VLLM = {
 }
 
 
-def test_what_is_measured_is_sampled_within_each_roles_limit_and_ends_where_vllm_ended(
+def test_what_is_measured_is_sampled_within_each_roles_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engines = vllm_engine.install(monkeypatch)
-    judge = Scripted(0.5, 0.5)
     made = RlTrainer(
-        judge=judge,
+        judge=Scripted(0.5, 0.5),
         most_tokens={"deliberator": 5, "thinker": 3},
         eval_dataset=held_out(4),
         model=STUDENT,
@@ -63,12 +62,7 @@ def test_what_is_measured_is_sampled_within_each_roles_limit_and_ends_where_vllm
     made.vllm_generation.sync_weights()
     trained = dict(made.model.named_parameters())
     assert all(torch.equal(weight, trained[name]) for name, weight in engine.weights().items())
-    ends = set(made.eos_token_ids)
-    written = [ids for _, of_role in judge.seen for ids in of_role]
-    whole = sum(ids[-1] in ends for ids in written)
-    entry = next(log for log in made.state.log_history if "eval_cut_off" in log)
-    assert entry["eval_cut_off"] == pytest.approx(1 - whole / len(written))
-    assert entry["eval_hm"] == 0.5
+    assert any(log.get("eval_hm") == 0.5 for log in made.state.log_history)
 
 
 def test_log_probabilities_of_vllm_reach_the_rows_of_an_episode(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from runs import rows
 from set_folders import write_sets
-from tiny_grpo import Scripted, rewarding, trainer
+from tiny_grpo import RIGHT, WRONG, Scripted, rewarding, trainer
 from tiny_grpo import held_out as held_out_sets
 from tiny_grpo import rows as problem_rows
 
@@ -16,7 +16,8 @@ from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
 from heavydistill.schema import Problem, from_row
 from heavydistill.store.sets.rows import TrajectoryRow
-from heavydistill.train.grpo.held_out import FIT, HeldOutResponse, figures, held_out
+from heavydistill.train.grpo.held_out import FIT, figures, held_out
+from heavydistill.train.grpo.reward import CUT_OFF, Reward
 
 
 def asked(problem: Problem) -> str:
@@ -99,16 +100,9 @@ def test_rows_that_do_not_fit_are_left_out_and_counted(sets: Path) -> None:
 def test_the_figures_count_what_is_undecided_as_wrong() -> None:
     caches = problem_rows(2, cache="c", vote=0.5)
     caches[0]["vote"] = 1.0
-    deliberations = [
-        HeldOutResponse(0, True, True),
-        HeldOutResponse(0, None, False),
-        HeldOutResponse(1, False, True),
-    ]
-    attempts = [
-        HeldOutResponse(0, True, True),
-        HeldOutResponse(0, False, True, True),
-        HeldOutResponse(1, None, False),
-    ]
+    unanswered = Reward(0.0, "unanswered", "missing")
+    deliberations = [(0, RIGHT), (0, CUT_OFF), (1, WRONG)]
+    attempts = [(0, RIGHT), (0, unanswered), (1, CUT_OFF)]
     found = figures(
         {"deliberator": caches, "thinker": problem_rows(2)},
         {"deliberator": deliberations, "thinker": attempts},
@@ -128,7 +122,7 @@ def test_the_figures_count_what_is_undecided_as_wrong() -> None:
 
 
 def test_what_is_not_held_out_has_no_figure() -> None:
-    found = figures({"thinker": problem_rows(1)}, {"thinker": [HeldOutResponse(0, True, True)]})
+    found = figures({"thinker": problem_rows(1)}, {"thinker": [(0, RIGHT)]})
     assert found.keys() == {"pass_at_1", "pass_at_d", "undecided", "unanswered", "cut_off"}
 
 

@@ -7,11 +7,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from trl import GRPOTrainer
 
-from heavydistill.train.grpo.passk import TOO_FEW, PassAtK, advantages
-from heavydistill.train.grpo.trainer import RlTrainer
+from heavydistill.train.grpo.passk import TOO_FEW, ThinkerTrainer, advantages
 
 GROUPS = st.lists(st.sampled_from([0.0, 1.0, 0.05, 0.5]), min_size=2, max_size=7)
 
@@ -85,56 +86,25 @@ def test_a_group_with_no_more_answers_than_a_set_has_none() -> None:
     assert advantages([], 2) == []
 
 
-class _Stock:
-    """What the trainer has that the advantage is put into: two processes, this is the second."""
-
-    _log_advantages = RlTrainer._log_advantages
-
-    def __init__(self, rewards: Any) -> None:
-        import torch
-
-        self.given = rewards
-        self.model = SimpleNamespace(training=True)
-        self.reward_weights = torch.tensor([1.0, 0.5])
-        self.num_generations = 4
-        self.accelerator = SimpleNamespace(process_index=1)
-        self._logs = {"advantages": [9.0] * 2 + [7.0] * 8}
-        self._metrics: dict[str, Any] = {"train": {TOO_FEW: []}}
-
-    def _calculate_rewards(self, *_: Any) -> Any:
-        return self.given
-
-    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
-        import torch
-
-        self._calculate_rewards(inputs)
-        return {"advantages": torch.full((4,), 7.0)}
-
-
-class _Trainer(PassAtK, _Stock):
-    pass
-
-
-def _rewards() -> Any:
-    import torch
-
+def test_a_process_gets_its_own_part_and_the_log_says_all(monkeypatch: Any) -> None:
+    """Two processes, of which this is the second."""
     nan = math.nan
-    first = [[1.0, 0.1], [0.0, nan], [0.0, 0.0], [0.0, 0.0]]
-    second = [[nan, nan], [1.0, 0.0], [nan, nan], [0.0, 0.0]]
-    return torch.tensor(first + second)
-
-
-def test_a_process_gets_its_own_part_and_the_log_says_all() -> None:
-    trainer = _Trainer(pass_at_k=2, rewards=_rewards())
-    output = trainer._generate_and_score_completions([])
-    first = advantages([1.05, 0.0, 0.0, 0.0], 2)
+    rewards = torch.tensor([1.1, 0.0, 0.0, 0.0, nan, 1.0, nan, 0.0])
+    trainer = object.__new__(ThinkerTrainer)
+    trainer._k, trainer.num_generations, trainer._rewards = 2, 4, rewards
+    trainer.accelerator = SimpleNamespace(process_index=1)
+    trainer._logs = {"advantages": [9.0] * 2 + [7.0] * 8}
+    trainer._metrics = {"train": {TOO_FEW: []}}
+    monkeypatch.setattr(
+        GRPOTrainer,
+        "_generate_and_score_completions",
+        lambda self, inputs: {"advantages": torch.full((4,), 7.0)},
+    )
+    output = trainer._generate_and_score_completions([{}] * 4)
+    first = advantages([1.1, 0.0, 0.0, 0.0], 2)
     assert output["advantages"].tolist() == [0.0] * 4  # two are left, of which one set is made
     assert trainer._logs["advantages"] == pytest.approx([9.0, 9.0, *first, 0, 0, 0, 0], abs=1e-6)
     assert trainer._metrics["train"][TOO_FEW] == [0.5]
-
-
-@pytest.mark.parametrize(("k", "training"), [(1, True), (2, False)])
-def test_pass_at_1_and_evaluation_are_left_alone(k: int, training: bool) -> None:
-    trainer = _Trainer(pass_at_k=k, rewards=_rewards())
-    trainer.model.training = training
-    assert trainer._generate_and_score_completions([])["advantages"].tolist() == [7.0] * 4
+    trainer._k = 1
+    output = trainer._generate_and_score_completions([{}] * 4)
+    assert output["advantages"].tolist() == [7.0] * 4

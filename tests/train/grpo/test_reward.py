@@ -18,7 +18,7 @@ from heavydistill.chat.template import Chat
 from heavydistill.config.run import Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.schema import Problem
-from heavydistill.train.grpo.reward import METRICS, FinalAnswer, final_answer, group_shares
+from heavydistill.train.grpo.reward import METRICS, FinalAnswer, group_shares
 from heavydistill.verifiers.pool import VerdictPool
 
 SUM = Problem(id="p", text="What is 17 + 25? Numbers: 17, 25, 42.", reference="42", verifier="math")
@@ -120,7 +120,12 @@ def test_held_out_responses_are_judged_as_rewarded_ones_are(pool: VerdictPool, c
     rows = [{name: values[0] for name, values in columns(SUM, 1).items()}] * len(texts)
     ids = [chat.tokenizer(text)["input_ids"] for text in texts]
     judged = FinalAnswer(pool, chat).judge(rows, ids)
-    assert judged == [(True, False), (False, False), (None, False), (False, True)]
+    assert [(one.is_right, one.kind) for one in judged] == [
+        (True, "correct"),
+        (False, ""),
+        (None, "cut_off"),
+        (False, "unanswered"),
+    ]
 
 
 def test_cut_off_or_undecided_is_none_and_counted(pool: VerdictPool, chat: Chat) -> None:
@@ -181,27 +186,11 @@ def test_a_trick_earns_no_more_than_an_honest_wrong_answer(
     assert earned is not None and earned <= wrong
 
 
-# What a text without special tokens does not show: ``final_answer`` takes it for an honest answer.
-UNSEEN = {"a control token in the answer"}
-
-
 def test_padding_behind_the_end_is_no_fault(pool: VerdictPool, chat: Chat) -> None:
     reward = FinalAnswer(pool, chat)
     reward.ends |= {chat.tokenizer.pad_token_id}
     texts = [f"{HONEST_RIGHT}<|pad|><|pad|>", HONEST_RIGHT.replace("<|im_end|>", "<|pad|>")]
     assert Told()(reward, SUM, *texts, "<|pad|>") == [1.0, 1.0, 0.0]
-
-
-@pytest.mark.parametrize("trick", HACKS)
-def test_a_trick_earns_nothing_by_the_dotted_path_but_where_it_cannot_be_seen(
-    chat: Chat, trick: str
-) -> None:
-    ids = chat.tokenizer(HACKS[trick])["input_ids"]
-    # As TRL has it: nothing behind the first end, and no special tokens.
-    whole = ids[: ids.index(chat.tokenizer.eos_token_id) + 1]
-    text = chat.tokenizer.decode(whole, skip_special_tokens=True)
-    earned = final_answer(completions=[text], **columns(SUM, 1))
-    assert earned == [float(trick in UNSEEN)]
 
 
 @pytest.mark.parametrize(
@@ -279,26 +268,10 @@ def test_a_verifier_that_hangs_or_dies_holds_up_no_step(chat: Chat) -> None:
     assert told.extra["verdict"][0] == "timeout"
 
 
-def test_the_dotted_path_judges_what_trl_decoded() -> None:
-    metrics: dict[str, float] = {}
-    texts = ["It is \\boxed{42}.", "It is \\boxed{41}.", "\\boxed{42\\text{ furlongs}}"]
-    turns = [[{"role": "assistant", "content": text}] for text in texts]
-    for completions in (texts, turns):
-        given = final_answer(
-            completions=completions,
-            prompts=[],
-            completion_ids=[],
-            log_metric=metrics.__setitem__,
-            **columns(SUM, 3),
-        )
-        assert given == [1.0, 0.0, None]
-    assert metrics == {"verdict/undecided": 1 / 3}
-
-
-def test_a_verifier_that_is_not_known_is_no_silence() -> None:
-    unknown = {**columns(SUM, 1), "verifier": ["mth"]}
+def test_a_verifier_that_is_not_known_is_no_silence(pool: VerdictPool, chat: Chat) -> None:
+    unknown = Problem(id="p", text="?", reference="4", verifier="mth")
     with pytest.raises(ProblemsError, match="mth"):
-        final_answer(completions=["\\boxed{42}"], **unknown)
+        Told()(FinalAnswer(pool, chat), unknown, HONEST_RIGHT)
 
 
 R, W, U = True, False, None

@@ -24,14 +24,14 @@ from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.rows import ThoughtfulSftRow
 from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
-from heavydistill.train.sequences import (
+from heavydistill.train.sft import new_trainer, prepare, train
+from heavydistill.train.sft_data import (
     SourceRows,
     check_isolation,
     sequences_of_roles,
     sum_of,
     tokenize_sources,
 )
-from heavydistill.train.sft import new_trainer, prepare, train
 
 TEMPLATE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 
