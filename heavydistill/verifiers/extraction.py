@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,16 @@ def boxes(text: str) -> list[Box]:
         elif brace[0] == "}" and unclosed:
             closes[unclosed.pop()] = brace.start()
     return [Box(start, inside, closes.get(inside)) for inside, start in starts.items()]
+
+
+def outermost(found: Iterable[Box]) -> list[Box]:
+    """The boxes that are in no other, in their order; one that is not closed holds none."""
+    outer: list[Box] = []
+    for box in sorted(found, key=lambda box: box.start):
+        around = outer[-1].closes if outer else None
+        if around is None or box.closes is None or box.start > around:
+            outer.append(box)
+    return outer
 
 
 def boxed(text: str) -> str | None:

@@ -28,7 +28,7 @@ from heavydistill.verifiers.choice.claims import claims_in
 from heavydistill.verifiers.choice.reading import options_of
 from heavydistill.verifiers.code.answer import programs_in
 from heavydistill.verifiers.code.formats import task_of
-from heavydistill.verifiers.extraction import boxes, without_code
+from heavydistill.verifiers.extraction import boxes, outermost, without_code
 from heavydistill.verifiers.mathematics.find import find
 from heavydistill.verifiers.normal import normal_form
 from heavydistill.verifiers.screening import THINKING_ENDS
@@ -55,7 +55,8 @@ def final_answers(problem: Problem, answer_text: str) -> int | None:
     if problem.verifier == "math":
         return _mathematical(problem, text)
     if problem.verifier in ("exact", "procedural"):
-        marker, contents = _marker(problem), _boxed(text)
+        marker = _marker(problem)
+        contents = [box.content(text) for box in outermost(boxes(text)) if box.closes is not None]
         return _different(_marked(text, marker) if marker and not contents else contents)
     if problem.verifier == "choice":
         claims = claims_in(text, options_of(problem.verifier_args))
@@ -94,17 +95,6 @@ def _marker(problem: Problem) -> str | None:
 
 def _marked(text: str, marker: str) -> list[str]:
     return [rest.partition("\n")[0].strip("*_:： ") for rest in text.split(marker)[1:]]
-
-
-def _boxed(text: str) -> list[str]:
-    """What the complete boxes hold that are in no other."""
-    contents: list[str] = []
-    reached = 0
-    for box in boxes(text):
-        if box.closes is not None and box.start >= reached:
-            contents.append(text[box.inside : box.closes])
-            reached = box.closes
-    return contents
 
 
 def _different(answers: Iterable[str]) -> int:

@@ -28,7 +28,6 @@ from heavydistill.verifiers.mathematics.equality import compare_formulas, value_
 from heavydistill.verifiers.mathematics.formula import Unread, read
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
-    Combined,
     Formula,
     Many,
     Matrix,
@@ -37,9 +36,10 @@ from heavydistill.verifiers.mathematics.shape import (
     Relation,
     Shape,
     Unclear,
+    Union,
     Words,
 )
-from heavydistill.verifiers.mathematics.tokens import Tokens, stripped
+from heavydistill.verifiers.mathematics.tokens import Tokens
 from heavydistill.verifiers.normal import DIFFERENT, EQUAL, Outcome, normal_form
 
 OTHER_KIND: Outcome = ("undecided", "other_kind")
@@ -98,7 +98,7 @@ def _parts(shape: Shape) -> Iterator[Shape]:
     """The shapes that hold no others, in their order."""
     inner: Sequence[Shape]
     match shape:
-        case Many() | Brackets() | Combined() | Ratio() | Matrix():
+        case Many() | Brackets() | Union() | Ratio() | Matrix():
             inner = shape.items
         case Relation():
             # The name on the left may be any notation.
@@ -233,41 +233,21 @@ class AnswerComparison:
                     return compare_formulas((words.text,), formula.tokens)
                 says_number = _NUMBER_WORDS.search(words.text.lower())
                 return DIFFERENT if _number(formula) is not None and not says_number else _WORDS
-            case Matrix(), Matrix():
-                return self._matrices(given, wanted)
+            case Matrix(), Matrix() if given.is_determinant == wanted.is_determinant:
+                outcome = self._in_order(given.items, wanted.items)
+                # A row may be meant by a column.
+                return outcome if given.width == wanted.width else _in_brackets(outcome)
             case (Matrix() | Brackets(), Matrix() | Brackets()):
                 return _in_brackets(self._in_order(given.items, wanted.items))
             case Ratio(), Ratio():
-                return self._ratios(given.items, wanted.items)
+                outcome = self._in_order(given.items, wanted.items)
+                return _NOT_REDUCED if outcome == DIFFERENT else outcome
         return OTHER_KIND
-
-    def _matrices(self, given: Matrix, wanted: Matrix) -> Outcome:
-        outcome = self._in_order(given.items, wanted.items)
-        if (given.kind.lower() == "vmatrix") != (wanted.kind.lower() == "vmatrix"):
-            return _BRACKETS
-        if given.width == wanted.width:
-            return outcome
-        # A row may be meant by a column.
-        are_lines = all(each.width in (1, len(each.items)) for each in (given, wanted))
-        return _in_brackets(outcome) if are_lines else DIFFERENT
-
-    def _ratios(self, given: Sequence[Shape], wanted: Sequence[Shape]) -> Outcome:
-        outcome = self._in_order(given, wanted)
-        if outcome != DIFFERENT or len(given) != len(wanted):
-            return outcome
-        scales: set[Fraction] = set()
-        for part, other in zip(given, wanted, strict=True):
-            first, second = _number(part), _number(other)
-            if not first or not second:
-                return _NOT_REDUCED
-            scales.add(first / second)
-        return _NOT_REDUCED if len(scales) == 1 else DIFFERENT
 
     # --- Values with units, percent signs and currencies (``units`` says which are known).
 
     def _measures(self, given: Shape, wanted: Shape) -> Outcome:
         """The outcome where one side at least is a ``Measure``."""
-        given, wanted = _with_unit_of(given, wanted), _with_unit_of(wanted, given)
         for shape in (given, wanted):
             unit = shape.unit if isinstance(shape, Measure) else ""
             if units.known(unit) is None and any(map(units.counts, unit.split())):
@@ -398,17 +378,6 @@ def _words(given: Words, wanted: Words) -> Outcome:
     related = first.startswith(second[:3]) or second.startswith(first[:3])
     related = related or any(alike >= {first, second} for alike in _ALIKE)
     return DIFFERENT if single and not related else _WORDS
-
-
-def _with_unit_of(shape: Shape, other: Shape) -> Shape:
-    """``12 m/s`` as a value with a unit, if the other one is in exactly that unit."""
-    if isinstance(shape, Formula) and isinstance(other, Measure):
-        for at in range(1, len(shape.tokens)):
-            before = shape.tokens[at - 1]
-            ends_value = before[-1].isdigit() or before in ("}", ")", " ")
-            if ends_value and "".join(shape.tokens[at:]).strip() == other.unit:
-                return Measure(Formula(stripped(shape.tokens[:at])), other.unit)
-    return shape
 
 
 def _scaled(tokens: Tokens, scale: Fraction) -> Tokens:

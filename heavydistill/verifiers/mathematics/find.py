@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from heavydistill.verifiers.extraction import Box, after_marker, boxes, without_code
+from heavydistill.verifiers.extraction import Box, after_marker, boxes, outermost, without_code
 from heavydistill.verifiers.mathematics.surroundings import same_number, surroundings
 
 MOST_BETWEEN = 80
@@ -65,18 +65,12 @@ def find(text: str, marker: str | None, problem: str) -> Found | None:
 def _outermost(text: str) -> list[Box]:
     """All boxes that are in no other, in their order."""
     bare = [Box(match.start(), *match.span(match.lastindex or 0)) for match in _BARE.finditer(text)]
-    outer: list[Box] = []
-    for box in sorted([*boxes(text), *bare], key=lambda box: box.start):
-        is_inside = outer and box.start < _end(text, outer[-1])
-        if not is_inside or box.closes is None or outer[-1].closes is None:
-            outer.append(box)
-    return outer
+    return outermost([*boxes(text), *bare])
 
 
 def _end(text: str, box: Box) -> int:
-    if box.closes is None:
-        return len(text)
-    return box.closes + (text[box.closes : box.closes + 1] == "}")
+    closes = len(text) if box.closes is None else box.closes
+    return closes + (text[closes : closes + 1] == "}")
 
 
 def _boxed(text: str, places: list[Box], problem: str) -> Found:

@@ -9,7 +9,7 @@ Nothing is evaluated here that could grow without bound; what SymPy does with a 
 bounded by a worker's limits.
 
 Not covered, hence ``Unread``: sums, integrals, limits, derivatives, functions of no common name,
-accents (``\vec{a}``), degrees outside of trigonometric functions, units inside a formula.
+accents (``\vec{a}``), degrees, units inside a formula.
 """
 
 from __future__ import annotations
@@ -112,9 +112,7 @@ _NO_PRODUCT_NAMES = (
 )
 _NO_PRODUCT = frozenset(_NO_PRODUCT_NAMES.split())
 _LETTERS_OF_FUNCTIONS = frozenset("fghFGHPQ")
-_ANGLE_FUNCTIONS = frozenset(("sin", "cos", "tan", "cot", "sec", "csc"))
 _INVERSES = {"sin": sympy.asin, "cos": sympy.acos, "tan": sympy.atan}
-_DEGREES = (("^", "{", r"\degree", "}"), ("^", r"\degree"), (r"\degree",))
 _END = ""
 
 
@@ -124,17 +122,18 @@ def _continues_argument(token: str) -> bool:
     return is_name or token == r"\pi" or bool(_NUMBER.fullmatch(token))
 
 
-def read(tokens: Tokens, log_base: int | None = None) -> sympy.Expr:
+def read(tokens: Tokens, log_base: int | None = None, *, raises_calls: bool = False) -> sympy.Expr:
     r"""The value of a formula.
 
     Args:
         tokens: Those of a ``shape.Formula``.
         log_base: What ``\log`` without a base stands for; None for the natural logarithm.
+        raises_calls: ``cos(x)^2`` is the square of the cosine; else it has two readings.
 
     Raises:
         Unread: It has no reading, two of them, or one that is too large to evaluate.
     """
-    reader = _Reader([token for token in tokens if token != " "], log_base)
+    reader = _Reader([token for token in tokens if token != " "], log_base, raises_calls)
     value = reader.sum()
     if reader.peek() != _END or value.has(sympy.zoo, sympy.nan):
         raise Unread("not_understood")
@@ -147,13 +146,13 @@ def read(tokens: Tokens, log_base: int | None = None) -> sympy.Expr:
 class _Reader:
     """A recursive descent over the tokens; each method reads one kind of part."""
 
-    def __init__(self, tokens: list[str], log_base: int | None) -> None:
+    def __init__(self, tokens: list[str], log_base: int | None, raises_calls: bool) -> None:
         self._tokens = tokens
         self._at = 0
         self._atoms = 0
         self._log_base = log_base
+        self._raises_calls = raises_calls
         self._inside_bars = False
-        self._in_angle = False
 
     def peek(self) -> str:
         return self._tokens[self._at] if self._at < len(self._tokens) else _END
@@ -214,11 +213,7 @@ class _Reader:
         return token in _OPENING or is_function or _continues_argument(token)
 
     def _raised(self, value: sympy.Expr) -> sympy.Expr:
-        """``value`` with what is behind it: degrees in an angle, a factorial, an exponent."""
-        for mark in _DEGREES if self._in_angle else ():
-            if tuple(self._tokens[self._at : self._at + len(mark)]) == mark:
-                self._at += len(mark)
-                return value * sympy.pi / 180
+        """``value`` with what is behind it: a factorial, an exponent."""
         if self.peek() == "!":
             self._take()
             value = _factorial(value)
@@ -356,14 +351,18 @@ class _Reader:
             if not degree.is_Integer or not 2 <= degree <= 100:
                 raise Unread("not_understood")
         if self.peek() == "(" or (whole_numbers and _NUMBER.fullmatch(self.peek())):
-            radicand = self._atom()
-            if self.peek() == "^":
-                raise Unread("two_readings")
+            radicand = self._call_argument()
         else:
             radicand = self._argument()
         # The odd root of a negative number is the real one.
         is_flipped = degree % 2 == 1 and radicand.is_negative
         return -sympy.root(-radicand, degree) if is_flipped else sympy.root(radicand, degree)
+
+    def _call_argument(self) -> sympy.Expr:
+        value = self._atom()
+        if self.peek() == "!" or (self.peek() == "^" and not self._raises_calls):
+            raise Unread("two_readings")
+        return value
 
     def _absolute(self) -> sympy.Expr:
         if self._inside_bars:
@@ -383,9 +382,7 @@ class _Reader:
         if self.peek() == "^":
             self._take()
             power = self._exponent()
-        outside, self._in_angle = self._in_angle, name in _ANGLE_FUNCTIONS
         value = self._of_function()
-        self._in_angle = outside
         if power == -1 and name in _INVERSES:
             return _INVERSES[name](value)
         if not power.is_positive:
@@ -398,10 +395,7 @@ class _Reader:
     def _of_function(self) -> sympy.Expr:
         """The argument of a function: a group, or what stands before the next sign."""
         if self.peek() in ("(", "{", "|"):
-            value = self._atom()
-            if self.peek() in ("^", "!"):
-                raise Unread("two_readings")
-            return value
+            return self._call_argument()
         if self.peek() == r"\frac" or self.peek() in _ROOTS:
             value = self._raised(self._atom())
             if _continues_argument(self.peek()):

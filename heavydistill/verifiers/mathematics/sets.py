@@ -18,11 +18,11 @@ from heavydistill.verifiers.mathematics.formula import Unread
 from heavydistill.verifiers.mathematics.relations import FLIPPED
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
-    Combined,
     Formula,
     Many,
     Relation,
     Shape,
+    Union,
 )
 from heavydistill.verifiers.normal import (
     DIFFERENT,
@@ -49,7 +49,7 @@ def is_set(shape: Shape) -> bool:
         return all(isinstance(item, Relation) and is_set(item) for item in shape.items)
     if isinstance(shape, Brackets):
         return shape.must_be_interval
-    return isinstance(shape, Combined) or (isinstance(shape, Formula) and shape.tokens in _NAMED)
+    return isinstance(shape, Union) or (isinstance(shape, Formula) and shape.tokens in _NAMED)
 
 
 def compare_sets(given: Shape, wanted: Shape) -> Outcome:
@@ -75,7 +75,7 @@ def compare_sets(given: Shape, wanted: Shape) -> Outcome:
 
 def _variable_of(shape: Shape) -> str | None:
     """The name that an inequality or membership is about; None where there is none."""
-    if isinstance(shape, Many | Combined):
+    if isinstance(shape, Many | Union):
         names = {_variable_of(item) for item in shape.items}
         return names.pop() if len(names) == 1 else None
     parts = shape.parts if isinstance(shape, Relation) else ()
@@ -110,9 +110,8 @@ def real_set(shape: Shape) -> sympy.Set:
         return sympy.Interval(low, high, shape.opens == "(", shape.closes == ")")
     if isinstance(shape, Relation):
         return _set_of_relation(shape)
-    if isinstance(shape, Combined):
-        joined = sympy.Union if shape.sign == r"\cup" else sympy.Complement
-        return joined(*map(real_set, shape.items))
+    if isinstance(shape, Union):
+        return sympy.Union(*map(real_set, shape.items))
     if isinstance(shape, Many) and all(isinstance(item, Relation) for item in shape.items):
         if shape.joined not in ("or", "and"):
             raise Unread("two_readings")

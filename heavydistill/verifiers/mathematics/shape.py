@@ -4,8 +4,8 @@ r"""What kind of answer a final answer is.
 matrices, ratios, units. What is left are single formulas (``Formula``), which ``formula`` reads.
 It decides nothing; where a notation has two readings, it says so with ``Unclear``.
 
-Not covered, hence ``Unclear``: sets described by more than an inequality, ellipses, several
-plus-minus signs, sentences.
+Not covered, hence ``Unclear``: sets described by more than one inequality, set differences,
+ellipses, several plus-minus signs, sentences.
 """
 
 from __future__ import annotations
@@ -94,20 +94,19 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Combined:
-    r"""Sets joined by ``\cup``, or the first without the second: ``\setminus``."""
+class Union:
+    r"""Sets joined by ``\cup``."""
 
     items: tuple[Shape, ...]
-    sign: str
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Cells row by row; ``kind`` is the environment."""
+    """Cells row by row."""
 
     items: tuple[Shape, ...]
     width: int
-    kind: str
+    is_determinant: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ class Ratio:
     items: tuple[Shape, ...]
 
 
-Shape = Unclear | Formula | Words | Measure | Many | Brackets | Relation | Combined | Matrix | Ratio
+Shape = Unclear | Formula | Words | Measure | Many | Brackets | Relation | Union | Matrix | Ratio
 
 
 MOST_PARTS = 40
@@ -151,7 +150,7 @@ def _shape(tokens: Tokens) -> Shape:
     tokens = stripped(tokens)
     if not tokens:
         return Unclear("no_answer")
-    for take in (_words, _many, _sets, _relation, _bracketed, _matrix, _ratio, _signs):
+    for take in (_words, _many, _union, _relation, _bracketed, _matrix, _ratio, _signs):
         shape = take(tokens)
         if shape is not None:
             return shape
@@ -205,13 +204,9 @@ def _many(tokens: Tokens) -> Shape | None:
     return Many(_shapes(kept), "tight" if " " not in tokens and ";" not in between else "comma")
 
 
-def _sets(tokens: Tokens) -> Shape | None:
-    for sign in (r"\cup", r"\setminus"):
-        parts, between = split(tokens, frozenset((sign,)))
-        if between:
-            is_read = sign == r"\cup" or len(parts) == 2
-            return Combined(_shapes(parts), sign) if is_read else _NOT_UNDERSTOOD
-    return None
+def _union(tokens: Tokens) -> Shape | None:
+    parts, between = split(tokens, frozenset((r"\cup",)))
+    return Union(_shapes(parts)) if between else None
 
 
 def _relation(tokens: Tokens) -> Shape | None:
@@ -246,7 +241,7 @@ def _bracketed(tokens: Tokens) -> Shape | None:
 
 def _braces(inner: Tokens) -> Shape:
     if _UNREAD & {*inner} or ":" in inner or inner.count("|") % 2:
-        return _such_that(inner) or Unclear("set_builder")
+        return _such_that(inner)
     if not inner:
         return Formula((r"\emptyset",))
     parts, _ = split(inner, _COMMAS)
@@ -254,22 +249,16 @@ def _braces(inner: Tokens) -> Shape:
     return Many(_shapes(parts), "braces") if is_read else _NOT_UNDERSTOOD
 
 
-def _such_that(inner: Tokens) -> Shape | None:
-    r"""What ``x \mid x > 2`` says of ``x``, if that is an inequality."""
-    bar = next((at for at, token in enumerate(inner) if token in _SUCH_THAT), len(inner))
-    name = tuple(token for token in inner[:bar] if token != " ")
-    if name[-2:] == (r"\in", r"\mathbb{R}"):
-        name = name[:-2]
-    condition = _shape(inner[bar + 1 :])
-    is_joined = isinstance(condition, Many) and condition.joined in ("or", "and")
-    parts = condition.items if is_joined and isinstance(condition, Many) else (condition,)
-    is_inequality = all(
-        isinstance(part, Relation)
-        and not {"=", r"\in", r"\approx"} & {*part.signs}
-        and Formula(name) in part.parts
-        for part in parts
+def _such_that(inner: Tokens) -> Shape:
+    r"""What ``x \mid x > 2`` says of ``x``, if that is one inequality."""
+    parts, bars = split(inner, _SUCH_THAT)
+    condition = _shape(parts[1]) if len(bars) == 1 else None
+    is_inequality = (
+        isinstance(condition, Relation)
+        and Formula(parts[0]) in condition.parts
+        and not {"=", r"\in", r"\approx"} & {*condition.signs}
     )
-    return condition if is_inequality else None
+    return condition if condition and is_inequality else Unclear("set_builder")
 
 
 def _matrix(tokens: Tokens) -> Shape | None:
@@ -285,7 +274,7 @@ def _matrix(tokens: Tokens) -> Shape | None:
     cells = [cell for row in rows for cell in row]
     if len({len(row) for row in rows}) != 1 or len(cells) > MOST_PARTS:
         return _NOT_UNDERSTOOD
-    return Matrix(_shapes(cells), len(rows[0]), begin[1])
+    return Matrix(_shapes(cells), len(rows[0]), begin[1].lower() == "vmatrix")
 
 
 def _ratio(tokens: Tokens) -> Shape | None:

@@ -51,7 +51,7 @@ class Math(Verifier):
     """See the module."""
 
     name = "math"
-    version = "5"
+    version = "6"
     runs_in: ClassVar[Place] = "worker"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:

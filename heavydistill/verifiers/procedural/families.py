@@ -37,6 +37,7 @@ from fractions import Fraction
 from typing import Any
 
 from heavydistill.verifiers.base import Decision
+from heavydistill.verifiers.mathematics.formula import Unread
 from heavydistill.verifiers.normal import normal_form, plain_decimal
 from heavydistill.verifiers.procedural import forms
 from heavydistill.verifiers.procedural.forms import (
@@ -46,7 +47,7 @@ from heavydistill.verifiers.procedural.forms import (
     without_name,
     without_period,
 )
-from heavydistill.verifiers.procedural.formulas import NotAFormula, judge_antiderivative, rational
+from heavydistill.verifiers.procedural.formulas import judge_antiderivative, rational
 
 # Significant digits of a probability that is not exact.
 LEAST_DIGITS = 4
@@ -223,7 +224,7 @@ def _accuracy(text: str, exact: Fraction) -> int:
     try:
         value = normal_form(digits).value
         value = rational(digits) if value is None else value
-    except NotAFormula as error:
+    except Unread as error:
         raise NotInForm from error
     if value is None:
         raise NotInForm
@@ -267,7 +268,7 @@ def _arithmetic(answer: GymAnswer) -> Decision:
         return Decision("undecided", "unsafe_answer", answer.text)
     try:
         return decision(rational(text) == metadata.get("target", 24), answer.text)
-    except NotAFormula as error:
+    except Unread as error:
         return Decision("undecided", str(error), answer.text)
 
 

@@ -5,28 +5,23 @@ SymPy's spelling is read besides: ``x**2``, ``atan(x)``, ``cos(x)^2`` for the sq
 A derivative is first compared with the integrand at ``POINTS``, with ``DIGITS`` digits, which is
 quick whatever the formula is. Only where they agree at all of them does SymPy prove that they are
 equal, so a formula that is wrong, or that would come to numbers of any size, ends before that.
+
+Not covered: how long SymPy looks for a proof, which is for the limit of the worker.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
+import mpmath
 import sympy
 
 from heavydistill.schema import Label
 from heavydistill.verifiers.mathematics import formula
-from heavydistill.verifiers.mathematics.tokens import (
-    FUNCTIONS,
-    cleaned,
-    closing,
-    deepest,
-    tokens_of,
-)
+from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.tokens import FUNCTIONS, cleaned, deepest, tokens_of
 
 MOST_CHARACTERS = 1000
 MOST_DEPTH = 25
@@ -44,47 +39,29 @@ _SPELLED = {"asin": "arcsin", "acos": "arccos", "atan": "arctan"}
 _CONSTANTS = frozenset("CcKkE")
 
 
-class NotAFormula(ValueError):
-    """The text is outside of what is read; the message is a reason code."""
-
-
 def read(text: str) -> sympy.Expr:
     """The value of a formula.
 
     Raises:
-        NotAFormula: It is none, it has two readings, or it is too large.
+        Unread: ``unsafe_answer`` where it is none or has two readings, ``too_complex`` where it is
+            too large.
     """
     if len(text) > MOST_CHARACTERS or deepest(text) > MOST_DEPTH:
-        raise NotAFormula("too_complex")
+        raise Unread("too_complex")
     plain = cleaned(_OPERATOR_NAME.sub(r" \1 ", text.replace("**", "^")))
-    tokens = [_SPELLED.get(token, token) for token in tokens_of(plain) if token != " "]
     try:
-        return formula.read(_with_calls_in_braces(tokens))
-    except formula.Unread as unread:
-        is_large = str(unread) == "too_complex"
-        raise NotAFormula("too_complex" if is_large else "unsafe_answer") from unread
-    except RecursionError as error:
-        raise NotAFormula("too_complex") from error
-
-
-def _with_calls_in_braces(tokens: list[str]) -> tuple[str, ...]:
-    """Tokens in which a power behind ``cos(x)`` is one of the cosine, not of its argument."""
-    grouped: list[str] = []
-    ends: Counter[int | None] = Counter()
-    for at, token in enumerate(tokens):
-        is_function = token.lstrip("\\") in (*FUNCTIONS, "sqrt")
-        if is_function and tokens[at + 1 : at + 2] in (["("], ["{"]):
-            grouped.append("{")
-            ends[closing(tokens, at + 1)] += 1
-        grouped += [token, *"}" * ends[at]]
-    return tuple(grouped)
+        tokens = tuple(_SPELLED.get(token, token) for token in tokens_of(plain))
+        return formula.read(tokens, raises_calls=True)
+    except (Unread, RecursionError) as error:
+        is_large = isinstance(error, RecursionError) or str(error) == "too_complex"
+        raise Unread("too_complex" if is_large else "unsafe_answer") from error
 
 
 def rational(text: str) -> Fraction | None:
     """The exact value of a formula of numbers; None if it is no rational number.
 
     Raises:
-        NotAFormula: See ``read``.
+        Unread: See ``read``.
     """
     value = read(text)
     return Fraction(int(value.p), int(value.q)) if value.is_Rational else None
@@ -100,7 +77,7 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
         undecided  needs_symbolic   it agrees at all points, and SymPy finds no proof
 
     Not covered: ``abs`` and ``log|x|``, constants other than ``C``, ``c``, ``K``, ``k``, ``pi``,
-    ``e``; how long SymPy looks for a proof, which is for the limit of the worker.
+    ``e``.
 
     Args:
         answer: What a model wrote; any text.
@@ -108,14 +85,14 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
         variable: One letter, in either case; the answer may use both.
 
     Raises:
-        NotAFormula: The integrand is none that can be read.
+        Unread: The integrand is none that can be read.
     """
     x = sympy.Symbol("x", real=True)
     wanted = _function(integrand, variable, x)
     try:
         found = sympy.diff(_function(answer, variable, x), x)
-    except NotAFormula as error:
-        return "undecided", str(error)
+    except Unread as unread:
+        return "undecided", str(unread)
     agreeing = []
     for point in POINTS:
         try:
@@ -128,7 +105,7 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
             if abs(slope - value) > SAME * max(1, abs(value)):
                 return "incorrect", "scored_below_1"
             agreeing.append(point)
-    if len(agreeing) < LEAST_POINTS or _terms(found - wanted) > MOST_TERMS:
+    if len(agreeing) < LEAST_POINTS:
         return "undecided", "too_complex"
     # It is enough to show it for positive numbers where it holds for those alone.
     domain = sympy.Symbol("x", real=True, positive=min(agreeing) > 0 or None)
@@ -144,24 +121,14 @@ def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
     names = {name.name for name in tree.free_symbols - letters.keys()}
     calls = {type(call).__name__ for call in tree.atoms(sympy.Function)}
     if names - _CONSTANTS or calls - set(FUNCTIONS.values()) or tree.has(sympy.I):
-        raise NotAFormula("unsafe_answer")
+        raise Unread("unsafe_answer")
     for part in sympy.preorder_traversal(tree):
         if part.is_number and not part.is_Rational:
             try:  # before SymPy evaluates a constant to find out its sign
                 _value(part, x, 0.0)
             except (ArithmeticError, ValueError, AttributeError) as error:
-                raise NotAFormula("too_complex") from error
+                raise Unread("too_complex") from error
     return tree.xreplace(letters | {sympy.Symbol("E"): sympy.E})
-
-
-@cache
-def _field() -> Any:
-    """Complex numbers of ``DIGITS`` digits, whatever precision others set."""
-    import mpmath
-
-    field = mpmath.MPContext()
-    field.dps = DIGITS
-    return field
 
 
 def _value(tree: sympy.Expr, x: sympy.Symbol, point: float) -> Any:
@@ -170,20 +137,20 @@ def _value(tree: sympy.Expr, x: sympy.Symbol, point: float) -> Any:
     Raises:
         ArithmeticError, ValueError: It has none there, or none within ``LARGEST``.
     """
-    field = _field()
     parts = [_value(part, x, point) for part in tree.args]
-    if tree.is_Symbol:
-        value = field.mpc(point if tree == x else 0.7)
-    elif tree.is_Rational:
-        value = field.mpc(int(tree.p)) / int(tree.q)
-    elif tree.is_NumberSymbol:
-        value = field.mpc(field.pi if tree is sympy.pi else field.e)
-    elif tree.is_Add:
-        value = field.fsum(parts)
-    elif tree.is_Mul:
-        value = field.fprod(parts)
-    else:
-        value = getattr(field, "power" if tree.is_Pow else type(tree).__name__)(*parts)
+    with mpmath.workdps(DIGITS):
+        if tree.is_Symbol:
+            value = mpmath.mpc(point if tree == x else 0.7)
+        elif tree.is_Rational:
+            value = mpmath.mpc(int(tree.p)) / int(tree.q)
+        elif tree.is_NumberSymbol:
+            value = mpmath.mpc(mpmath.pi if tree is sympy.pi else mpmath.e)
+        elif tree.is_Add:
+            value = mpmath.fsum(parts)
+        elif tree.is_Mul:
+            value = mpmath.fprod(parts)
+        else:
+            value = getattr(mpmath, "power" if tree.is_Pow else type(tree).__name__)(*parts)
     if not abs(value) <= LARGEST:
         raise OverflowError
     return value
@@ -202,21 +169,3 @@ def _is_zero(difference: sympy.Expr) -> bool:
         lambda tree: sympy.simplify(sympy.expand_trig(tree)),
     )
     return any(reduce(difference) == 0 for reduce in reductions)
-
-
-MOST_TERMS = 1000
-LARGEST_POWER = 60
-
-
-def _terms(value: sympy.Expr) -> int:
-    """At most how many terms are left when all is multiplied out; more than enough for too many."""
-    if value.is_Add:
-        return sum(map(_terms, value.args))
-    if value.is_Mul:
-        return math.prod(map(_terms, value.args))
-    if not (value.is_Pow and value.exp.is_Integer):
-        return 1
-    power, terms = abs(int(value.exp)), _terms(value.base)
-    if power > LARGEST_POWER or terms > MOST_TERMS:
-        return MOST_TERMS + 1
-    return math.comb(power + terms - 1, power)

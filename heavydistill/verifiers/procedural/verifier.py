@@ -35,7 +35,7 @@ from heavydistill.verifiers.procedural.families import judge
 MOST_CHARACTERS = 10_000
 MOST_STEPS_TO_DIE = 3
 # Raised whenever ``families`` judges anything otherwise.
-_REVISION = 4
+_REVISION = 5
 _WITHOUT_ANSWER = "boxnet graph_color propositional_logic rubiks_cube rush_hour"
 _NOT_REPEATABLE = (
     "codeio isomorphic_strings knight_swap list_functions polynomial_multiplication ransom_note "

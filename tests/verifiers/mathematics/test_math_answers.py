@@ -36,7 +36,6 @@ CORRECT = pairs(r"""
     -1 \le x \le 3 ‖ 3 \ge x \ge -1  ¦  x \in (-1, 3] ‖ (-1,3]
     (-\infty,1)\cup(2,\infty) ‖ x<1 \text{ or } x>2
     (-\infty,1)\cup(2,\infty) ‖ (2,\infty)\cup(-\infty,1)  ¦  (-\infty,3)\cup(3,\infty) ‖ x \ne 3
-    (-\infty,3)\cup(3,\infty) ‖ \mathbb{R}\setminus\{3\}
     [-2\sqrt{2}, 2\sqrt{2}] ‖ [-\sqrt{8}, \sqrt{8}]  ¦  \emptyset ‖ \varnothing  ¦  x < 3 ‖ 3 > x
     \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix} ‖ \begin{bmatrix}1&2\\3&4\end{bmatrix}
     \begin{pmatrix} 1/2 \\ 3 \end{pmatrix} ‖ \begin{pmatrix}\frac{1}{2}\\3\end{pmatrix}
@@ -60,15 +59,12 @@ CORRECT = pairs(r"""
     \frac{v^2_0}{5\pi g} ‖ \frac{v_0^2}{5g\pi}  ¦  204 ‖ {\color{red}204}
     33\frac{1}{3}\% ‖ \frac{100}{3}\%  ¦  BEE_{16} ‖ \text{BEE}_{16}  ¦  \text{Yes} ‖ yes
     \frac{9!}{2!3!} ‖ 30240  ¦  \mathbb{Z} ‖ \mathbb Z
-    \cos 60^\circ + i \sin 60^\circ ‖ \frac{1}{2}+\frac{\sqrt{3}}{2}i  ¦  2-\sqrt{3} ‖ \tan(15°)
-    2\sin 40^\circ ‖ 2\cos 50^{\circ}  ¦  864 \mbox{ inches}^2 ‖ 864 \text{ sq. in.}
-    5.4 \text{ cents} ‖ 5.4¢  ¦  12\text{ m/s} ‖ 12 m/s
-    12\text{ m/s} ‖ 12 \text{ meters per second}  ¦  9.8 \text{ m/s}^2 ‖ 9.8\,\mathrm{m/s^2}
+    864 \mbox{ inches}^2 ‖ 864 \text{ sq. in.}
+    5.4 \text{ cents} ‖ 5.4¢  ¦  12\text{ m/s} ‖ 12 \text{ meters per second}
+    9.8 \text{ m/s}^2 ‖ 9.8\,\mathrm{m/s^2}
     9.8 \text{ m/s}^2 ‖ 9.8  ¦  12\pi ‖ 12\pi \text{ inches per second}
-    36 \text{ km/h} ‖ 10\text{ m/s}  ¦  0.64N ‖ \frac{16}{25}\text{ N}
+    36 \text{ km/h} ‖ 10\text{ m/s}
     \{x|-2\leq x < 1\} ‖ [-2,1)  ¦  (1,3) ‖ \{x \mid 1<x<3\}
-    \{x \in \mathbb{R} : x > 2\} ‖ x > 2
-    (-\infty,1)\cup(2,\infty) ‖ \{x \mid x<1 \text{ or } x>2\}
     \left[\frac{\pi^2}{8}, \frac{5\pi^2}{4}\right] ‖ \frac{\pi^2}{8} \le f(x) \le \frac{5\pi^2}{4}
 """)
 DIFFERENT = pairs(r"""
@@ -84,10 +80,10 @@ DIFFERENT = pairs(r"""
     \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix} ‖ \begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}
     \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix} ‖ \begin{pmatrix} 1 & 2 \end{pmatrix}
     Tuesday ‖ Wednesday  ¦  \text{listen} ‖ \text{silent}  ¦  A ‖ B  ¦  18 ‖ \text{no solution}
-    120_3 ‖ 121_3  ¦  3:4 ‖ 4:3  ¦  5 cm ‖ 6 cm  ¦  5 cm ‖ 5 \text{ m}  ¦  5 ‖ 6 cm  ¦  50\% ‖ 40\%
+    120_3 ‖ 121_3  ¦  5 cm ‖ 6 cm  ¦  5 cm ‖ 5 \text{ m}  ¦  5 ‖ 6 cm  ¦  50\% ‖ 40\%
     50\% ‖ 40  ¦  30^\circ ‖ 60^\circ  ¦  \infty ‖ -\infty  ¦  5 ‖ \infty
     (x,y)=(1,2) ‖ (x,y)=(2,1)  ¦  7 ‖ 3 + 5 = 8  ¦  ABC_{16} ‖ BAC_{16}
-    2\sin 40^\circ ‖ 2\cos 40^\circ  ¦  \sin 30^\circ ‖ \sin 30  ¦  a_n=2n+1 ‖ 2n-1
+    a_n=2n+1 ‖ 2n-1
     12\text{ m/s} ‖ 12\text{ km/h}  ¦  [-2,1) ‖ \{x \mid -2 \le x \le 1\}
 """)
 HEDGED = pairs(r"""
@@ -110,6 +106,10 @@ UNDECIDED = pairs(r"""
     5 ‖ 4=5  ¦  5 ‖ n=4=5  ¦  0 ‖ 25x^2-1=0  ¦  9 ‖ 5 \quad 4  ¦  10 ‖ 5 5  ¦  cat ‖ act
     \text{CBA} ‖ \text{ABC}  ¦  AB ‖ BA  ¦  27 ‖ 26.67 \approx 27
     11111111100 ‖ 11, 111, 111, 100  ¦  1,3,5,\ldots,2n-1 ‖ 1,2,\ldots,n  ¦  3:4 ‖ 6:8
+    3:4 ‖ 4:3  ¦  (-\infty,3)\cup(3,\infty) ‖ \mathbb{R}\setminus\{3\}  ¦  12\text{ m/s} ‖ 12 m/s
+    2\sin 40^\circ ‖ 2\cos 40^\circ  ¦  \sin 30^\circ ‖ \sin 30
+    x > 2 ‖ \{x \in \mathbb{R} : x > 2\}
+    (-\infty,1)\cup(2,\infty) ‖ \{x \mid x<1 \text{ or } x>2\}
     3/4 ‖ 3:4  ¦  1/3 ‖ 0.333  ¦  \sqrt{2} ‖ 1.414  ¦  3.14 ‖ \pi  ¦  3.14 ‖ 3.1416
     5 ‖ 5.0000001  ¦  2x ‖ x/2y  ¦  \frac{x}{2} ‖ 1/2x  ¦  \frac{1}{2x} ‖ 1/2x  ¦  2 ‖ \log 100
     \ln 5 ‖ \log 5  ¦  0.5 ‖ 0,5  ¦  1.5 ‖ 1,5  ¦  1, 234 ‖ 1,234  ¦  100, 200 ‖ 100,200

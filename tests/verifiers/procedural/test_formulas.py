@@ -6,13 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heavydistill.verifiers.mathematics.formula import Unread
 from heavydistill.verifiers.procedural.families import judge
-from heavydistill.verifiers.procedural.formulas import (
-    NotAFormula,
-    judge_antiderivative,
-    rational,
-    read,
-)
+from heavydistill.verifiers.procedural.formulas import judge_antiderivative, rational, read
 
 
 @st.composite
@@ -33,7 +29,7 @@ def formulas(draw, depth=4):
 def test_a_formula_is_worth_what_it_says(formula):
     text, value = formula
     if value is None:
-        with pytest.raises(NotAFormula, match="unsafe_answer"):
+        with pytest.raises(Unread, match="unsafe_answer"):
             rational(text)
     else:
         assert rational(text) == value
@@ -59,7 +55,7 @@ def test_a_target_is_reached_with_each_number_once_and_nothing_but_arithmetic(te
 
 @pytest.mark.parametrize("text", ["(" * 999, "-" * 999 + "1", "9" * 101])
 def test_formulas_are_bounded(text):
-    with pytest.raises(NotAFormula):
+    with pytest.raises(Unread):
         read(text)
 
 
@@ -67,7 +63,7 @@ def test_formulas_are_bounded(text):
 def test_any_text_is_a_formula_or_none(text):
     try:
         read(text)
-    except NotAFormula as error:
+    except Unread as error:
         assert str(error) in ("unsafe_answer", "too_complex")
 
 
