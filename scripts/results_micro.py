@@ -169,7 +169,7 @@ def _metrics(sides: dict[str, Side]) -> Iterator[str]:
     yield _line(":--", *["--:"] * (len(NAMES) + 2))
     for name, side in sides.items():
         values = [change.after for _, _, change in compare(side, None, {}).metrics]
-        regress, votes = side.summary.regress.interval, _over_votes(side)
+        regress, votes = side.run.summary.regress.interval, _over_votes(side)
         yield _line(
             name,
             *(_points(value, signed="-" in of) for of, value in zip(NAMES, values, strict=True)),
@@ -180,7 +180,7 @@ def _metrics(sides: dict[str, Side]) -> Iterator[str]:
 
 def _over_votes(side: Side) -> Interval | None:
     """HM@D minus the vote of as many written tokens; None where that takes more than K."""
-    curve = side.summary.curve
+    curve = side.run.summary.curve
     return curve.matched["completion"].heavy_minus_vote if curve else None
 
 
@@ -203,7 +203,7 @@ def _held(sides: dict[str, Side], added: dict[str, Comparison]) -> Iterator[str]
             if name in (f"M@{K}", f"V@{K}", f"HM@{D}"):
                 yield f"- {stage} adds to {name}: {_signs(values)}."
     after = [side for name, side in sides.items() if name.startswith("GRPO")]
-    over = {f"V@{K}": [side.summary.heavy_minus_vote for side in after]}
+    over = {f"V@{K}": [side.run.summary.heavy_minus_vote for side in after]}
     over["the vote of as many written tokens"] = [_over_votes(side) for side in after]
     for name, margins in over.items():
         yield f"- HM@{D} after GRPO is above {name} by: {_signs([v for v in margins if v])}."

@@ -187,7 +187,7 @@ def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
 
 def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:
     """Show how many caches a model has deliberated on."""
-    note = f"{tally.tokens.usage.completion:,} tokens, "
+    note = f"{tally.usage.completion:,} tokens, "
     note += f"{tally.failed + tally.cut_off:,} failed or cut off"
     if tally.from_journal:
         note += f", {tally.from_journal:,} from the journal"

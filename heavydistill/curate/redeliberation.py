@@ -28,7 +28,7 @@ from heavydistill.config.run import Deliberating, RunConfig, Verifying
 from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
 from heavydistill.curate.first_pass import Build, OnProgress, SetNote, SourceRun, generations_of
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.metrics.counts import UsageTally
+from heavydistill.metrics.counts import Usage, no_usage
 from heavydistill.models.contact import Contact
 from heavydistill.models.registry import file_of, revision_of
 from heavydistill.models.request import Request, deliberate_stage, sample_seed, samples, user_turn
@@ -229,7 +229,7 @@ class DeliberationTally:
     failed: int = 0  # deliberations that failed
     cut_off: int = 0  # deliberations that were too long
     from_journal: int = 0  # deliberations that were paid for earlier
-    tokens: UsageTally = field(default_factory=UsageTally)
+    usage: Usage = field(default_factory=no_usage)
 
     def add(self, row: Row) -> None:
         """Count a row of the step that deliberates."""
@@ -241,11 +241,11 @@ class DeliberationTally:
             deliberation = from_row(Deliberation, item)
             self.failed += deliberation.finish_reason == "error"
             self.cut_off += deliberation.finish_reason == "length"
-            self.tokens.add(deliberation)
+            self.usage.add(deliberation)
 
     def summary(self, run: ResolvedRun) -> RedeliberationSummary:
         """The same for a manifest."""
-        usage, deliberator = self.tokens.usage, run.deliberator
+        usage, deliberator = self.usage, run.deliberator
         known = usage.unknown_completion < usage.requests or not usage.requests
         usd = deliberator.profile.usd(usage.prompt, usage.completion) if known else None
         return RedeliberationSummary(

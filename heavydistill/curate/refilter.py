@@ -294,7 +294,7 @@ def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
                 always_right=outcome.labelled(ALWAYS_RIGHT),
                 never_right=outcome.labelled(NEVER_RIGHT),
                 unmeasured=outcome.labelled(UNMEASURED),
-                deliberations=tally.tokens.usage.requests,
+                deliberations=tally.usage.requests,
                 failed=tally.failed,
                 cut_off=tally.cut_off,
                 undecided=outcome.undecided,

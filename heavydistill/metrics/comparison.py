@@ -15,8 +15,6 @@ Not covered: more than two runs.
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,9 +30,8 @@ from heavydistill.metrics.intervals import (
     bootstrap_mean,
     paired,
 )
-from heavydistill.metrics.rows import RunTally
+from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import NAMES, Summary, grouped, values_of
-from heavydistill.schema import FAILED
 
 FORMAT = "heavydistill-evaluation/3"
 COMPARISON = "evaluation.json"
@@ -67,22 +64,23 @@ class Model:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One of the runs of a comparison."""
+    """One of the runs of a comparison; its statuses are ``counts.statuses_alone``."""
 
     name: str  # "before" or "after", "A" or "B"
     heavydistill: str  # version that made it; empty if not known
     thinker: Model | None  # None if it took its pools from another run
     deliberator: Model | None  # None if nobody deliberated
-    summary: Summary  # in a comparison, traces that a step failed on have the status "failed"
+    summary: Summary
     left_out: int | None = None  # rows of its source that cannot be judged; None if not known
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side(Measured):
-    """A run that is to be compared, with its rows."""
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A run that is to be compared."""
 
+    run: Measured
     config: dict[str, Any]  # its configuration without models, folders and addresses
-    tally: RunTally
+    tally: RunTally  # with the figures of each problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +139,8 @@ def refuse_other_problems(before: Side, after: Side) -> None:
     """
     then, now = ({row.problem: row for row in side.tally.rows} for side in (before, after))
     lonely = {
-        after.name: [problem for problem in then if problem not in now],
-        before.name: [problem for problem in now if problem not in then],
+        after.run.name: [problem for problem in then if problem not in now],
+        before.run.name: [problem for problem in now if problem not in then],
     }
     faults = [f"{_listed(names)} missing {where}" for where, names in lonely.items() if names]
     changed = [p for p in then if p in now and then[p].question != now[p].question]
@@ -163,24 +161,25 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
     for side in sides:
         if not side.tally.verifiers:
             raise ConfigError(
-                f"The run {side.name} has no verdicts: none of its samples was judged", _JUDGE_AGAIN
+                f"The run {side.run.name} has no verdicts: none of its samples was judged",
+                _JUDGE_AGAIN,
             )
     versions: dict[str, set[str]] = {}
     for rule in sorted(before.tally.rules | after.tally.rules):
         versions.setdefault(rule.partition("@")[0], set()).add(rule)
     if mixed := [rule for rules in versions.values() if len(rules) > 1 for rule in sorted(rules)]:
         listed = [
-            f"{rule} ({' and '.join(side.name for side in sides if rule in side.tally.rules)})"
+            f"{rule} ({' and '.join(side.run.name for side in sides if rule in side.tally.rules)})"
             for rule in mixed
         ]
         raise ConfigError(
             f"The runs were judged by different versions of a verifier: {', '.join(listed)}",
             _JUDGE_AGAIN,
         )
-    judges = {side.name: sorted(side.summary.judging.judges) for side in sides}
+    judges = {side.run.name: sorted(side.tally.judging.judges) for side in sides}
     # A judge changes nothing in a run in which rules leave nothing open to it.
-    needs_both = all(judges[side.name] or side.tally.left_open for side in sides)
-    if needs_both and judges[before.name] != judges[after.name]:
+    needs_both = all(judges[side.run.name] or side.tally.left_open for side in sides)
+    if needs_both and judges[before.run.name] != judges[after.run.name]:
         listed = [f"{', '.join(each) or 'nobody'} ({name})" for name, each in judges.items()]
         raise ConfigError(
             f"What rules left undecided was judged by different judges: {', '.join(listed)}",
@@ -282,7 +281,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         refuse_other_problems(before, after)
     rows = [{row.problem: row for row in side.tally.rows} for side in sides]
     rounds = [side.tally.rounds for side in sides]
-    k, d = (min(getattr(side.summary, size) for side in sides) for size in ("k", "d"))
+    k, d = (min(getattr(side.run.summary, size) for side in sides) for size in ("k", "d"))
     order = list(rows[-1])  # of the problems
 
     def changes(problems: Sequence[str]) -> dict[str, Any]:
@@ -303,7 +302,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
     vote_pairs = deliberation_pairs = None
     # A vote of some of a pool is no one answer: it is right with a chance.
     voting = [problem for problem in order if max(of[problem].k for of in rows) <= k]
-    if before and voting and before.summary.k == after.summary.k:
+    if before and voting and before.run.summary.k == after.run.summary.k:
         vote_pairs = paired(*([of[problem].vote > _HALF for problem in voting] for of in rows))
     if before and all(rounds):
         deliberation_pairs = paired(
@@ -317,8 +316,8 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         versions=versions,
         config=after.config,
         asked_differently=asked_differently(before, after) if before else [],
-        before=_measured(before) if before else None,
-        after=_measured(after),
+        before=before.run if before else None,
+        after=after.run,
         **changes(order),
         by_verifier=by("verifier"),
         by_family=by("family"),
@@ -343,13 +342,3 @@ def _change(*runs: list[float]) -> Change:
     if len(runs) == 1:
         return Change(None, after, None)
     return Change(bootstrap_mean(runs[0]), after, bootstrap_difference(runs[1], runs[0]))
-
-
-def _measured(side: Side) -> Measured:
-    """Without rows, and without the messages of faults, in which there may be paths."""
-    statuses: Counter[str] = Counter()
-    for status, count in side.summary.statuses.items():
-        statuses["failed" if status.startswith(FAILED) else status] += count
-    fields = {field.name: getattr(side, field.name) for field in dataclasses.fields(Measured)}
-    fields["summary"] = dataclasses.replace(side.summary, statuses=dict(statuses))
-    return Measured(**fields)

@@ -1,9 +1,9 @@
 """Deliberation beside its controls, paired by problem: is it the coordination that helps?
 
 A control is a run on the same problems with the same models, sampling and verifiers, in which one
-thing differs (see ``NAMES``). None is matched in tokens, so what one answer costs is told of each,
-in written tokens and with those that are read, with what had to be sampled for the cache that it
-reads, as ``rows`` counts it. A run that reads the pools of the evaluated one lacks the problems
+thing differs (see ``NAMES``). None is matched in tokens, so each says what one answer costs, in
+tokens written and with those read, and with what had to be sampled for its cache, as
+``problem_figures`` counts it. A run that reads the pools of the evaluated one lacks the problems
 that a step of that failed on. They count as wrong in both.
 
 How much the order of the attempts matters is measured between runs whose caches differ in it alone:
@@ -18,6 +18,7 @@ Not covered: votes that spend the same tokens, which come from the pool alone.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,14 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import GenerationTally
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.rows import COSTS, Cost, Round, mean_tokens, prompts_of, verifiers_of
+from heavydistill.metrics.problem_figures import (
+    COSTS,
+    Cost,
+    Round,
+    mean_tokens,
+    prompts_of,
+    verifiers_of,
+)
 from heavydistill.schema import FAILED, Generation, Trace
 
 FORMAT = "heavydistill-controls/2"
@@ -183,7 +191,7 @@ class _Answers:
             self._tally.add(given)
             for cost in COSTS:
                 of_one = Round.of(trace, round).tokens[cost] if round else mean_tokens(given, cost)
-                if given and of_one is not None:
+                if given and not math.isnan(of_one):
                     self._tokens[cost].append(of_one)
 
     def means_of(self, problems: Iterable[str]) -> list[float]:

@@ -11,14 +11,15 @@ Not covered: prices, which the run knows and fills in.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from heavydistill import schema
 from heavydistill.heavy.judge_votes import FAILED, Vote, ballot_of
-from heavydistill.schema import Generation
+from heavydistill.schema import Generation, Verdict
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Usage:
     """Requests and known tokens of one stage, whichever run paid for them."""
 
@@ -31,26 +32,18 @@ class Usage:
     unknown_completion: int  # samples whose completion tokens are unknown
     cost_usd: float | None = None  # cost of the known tokens, cached ones at the full price
 
-
-_TOKENS = ("prompt", "cached", "completion")
-
-
-class UsageTally:
-    """Adds up what samples took; a count of -1 is unknown."""
-
-    def __init__(self) -> None:
-        self._counts = dict.fromkeys(("requests", *_TOKENS, *(f"unknown_{t}" for t in _TOKENS)), 0)
-
     def add(self, sample: Generation | Vote) -> None:
-        self._counts["requests"] += 1
-        for name in _TOKENS:
+        """Add what a sample took; a count of -1 is unknown."""
+        self.requests += 1
+        for name in ("prompt", "cached", "completion"):
             tokens = getattr(sample, f"{name}_tokens")
-            self._counts[name] += max(0, tokens)
-            self._counts[f"unknown_{name}"] += tokens < 0
+            counter, more = (name, tokens) if tokens >= 0 else (f"unknown_{name}", 1)
+            setattr(self, counter, getattr(self, counter) + more)
 
-    @property
-    def usage(self) -> Usage:
-        return Usage(**self._counts)
+
+def no_usage() -> Usage:
+    """Usage to which samples are added."""
+    return Usage(0, 0, 0, 0, 0, 0, 0)
 
 
 NO_FINAL_ANSWER = frozenset(
@@ -141,53 +134,55 @@ def unanswered_facts(
             yield f"{share} of the finished {name} hold no final answer{lacks}."
 
 
+def statuses_alone(statuses: Mapping[str, int]) -> dict[str, int]:
+    """Numbers of traces by status, most common first, without messages, which may name folders."""
+    counts: Counter[str] = Counter()
+    for status, count in statuses.items():
+        counts["failed" if status.startswith(schema.FAILED) else status] += count
+    return dict(counts.most_common())
+
+
 class GenerationTally:
     """What became of the samples of a stage, and what they took."""
 
     def __init__(self) -> None:
+        self.usage = no_usage()
         self._unusable: Counter[str | None] = Counter()  # all samples, by what is wrong with them
         self._unjudged = 0
-        self._reasons = {kind: Counter[str]() for kind in ("failures", "unanswered", "undecided")}
-        self._usage = UsageTally()
+        self._failures: Counter[str] = Counter()
+        self._unanswered: Counter[str] = Counter()
+        self._undecided: Counter[str] = Counter()
 
     def add(self, generations: Sequence[Generation]) -> None:
         for sample in generations:
-            verdict, has_failed = sample.verdict, sample.finish_reason == "error"
-            is_undecided = verdict is not None and verdict.label == "undecided"
-            reasons = {
-                "failures": (sample.failure or "unknown") if has_failed else None,
-                "unanswered": unanswered_because(sample),
-                "undecided": verdict.reason if verdict and is_undecided else None,
-            }
-            for kind, reason in reasons.items():
-                if reason is not None:
-                    self._reasons[kind][reason] += 1
+            self.usage.add(sample)
             self._unusable[sample.unusable_because] += 1
-            self._unjudged += verdict is None and not has_failed
-            self._usage.add(sample)
+            if sample.finish_reason == "error":
+                self._failures[sample.failure or "unknown"] += 1
+            elif sample.verdict is None:
+                self._unjudged += 1
+            if reason := unanswered_because(sample):
+                self._unanswered[reason] += 1
+            if sample.verdict and sample.verdict.label == "undecided":
+                self._undecided[sample.verdict.reason] += 1
 
     @property
     def counts(self) -> GenerationCounts:
-        by_reason = {kind: dict(found.most_common()) for kind, found in self._reasons.items()}
         return GenerationCounts(
             total=self._unusable.total(),
             failed=self._unusable["error"],
-            failures=by_reason["failures"],
+            failures=dict(self._failures.most_common()),
             truncated=self._unusable["truncated"],
             empty=self._unusable["empty"],
-            undecided=self._reasons["undecided"].total(),
+            undecided=self._undecided.total(),
             unjudged=self._unjudged,
-            undecided_because=by_reason["undecided"],
-            unanswered=self._reasons["unanswered"].total(),
-            unanswered_because=by_reason["unanswered"],
+            undecided_because=dict(self._undecided.most_common()),
+            unanswered=self._unanswered.total(),
+            unanswered_because=dict(self._unanswered.most_common()),
         )
 
-    @property
-    def usage(self) -> Usage:
-        return self._usage.usage
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Judging:
     """Verdicts that a judge was asked about, and its votes."""
 
@@ -201,48 +196,18 @@ class Judging:
     invalid_votes: int = 0  # replies without a verdict, or cut off
     failed_votes: int = 0  # requests that failed
 
-
-class JudgingTally:
-    """Adds up the verdicts of judges."""
-
-    def __init__(self) -> None:
-        self._labels: Counter[str] = Counter()
-        self._judges: Counter[str] = Counter()
-        self._votes: Counter[str] = Counter()
-        self._failed = 0
-        self._usage = UsageTally()
-
-    def add(self, generations: Iterable[Generation], paid: Collection[str] = ()) -> None:
-        """Count verdicts; votes on the generations ``paid`` (ids) are in no usage of this run."""
-        for generation in generations:
-            verdict = generation.verdict
-            ballot = ballot_of(verdict) if verdict else None
-            if not verdict or not ballot:
-                continue
-            self._labels[verdict.label] += 1
-            self._judges[ballot.name] += 1
-            self._failed += verdict.reason == FAILED
-            for vote in () if ballot.same_as else ballot.votes:
-                self._votes[vote.said] += 1
-                if generation.id not in paid:
-                    self._usage.add(vote)
-
-    @property
-    def counts(self) -> Judging:
-        return Judging(
-            asked=self._labels.total(),
-            correct=self._labels["correct"],
-            incorrect=self._labels["incorrect"],
-            undecided=self._labels["undecided"],
-            failed=self._failed,
-            judges=dict(self._judges.most_common()),
-            votes=self._votes.total(),
-            invalid_votes=self._votes["invalid"] + self._votes["truncated"],
-            failed_votes=self._votes["failed"],
-        )
-
-    @property
-    def usage(self) -> dict[str, Usage]:
-        """By the name of the stage; empty if this run asked no judge."""
-        usage = self._usage.usage
-        return {"judging": usage} if usage.requests else {}
+    def add(self, verdict: Verdict | None) -> Sequence[Vote]:
+        """Count a verdict if a judge was asked about it; returns the votes on it alone."""
+        ballot = ballot_of(verdict) if verdict else None
+        if not verdict or not ballot:
+            return ()
+        self.asked += 1
+        setattr(self, verdict.label, getattr(self, verdict.label) + 1)
+        self.failed += verdict.reason == FAILED
+        self.judges[ballot.name] = self.judges.get(ballot.name, 0) + 1
+        votes = () if ballot.same_as else ballot.votes
+        said = [vote.said for vote in votes]
+        self.votes += len(said)
+        self.invalid_votes += said.count("invalid") + said.count("truncated")
+        self.failed_votes += said.count("failed")
+        return votes

@@ -20,7 +20,7 @@ import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.rows import ProblemFigures, RunTally
+from heavydistill.metrics.problem_figures import ProblemFigures, RunTally
 from heavydistill.schema import Trace
 
 FORMAT = "heavydistill-crossing/2"

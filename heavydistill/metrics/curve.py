@@ -1,10 +1,10 @@
 """Accuracy over tokens: what as many tokens are worth when they are spent on votes alone.
 
 HM@D is the mean over D deliberations of which each is one answer, so its price is what one answer
-costs: the trajectories that its cache was made from (see ``rows``), all deliberations of earlier
-rounds, which stand in that cache, and one deliberation of its own round. A vote of d of them takes
-d - 1 deliberations more. Tokens are counted in two ways: those that were written (``completion``),
-as papers count test-time compute, and with those that were read (``all``), which is harder on
+costs: the trajectories that its cache was made from (see ``problem_figures``), all deliberations of
+earlier rounds, which stand in that cache, and one deliberation of its own round. A vote of d of
+them takes d - 1 deliberations more. Tokens are counted in two ways: those written (``completion``),
+as papers count test-time compute, and those read as well (``all``), which is harder on
 deliberation, whose prompt holds the attempts. A claim should hold in both.
 
 The token-matched vote is V at so many votes as take the same mean tokens a problem. Between two
@@ -27,7 +27,7 @@ from statistics import fmean
 from typing import Literal
 
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.rows import COSTS, Cost, ProblemFigures
+from heavydistill.metrics.problem_figures import COSTS, Cost, ProblemFigures
 
 Way = Literal["vote", "pass", "deliberation", "heavy_vote"]
 """The most frequent answer of k trajectories; whether any of k is right, which is no way to answer
@@ -93,7 +93,7 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
         cost: [
             row
             for row in on_it
-            if row.tokens[cost] is not None and row.round(rounds).tokens[cost] is not None
+            if not math.isnan(row.tokens[cost] + row.round(rounds).tokens[cost])
         ]
         for cost in COSTS
     }
@@ -177,7 +177,7 @@ def _deliberations(
                 accuracy=bootstrap_mean(values),
                 tokens={
                     cost: bootstrap_mean(
-                        [row.round(number).tokens_at(count, cost) or 0.0 for row in those]
+                        [row.round(number).tokens_at(count, cost) for row in those]
                     )
                     for cost, those in known.items()
                     if those
@@ -186,7 +186,7 @@ def _deliberations(
 
 
 def _matched(rows: Sequence[ProblemFigures], k: int, rounds: int, cost: Cost) -> MatchedVote:
-    spent = fmean(row.round(rounds).tokens[cost] or 0.0 for row in rows)
+    spent = fmean(row.round(rounds).tokens[cost] for row in rows)
     votes = round(spent / fmean(_tokens_of_one(row, cost) for row in rows), _DIGITS)
     low = math.floor(votes)
     more = votes - low
@@ -207,4 +207,4 @@ def _matched(rows: Sequence[ProblemFigures], k: int, rounds: int, cost: Cost) ->
 
 def _tokens_of_one(row: ProblemFigures, cost: Cost) -> float:
     """Mean tokens of one trajectory."""
-    return (row.tokens[cost] or 0.0) / row.k
+    return row.tokens[cost] / row.k

@@ -21,7 +21,7 @@ from heavydistill.errors import RunError
 from heavydistill.metrics.counts import GenerationCounts, Judging, Usage
 from heavydistill.metrics.curve import Curve, curve_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean, wilson
-from heavydistill.metrics.rows import ProblemFigures, Round, RunTally
+from heavydistill.metrics.problem_figures import ProblemFigures, Round, RunTally
 from heavydistill.schema import Outcome, Stratum, Trace
 
 STRATA: tuple[str, ...] = get_args(Stratum)

@@ -18,7 +18,7 @@ from rich.text import Text
 from heavydistill.metrics.counts import COLUMNS, GenerationCounts, unanswered_facts
 from heavydistill.metrics.curve import Curve, Point, Way
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.rows import COSTS, Cost
+from heavydistill.metrics.problem_figures import COSTS, Cost
 from heavydistill.metrics.summary import NAMES, NO_LABEL, Summary
 from heavydistill.models.tokenizer import ESTIMATED
 from heavydistill.report.grid import (

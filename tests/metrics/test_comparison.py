@@ -18,6 +18,7 @@ from heavydistill.heavy.judge_votes import Vote
 from heavydistill.metrics.comparison import (
     Comparison,
     ConfigDifference,
+    Measured,
     Model,
     Side,
     compare,
@@ -26,7 +27,7 @@ from heavydistill.metrics.comparison import (
     refuse_other_ways,
 )
 from heavydistill.metrics.intervals import Interval
-from heavydistill.metrics.rows import RunTally
+from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import summarize, summary_of
 from heavydistill.schema import Trace
 
@@ -45,15 +46,14 @@ def numbered(traces: Sequence[Trace]) -> list[Trace]:
 def side(traces: Sequence[Trace], name: str = "base", **changed: Any) -> Side:
     config = {"think": {"k": 4}, "deliberate": {"d": 2, "rounds": 1}, "seed": 0} | changed
     model, tally = Model(name, "abc"), RunTally(traces)
-    return Side(
+    run = Measured(
         name="before" if name == "base" else "after",
         heavydistill="0.1.0",
         thinker=model,
         deliberator=model,
-        config=config,
         summary=summary_of(tally),
-        tally=tally,
     )
+    return Side(run, config, tally)
 
 
 def test_values_by_hand(make_trace):
@@ -173,7 +173,7 @@ def test_a_file_that_is_none_or_of_another_version_is_refused(comparison, tmp_pa
 def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(make_trace):
     pools = numbered([make_trace(["7", "8"]), make_trace(["8", "8"])])
     traces = numbered([make_trace(["7", "8"], ["7"]), make_trace(["7", "8"], ["7"])])
-    imported = dataclasses.replace(side(pools), config={}, deliberator=None)
+    imported = Side(side(pools).run, {}, RunTally(pools))
     told = compare(side(traces, "trained"), imported, {})
     assert told.asked_differently == [ConfigDifference("configuration", "imported", "generated")]
     assert [getattr(told, name) for name in HEAVY] == [None] * 3

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heavydistill.metrics.curve import Curve, Point, curve_of, mark_pareto
 from heavydistill.metrics.estimators import votes_at
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.rows import ProblemFigures
+from heavydistill.metrics.problem_figures import ProblemFigures
 from heavydistill.metrics.summary import summarize
 from heavydistill.schema import Trace
 

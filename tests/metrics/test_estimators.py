@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heavydistill.heavy.voting import vote_value
 from heavydistill.metrics import estimators as subsets
 from heavydistill.metrics.estimators import passes_at, vote_copy_rate, votes_at
-from heavydistill.metrics.rows import ProblemFigures
+from heavydistill.metrics.problem_figures import ProblemFigures
 from heavydistill.schema import Trace, Trajectory
 
 ANSWERS = st.lists(st.sampled_from(["7", "8", "9", "?", None]), max_size=9)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heavydistill.errors import RunError
 from heavydistill.metrics.estimators import agreement_by_place
 from heavydistill.metrics.intervals import bootstrap_difference, bootstrap_mean, wilson
-from heavydistill.metrics.rows import ProblemFigures, family_of
+from heavydistill.metrics.problem_figures import ProblemFigures, family_of
 from heavydistill.metrics.summary import (
     NAMES,
     STRATA,

@@ -148,21 +148,20 @@ def test_no_text_leaves_its_json_element_or_its_tag(text):
 def test_every_text_of_a_section_is_escaped():
     evil = """<b>"'&{{ 7 * 7 }}"""
     grid = Grid([evil, evil], [Line(evil, [f"{evil}\n{evil}"], evil)], [evil])
-    parts = {"tables": [grid], "notes": [evil], "warnings": [evil]}
     card = Card(
         evil,
-        [(evil, Markup("<svg></svg>"))],
+        Markup("<svg></svg>"),
         [("vote", evil)],
-        folded=[(evil, grid)],
-        facts=[(evil, evil)],
+        [grid],
+        [(evil, grid)],
         config=evil,
-        banner=evil,
-        **parts,
+        notes=[evil],
+        warnings=[evil],
     )
-    shown = rendered(PageSection(evil, None, evil, [(evil, evil)], cards=[card], **parts))
+    shown = rendered(PageSection(evil, [card], None, evil, [(evil, evil)]))
     assert "<b" not in shown and "49" not in shown and "<svg></svg>" in shown
-    # Seven in each of three tables, six around them, ten in the card.
-    assert html.unescape(re.sub("<[^>]*>", "", shown)).count(evil) == 3 * 7 + 6 + 10
+    # Seven in each of two tables, four around the card, six in it.
+    assert html.unescape(re.sub("<[^>]*>", "", shown)).count(evil) == 2 * 7 + 4 + 6
 
 
 def test_columns_of_words_are_told_from_those_of_numbers():

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter
 
 import pytest
 from generations import altered, problem, trajectory
-from hypothesis import given
-from hypothesis import strategies as st
 from rendering import rendered
 
 from heavydistill.errors import ConfigError
@@ -64,14 +61,13 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
 def test_figures_come_from_the_rows_and_prices_from_the_record(traces):
     own = summarize(traces)
     paid = {"thinking": {**dataclasses.asdict(own.usage["thinking"]), "cost_usd": 1.5}}
-    told = runs.figures(recorded({"usage": paid, "missing": 3}), traces)
+    told = runs.figures(recorded({"usage": paid}), traces)
     assert told.summary.usage["thinking"].cost_usd == 1.5
     assert dataclasses.replace(told.summary, usage=own.usage) == own
-    assert told.missing == 3 and told.summary.verifiers == ["math@2"]
+    assert told.summary.verifiers == ["math@2"]
     assert runs.figures(recorded({"usage": "old"}), traces).summary == own
     again = runs.figures(RUN, reversed(traces))
     assert again.problems == told.problems != runs.figures(RUN, traces[1:]).problems
-    assert sum(lengths.total() for lengths in told.lengths.values()) == 12 * 6
 
 
 @pytest.mark.parametrize("unfinished", ["", "It is in progress."])
@@ -126,15 +122,15 @@ LOST = {"label": None, "finish_reason": "error", "error": "no answer", "failure"
 
 
 @pytest.mark.parametrize(
-    ("pool", "fault", "fix"),
+    ("pool", "fault"),
     [
-        ([trajectory("5", label=None)], "has no verdicts", "generate --pools"),
-        ([], "its 1 problem got no response", "command again"),
-        ([trajectory("", **LOST)], r"\(failed requests: 1 timeout\)", "command again"),
+        ([trajectory("5", label=None)], "has no verdicts: no response to its 1 problem was judged"),
+        ([], "has no verdicts"),
+        ([trajectory("", **LOST)], r"\(failed requests: 1 timeout\)"),
     ],
 )
 def test_a_whole_run_without_verdicts_is_refused_and_an_unfinished_one_reported(
-    tmp_path, pool, fault, fix
+    tmp_path, pool, fault
 ):
     trace = Trace(problem=problem(), pool=pool)
     write_traces([trace], Workplace(tmp_path / "run").rows / LEAF_FOLDER)
@@ -143,15 +139,8 @@ def test_a_whole_run_without_verdicts_is_refused_and_an_unfinished_one_reported(
     write_traces([trace], tmp_path / "run" / TRACES_FOLDER)
     with pytest.raises(ConfigError, match=fault) as caught:
         writer.write_report([tmp_path / "run"], tmp_path / "page.html")
-    assert fix in caught.value.fix and not (tmp_path / "page.html").exists()
-
-
-@given(st.lists(st.integers(1, 50), min_size=1, max_size=40))
-def test_quartiles_are_values_with_a_quarter_beyond(lengths):
-    three = sections.quartiles(Counter(lengths))
-    assert three and list(three) == sorted(three) and set(three) <= set(lengths)
-    assert sum(one < three[0] for one in lengths) <= len(lengths) / 4 + 1
-    assert sum(one <= three[1] for one in lengths) >= len(lengths) / 2
+    assert "command again" in caught.value.fix and "generate --pools" in caught.value.fix
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_a_run_without_deliberations_or_tokens_has_a_page(tmp_path):
@@ -159,6 +148,4 @@ def test_a_run_without_deliberations_or_tokens_has_a_page(tmp_path):
     write_traces([Trace(problem=problem(), pool=pool)], tmp_path / TRACES_FOLDER)
     text = writer.write_report([tmp_path], tmp_path / "page.html").file.read_text("utf-8")
     assert "No problem was deliberated," in text and "No problem has all its tokens" in text
-    assert (
-        "No server counted the tokens" in text and "fewer than 30 problems are too narrow" in text
-    )
+    assert "fewer than 30 problems are too narrow" in text

@@ -35,7 +35,7 @@ from heavydistill.schema import Failure, FinishReason
 Place = Literal["reasoning_content", "reasoning", "blocks", "tags", "none"]
 """Where the thinking of a response was; see ``config.models.Capabilities.reasoning``."""
 _MOST_REFUSAL = 2000  # characters
-# As in ``metrics.rows``: two samples of so many characters are not the same by chance.
+# As in ``metrics.problem_figures``: two samples of so many characters are not the same by chance.
 _NO_CHANCE = 200
 # No text has more on average, so a count that implies more leaves a part out.
 MOST_CHARACTERS_OF_A_TOKEN = 8

@@ -16,8 +16,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -30,17 +29,16 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
 from heavydistill.metrics.counts import Usage
 from heavydistill.metrics.crossing import CROSSING
-from heavydistill.metrics.rows import RunTally
+from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.report.grid import counted, listed
-from heavydistill.schema import Generation, Trace
+from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import without_places
 from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
 
 SIDES = ("before", "after")
 """Folders of an evaluation that stand before its others."""
-STAGES = ("trajectories", "deliberations")
 _CONFIG, _SUMMARY = "config.yaml", "summary.json"
 
 
@@ -66,13 +64,9 @@ class RunFigures:
 
     summary: Summary  # with the `usage` of the run's own summary where there is one
     is_own_usage: bool  # whether there is; rows include what another run paid for the pools
-    lengths: dict[tuple[str, bool], Counter[int]]
-    """By stage and whether they are right: tokens written, to the number of responses."""
     thinkers: list[str]
     deliberators: list[str]
     problems: str  # digest of the problems in any order: the same problems have the same
-    missing: int  # problems without a row
-    left_out: int  # rows of the source that are no problems of the run
 
 
 def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
@@ -82,18 +76,7 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
         ConfigError: The run is whole and has no verdicts.
         RunError: There are no traces.
     """
-    lengths = {(stage, right): Counter[int]() for stage in STAGES for right in (True, False)}
-
-    def measured(traces: Iterable[Trace]) -> Iterator[Trace]:
-        for trace in traces:
-            pools: tuple[Sequence[Generation], ...] = (trace.pool, trace.deliberations)
-            for stage, responses in zip(STAGES, pools, strict=True):
-                for response in responses:
-                    if response.completion_tokens > 0:
-                        lengths[stage, response.is_correct][response.completion_tokens] += 1
-            yield trace
-
-    tally = RunTally(measured(traces))
+    tally = RunTally(traces)
     summary = summary_of(tally)
     if not (tally.verifiers or source.unfinished):  # an unfinished run may get some yet
         raise _nothing_judged(source.name, summary)
@@ -108,28 +91,20 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
     return RunFigures(
         summary=summary if usage is None else dataclasses.replace(summary, usage=usage),
         is_own_usage=usage is not None,
-        lengths=lengths,
         thinkers=sorted({name_of(model) for model in tally.thinkers}),
         deliberators=sorted({name_of(model) for model in tally.deliberators}),
         problems=f"{digest % (1 << 256):064x}",
-        missing=source.recorded.get("missing", 0),
-        left_out=source.recorded.get("left_out", 0),
     )
 
 
 def _nothing_judged(name: str, summary: Summary) -> ConfigError:
     problems = counted(summary.problems, "problem")
-    stages = summary.samples.values()
-    if any(stage.unjudged for stage in stages):
-        return ConfigError(
-            f"{name} has no verdicts: no response of its {problems} was judged",
-            "Have them judged: `heavydistill generate --pools RUN` judges what has no verdict.",
-        )
-    failures = sum((Counter(stage.failures) for stage in stages), Counter[str]())
-    failed = f" (failed requests: {listed(dict(failures.most_common()))})" if failures else ""
+    failed = summary.trajectories.failures
+    requests = f" (failed requests: {listed(failed)})" if failed else ""
     return ConfigError(
-        f"{name} has nothing to report: its {problems} got no response{failed}",
-        "Give its command again, which asks anew for what failed.",
+        f"{name} has no verdicts: no response to its {problems} was judged{requests}",
+        "Give its command again, which asks anew for what failed; `heavydistill generate --pools "
+        "RUN` judges what has no verdict.",
     )
 
 

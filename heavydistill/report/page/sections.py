@@ -8,18 +8,16 @@ lie in its folder once all of its runs are done.
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median_low
 
 from markupsafe import Markup
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
 from heavydistill.metrics.controls import CONTROLS, read_controlled
+from heavydistill.metrics.counts import statuses_alone
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
 from heavydistill.report import comparison as compared
@@ -30,13 +28,13 @@ from heavydistill.report.grid import (
     counted,
     difference,
     few_warning,
+    listed,
     marked,
     share,
     versions,
 )
 from heavydistill.report.page import plots
-from heavydistill.report.page.runs import STAGES, ReportedRun, RunFigures
-from heavydistill.schema import FAILED
+from heavydistill.report.page.runs import ReportedRun, RunFigures
 
 _NUMBERS = "The numbers"
 _FROM_ROWS = (
@@ -56,23 +54,19 @@ _OTHER_VERIFIERS = (
     "between these rows may be those of the verdicts."
 )
 
-Notes = Sequence[str]
-
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """Part of a section, in this order."""
 
     title: str
-    plots: Sequence[tuple[str, Markup]] = ()  # heading or nothing, and SVG
+    plot: Markup | None = None
     legend: Sequence[tuple[str, str]] = ()  # class of a mark, and what it means
     tables: Sequence[Grid] = ()
     folded: Sequence[tuple[str, Grid]] = ()  # tables that a click on their title opens
-    facts: Sequence[tuple[str, str]] = ()
     config: str = ""
-    notes: Notes = ()
-    warnings: Notes = ()
-    banner: str = ""
+    notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
     wide: bool = False  # whether it stands over the whole width
 
 
@@ -81,13 +75,10 @@ class PageSection:
     """A part of the page with a heading."""
 
     title: str
+    cards: Sequence[Card]
     number: int | None = None  # number of the run; None if it is about several
     facts: str = ""
     banners: Sequence[tuple[str, str]] = ()  # first words, and the others
-    notes: Notes = ()
-    warnings: Notes = ()
-    tables: Sequence[Grid] = ()
-    cards: Sequence[Card] = ()
 
 
 def of_run(number: int, source: ReportedRun, figures: RunFigures) -> PageSection:
@@ -99,13 +90,8 @@ def of_run(number: int, source: ReportedRun, figures: RunFigures) -> PageSection
         banners.append(("Unfinished. ", f"{source.unfinished} In this report: {problems}."))
     if warning := run.unanswered_warning(summary):
         banners.append(("Unanswered. ", " ".join(warning)))
-    return PageSection(
-        source.name,
-        number,
-        " · ".join(_facts(figures)),
-        banners,
-        cards=list(_cards(source, figures)),
-    )
+    facts = " · ".join(_facts(source, figures))
+    return PageSection(source.name, list(_cards(source, figures)), number, facts, banners)
 
 
 def _cards(source: ReportedRun, figures: RunFigures) -> Iterator[Card]:
@@ -113,7 +99,7 @@ def _cards(source: ReportedRun, figures: RunFigures) -> Iterator[Card]:
     compared, labels = run.differences(summary), run.labels(summary)
     yield Card(
         "Metrics",
-        [("", plots.shares_plot("Metrics with 95 % intervals", shares))],
+        plots.shares_plot("Metrics with 95 % intervals", shares),
         tables=[run.metrics(summary), compared, run.rounds(summary)],
         notes=[] if compared.lines else [run.NO_DELIBERATION],
         warnings=few_warning(summary.problems),
@@ -132,21 +118,17 @@ def _cards(source: ReportedRun, figures: RunFigures) -> Iterator[Card]:
     title = "Strata and outcomes"
     yield Card(
         title,
-        [("", plots.stacked_plot(title, strata, numbered=True))],
+        plots.stacked_plot(title, strata),
         list(zip(outcomes, labels.head[1:-1], strict=True)),
         folded=[(_NUMBERS, labels)],
     )
     title, rates = "Rescue and regress", [(name, getattr(summary, name)) for name in run.RATES]
     shown = [(name, rate.interval) for name, rate in rates if rate.interval]
-    yield Card(title, [("", plots.shares_plot(title, shown))], tables=[run.rates(summary)])
-    yield _lengths(figures)
-    tokens = [(s, {"read": u.prompt, "written": u.completion}) for s, u in summary.usage.items()]
+    yield Card(title, plots.shares_plot(title, shown), tables=[run.rates(summary)])
     estimated = run.estimated_line(summary)
     yield Card(
         "Cost",
-        [("", plots.stacked_plot("Tokens by stage", tokens, " tokens", room=40))],
-        [("read", "tokens read"), ("written", "tokens written")],
-        [run.usage(summary)],
+        tables=[run.usage(summary)],
         notes=[
             *run.unreported_lines(summary),
             *[_FROM_ROWS] * (not figures.is_own_usage),
@@ -160,12 +142,11 @@ def _cards(source: ReportedRun, figures: RunFigures) -> Iterator[Card]:
     )
     yield Card(
         "How it was asked",
-        facts=[
-            ("Verifiers", ", ".join(summary.verifiers) or "-"),
-            ("Prompts", ", ".join(summary.prompts) or "-"),
-        ],
         config=source.config,
-        notes=[] if source.config else ["There is no configuration that can be read."],
+        notes=[
+            versions(summary.prompts, summary.verifiers),
+            *["There is no configuration that can be read."] * (not source.config),
+        ],
     )
 
 
@@ -194,7 +175,8 @@ def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Ite
     head = ["Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM - V"]
     grid = Grid([*head, "Verifiers", "Prompts"], lines)
     notes = [_SAME_PROBLEMS] if same else []
-    yield PageSection("Runs", notes=notes, warnings=warnings, tables=[grid])
+    card = Card("Metrics of each run", tables=[grid], notes=notes, warnings=warnings, wide=True)
+    yield PageSection("Runs", [card])
 
 
 def of_folder(folder: Path) -> Iterator[PageSection]:
@@ -208,32 +190,28 @@ def of_folder(folder: Path) -> Iterator[PageSection]:
             try:
                 cards += made(folder / name)
             except ConfigError as error:
-                cards.append(Card(name, banner=str(error), wide=True))
+                cards.append(Card(name, warnings=[str(error)], wide=True))
     if cards:
-        yield PageSection(f"{folder.absolute().name}: its runs together", cards=cards)
+        yield PageSection(f"{folder.absolute().name}: its runs together", cards)
 
 
-def _facts(figures: RunFigures) -> Iterator[str]:
+def _facts(source: ReportedRun, figures: RunFigures) -> Iterator[str]:
     summary = figures.summary
-    statuses: Counter[str] = Counter()
-    for status, count in summary.statuses.items():  # those that failed say why at length
-        statuses["failed" if status.startswith(FAILED) else status.replace("_", " ")] += count
+    statuses = statuses_alone(summary.statuses)
     problems, thinking, deliberating, rounds = run.sizes(summary)
     yield problems
     yield f"{thinking} by {', '.join(figures.thinkers) or 'nobody'}"
     yield f"{deliberating} by {', '.join(figures.deliberators) or 'nobody'}"
     yield rounds
-    yield f"traces: {', '.join(f'{count:,} {name}' for name, count in statuses.most_common())}"
-    if figures.missing:
-        yield f"{counted(figures.missing, 'problem')} without a row"
-    if figures.left_out:
-        yield f"{counted(figures.left_out, 'row')} of the source left out"
+    yield f"traces: {listed(statuses).replace('_', ' ')}"
+    if left_out := source.recorded.get("left_out"):
+        yield f"{counted(left_out, 'row')} of the source left out"
 
 
 def _curve(summary: Summary) -> Card:
     title, curve = "Accuracy over tokens", summary.curve
-    dots = [plots.dot(point) for point in curve.points if point.tokens] if curve else []
-    if not curve or not dots:
+    points = [point for point in curve.points if point.tokens] if curve else []
+    if not curve or not points:
         return Card(title, notes=["No problem has all its tokens counted."])
     legend = [("vote", "vote of k attempts"), ("pass", "any of k is right")]
     if summary.rounds:
@@ -242,39 +220,11 @@ def _curve(summary: Summary) -> Card:
     problems = counted(curve.problems, "problem")
     return Card(
         title,
-        [("", plots.curve_plot(dots))],
+        plots.curve_plot(points),
         legend,
         folded=[(_NUMBERS, run.curve(curve, passes=True))],
         notes=[f"Over {problems}, from the one pool of each.", *run.matched_lines(summary)],
     )
-
-
-def _lengths(figures: RunFigures) -> Card:
-    shown, lines = [], []
-    for stage in STAGES:
-        right, wrong = figures.lengths[stage, True], figures.lengths[stage, False]
-        if right or wrong:
-            plot = plots.lengths_plot(right, wrong, f"Tokens written, {stage}")
-            shown.append((stage.capitalize(), plot))
-        for name, lengths in (("right", right), ("not right", wrong)):
-            if three := quartiles(lengths):
-                cells = [f"{number:,}" for number in (lengths.total(), *three)]
-                lines.append(Line(f"{stage}, {name}", cells))
-    if not lines:
-        return Card("Lengths", notes=["No server counted the tokens of a response."])
-    legend = [("right", "right"), ("wrong", "not right")]
-    grid = Grid(["Responses", "Count", "Quartile", "Median", "Quartile"], lines)
-    return Card("Lengths, in tokens written", shown, legend, folded=[(_NUMBERS, grid)])
-
-
-def quartiles(lengths: Counter[int]) -> tuple[int, int, int] | None:
-    """Lower quartile, median, upper quartile; None if there is nothing."""
-    ordered = sorted(lengths.elements())
-    if not ordered:
-        return None
-    half = len(ordered) // 2
-    lower, upper = ordered[:half] or ordered, ordered[-half:] or ordered
-    return median_low(lower), median_low(ordered), median_low(upper)
 
 
 def _changes(file: Path) -> Iterator[Card]:
@@ -295,29 +245,11 @@ def _changes(file: Path) -> Iterator[Card]:
 
 
 def _controls(file: Path) -> Iterator[Card]:
-    """Each way to answer with what it costs, among the votes of the evaluated run."""
+    """Each way to answer with what it costs."""
     controlled = read_controlled(file)
-    curve = read_comparison(file.with_name(COMPARISON)).after.summary.curve
-    votes = [p for p in curve.points if p.way == "vote" and p.tokens] if curve else []
-    # Which votes are outdone is known among themselves, and not by controls.
-    dots = [dataclasses.replace(plots.dot(vote), outdone=False) for vote in votes]
-    names = ["", *(each.name for each in controlled.controls)]
-    ways = list(zip(names, compared.ways_to_answer(controlled), strict=True))
-    met: dict[tuple[float | None, float], list[str]] = {}  # at one place; they share a label
-    for name, (_, answering, _) in ways:
-        met.setdefault((answering.tokens, answering.accuracy.mean), []).append(name)
-    for name, (meaning, answering, _) in ways:
-        if answering.tokens is not None:
-            here = met[answering.tokens, answering.accuracy.mean]
-            label = ", ".join(here) if name == here[0] else ""
-            mark = "control" if name else "deliberation"
-            dots.append(plots.Dot(mark, meaning, answering.accuracy, answering.tokens, label))
-    legend = {"vote": "vote of k attempts", "deliberation": "deliberation", "control": "control"}
     yield Card(
         "What else the same models do",
-        [("", plots.curve_plot(dots))] if dots else [],
-        list(legend.items()) if dots else [],
-        [compared.controls(controlled)],
+        tables=[compared.controls(controlled)],
         notes=[
             *compared.control_lines(controlled),
             versions(controlled.prompts, controlled.verifiers),

@@ -41,7 +41,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.heavy.cache import blocks_of
 from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
-from heavydistill.metrics.rows import family_of
+from heavydistill.metrics.problem_figures import family_of
 from heavydistill.report.page.html import environment, shipped
 from heavydistill.report.page.plots import pattern_definitions
 from heavydistill.report.page.runs import ReportedRun, RunFigures, figures, find, name_of

@@ -20,13 +20,14 @@ from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import (
     COMPARISON,
     Comparison,
+    Measured,
     Model,
     Side,
     compare,
     refuse_other_verdicts,
 )
-from heavydistill.metrics.counts import Usage
-from heavydistill.metrics.rows import RunTally
+from heavydistill.metrics.counts import Usage, statuses_alone
+from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import summary_of
 from heavydistill.run.result import all_traces
 from heavydistill.store.atomic import Workplace, recover
@@ -87,17 +88,18 @@ def side_of(run: Path, name: str) -> Side:
         )
     except ValidationError as error:
         raise ConfigError(f"{run / 'summary.json'} is not that of a run", _A_RUN) from error
-    return Side(
+    # What a run took that has its pools from another one, its traces do not tell.
+    statuses = statuses_alone(summary.statuses)
+    measured = Measured(
         name=name,
         heavydistill=str(record.get("heavydistill", "")),
         thinker=thinker,
         deliberator=deliberator,
-        config={key: value for key, value in asked.items() if key not in not_asked},
-        # What a run took that has its pools from another one, its traces do not tell.
-        summary=dataclasses.replace(summary, usage=usage),
-        tally=tally,
+        summary=dataclasses.replace(summary, usage=usage, statuses=statuses),
         left_out=left_out,
     )
+    compared = {key: value for key, value in asked.items() if key not in not_asked}
+    return Side(measured, compared, tally)
 
 
 def _refuse_unfinished(run: Path) -> None:

@@ -9,7 +9,7 @@ from heavydistill.metrics.comparison import Change, Changes, Comparison, Measure
 from heavydistill.metrics.counts import GenerationCounts, Usage
 from heavydistill.metrics.curve import Curve, MatchedVote, Point, Way
 from heavydistill.metrics.intervals import Interval, Pairs
-from heavydistill.metrics.rows import COSTS, Cost
+from heavydistill.metrics.problem_figures import COSTS, Cost
 from heavydistill.metrics.summary import CachePlace, Metrics, Rate, RoundMetrics, Summary
 
 OUTCOMES = {"kept": 90, "rescued": 20, "emergent": 0, "overturned": 5, "lost": 75, "none": 10}

@@ -115,29 +115,12 @@ function showSearch(shown) {
   list.filter();
 }
 
-const THEMES = { auto: "Auto", dark: "Dark", light: "Light" };
-
-function setTheme(theme) {
-  document.documentElement.dataset.theme = theme;
-  byId("theme").textContent = THEMES[theme];
-  try {
-    localStorage.setItem("heavydistill-theme", theme);
-  } catch {
-    // Some browsers keep nothing for files.
-  }
-}
+const NEXT_THEME = { auto: "dark", dark: "light", light: "auto" };
 
 function nextTheme() {
-  const names = Object.keys(THEMES);
-  setTheme(names[(names.indexOf(document.documentElement.dataset.theme) + 1) % names.length]);
-}
-
-function storedTheme() {
-  try {
-    return localStorage.getItem("heavydistill-theme") ?? "auto";
-  } catch {
-    return "auto";
-  }
+  const theme = NEXT_THEME[document.documentElement.dataset.theme];
+  document.documentElement.dataset.theme = theme;
+  byId("theme").textContent = theme[0].toUpperCase() + theme.slice(1);
 }
 
 function jumpTo(id) {
@@ -210,7 +193,6 @@ const LIST_KEYS = {
 };
 
 function start() {
-  setTheme(storedTheme());
   const keys = Object.entries(KEYS).map(([key, [, told]]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", {}, key)), el("td", {}, told)));
   byId("keys-table").append(...keys);
   byId("show-summary").addEventListener("click", () => open(`summary/${state.run}`));

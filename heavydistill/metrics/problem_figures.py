@@ -12,6 +12,7 @@ the unusable ones that come along. Not covered: tokens of a judge, which measure
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typing import Literal, get_args
 from heavydistill.config.models import NEVER_JUDGED
 from heavydistill.heavy.judge_votes import rule_of
 from heavydistill.heavy.voting import vote_value
-from heavydistill.metrics.counts import GenerationTally, JudgingTally, Usage, UsageTally
+from heavydistill.metrics.counts import GenerationTally, Judging, Usage, no_usage
 from heavydistill.metrics.estimators import (
     agreement_by_place,
     deliberations_of,
@@ -35,8 +36,8 @@ Cost = Literal["completion", "all"]
 """What is counted: the tokens that were written, or those that were read as well."""
 COSTS: tuple[Cost, ...] = get_args(Cost)
 
-Tokens = dict[Cost, float | None]
-"""Tokens by what is counted; None where a sample's count is unknown."""
+Tokens = dict[Cost, float]
+"""Tokens by what is counted; NaN where a sample's count is unknown."""
 
 _NO_CHANCE = 200  # characters that two samples do not have in common by chance
 
@@ -62,13 +63,10 @@ class Round:
         earlier = [d for d in trace.deliberations if d.round < round]
         share = _share_used(trace, round)
         more = {cost: mean_tokens(deliberations, cost) for cost in COSTS}
-        tokens: Tokens = {}
-        for cost, last in more.items():
-            pool, before = tokens_of(trace.pool, cost), tokens_of(earlier, cost)
-            if pool is None or before is None or last is None:
-                tokens[cost] = None
-            else:
-                tokens[cost] = share * pool + before + last
+        tokens = {
+            cost: share * tokens_of(trace.pool, cost) + tokens_of(earlier, cost) + last
+            for cost, last in more.items()
+        }
         return cls(
             mean=share_right(deliberations),
             passes=passes_at(deliberations),
@@ -90,10 +88,9 @@ class Round:
         """The vote of d deliberations; with fewer, of all that there are."""
         return self.votes[min(d, self.d) - 1] if self.d else 0.0
 
-    def tokens_at(self, d: int, cost: Cost) -> float | None:
+    def tokens_at(self, d: int, cost: Cost) -> float:
         """Tokens of the deliberations that ``vote_at`` counts."""
-        first, more = self.tokens[cost], self.more[cost]
-        return None if first is None or more is None else first + max(0, min(d, self.d) - 1) * more
+        return self.tokens[cost] + max(0, min(d, self.d) - 1) * self.more[cost]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +156,17 @@ def family_of(problem: Problem) -> str:
     return family if isinstance(family, str) else ""
 
 
-def tokens_of(samples: Sequence[Generation], cost: Cost) -> float | None:
-    """Tokens of all samples; None if any count is unknown."""
+def tokens_of(samples: Sequence[Generation], cost: Cost) -> float:
+    """Tokens of all samples; NaN if any count is unknown."""
     counts = [sample.completion_tokens for sample in samples]
     if cost == "all":
         counts += [sample.prompt_tokens for sample in samples]
-    return None if any(count < 0 for count in counts) else float(sum(counts))
+    return math.nan if any(count < 0 for count in counts) else float(sum(counts))
 
 
-def mean_tokens(samples: Sequence[Generation], cost: Cost) -> float | None:
+def mean_tokens(samples: Sequence[Generation], cost: Cost) -> float:
     """Tokens of one sample; 0 if there are none."""
-    total = tokens_of(samples, cost)
-    return None if total is None else total / max(1, len(samples))
+    return tokens_of(samples, cost) / max(1, len(samples))
 
 
 def _share_used(trace: Trace, round: int) -> float:
@@ -200,8 +196,10 @@ class RunTally:
         self.thoughts = 0  # trajectories with thinking
         self.same_texts = 0  # pools of one text, too long for that to be chance
         self.readers: Counter[str] = Counter()  # caches by what counted their tokens
+        self.judging = Judging()
+        judges = no_usage()
         trajectories, deliberations = GenerationTally(), GenerationTally()
-        judging, statuses = JudgingTally(), Counter[str]()
+        statuses: Counter[str] = Counter()
         for trace in traces:
             self.rows.append(ProblemFigures.of(trace))
             self.prompts |= prompts_of(trace)
@@ -215,18 +213,21 @@ class RunTally:
             self.readers.update(cache.reader for cache in trace.caches)
             trajectories.add(trace.pool)
             deliberations.add(trace.deliberations)
-            judging.add([*trace.pool, *trace.deliberations], voted or ())
+            for sample in (*trace.pool, *trace.deliberations):
+                votes = self.judging.add(sample.verdict)
+                for vote in () if sample.id in (voted or ()) else votes:
+                    judges.add(vote)
             statuses[trace.status] += 1
         self.rounds = max((len(row.rounds) for row in self.rows), default=0)
         self.trajectories = trajectories.counts
         self.deliberations = deliberations.counts  # of all rounds
-        self.judging = judging.counts
         self.statuses = dict(statuses.most_common())  # number of traces by status
         self.usage: dict[str, Usage] = {  # by stage; see `summary.Summary`
-            "thinking": UsageTally().usage if voted is not None else trajectories.usage,
+            "thinking": no_usage() if voted is not None else trajectories.usage,
             "deliberating": deliberations.usage,
-            **judging.usage,
         }
+        if judges.requests:
+            self.usage["judging"] = judges
 
     @property
     def rules(self) -> set[str]:
