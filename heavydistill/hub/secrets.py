@@ -36,19 +36,12 @@ def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
 
     names = {name for name in os.environ if _KEY_NAME.search(name)}
     names |= {provider.key_env for provider in PROVIDERS.values()}
-    names |= {
-        value
-        for tree in trees
-        for key, value in _leaves(tree)
-        if key == _KEY_FIELD and isinstance(value, str)
-    }
-    found = {name: os.environ.get(name, "") for name in sorted(names)}
-    found["the token for the Hub"] = get_token() or ""
-    return {
-        name: value.strip()
-        for name, value in found.items()
-        if len(value.strip()) >= _FEWEST_CHARACTERS
-    }
+    for tree in trees:
+        leaves = (value for key, value in _leaves(tree) if key == _KEY_FIELD)
+        names.update(value for value in leaves if isinstance(value, str))
+    found = {name: os.environ.get(name, "").strip() for name in sorted(names)}
+    found["the token for the Hub"] = (get_token() or "").strip()
+    return {name: value for name, value in found.items() if len(value) >= _FEWEST_CHARACTERS}
 
 
 def refuse_secrets(

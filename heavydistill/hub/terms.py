@@ -26,6 +26,12 @@ from heavydistill.store.training_record import BaseModelUsed, TrainingRecord
 _UNNAMED = "(not named)"
 HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_FIXES = {
+    "restricted": "Leave out the runs of that model, or give --allow-restricted-terms if its maker "
+    "permits it to you.",
+    "unknown": "Read them, and give --allow-unknown-terms if they allow it; a profile of your own "
+    "that states them can be given with --profile FILE.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +80,14 @@ def _known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
 
 def _authors(wrote: Iterable[tuple[str, str]], known: Mapping[str, ProfileFile]) -> list[Author]:
     """These (role, name) as authors, sorted by name."""
-    roles: dict[str, list[str]] = {}
+    roles: dict[str, set[str]] = {}
     for role, name in wrote:
-        roles.setdefault(name, []).append(role)
+        roles.setdefault(name, set()).add(role)
     found = []
     for name in sorted(roles):
         profile = known.get(name)
         licence, terms = (profile.licence, profile.terms) if profile else ("", Terms())
-        found.append(Author(name, tuple(sorted(set(roles[name]))), licence, terms))
+        found.append(Author(name, tuple(sorted(roles[name])), licence, terms))
     return found
 
 
@@ -91,33 +97,19 @@ def check_terms(authors: Sequence[Author], options: PublishOptions) -> None:
     Raises:
         PublishError: Names every model concerned, its terms and their source.
     """
-    for distillation, is_allowed, fix in (
-        (
-            "restricted",
-            options.allow_restricted,
-            "Leave out the runs of that model, or give --allow-restricted-terms if its maker "
-            "permits it to you.",
-        ),
-        (
-            "unknown",
-            options.allow_unknown,
-            "Read them, and give --allow-unknown-terms if they allow it; a profile of your own "
-            "that states them can be given with --profile FILE.",
-        ),
-    ):
-        concerned = []
-        for author in authors:
-            terms = author.terms
-            if terms.distillation != distillation:
-                continue
-            said = f": {terms.because or 'no reason is given'} (source: {terms.source or 'none'})"
-            is_told = terms.because or terms.source
-            concerned.append(author.name + (said if is_told else " (no profile tells its terms)"))
+    allowed = {"restricted": options.allow_restricted, "unknown": options.allow_unknown}
+    for distillation, is_allowed in allowed.items():
+        concerned = [
+            f"{author.name}: {author.terms.because or 'no profile tells more'} (source: "
+            f"{author.terms.source or 'none'})"
+            for author in authors
+            if author.terms.distillation == distillation
+        ]
         if concerned and not is_allowed:
             raise PublishError(
                 f"Whether models may be trained on what the sets hold is {distillation}: "
                 + "; ".join(concerned),
-                fix,
+                _FIXES[distillation],
             )
 
 
@@ -130,25 +122,21 @@ def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
     licences = sorted({author.licence or "none that is known" for author in authors})
     sources = problem_sources(manifest)
     elsewhere = [name for name in sources if name != "micro" and not name.startswith("gym:")]
-    if told := _unsure(authors):
-        return told
+    if obstacle := _unclear_terms(authors):
+        return Licence("other", obstacle)
     if len(licences) > 1 or licences[0] not in HUB_LICENCES:
         return Licence("other", f"the licences of the models are: {', '.join(licences)}")
     if elsewhere:
-        return Licence(
-            "other", f"problems come from {', '.join(elsewhere)}, under a licence of their own"
-        )
-    return Licence(
-        HUB_LICENCES[licences[0]],
-        "it is that of every model that wrote the sets, and their problems were generated",
-    )
+        obstacle = f"problems come from {', '.join(elsewhere)}, under a licence of their own"
+        return Licence("other", obstacle)
+    because = "it is that of every model that wrote the sets, and their problems were generated"
+    return Licence(HUB_LICENCES[licences[0]], because)
 
 
-def _unsure(authors: Sequence[Author]) -> Licence | None:
-    """No licence for sure, where the terms of an author do not clearly allow it."""
+def _unclear_terms(authors: Sequence[Author]) -> str:
+    """Whose terms do not clearly allow training; empty if all do."""
     names = [author.name for author in authors if author.terms.distillation != "allowed"]
-    told = Licence("other", f"the terms of {', '.join(names)} are not clearly open")
-    return told if names else None
+    return f"the terms of {', '.join(names)} are not clearly open" if names else ""
 
 
 def problem_sources(manifest: Manifest) -> list[str]:
@@ -202,13 +190,11 @@ class Origin:
     @property
     def licence(self) -> Licence:
         """The licence of the weights, as far as it follows from what is known."""
-        if told := _unsure(self.authors):
-            return told
+        if obstacle := _unclear_terms(self.authors):
+            return Licence("other", obstacle)
         if self.base.licence not in HUB_LICENCES:
-            return Licence(
-                "other",
-                f"the licence of the base model is {self.base.licence or 'none that is known'}",
-            )
+            licence = self.base.licence or "none that is known"
+            return Licence("other", f"the licence of the base model is {licence}")
         return Licence(
             HUB_LICENCES[self.base.licence],
             "it is that of the base model, and the makers of all models that wrote what it learnt "

@@ -143,7 +143,7 @@ def test_terms_are_those_of_who_wrote_what_was_learnt(hub, publish, refused, tmp
     folder = write_model(tmp_path / "model", sets=[sets(manifest(models=models))])
     assert "openai/gpt-5: what the services write" in refused(folder)
     said = refused(folder, "--allow-restricted-terms")
-    assert "someone/else (no profile tells its terms)" in said
+    assert "someone/else: no profile tells more" in said
     # A thinker learnt nothing from the deliberator of its sets.
     learnt = sets(manifest(models=models | {"thinker": ["micro"]}), role="thinker")
     folder = write_model(tmp_path / "thinker", role="thinker", sets=[learnt])

@@ -115,7 +115,7 @@ def test_the_licence_is_one_only_where_everything_is_known(models, source, licen
 @pytest.mark.parametrize(
     ("model", "flag", "other", "parts"),
     [
-        ("someone/else", "unknown", "restricted", ["someone/else (no profile tells its terms)"]),
+        ("someone/else", "unknown", "restricted", ["someone/else: no profile tells more"]),
         (
             *("openai/gpt-5", "restricted", "unknown"),
             ["openai/gpt-5: what the services write may not", "source: OpenAI, Terms of use"],
