@@ -21,7 +21,7 @@ seen in a loss. The guard looks at the tokens themselves:
     control_token       thinking or answer holds what the tokenizer takes for a control token
     too_long            there are more tokens than fit
 
-Rows are dataclasses of ``store.sets.rows`` or dicts as read from parquet. Not covered: whether a
+Rows are dataclasses of ``store.sets.set_rows`` or dicts as read from parquet. Not covered: whether a
 row is worth learning, and several turns.
 """
 
@@ -34,7 +34,7 @@ from typing import Any
 
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.errors import ConfigError
-from heavydistill.store.sets.rows import SftRow
+from heavydistill.store.sets.set_rows import SftRow
 
 NOT_LEARNT = -100
 """The label of a token that is not learnt, in PyTorch and TRL."""

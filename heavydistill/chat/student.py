@@ -43,7 +43,7 @@ from heavydistill.models.hub_files import has_chat_template
 from heavydistill.models.local.adapter import adapter_of
 from heavydistill.models.registry import find
 from heavydistill.models.tokenizer import ReaderTokenizer
-from heavydistill.store.sets.rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
+from heavydistill.store.sets.set_rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
 
 Form = Literal["field", "inline"]
 FORMS: tuple[Form, ...] = ("field", "inline")

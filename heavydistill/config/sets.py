@@ -47,7 +47,7 @@ class CacheCut(Section):
 
 
 class Filters(Section):
-    """What a response must be to be learnt from; ``store.sets.rows.LABELS`` has the order."""
+    """What a response must be to be learnt from; ``store.sets.set_rows.LABELS`` has the order."""
 
     uses_attempts: bool = True
     """Whether a deliberation must work with the attempts, rather than solve the problem alone."""

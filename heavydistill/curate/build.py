@@ -49,7 +49,7 @@ from heavydistill.store.sets.folder import (
     splits_of,
     write_manifest,
 )
-from heavydistill.store.sets.rows import SPLITS
+from heavydistill.store.sets.set_rows import SPLITS
 from heavydistill.store.traces import rows_in
 
 _GUARDED_ROWS = 256

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from heavydistill.heavy import voting
 from heavydistill.schema import Deliberation, Generation, Stratum, Trajectory
-from heavydistill.store.sets.rows import USED
+from heavydistill.store.sets.set_rows import USED
 
 # Draws for each set that is wanted. Narrow pools repeat themselves, so more draws find no more.
 _DRAWS = 8

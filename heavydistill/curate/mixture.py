@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import CandidateSet, generator
 from heavydistill.schema import Stratum
-from heavydistill.store.sets.rows import USED
+from heavydistill.store.sets.set_rows import USED
 
 NOT_ADMITTED, OVER_BOUND = "not_admitted", "over_bound"
 

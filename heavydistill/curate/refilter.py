@@ -56,7 +56,7 @@ from heavydistill.store.sets.folder import (
     read_rows,
     write_manifest,
 )
-from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, RlRow
+from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, RlRow
 from heavydistill.verifiers import registry
 
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from heavydistill.curate.candidates import CandidateSet, generator
 from heavydistill.curate.first_pass import Build, GenerationNote, SetNote
 from heavydistill.curate.mixture import mix
-from heavydistill.store.sets.rows import USED
+from heavydistill.store.sets.set_rows import USED
 
 
 def mark_wanted(build: Build) -> None:

@@ -17,7 +17,7 @@ from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace
 from heavydistill.store.sets.folder import Writer, file_of
-from heavydistill.store.sets.rows import (
+from heavydistill.store.sets.set_rows import (
     CODES,
     SPLITS,
     USED,

@@ -35,7 +35,7 @@ from heavydistill.store.sets.folder import (
     read_manifest,
     splits_of,
 )
-from heavydistill.store.sets.rows import LABELS
+from heavydistill.store.sets.set_rows import LABELS
 
 _TAGS = ["heavydistill", "synthetic", "reasoning", "deliberation", "distillation"]
 _DEFAULT = "sft_deliberator"

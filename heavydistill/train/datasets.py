@@ -22,7 +22,7 @@ from heavydistill.store.sets.folder import (
     file_of,
     read_manifest,
 )
-from heavydistill.store.sets.rows import SPLITS
+from heavydistill.store.sets.set_rows import SPLITS
 
 ROLES = ("thinker", "deliberator")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")

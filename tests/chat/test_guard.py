@@ -24,7 +24,7 @@ from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
 from heavydistill.schema import from_row
 from heavydistill.store.sets.folder import read_rows, splits_of
-from heavydistill.store.sets.rows import ThoughtfulSftRow
+from heavydistill.store.sets.set_rows import ThoughtfulSftRow
 
 WHOLE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 THINKING = "<think>\n{{ message.reasoning_content }}\n</think>\n"

@@ -16,7 +16,7 @@ from heavydistill.chat.guard import guard, inspect
 from heavydistill.chat.student import Student, fit
 from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
-from heavydistill.store.sets.rows import SftRow, ThoughtfulSftRow
+from heavydistill.store.sets.set_rows import SftRow, ThoughtfulSftRow
 
 # ChatML as many small models have it: no word about thinking.
 PLAIN = """\

@@ -25,7 +25,7 @@ from heavydistill.store.sets.folder import (
     splits_of,
     write_manifest,
 )
-from heavydistill.store.sets.rows import CacheRow, ProblemRow, RlRow
+from heavydistill.store.sets.set_rows import CacheRow, ProblemRow, RlRow
 
 LABELS = ["", "always_right", "unmeasured", "never_right", "too_long", ""] * 4
 ASKED = [n for n, label in enumerate(LABELS) if label != "too_long"]

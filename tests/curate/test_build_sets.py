@@ -21,7 +21,7 @@ from heavydistill.curate.set_writer import sft_row
 from heavydistill.errors import ConfigError
 from heavydistill.schema import Generation
 from heavydistill.store.sets.folder import SETS, TRAINED, read_manifest
-from heavydistill.store.sets.rows import SftRow
+from heavydistill.store.sets.set_rows import SftRow
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
 

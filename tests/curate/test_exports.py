@@ -24,7 +24,7 @@ from heavydistill.curate.exports.export import TRAINERS, export
 from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.rows import SftRow
+from heavydistill.store.sets.set_rows import SftRow
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "student"
 WITH_RL = [name for name, trainer in TRAINERS.items() if "rl" in trainer.sets]

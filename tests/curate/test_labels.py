@@ -23,7 +23,7 @@ from heavydistill.curate.filters.labels import (
     spoken,
     uses_attempts,
 )
-from heavydistill.store.sets.rows import LABELS
+from heavydistill.store.sets.set_rows import LABELS
 
 USES = "Attempt 1 adds wrongly, attempt 2 is right: 2 + 3 = 5."
 ANSWER = r"The sum of two and three is \boxed{5}."

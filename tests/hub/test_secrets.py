@@ -16,7 +16,7 @@ from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import RunUsed, read_manifest, write_manifest
-from heavydistill.store.sets.rows import ThoughtfulMessage, ThoughtfulSftRow
+from heavydistill.store.sets.set_rows import ThoughtfulMessage, ThoughtfulSftRow
 
 REPO = "org/sets"
 KEY = "sk-Aa1Bb2Cc3Dd4"

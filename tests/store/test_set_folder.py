@@ -17,7 +17,7 @@ from heavydistill.store.sets.folder import (
     read_rows,
     splits_of,
 )
-from heavydistill.store.sets.rows import Message
+from heavydistill.store.sets.set_rows import Message
 
 
 def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:

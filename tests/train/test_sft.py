@@ -20,7 +20,7 @@ from students import MICRO
 from trainings import Trained, flags, history, logged, main, run, sft_arguments
 
 from heavydistill.errors import ConfigError
-from heavydistill.store.sets.rows import SPLITS
+from heavydistill.store.sets.set_rows import SPLITS
 from heavydistill.store.training_record import read_record
 from heavydistill.train import script, sft
 from heavydistill.train.sft import ROLES, SftPlan, new_trainer, parse, prepare, summary, train

@@ -21,7 +21,7 @@ from heavydistill.chat.student import Student
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.schema import from_row
 from heavydistill.store.sets import folder as folders
-from heavydistill.store.sets.rows import ThoughtfulSftRow
+from heavydistill.store.sets.set_rows import ThoughtfulSftRow
 from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
 from heavydistill.train.sft import new_trainer, prepare, train

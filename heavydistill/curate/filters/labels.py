@@ -30,7 +30,7 @@ from heavydistill.curate.filters.words import runs_of, words_of
 from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Deliberation, Generation, Problem, Trajectory
-from heavydistill.store.sets.rows import USED
+from heavydistill.store.sets.set_rows import USED
 from heavydistill.verifiers.finals import final_answers
 
 RUN = 8

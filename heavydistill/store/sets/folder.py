@@ -1,6 +1,6 @@
 """Where sets lie on disk: a folder of parquet files for each, as ``datasets`` and the Hub read it.
 
-    DIR/NAME/SPLIT-00000-of-00001.parquet    NAME and SPLIT as in ``rows``; views have ``train``
+    DIR/NAME/SPLIT-00000-of-00001.parquet    NAME and SPLIT as in ``set_rows``; views have ``train``
     DIR/manifest.json                        see ``manifest``
     DIR/chat_template.jinja                  the student's, if it is not its own
 

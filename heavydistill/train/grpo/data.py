@@ -40,7 +40,7 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.loading import load_fit
 from heavydistill.schema import Problem, from_row
 from heavydistill.store.sets.folder import Manifest, read_rows
-from heavydistill.store.sets.rows import USED, ProblemRow
+from heavydistill.store.sets.set_rows import USED, ProblemRow
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate

@@ -36,7 +36,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
 from heavydistill.schema import Problem, content_id, from_row
 from heavydistill.store.sets.folder import read_manifest, read_rows
-from heavydistill.store.sets.rows import USED, CacheRow, ProblemRow, TrajectoryRow
+from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, TrajectoryRow
 from heavydistill.train.grpo.episodes import problem_row
 from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.trainer import RolesMixin

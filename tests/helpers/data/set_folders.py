@@ -21,7 +21,7 @@ from heavydistill.store.sets.folder import (
     read_manifest,
     write_manifest,
 )
-from heavydistill.store.sets.rows import (
+from heavydistill.store.sets.set_rows import (
     CacheRow,
     DeliberationRow,
     Message,

@@ -15,7 +15,7 @@ from tiny_grpo import rows as problem_rows
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
 from heavydistill.schema import Problem, from_row
-from heavydistill.store.sets.rows import TrajectoryRow
+from heavydistill.store.sets.set_rows import TrajectoryRow
 from heavydistill.train.grpo.held_out import FIT, figures, held_out
 from heavydistill.train.grpo.reward import CUT_OFF, Reward
 
