@@ -21,8 +21,8 @@ seen in a loss. The guard looks at the tokens themselves:
     control_token       thinking or answer holds what the tokenizer takes for a control token
     too_long            there are more tokens than fit
 
-Rows are dataclasses of ``store.sets.set_rows`` or dicts as read from parquet. Not covered: whether a
-row is worth learning, and several turns.
+Rows are dataclasses of ``store.sets.set_rows`` or dicts as read from parquet. Not covered: whether
+a row is worth learning, and several turns.
 """
 
 from __future__ import annotations

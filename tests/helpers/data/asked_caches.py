@@ -16,7 +16,7 @@ from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems import load
 from heavydistill.schema import Cache, Problem
 from heavydistill.store.sets.folder import Writer, file_of, write_manifest
-from heavydistill.store.sets.rows import CacheRow, ProblemRow
+from heavydistill.store.sets.set_rows import CacheRow, ProblemRow
 
 MICRO = find("micro", Endpoint()).tokenizer
 """A folder with the tokenizer of the micro models."""
