@@ -71,7 +71,7 @@ def ours(
     from heavydistill.config.models import Endpoint, Sampling
     from heavydistill.config.run import Problems
     from heavydistill.models.ledger import Ledger
-    from heavydistill.models.registry import find
+    from heavydistill.models.registry import profile_at
     from heavydistill.run.llm import HeavyLLM
     from heavydistill.run.runner import HeavyPipeline
     from heavydistill.run.steps import LabelTraces, LoadProblems
@@ -79,7 +79,7 @@ def ours(
     from heavydistill.schema import OK, Trace, arrow_schema
 
     endpoint = Endpoint(base_url=url, concurrency=slots, tokenizer="none")
-    pace = Pace.of(find(MODEL, endpoint), k, endpoint)
+    pace = Pace.of(profile_at(MODEL, endpoint), k, endpoint)
     llm = HeavyLLM(
         teacher=MODEL,
         sampling=Sampling(max_tokens=64),

@@ -27,7 +27,7 @@ from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import Problems
 from heavydistill.heavy import prompts
 from heavydistill.models.local.engine import LocalEngine
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, user_turn
 from heavydistill.problems import load
 from heavydistill.run.recipe import LOCAL_BATCH
@@ -152,7 +152,7 @@ def main() -> None:
     chosen = parser.parse_args()
     import torch
 
-    profile = find("micro", Endpoint())
+    profile = profile_at("micro", Endpoint())
     sampling = profile.thinker
     problems = load(Problems(source="micro", size=chosen.problems))
     engine = LocalEngine(profile.model, profile.think_tags)

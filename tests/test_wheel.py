@@ -19,9 +19,9 @@ PAGE = "from heavydistill.report.page.html import shipped; "
 PAGE += "from heavydistill.report.page.writer import script; "
 PAGE += "print(*(len(shipped('katex', name)) for name in ('katex.min.js', 'LICENSE'))); "
 PAGE += "print(len(script()), len(shipped('web', 'page.css')), len(shipped('web', 'page.html')))"
-LIST = "from heavydistill.models.registry import find, names; "
+LIST = "from heavydistill.models.registry import profile_at, shipped; "
 LIST += "from heavydistill.config.models import Endpoint; "
-LIST += "print(*names()); print(find('micro', Endpoint()).model)"
+LIST += "print(*shipped()); print(profile_at('micro', Endpoint()).model)"
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ from heavydistill.config.models import Endpoint
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.hub_files import has_chat_template
 from heavydistill.models.local.adapter import adapter_of
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.store.sets.set_rows import Message, SftRow, ThoughtfulMessage, ThoughtfulSftRow
 
@@ -119,7 +119,7 @@ class Student:
             TeacherError: There is no such model; ``name`` is as ``models.registry`` takes it.
             ConfigError: It has no chat template, or one that loses what is to be learnt.
         """
-        profile = find(name, Endpoint(), may_be_served=False)
+        profile = profile_at(name, Endpoint(), may_be_served=False)
         given = read_template(chat_template, "--chat-template") if chat_template else None
         folder = Path(profile.tokenizer)
         if not given and folder.is_dir() and not has_chat_template(folder):

@@ -83,14 +83,14 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     from heavydistill.doctor import Finding, machine
 
     endpoint, roles = config.endpoint, config.roles
-    models = {name: registry.find(name, endpoint, config.sampling) for name in roles}
+    models = {name: registry.profile_at(name, endpoint, config.sampling) for name in roles}
     contact = Contact()
     for profile in models.values():
         if profile.kind == "endpoint":
             contact.require(profile.model, endpoint)
     out = Path(config.out or "runs/next")
     folders = [out.parent, Path(config.journal or out.parent / "journal")]
-    files = [file for name in models if (file := registry.file_of(name))]
+    files = [file for name in models if (file := registry.profile_file(name))]
     found = machine.look(endpoint, folders, files)
     try:
         config = resolve(config, contact).config
@@ -155,7 +155,7 @@ def _patient(
     if name == deliberator:
         samplings.append(config.deliberate.sampling.over(profile.deliberator))
     prompt = prompts.load("thinker", config.domain or profile.domain, config.language)
-    file = registry.file_of(name)
+    file = registry.profile_file(name)
     return ExaminedModel(
         profile=profile,
         samplings=samplings,

@@ -30,7 +30,7 @@ from heavydistill.curate.first_pass import Build, OnProgress, SetNote, SourceRun
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.counts import Usage, no_usage
 from heavydistill.models.contact import Contact
-from heavydistill.models.registry import file_of, revision_of
+from heavydistill.models.registry import profile_file, revision_of
 from heavydistill.models.request import Request, deliberate_stage, sample_seed, samples, user_turn
 from heavydistill.models.resolve import ResolvedRun, of_another_model
 from heavydistill.models.resolve import resolve as resolve_run
@@ -106,7 +106,7 @@ def resolve_choice(
             f"Start it yourself, `heavydistill teachers {name}` tells how, and give its address "
             f"as {keys}.base_url.",
         )
-    if not endpoint.is_served and not file_of(name) and Path(name).is_dir():
+    if not endpoint.is_served and not profile_file(name) and Path(name).is_dir():
         name = str(Path(name).resolve())  # under which the journal knows a folder
     journal, identity = journal_of(choice, out), content_id("a", about)
     config = RunConfig(

@@ -43,8 +43,7 @@ from heavydistill.curate.set_writer import SetFiles, quantiles, rl_row
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.models.contact import Contact
-from heavydistill.models.registry import file_of as profile_file_of
-from heavydistill.models.registry import find, revision_of
+from heavydistill.models.registry import profile_at, profile_file, revision_of
 from heavydistill.models.resolve import ResolvedRun, located
 from heavydistill.schema import Deliberation, from_row
 from heavydistill.store.atomic import new_folder, refuse_taken
@@ -109,7 +108,7 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
     refuse_taken(out)
     if contact and config.endpoint.is_served:
         endpoint = located(config.endpoint)
-        contact.context(find(config.checkpoint, endpoint).model, endpoint)
+        contact.context(profile_at(config.checkpoint, endpoint).model, endpoint)
     file = sets / CHAT_TEMPLATE
     template = file if file.is_file() else None
     name = config.student or manifest.student.name
@@ -203,7 +202,7 @@ def _resolved(
     endpoint, sampling = config.endpoint, config.sampling
     if sampling.max_tokens is None:
         sampling = sampling.model_copy(update={"max_tokens": student.response_tokens})
-    if endpoint.is_served and not profile_file_of(config.checkpoint):  # it is the student's child
+    if endpoint.is_served and not profile_file(config.checkpoint):  # it is the student's child
         known = {
             "tokenizer": endpoint.tokenizer or student.reader.name,
             "context": endpoint.context or student.context,

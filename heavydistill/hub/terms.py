@@ -19,7 +19,7 @@ from pathlib import Path
 from heavydistill.errors import PublishError
 from heavydistill.hub.options import PublishOptions
 from heavydistill.models.profiles import ProfileFile, Terms, load_profile
-from heavydistill.models.registry import names, shipped
+from heavydistill.models.registry import shipped
 from heavydistill.store.sets.folder import Manifest, RunUsed
 from heavydistill.store.training_record import BaseModelUsed, TrainingRecord
 
@@ -242,7 +242,7 @@ def _base_of(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> Base:
         hub=(by_profile or used.name) if is_on_hub else None,
         revision=used.revision if is_on_hub else None,
         licence=licence,
-        profile=profile.name if profile and profile.name in names() else None,
+        profile=profile.name if profile and profile.name in shipped() else None,
         parser=profile.thinking.parser if profile else None,
     )
 

@@ -231,7 +231,7 @@ def context_of(
     """The context of a served model.
 
     Args:
-        profile: Profile of the model, found with ``seen``.
+        profile: Profile of the model at ``given``.
         given: Where it is served, as the user gave it.
         seen: The same with what doctor saw (``obeyed``).
         said: What the server says of it.

@@ -39,6 +39,7 @@ from typing import Any
 
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, StoppedError, remedy
+from heavydistill.models.profiles import Price
 from heavydistill.models.request import Request, Response
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Failure
@@ -109,38 +110,36 @@ class Balance:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Tariff:
-    """What a model's tokens cost."""
+def most_cost(requests: list[Request], price: Price | None) -> Cost:
+    """The most that one call for these samples of one prompt can cost."""
+    most = sum(request.sampling.max_tokens for request in requests)
+    return _cost(_bytes(requests[0]), most, price)
 
-    usd_in: float = 0.0  # US dollars for a prompt token; 0 if not known
-    usd_out: float = 0.0  # US dollars for a response token; 0 if not known
 
-    def most(self, requests: list[Request]) -> Cost:
-        """The most that one call for these samples of one prompt can cost."""
-        return self._cost(_bytes(requests[0]), sum(r.sampling.max_tokens for r in requests))
+def cost_of(
+    requests: list[Request], responses: list[Response], price: Price | None, overrun: int = 0
+) -> Cost:
+    """What a call cost: counted, or bounded where the server did not count.
 
-    def of(self, requests: list[Request], responses: list[Response], overrun: int = 0) -> Cost:
-        """What a call cost: counted, or bounded where the server did not count.
+    There are fewer responses if the server left some out. ``overrun`` is the most tokens of a
+    reply that went on past ``max_tokens`` and was cut off.
+    """
+    prompt = sum(response.prompt_tokens for response in responses)
+    written = sum(response.completion_tokens for response in responses)
+    if all(min(r.prompt_tokens, r.completion_tokens) >= 0 for r in responses):
+        return _cost(prompt, written, price)
+    if all(r.failure in _FREE for r in responses):
+        return _NOTHING
+    written = 0
+    for request, response in zip(requests, responses, strict=False):
+        most = request.sampling.max_tokens
+        text = len((response.reasoning + response.answer_text).encode())
+        written += most if response.finish_reason == "error" else min(most, text)
+    return _cost(_bytes(requests[0]), max(written, overrun), price)
 
-        There are fewer responses if the server left some out. ``overrun`` is the most tokens of a
-        reply that went on past ``max_tokens`` and was cut off.
-        """
-        counts = [c for r in responses for c in (r.prompt_tokens, r.completion_tokens)]
-        if min(counts) >= 0:
-            prompt = sum(r.prompt_tokens for r in responses)
-            return self._cost(prompt, sum(r.completion_tokens for r in responses))
-        if all(r.failure in _FREE for r in responses):
-            return _NOTHING
-        written = 0
-        for request, response in zip(requests, responses, strict=False):
-            most = request.sampling.max_tokens
-            text = len((response.reasoning + response.answer_text).encode())
-            written += most if response.finish_reason == "error" else min(most, text)
-        return self._cost(_bytes(requests[0]), max(written, overrun))
 
-    def _cost(self, prompt: float, completion: float) -> Cost:
-        return Cost(prompt + completion, prompt * self.usd_in + completion * self.usd_out)
+def _cost(prompt: int, completion: int, price: Price | None) -> Cost:
+    return Cost(prompt + completion, price.usd(prompt, completion) if price else 0.0)
 
 
 def account_of(config: RunConfig) -> Path:
@@ -156,9 +155,22 @@ def account_of(config: RunConfig) -> Path:
 
 def found_account(config: RunConfig) -> Path:
     """As ``account_of``, or where that account is as long as it was not adopted."""
-    account = account_of(config)
-    known = (old for old in _earlier_accounts(config) if old.is_file())
-    return account if account.exists() else next(known, account)
+    account, journal = account_of(config), Path(config.journal or "")
+    if account.exists() or not config.out:
+        return account
+    folder = Path(config.out)
+    try:
+        saved = load_config(folder / "config.yaml")
+    except ConfigError:  # nothing is there yet; 0.1.0 named accounts by what a run asks
+        earlier = [journal / f"{config.identity}.ledger"]
+    else:
+        was = Path(saved.out or folder)
+        if was.exists() and not (folder.exists() and was.samefile(folder)):
+            return account  # the folder is a copy, and the old account is that of the original
+        places = (Path(saved.journal or journal), journal)
+        names = (account_of(saved).name, f"{saved.identity}.ledger")
+        earlier = [place / name for place in places for name in names]
+    return next(filter(Path.is_file, earlier), account)
 
 
 def adopt(config: RunConfig) -> None:
@@ -173,24 +185,6 @@ def adopt(config: RunConfig) -> None:
             shutil.move(found, account)
         except OSError as error:
             raise _unusable(found, error) from error
-
-
-def _earlier_accounts(config: RunConfig) -> Iterator[Path]:
-    """Under which names the folder of a run may have had its account, the likeliest first."""
-    if config.out is None:
-        return
-    folder, journal = Path(config.out), Path(config.journal or "")
-    try:
-        saved = load_config(folder / "config.yaml")
-    except ConfigError:  # nothing is there yet; 0.1.0 named accounts by what a run asks
-        yield journal / f"{config.identity}.ledger"
-        return
-    was = Path(saved.out or folder)
-    if was.exists() and not (folder.exists() and was.samefile(folder)):
-        return  # the folder is a copy, and the account is that of the original
-    for place in (Path(saved.journal or journal), journal):
-        yield place / account_of(saved).name
-        yield place / f"{saved.identity}.ledger"
 
 
 def spent_in(config: RunConfig) -> Cost:

@@ -14,20 +14,21 @@ import difflib
 import functools
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.errors import TeacherError
 from heavydistill.models.capabilities import ASSUMED, positions_in
 from heavydistill.models.hub_files import file_in, is_hub_id, remedy, why
-from heavydistill.models.ledger import Ledger, Tariff
+from heavydistill.models.ledger import Ledger
 from heavydistill.models.local.adapter import Adapter, adapter_of
 from heavydistill.models.profiles import (
     PROVIDERS,
     Price,
     Profile,
     ProfileFile,
+    Samplings,
     Thinking,
     load_profile,
     provider_at,
@@ -37,7 +38,6 @@ from heavydistill.models.tokenizer import SERVER
 from heavydistill.store.redact import name_alone
 
 _PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
-_MTOK = 1e6
 _COMMON_TAGS = Thinking(tags=("<think>", "</think>"))
 
 
@@ -50,12 +50,7 @@ def shipped() -> dict[str, Path]:
     return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
 
 
-def names() -> list[str]:
-    """The names of the shipped profiles."""
-    return list(shipped())
-
-
-def file_of(name: str) -> ProfileFile | None:
+def profile_file(name: str) -> ProfileFile | None:
     """The profile of that name or in that YAML file; None if the name is neither.
 
     Raises:
@@ -66,49 +61,56 @@ def file_of(name: str) -> ProfileFile | None:
 
 
 def profile_of(name: str) -> ProfileFile:
-    """As ``file_of``, for a name that must have a profile.
+    """As ``profile_file``, for a name that must have a profile.
 
     Raises:
         TeacherError: It has none; the message lists what there is.
     """
-    file = file_of(name)
+    file = profile_file(name)
     if not file:
-        fix = f"{nearest(name)}Give one of {', '.join(names())}, or a YAML file with a profile."
+        fix = f"{nearest(name)}Give one of {', '.join(shipped())}, or a YAML file with a profile."
         raise TeacherError(f"There is no profile {name!r}", fix)
     return file
 
 
 def nearest(name: str) -> str:
     """The question whether a shipped profile of a like name was meant; empty if there is none."""
-    near = difflib.get_close_matches(name, names(), n=1)
+    near = difflib.get_close_matches(name, shipped(), n=1)
     return f"Did you mean {near[0]}? " if near else ""
 
 
-def find(
+def profile_at(
     name: str,
     endpoint: Endpoint,
     sampling: SamplingName = "paper",
     may_be_served: bool = True,
 ) -> Profile:
-    """The profile of a name, where it is served if it is.
+    """The profile of a name at an endpoint, or in this process where that is served nowhere.
 
-    Args:
-        name: See above.
-        endpoint: Where it is served, if it is.
-        sampling: Source of the sampling.
-        may_be_served: Whether an error advises to ask a server; a student must be here.
+    ``sampling`` says whose sampling it has; ``may_be_served`` whether an error advises to ask a
+    server, for a student must be here.
 
     Raises:
         TeacherError: Nothing is known under that name, and the message lists what is; or the
             model is known and cannot run in this process.
-        ConfigError: As ``file_of``.
+        ConfigError: As ``profile_file``.
     """
-    file = file_of(name)
+    if file := profile_file(name):
+        if not endpoint.is_served:
+            _refuse_served_alone(file)
+        return _placed(file, endpoint, sampling)
     if endpoint.is_served:
-        return _served(file, endpoint, sampling) if file else _served_by_name(name, endpoint)
-    if file:
-        _refuse_served_alone(file)
-        return _profile(file, "local", file.sampled_by(sampling))
+        known = ProfileFile.model_construct(
+            # Servers call a model by its path; what else is like one here is not asked about.
+            name=Path(name).name if Path(name).is_absolute() else name,
+            hub=name,
+            tokenizer=None,
+            context=ASSUMED,
+            thinking=_COMMON_TAGS,
+            # Hosted APIs refuse parameters that they do not know: top_k is sent only on request.
+            sampling=Samplings(paper=Sampling(top_k=0)),
+        )
+        return _placed(known, endpoint, sampling, is_described=False)
     if "/" in name and not Path(name).is_dir() and not is_hub_id(name):
         lacks = "is a file" if Path(name).exists() else f"does not exist, seen from {Path.cwd()}"
         raise TeacherError(
@@ -124,77 +126,54 @@ def find(
             context=_context_of(name, adapter),
             thinking=_COMMON_TAGS,
         )
-        return _profile(known, "local", Sampling(), is_described=False)
+        return _placed(known, endpoint, sampling, is_described=False)
     elsewhere = ", or set endpoint.base_url (--endpoint) to ask a server for it"
     raise TeacherError(
         f"There is no model {name!r}",
-        f"{nearest(name)}Give a profile ({', '.join(names())}), a YAML file with one, a "
+        f"{nearest(name)}Give a profile ({', '.join(shipped())}), a YAML file with one, a "
         f"checkpoint folder or a Hub id ORG/NAME{elsewhere if may_be_served else ''}.",
     )
 
 
-def _profile(
-    file: ProfileFile, kind: Literal["local", "endpoint"], sampling: Sampling, **known: Any
+def _placed(
+    file: ProfileFile, endpoint: Endpoint, whose: SamplingName, is_described: bool = True
 ) -> Profile:
-    """What a file says of a model; ``known`` are fields that hold instead."""
-    context = known.get("context", file.context)
+    """What a file says of a model where it runs; not ``is_described`` if only its name is known."""
+    context, sampling = file.context, file.sampled_by(whose)
+    model = file.folder or file.hub or file.name
+    tokenizer = file.tokenizer or model
+    of_server: dict[str, Any] = {}
+    if endpoint.is_served:
+        provider = provider_at(endpoint.base_url or "")
+        offer = file.providers.get(provider or "")
+        if provider and not PROVIDERS[provider].takes_top_k:
+            sampling = sampling.model_copy(update={"top_k": 0})
+        context = endpoint.context or context
+        model = offer.model if offer else file.served_name
+        tokenizer = endpoint.tokenizer or file.tokenizer or SERVER
+        of_server = {
+            "context_is_known": is_described or endpoint.context is not None,
+            "thinks": is_described and bool(file.thinking.tags or file.thinking.parser),
+            "extra_body": offer.extra_body if offer else file.thinking.extra_body,
+            "price": _price(endpoint, offer.price if offer else None),
+        }
     most = min(sampling.max_tokens, file.output or context)
     # Each role has room for its prompt: the problem, or half of the context for the cache.
     room = max(context // 2, context - _PROBLEM_TOKENS)
     thinker, deliberator = min(most, file.thinker_output or most, room), min(most, context // 2)
-    model = file.folder or file.hub or file.name
-    fields: dict[str, Any] = {
-        "name": file.name,
-        "model": model,
-        "tokenizer": file.tokenizer or model,
-        "context": context,
-        "think_tags": file.thinking.tags,
-        "domain": file.domain,
-        "thinker": sampling.model_copy(update={"max_tokens": thinker}),
-        "deliberator": sampling.model_copy(update={"max_tokens": deliberator}),
-        "licence": file.licence,
-        "is_described": True,
-    }
-    return Profile(kind=kind, **fields | known)
-
-
-def _served(file: ProfileFile, endpoint: Endpoint, sampling: SamplingName) -> Profile:
-    provider = provider_at(endpoint.base_url or "")
-    offer = file.providers.get(provider) if provider else None
-    chosen = file.sampled_by(sampling)
-    if provider and not PROVIDERS[provider].takes_top_k:
-        chosen = chosen.model_copy(update={"top_k": 0})
-    return _profile(
-        file,
-        "endpoint",
-        chosen,
-        model=offer.model if offer else file.served_name,
-        tokenizer=endpoint.tokenizer or file.tokenizer or SERVER,
-        context=endpoint.context or file.context,
-        thinks=bool(file.thinking.tags or file.thinking.parser),
-        extra_body=offer.extra_body if offer else file.thinking.extra_body,
-        price=_price(endpoint, offer.price if offer else None),
-    )
-
-
-def _served_by_name(name: str, endpoint: Endpoint) -> Profile:
-    known = ProfileFile.model_construct(
-        # Servers call a model by its path; what else is like one here is not asked about.
-        name=Path(name).name if Path(name).is_absolute() else name,
-        tokenizer=None,
-        context=endpoint.context or ASSUMED,
-        thinking=_COMMON_TAGS,
-    )
-    return _profile(
-        known,
-        "endpoint",
-        # Hosted APIs refuse parameters that they do not know, so top_k is sent only on request.
-        Sampling(top_k=0),
-        model=name,
-        tokenizer=endpoint.tokenizer or SERVER,
-        context_is_known=endpoint.context is not None,
-        is_described=False,
-        price=_price(endpoint, None),
+    return Profile(
+        name=file.name,
+        kind="endpoint" if endpoint.is_served else "local",
+        model=model,
+        tokenizer=tokenizer,
+        context=context,
+        think_tags=file.thinking.tags,
+        domain=file.domain,
+        thinker=sampling.model_copy(update={"max_tokens": thinker}),
+        deliberator=sampling.model_copy(update={"max_tokens": deliberator}),
+        licence=file.licence,
+        is_described=is_described,
+        **of_server,
     )
 
 
@@ -250,9 +229,6 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import OpenAIEngine
 
-        tariff = None
-        if price := profile.price:
-            tariff = Tariff(price.usd_per_mtok_in / _MTOK, price.usd_per_mtok_out / _MTOK)
         return OpenAIEngine(
             profile.model,
             endpoint,
@@ -260,7 +236,7 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
             profile.extra_body,
             profile.thinks,
             ledger,
-            tariff,
+            profile.price,
         )
     from heavydistill.models.local.engine import LocalEngine
 

@@ -21,7 +21,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import Context, bounded, context_of, obeyed
 from heavydistill.models.contact import Contact
 from heavydistill.models.profiles import PROVIDERS, Profile, ProfileFile, provider_at
-from heavydistill.models.registry import file_of, find, names, nearest
+from heavydistill.models.registry import nearest, profile_at, profile_file, shipped
 from heavydistill.models.request import JUDGE, THINK
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
 from heavydistill.models.vllm.server import command, largest_setup
@@ -151,7 +151,7 @@ def resolve(
         needed = longest + TEMPLATE_TOKENS
     saved = _saved_context(config)
     endpoint, contexts = _reach(endpoint, roles, contact, needed, config.sampling, saved)
-    thinker, deliberator = (find(name, endpoint, config.sampling) for name in roles)
+    thinker, deliberator = (profile_at(name, endpoint, config.sampling) for name in roles)
     if deliberator.tokenizer == SERVER:
         endpoint = endpoint.model_copy(update={"tokenizer": SERVER})
         thinker = dataclasses.replace(thinker, tokenizer=SERVER)
@@ -231,12 +231,12 @@ def _reach(
 
     Both are as the profiles say where these say them all. Arguments are those of ``context_of``.
     """
-    models = tuple(dict.fromkeys(models))
-    reached = obeyed(endpoint, [find(name, endpoint, sampling) for name in models])
+    profiles = [profile_at(name, endpoint, sampling) for name in dict.fromkeys(models)]
+    reached = obeyed(endpoint, profiles)
     if not reached.is_served:
         return reached, []
     contexts = []
-    for profile in [find(name, reached, sampling) for name in models]:
+    for profile in profiles:
         said = contact.context(profile.model, reached) if contact else None
         contexts.append(context_of(profile, endpoint, reached, said, needed, saved))
     if all(context.source in ("set", "profile") for context in contexts):
@@ -265,12 +265,12 @@ def to_serve(config: RunConfig) -> ProfileFile:
             f"Serve both yourself ({themselves} for each), put a router that knows both before "
             "them, and name its address with --endpoint.",
         )
-    file = file_of(roles[0])
+    file = profile_file(roles[0])
     if not file:
         raise ConfigError(
             f"--start-vllm takes its flags from a profile, and {roles[0]!r} has none",
-            f"{nearest(roles[0])}Give one of {', '.join(names())}, a YAML file with one, or start "
-            "a server yourself and name it with --endpoint.",
+            f"{nearest(roles[0])}Give one of {', '.join(shipped())}, a YAML file with one, or "
+            "start a server yourself and name it with --endpoint.",
         )
     return file
 
@@ -308,7 +308,7 @@ def _judge(
             contexts = []  # those of the run
         judge = judge.model_copy(update={"endpoint": endpoint})
     config = config.model_copy(update={"judge": judge})
-    profile = find(judge.model, endpoint or run)
+    profile = profile_at(judge.model, endpoint or run)
     if config.most_usd is not None and profile.kind == "endpoint" and not profile.price:
         raise ConfigError(
             f"budget: {config.budget} is in money, and the price of the judge {profile.name} is "

@@ -20,7 +20,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.models.journaled import JournaledEngine, journals
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.profiles import Profile
-from heavydistill.models.registry import find, open_engine
+from heavydistill.models.registry import open_engine, profile_at
 from heavydistill.models.request import Engine, Request, Response, fields_of, forget, samples
 from heavydistill.store.journal import Journal
 
@@ -79,7 +79,7 @@ class HeavyLLM(LLM):
     @property
     def _profile(self) -> Profile:
         if self._found is None:  # it is read from a file
-            self._found = find(self.teacher, self.endpoint)
+            self._found = profile_at(self.teacher, self.endpoint)
         return self._found
 
     def load(self) -> None:

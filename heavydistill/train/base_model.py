@@ -19,7 +19,7 @@ from heavydistill.chat.template import Chat, own_template, read_template
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.hub_files import obstacle
 from heavydistill.models.local.engine import local_revision
-from heavydistill.models.registry import file_of
+from heavydistill.models.registry import profile_file
 from heavydistill.store.redact import name_alone
 from heavydistill.store.training_record import RECORD, BaseModelUsed, TrainingRecord, read_record
 
@@ -69,7 +69,7 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
 
     given = path = str(arguments.model.model_name_or_path)
     with contextlib.suppress(TeacherError):
-        if file := file_of(given):  # of a profile
+        if file := profile_file(given):  # of a profile
             path = file.folder or file.hub or given
     if (Path(path) / "adapter_config.json").is_file():
         raise ConfigError(

@@ -24,8 +24,8 @@ from students import real_template
 import heavydistill
 from heavydistill.chat.student import Student
 from heavydistill.config.run import load_config
+from heavydistill.models import registry
 from heavydistill.models.profiles import ProfileFile
-from heavydistill.models.registry import names, profile_of
 from heavydistill.problems.benchmarks import shipped
 from heavydistill.report.row import print_tokens
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
@@ -217,7 +217,7 @@ def test_every_benchmark_has_a_line_that_is_not_folded(call):
 
 def test_every_teacher_has_a_line_that_is_not_folded(call):
     rows = listed(call, "teachers")
-    assert list(rows) == names()
+    assert list(rows) == list(registry.shipped())
     assert rows["glm-4.6"] == ["202,752", "MIT", "allowed", "8", "zai-org/GLM-4.6"]
     assert rows["kimi-k2-thinking"][-5:-1] == ["allowed", "more", "than", "8"]
     assert rows["gpt-5"] == ["400,000", "proprietary", "restricted", "hosted", "only", "-"]
@@ -231,7 +231,7 @@ def test_each_benchmark_can_be_printed(name, call):
     assert f"name: {name}\n" in printed and "\nsource: " in printed
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", registry.shipped())
 def test_each_teacher_can_be_printed(call, name):
     code, printed, _ = call("teachers", name)
     assert code == 0 and yaml.safe_load(printed)["name"] == name
@@ -314,7 +314,7 @@ def test_no_name_is_folded_in_a_narrow_terminal():
     # In a process of its own, for rich keeps what it once thought of a terminal.
     terminal = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "80"}
     printed, _ = started("teachers", env={**os.environ, **terminal}).communicate(timeout=60)
-    for name in names():
+    for name in registry.shipped():
         assert f"\n{name} " in printed
     assert "Hub id" not in printed
 
@@ -322,7 +322,9 @@ def test_no_name_is_folded_in_a_narrow_terminal():
 def test_one_teacher_is_printed_as_a_profile_with_its_sources(call):
     code, printed, _ = call("teachers", "deepseek-v3.2")
     assert code == 0
-    assert ProfileFile.model_validate(yaml.safe_load(printed)) == profile_of("deepseek-v3.2")
+    assert ProfileFile.model_validate(yaml.safe_load(printed)) == registry.profile_of(
+        "deepseek-v3.2"
+    )
     for part in (
         "# the card gives no length",
         "# openrouter: https://openrouter.ai/api/v1, key in OPENROUTER_API_KEY",

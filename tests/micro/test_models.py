@@ -9,7 +9,7 @@ from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import Problems
 from heavydistill.heavy import prompts
 from heavydistill.models.local.engine import LocalEngine
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, sample_seed, user_turn
 from heavydistill.problems import load
 from heavydistill.verifiers.extraction import boxed
@@ -18,7 +18,7 @@ MODELS = ["micro", "micro-student"]
 
 
 def folder(name: str) -> Path:
-    return Path(find(name, Endpoint()).model)
+    return Path(profile_at(name, Endpoint()).model)
 
 
 def test_both_models_together_are_small() -> None:
@@ -30,7 +30,7 @@ def test_both_models_together_are_small() -> None:
 def test_architecture_and_context_are_those_of_the_profile(name: str) -> None:
     config = json.loads((folder(name) / "config.json").read_text(encoding="utf-8"))
     assert config["architectures"] == ["LlamaForCausalLM"]
-    assert config["max_position_embeddings"] == find(name, Endpoint()).context
+    assert config["max_position_embeddings"] == profile_at(name, Endpoint()).context
     assert (folder(name) / "chat_template.jinja").read_text(encoding="utf-8").count(
         "generation"
     ) > 1

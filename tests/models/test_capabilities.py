@@ -13,7 +13,7 @@ from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.capabilities import load, path_of, save
 from heavydistill.models.contact import Contact
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.resolve import ResolvedRun, resolve
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
@@ -90,7 +90,7 @@ def test_a_smaller_context_is_obeyed_everywhere():
     save(URL, R1, Capabilities(context=16_384))
     config = completed()
     assert config.endpoint.context == 16_384
-    assert find("deepseek-r1-0528", config.endpoint).context == 16_384
+    assert profile_at("deepseek-r1-0528", config.endpoint).context == 16_384
     assert config.think.sampling.max_tokens == config.deliberate.sampling.max_tokens == 8192
     assert config.cache.budget_tokens + 8192 < 16_384
     with pytest.raises(ConfigError, match=r"endpoint\.context 20000"):

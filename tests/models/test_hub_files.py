@@ -15,7 +15,7 @@ from students import MICRO
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import HeavydistillError, TeacherError
 from heavydistill.models.hub_files import file_in, has_chat_template, is_hub_id, obstacle
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.tokenizer import ReaderTokenizer
 
 # Asks for a tokenizer, a model and a data set of the Hub, and prints what each came to.
@@ -27,12 +27,12 @@ from heavydistill.models.hub_files import file_in
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.errors import HeavydistillError
 from heavydistill.problems import load
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 
 assert [file_in("org/cached", "config.json").read_text() for _ in range(2)] == ["{}", "{}"]
 for ask in (
     lambda: ReaderTokenizer("org/none"),
-    lambda: find("org/none", Endpoint()),
+    lambda: profile_at("org/none", Endpoint()),
     lambda: load(Problems(source="hub:org/none")),
 ):
     try:
@@ -77,7 +77,7 @@ def offline(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 
-@pytest.mark.parametrize("ask", [ReaderTokenizer, lambda name: find(name, Endpoint())])
+@pytest.mark.parametrize("ask", [ReaderTokenizer, lambda name: profile_at(name, Endpoint())])
 def test_offline_the_fix_is_said_at_once(ask, offline):
     with pytest.raises(HeavydistillError) as refused:
         ask("org/none")
@@ -93,7 +93,7 @@ def test_a_path_is_never_looked_for_on_the_hub(name, monkeypatch):
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         file_in(name, "config.json")
     with pytest.raises(TeacherError, match=f"The folder {name} of the model does not exist"):
-        find(name, Endpoint())
+        profile_at(name, Endpoint())
     with pytest.raises(TeacherError, match="there is no folder"):
         ReaderTokenizer(name)
 
@@ -102,7 +102,7 @@ def test_a_file_is_no_folder_of_a_model(tmp_path):
     file = tmp_path / "model.gguf"
     file.touch()
     with pytest.raises(TeacherError, match="is a file"):
-        find(str(file), Endpoint())
+        profile_at(str(file), Endpoint())
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import ConfigError, StoppedError
 from heavydistill.models.http.completion import failed
 from heavydistill.models.http.engine import OpenAIEngine
-from heavydistill.models.ledger import Balance, Cost, Ledger, Tariff, balance_of
+from heavydistill.models.ledger import Balance, Cost, Ledger, balance_of, cost_of, most_cost
+from heavydistill.models.profiles import Price
 from heavydistill.models.request import Request, Response, user_turn
 
 SAMPLING = Sampling(max_tokens=100)
@@ -217,8 +218,8 @@ def test_a_cap_in_money_says_how_much_is_left(tmp_path):
 @given(text=st.text(max_size=200), tokens=st.integers(1, 300))
 def test_no_call_costs_more_than_the_most_it_can(text, tokens):
     request = Request(user_turn(text), Sampling(max_tokens=tokens), 1)
-    tariff = Tariff(1e-6, 2e-6)
-    most = tariff.most([request])
+    price = Price(usd_per_mtok_in=1, usd_per_mtok_out=2, as_of="today")
+    most = most_cost([request], price)
     # Whatever the server says or does not say, as long as a token is at least a byte.
     ends = [
         response(len(text.encode()), tokens, text),
@@ -226,20 +227,20 @@ def test_no_call_costs_more_than_the_most_it_can(text, tokens):
         *(failed(kind, "", 0.0) for kind in ("cut_off", "timeout", "rejected", "malformed")),
     ]
     for end in ends:
-        cost = tariff.of([request], [end])
+        cost = cost_of([request], [end], price)
         assert cost.tokens <= most.tokens and cost.usd <= most.usd
 
 
 def test_what_a_call_cost():
-    tariff = Tariff(1.0, 10.0)
-    assert tariff.of([REQUEST], [response(5, 7)]) == Cost(12, 75.0)
-    assert tariff.of([REQUEST], [failed("overloaded", "", 0.0)]) == Cost()
+    price = Price(usd_per_mtok_in=1e6, usd_per_mtok_out=1e7, as_of="today")
+    assert cost_of([REQUEST], [response(5, 7)], price) == Cost(12, 75.0)
+    assert cost_of([REQUEST], [failed("overloaded", "", 0.0)], price) == Cost()
     # Samples of one call pay for the prompt once.
-    assert tariff.of([REQUEST] * 2, [response(5, 7), response(0, 8)]) == Cost(20, 155.0)
-    uncounted = tariff.of([REQUEST], [response(text="seven")])
+    assert cost_of([REQUEST] * 2, [response(5, 7), response(0, 8)], price) == Cost(20, 155.0)
+    uncounted = cost_of([REQUEST], [response(text="seven")], price)
     assert uncounted.tokens == len("What is 3+4?") + 64 + len("seven")
-    broken = tariff.of([REQUEST], [failed("cut_off", "", 0.0)])
-    assert broken == tariff.most([REQUEST])
+    broken = cost_of([REQUEST], [failed("cut_off", "", 0.0)], price)
+    assert broken == most_cost([REQUEST], price)
 
 
 def test_the_line_of_an_account_holds_the_largest_counts_and_prices():
@@ -255,7 +256,8 @@ def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
     with serving(lambda _: (status, body)) as server:
         ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
         endpoint = Endpoint(base_url=server.base_url)
-        engine = OpenAIEngine("served", endpoint, ledger=ledger, tariff=Tariff(1e-6, 1e-6))
+        price = Price(usd_per_mtok_in=1, usd_per_mtok_out=1, as_of="today")
+        engine = OpenAIEngine("served", endpoint, ledger=ledger, price=price)
         (answered,) = engine.generate([REQUEST])
         engine.close()
     assert answered.completion_tokens == -1

@@ -23,7 +23,7 @@ from heavydistill.config.run import load_config
 from heavydistill.doctor.endpoint import ExaminedModel, examine
 from heavydistill.models.capabilities import Context
 from heavydistill.models.http.engine import OpenAIEngine
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, user_turn
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS, ServerTokenizer
 from heavydistill.run.generate import check, run
@@ -69,7 +69,7 @@ def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url: str
     endpoint = Endpoint(base_url=url)
     sampling = Sampling(max_tokens=64, top_k=0)
     who = ExaminedModel(
-        profile=find(MODEL, endpoint),
+        profile=profile_at(MODEL, endpoint),
         samplings=[sampling],
         prompt="What is 2 + 3?",
         context=Context(MODEL, 2048, "set"),

@@ -38,7 +38,7 @@ def completed(**overrides: Any) -> RunConfig:
 
 @pytest.mark.parametrize("name", MICRO)
 def test_the_bundled_models_are_found_by_name(name):
-    profile = registry.find(name, HERE)
+    profile = registry.profile_at(name, HERE)
     assert (profile.name, profile.kind, profile.domain) == (name, "local", "brief")
     assert profile.tokenizer == profile.model and Path(profile.model, "config.json").is_file()
     assert (profile.context, profile.think_tags) == (2048, ("<think>", "</think>"))
@@ -52,7 +52,7 @@ def test_a_folder_is_a_local_model_called_by_its_last_name_with_its_own_context(
 ):
     monkeypatch.chdir(checkpoint.parent)
     for given in (str(checkpoint), checkpoint.name, f"./{checkpoint.name}"):
-        profile = registry.find(given, HERE)
+        profile = registry.profile_at(given, HERE)
         assert (profile.name, profile.kind) == (checkpoint.name, "local")
         assert (profile.model, profile.tokenizer, profile.context) == (given, given, 4096)
         # Half of a small context is left to the prompt; the rest is the paper's.
@@ -64,7 +64,7 @@ def test_a_folder_that_does_not_say_its_context_is_refused(tmp_path, config):
     if config is not None:
         (tmp_path / "config.json").write_text(config, encoding="utf-8")
     with pytest.raises(TeacherError) as caught:
-        registry.find(str(tmp_path), HERE)
+        registry.profile_at(str(tmp_path), HERE)
     assert repr(str(tmp_path)) in str(caught.value)
     assert "config.json" in caught.value.fix
 
@@ -80,9 +80,9 @@ def test_a_folder_that_does_not_say_its_context_is_refused(tmp_path, config):
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one_and_all(name, nearest):
     with pytest.raises(TeacherError, match=f"There is no model '{name}'") as caught:
-        registry.find(name, HERE)
+        registry.profile_at(name, HERE)
     assert (f"Did you mean {nearest}?" in caught.value.fix) is bool(nearest)
-    for choice in (*registry.names(), "Hub id", "endpoint.base_url"):
+    for choice in (*registry.shipped(), "Hub id", "endpoint.base_url"):
         assert choice in caught.value.fix
     with pytest.raises(TeacherError, match=f"There is no profile '{name}'"):
         registry.profile_of(name)
@@ -91,13 +91,17 @@ def test_an_unknown_name_is_refused_with_the_nearest_one_and_all(name, nearest):
 def test_with_a_base_url_a_name_without_a_profile_is_a_served_one():
     endpoint = Endpoint(base_url=URL, tokenizer="org/model", context=10_000)
     for name in ("mine", "glm-9", "org/model"):
-        profile = registry.find(name, endpoint)
+        profile = registry.profile_at(name, endpoint)
         assert (profile.kind, profile.model) == ("endpoint", name)
         assert (profile.tokenizer, profile.context) == ("org/model", 10_000)
         assert profile.thinker.max_tokens == 5000
     # Without a tokenizer its server counts.
     config = completed(teacher="mine", endpoint__base_url=URL)
-    assert config.endpoint.tokenizer == SERVER == registry.find("mine", config.endpoint).tokenizer
+    assert (
+        config.endpoint.tokenizer
+        == SERVER
+        == registry.profile_at("mine", config.endpoint).tokenizer
+    )
 
 
 def test_a_served_model_without_a_profile_is_sent_top_k_only_on_request():
@@ -108,7 +112,7 @@ def test_a_served_model_without_a_profile_is_sent_top_k_only_on_request():
 
 def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags():
     endpoint = Endpoint(base_url=URL, tokenizer="org/model")
-    profile = registry.find("mine", endpoint)
+    profile = registry.profile_at("mine", endpoint)
     engine = registry.open_engine(profile, endpoint)
     assert registry.revision_of(profile, endpoint) == engine.revision
     assert isinstance(engine, OpenAIEngine)
@@ -120,7 +124,7 @@ def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags()
 def test_a_server_of_ones_own_is_asked_as_the_profile_says():
     with serving(lambda body: completion("7", reasoning="3+4")) as server:
         endpoint = Endpoint(base_url=server.base_url)
-        profile = registry.find("deepseek-v3.2", endpoint)
+        profile = registry.profile_at("deepseek-v3.2", endpoint)
         requests = [Request(user_turn("3+4?"), profile.thinker, seed) for seed in range(3)]
         responses = registry.open_engine(profile, endpoint).generate(requests)
     hub = "deepseek-ai/DeepSeek-V3.2"
@@ -143,7 +147,7 @@ def test_the_keys_of_a_file_of_ones_own_reach_its_server(tmp_path):
     )
     with serving(lambda body: completion("[[3+4]]7")) as server:
         endpoint = Endpoint(base_url=server.base_url)
-        profile = registry.find(str(file), endpoint)
+        profile = registry.profile_at(str(file), endpoint)
         request = Request(user_turn("3+4?"), profile.thinker, 1)
         (response,) = registry.open_engine(profile, endpoint).generate([request])
     assert (response.reasoning, response.answer_text) == ("3+4", "7")
@@ -153,18 +157,18 @@ def test_the_keys_of_a_file_of_ones_own_reach_its_server(tmp_path):
 
 
 def test_a_known_provider_is_asked_in_its_own_way():
-    openrouter = registry.find("glm-4.6", Endpoint(base_url="https://openrouter.ai/api/v1"))
+    openrouter = registry.profile_at("glm-4.6", Endpoint(base_url="https://openrouter.ai/api/v1"))
     assert openrouter.model == "z-ai/glm-4.6"
     assert openrouter.extra_body == {"reasoning": {"enabled": True}}
     assert openrouter.thinker.top_k == 10
-    zai = registry.find("glm-4.6", Endpoint(base_url="https://api.z.ai/api/coding/paas/v4"))
+    zai = registry.profile_at("glm-4.6", Endpoint(base_url="https://api.z.ai/api/coding/paas/v4"))
     assert (zai.model, zai.extra_body) == ("glm-4.6", {"thinking": {"type": "enabled"}})
     assert zai.thinker.top_k == 0  # not a parameter of that API
 
 
 def test_the_endpoint_wins_over_the_profile():
     endpoint = Endpoint(base_url=URL, tokenizer="org/other", context=20_000)
-    profile = registry.find("glm-4.6", endpoint)
+    profile = registry.profile_at("glm-4.6", endpoint)
     assert (profile.tokenizer, profile.context) == ("org/other", 20_000)
     # Half of the context is left to the cache, and less than that to a problem.
     assert (profile.thinker.max_tokens, profile.deliberator.max_tokens) == (11_808, 10_000)
@@ -191,7 +195,7 @@ def test_a_completed_configuration_of_a_profile_completes_to_itself():
 )
 def test_a_model_that_cannot_run_here_is_refused_with_what_can_be_done(name, why):
     with pytest.raises(TeacherError) as caught:
-        registry.find(name, HERE)
+        registry.profile_at(name, HERE)
     assert f"The model {name} cannot run in this process" in str(caught.value)
     assert why in str(caught.value)
     assert "--endpoint" in caught.value.fix and "https://openrouter.ai/api/v1" in caught.value.fix
@@ -199,7 +203,7 @@ def test_a_model_that_cannot_run_here_is_refused_with_what_can_be_done(name, why
 
 
 def test_a_small_model_with_a_profile_runs_in_this_process():
-    profile = registry.find("qwen3-8b", HERE)
+    profile = registry.profile_at("qwen3-8b", HERE)
     assert (profile.kind, profile.model, profile.context) == ("local", "Qwen/Qwen3-8B", 40_960)
     # What a problem does not need is left to the thinking.
     assert (profile.thinker.max_tokens, profile.deliberator.max_tokens) == (32_768, 20_480)
@@ -213,7 +217,7 @@ def test_a_profile_of_ones_own_is_one_file(tmp_path, monkeypatch):
         "sampling: {maker: {temperature: 0.5, max_tokens: 100}}\n",
         encoding="utf-8",
     )
-    profile = registry.find(str(file), HERE)
+    profile = registry.profile_at(str(file), HERE)
     weights = str(tmp_path / "weights")
     assert (profile.name, profile.kind, profile.model) == ("mine", "local", weights)
     assert (profile.tokenizer, profile.context, profile.think_tags) == (weights, 4096, None)
@@ -222,12 +226,12 @@ def test_a_profile_of_ones_own_is_one_file(tmp_path, monkeypatch):
     assert (config.thinker, config.domain) == (str(file), "stem")
     assert resolve(config).config == config
     monkeypatch.chdir(tmp_path)
-    assert registry.find("mine.yaml", Endpoint(base_url=URL)).model == "mine"
+    assert registry.profile_at("mine.yaml", Endpoint(base_url=URL)).model == "mine"
 
 
 def test_a_file_that_is_not_there_is_named():
     with pytest.raises(ConfigError) as caught:
-        registry.find("nowhere/mine.yaml", Endpoint(base_url=URL))
+        registry.profile_at("nowhere/mine.yaml", Endpoint(base_url=URL))
     assert str(caught.value).startswith("nowhere/mine.yaml: No such file")
 
 
@@ -236,7 +240,7 @@ def test_completing_fills_in_what_the_profile_of_each_role_decides(checkpoint):
     assert (config.thinker, config.deliberator) == ("micro", str(checkpoint))
     assert (config.deliberate.sampling.max_tokens, config.domain) == (2048, "brief")
     config = completed()
-    profile = registry.find("micro", HERE)
+    profile = registry.profile_at("micro", HERE)
     assert (config.thinker, config.deliberator, config.domain) == ("micro", "micro", "brief")
     assert config.think.sampling == SamplingChoice(**profile.thinker.model_dump())
     assert config.deliberate.sampling == SamplingChoice(**profile.deliberator.model_dump())
@@ -261,7 +265,7 @@ def test_completing_keeps_what_the_user_set():
     assert (config.thinker, config.deliberator) == ("micro", "micro-student")
     assert resolve(config).config == config  # a saved configuration resolves to itself
     # What was not chosen beside it still comes from the profile.
-    assert config.think.sampling.top_k == registry.find("micro", HERE).thinker.top_k
+    assert config.think.sampling.top_k == registry.profile_at("micro", HERE).thinker.top_k
 
 
 def test_a_budget_over_the_context_is_refused_with_the_largest_that_fits(checkpoint):

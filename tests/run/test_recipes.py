@@ -17,7 +17,7 @@ from import_files import lines
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.resolve import resolve
 from heavydistill.run.recipe import Pace, build_heavy_pipeline
 from heavydistill.schema import Trace, from_row
@@ -35,7 +35,7 @@ from heavydistill.config.run import CacheChoice, Problems
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.run.tasks import Deliberate, SampleTrajectories
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.config.models import Endpoint
 
 if __name__ == "__main__":
@@ -45,7 +45,7 @@ if __name__ == "__main__":
         think = SampleTrajectories(llm=HeavyLLM(**llm), num_generations=3, domain="brief")
         cache = BuildCaches(
             choice=CacheChoice(budget_tokens=1500),
-            reader=find("micro", Endpoint()).tokenizer,
+            reader=profile_at("micro", Endpoint()).tokenizer,
             domain="brief",
         )
         deliberate = Deliberate(llm=HeavyLLM(**llm), num_generations=2)
@@ -145,7 +145,7 @@ def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tm
 def test_every_address_has_work():
     endpoint = Endpoint(base_url=",".join(f"http://localhost:{n}/v1" for n in range(1, 21)))
     for samples in (1, 4, 8, 16):
-        pace = Pace.of(find("served", endpoint), samples, endpoint)
+        pace = Pace.of(profile_at("served", endpoint), samples, endpoint)
         assert pace.rows * samples >= 20 * endpoint.concurrency
 
 

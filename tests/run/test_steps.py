@@ -21,7 +21,7 @@ from heavydistill.config.run import CacheChoice, Problems, Verifying, load_confi
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts, voting
 from heavydistill.metrics.summary import summarize
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.request import (
     THINK,
     Keep,
@@ -49,7 +49,7 @@ from heavydistill.schema import (
 )
 from heavydistill.verifiers import registry
 
-MICRO = find("micro", Endpoint())
+MICRO = profile_at("micro", Endpoint())
 
 
 class ScriptedEngine:

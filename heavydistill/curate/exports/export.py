@@ -44,8 +44,7 @@ import yaml
 
 from heavydistill.curate.exports import reward
 from heavydistill.errors import ConfigError
-from heavydistill.models.registry import file_of as profile_of
-from heavydistill.models.registry import names
+from heavydistill.models.registry import profile_file, shipped
 from heavydistill.store.atomic import new_folder
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
@@ -168,7 +167,7 @@ def _read(sets: Path, trainer: Trainer) -> Export:
             f"{sets} has nothing for {trainer.title} ({why})", "Build sets with more rows."
         )
     template, student = sets / CHAT_TEMPLATE, manifest.student.name
-    profile = profile_of(student) if student in names() or Path(student).is_file() else None
+    profile = profile_file(student) if student in shipped() or Path(student).is_file() else None
     prompts = (
         row["prompt_tokens"]
         for split in rows.get(RL, ())
@@ -363,7 +362,7 @@ def _batch(rows: int, most: int) -> int:
 
 
 def _where(model: str) -> str:
-    if model in names():
+    if model in shipped():
         return (
             f"It is a part of heavydistill: put its folder, which `heavydistill teachers {model}` "
             "tells, in place of its name in the configurations."

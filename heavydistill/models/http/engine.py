@@ -50,7 +50,8 @@ from heavydistill.models.http.failures import (
 )
 from heavydistill.models.http.limits import Server
 from heavydistill.models.http.transport import loop, submit
-from heavydistill.models.ledger import Cost, Ledger, Tariff
+from heavydistill.models.ledger import Cost, Ledger, cost_of, most_cost
+from heavydistill.models.profiles import Price
 from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.schema import Failure
 
@@ -86,7 +87,7 @@ class OpenAIEngine:
         extra_body: Keys added to every request, e.g. what switches thinking on.
         thinks: Whether a response without thinking has lost it.
         ledger: The account of the run; None keeps none. Closed with this engine.
-        tariff: Price of the tokens.
+        price: Price of the tokens, if it is known.
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class OpenAIEngine:
         extra_body: Mapping[str, Any] | None = None,
         thinks: bool = False,
         ledger: Ledger | None = None,
-        tariff: Tariff | None = None,
+        price: Price | None = None,
     ) -> None:
         self.model = model
         self.think_tags = think_tags
@@ -106,7 +107,7 @@ class OpenAIEngine:
         self._able = endpoint.capabilities or Capabilities()
         self._key = endpoint.key
         self._redact = Redactor(self._key)
-        self._ledger, self._tariff = ledger, tariff or Tariff()
+        self._ledger, self._price = ledger, price
         self._n = self._able.n
         where, must_think = endpoint.base_url or "", thinks and endpoint.reasoning == "required"
         self._thinking = ThinkingCheck(model, where, must_think)
@@ -275,7 +276,7 @@ class OpenAIEngine:
             outcome = _Outcome([failed("rejected", "the key was refused", 0.0)])
             raise
         finally:
-            cost = self._tariff.of(samples, outcome.responses, outcome.overrun)
+            cost = cost_of(samples, outcome.responses, self._price, outcome.overrun)
             # An absurd count, or a reply that went on too long, holds up no other request.
             self._rates.settle(charged, round(min(cost.tokens, reserved.tokens)))
             if self._ledger:
@@ -290,7 +291,7 @@ class OpenAIEngine:
         self, samples: list[Request], is_urgent: bool
     ) -> tuple[Server, float, Cost]:
         """Wait for everything that a call has to wait for."""
-        most = self._tariff.most(samples)
+        most = most_cost(samples, self._price)
         charged: float | None = None
         while True:
             # First of all, or what was admitted meanwhile would all be sent when a pause ends.

@@ -22,7 +22,7 @@ from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.crossing import CROSSING, Crossing, Samplings, cross
 from heavydistill.models.contact import Contact
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.request import THINK
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.problems import OnChecked
@@ -136,7 +136,7 @@ def _named(models: Sequence[str], config: RunConfig, flag: str) -> dict[str, str
     """The models by the names of their profiles."""
     named: dict[str, str] = {}
     for model in models:
-        name = find(model, config.endpoint).name.replace("/", "--")
+        name = profile_at(model, config.endpoint).name.replace("/", "--")
         if name in named:
             raise ConfigError(
                 f"{flag}: {model} and {named[name]} are both called {name}",

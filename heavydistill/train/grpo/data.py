@@ -35,7 +35,7 @@ from heavydistill.config.run import RunConfig, Verifying, load_config, refuse_co
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts as wordings
-from heavydistill.models.registry import file_of
+from heavydistill.models.registry import profile_file
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.loading import load_fit
 from heavydistill.schema import Problem, from_row
@@ -283,7 +283,7 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
     if config.mode == JOINT:
         config.check_episodes(run.think.k)
     if run.domain is None:
-        profile = file_of(str(arguments.model.model_name_or_path))
+        profile = profile_file(str(arguments.model.model_name_or_path))
         run = run.model_copy(update={"domain": profile.domain if profile else "general"})
     return run
 

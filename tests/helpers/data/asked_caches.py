@@ -11,14 +11,14 @@ from set_folders import cache_row, manifest
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import Problems
-from heavydistill.models.registry import find
+from heavydistill.models.registry import profile_at
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems import load
 from heavydistill.schema import Cache, Problem
 from heavydistill.store.sets.folder import Writer, file_of, write_manifest
 from heavydistill.store.sets.set_rows import CacheRow, ProblemRow
 
-MICRO = find("micro", Endpoint()).tokenizer
+MICRO = profile_at("micro", Endpoint()).tokenizer
 """A folder with the tokenizer of the micro models."""
 
 

@@ -26,7 +26,7 @@ from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
 from heavydistill.models.local.adapter import adapter_of, quiet_bitsandbytes
 from heavydistill.models.local.engine import LocalEngine, local_revision
-from heavydistill.models.registry import find, revision_of
+from heavydistill.models.registry import profile_at, revision_of
 
 pytest.importorskip("peft", reason="PEFT, which loads adapters, is not installed")
 pytestmark = pytest.mark.filterwarnings(
@@ -87,12 +87,12 @@ def test_whole_embeddings_of_a_model_with_shared_ones_are_the_adapters(tmp_path:
 
 
 def test_what_an_adapter_needs_and_does_not_have_is_its_bases(copy: Path) -> None:
-    profile, base = find(str(copy), Endpoint()), find(str(MICRO), Endpoint())
+    profile, base = profile_at(str(copy), Endpoint()), profile_at(str(MICRO), Endpoint())
     assert (profile.model, profile.tokenizer) == (str(copy), str(copy))
     assert (profile.context, profile.deliberator) == (base.context, base.deliberator)
     for file in copy.glob("*token*"):
         file.unlink()
-    assert find(str(copy), Endpoint()).tokenizer == str(MICRO)
+    assert profile_at(str(copy), Endpoint()).tokenizer == str(MICRO)
     engine = LocalEngine(str(copy))
     assert engine.tokenizer.chat_template == (MICRO / "chat_template.jinja").read_text()
     assert engine.model.generation_config.eos_token_id == 678
@@ -119,7 +119,7 @@ def test_the_revision_tells_adapters_and_their_bases_apart(copy: Path, tmp_path:
     based_on(copy, base)
     first = local_revision(str(copy))
     assert first == local_revision(str(copy))
-    assert revision_of(find(str(copy), Endpoint()), Endpoint()) == first
+    assert revision_of(profile_at(str(copy), Endpoint()), Endpoint()) == first
     assert LocalEngine(str(copy)).revision == first
     edit(base, "config.json", rms_norm_eps=2e-6)
     second = local_revision(str(copy))
@@ -144,7 +144,7 @@ def test_an_adapter_of_the_hub_has_the_commits_of_both(lora, tmp_path, monkeypat
     based_on(store("adapter", "a" * 40, lora), "org/base")
     assert adapter_of("org/base") is None
     assert local_revision("org/base") == "b" * 40
-    profile = find("org/adapter", Endpoint())
+    profile = profile_at("org/adapter", Endpoint())
     assert (profile.tokenizer, profile.context) == ("org/adapter", 2048)
     first = local_revision("org/adapter")
     store("base", "c" * 40, MICRO)
@@ -204,7 +204,7 @@ def test_lora_on_shared_embeddings_is_refused(tmp_path: Path) -> None:
 def test_a_base_that_is_not_there_is_named(copy: Path, tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
     based_on(copy, gone)
-    for ask in (lambda: find(str(copy), Endpoint()), lambda: local_revision(str(copy))):
+    for ask in (lambda: profile_at(str(copy), Endpoint()), lambda: local_revision(str(copy))):
         with pytest.raises(TeacherError, match="base_model_name_or_path") as caught:
             ask()
         assert repr(gone) in str(caught.value)
@@ -233,7 +233,7 @@ def test_an_adapter_on_an_adapter_is_refused(copy: Path, lora: Path) -> None:
 def test_a_folder_with_a_model_and_an_adapter_is_refused(copy: Path) -> None:
     shutil.copy(MICRO / "config.json", copy)
     with pytest.raises(TeacherError, match="a model, and an adapter as well"):
-        find(str(copy), Endpoint())
+        profile_at(str(copy), Endpoint())
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_configuration_that_cannot_be_used_is_refused(
 ) -> None:
     (tmp_path / "adapter_config.json").write_text(config)
     with pytest.raises(TeacherError, match=message):
-        find(str(tmp_path), Endpoint())
+        profile_at(str(tmp_path), Endpoint())
 
 
 def test_only_the_advice_on_a_kernel_that_nothing_here_uses_is_not_shown(caplog):

@@ -22,7 +22,7 @@ from heavydistill.errors import TeacherError
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.local import engine as local
 from heavydistill.models.local.engine import LocalEngine
-from heavydistill.models.registry import find, revision_of
+from heavydistill.models.registry import profile_at, revision_of
 from heavydistill.models.request import Request, Response, user_turn
 from heavydistill.store.journal import Journal
 
@@ -94,7 +94,7 @@ def first_tokens(engine: LocalEngine, prompt: str) -> list[tuple[str, float]]:
 
 
 def test_the_revision_is_known_without_loading_the_weights(engine, checkpoint):
-    profile = find(str(checkpoint), Endpoint())
+    profile = profile_at(str(checkpoint), Endpoint())
     assert revision_of(profile, Endpoint()) == engine.revision != ""
 
 
