@@ -170,11 +170,11 @@ def _visit(
     patient: ExaminedModel, url: str, config: RunConfig, console: Console
 ) -> tuple[list[Finding], str]:
     """Ask the model at one address, and write what was seen."""
-    from heavydistill.doctor.endpoint import examine
+    from heavydistill.doctor.endpoint import Examination
 
     profile, endpoint = patient.profile, config.endpoint.model_copy(update={"base_url": url})
     with console.status(f"Asking {profile.model} at {url}"):
-        seen = examine(patient, endpoint, _reader(profile, endpoint))
+        seen = Examination(patient, endpoint, _reader(profile, endpoint))
     path = capabilities.save(url, profile.model, seen.capabilities)
     cost = f"{seen.requests} requests, {seen.prompt_tokens:,} + {seen.completion_tokens:,} tokens"
     if profile.price:

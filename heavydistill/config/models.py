@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 
 from heavydistill.config.yaml import Section, carried_over, form
 
@@ -164,8 +164,9 @@ class Endpoint(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_a_saved_pipeline(cls, tree: Any) -> Any:
-        return carried_over(tree, section="endpoint") if isinstance(tree, dict) else tree
+    def _of_a_saved_pipeline(cls, tree: Any, info: ValidationInfo) -> Any:
+        is_saved = isinstance(tree, dict) and not info.context
+        return carried_over(tree, section="endpoint") if is_saved else tree
 
     @model_validator(mode="after")
     def _one_place(self) -> Endpoint:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from heavydistill.errors import ConfigError
 
@@ -65,6 +65,16 @@ class Section(BaseModel):
         hide_input_in_errors=True,
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_sections(cls, tree: Any) -> Any:
+        """A section whose keys are all commented out has its defaults."""
+        if not isinstance(tree, dict):
+            return tree
+        fields = cls.model_fields.items()
+        sections = {key for key, info in fields if _section_in(info.annotation)}
+        return {k: value for k, value in tree.items() if value is not None or k not in sections}
+
 
 def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValidator:
     """Metadata of a field whose text must match a pattern as a whole.
@@ -82,7 +92,7 @@ def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValida
 
 
 def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str = "") -> _S:
-    """A mapping, whose null sections are removed in place, as a section.
+    """A mapping as a section.
 
     ``where`` stands before every fault, e.g. the file and a colon; it is empty for the command line
     alone. ``fix`` is that of a bad value.
@@ -93,17 +103,28 @@ def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str = "") ->
     in_file = " in the file or" if where else ""
     wins = "; the command line wins" if where else ""
     fix = fix or f"Correct the value{in_file} on the command line{wins}."
-    _refuse_unknown(section, section, tree, where)
     try:
-        return section.model_validate(tree)
+        return section.model_validate(tree, context={"is_of_today": True})
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        withheld = isinstance(first.get("ctx", {}).get("error"), _WithheldError)
-        is_shown = key and first["type"] != "missing" and not withheld
-        given = f" (got {first['input']!r})" if is_shown else ""
-        raise ConfigError(f"{where}{f'{key}: ' if key else ''}{message}{given}", fix) from error
+        first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
+        key, given = ".".join(str(part) for part in first["loc"]), first["input"]
+        inner = _section_at(section, first["loc"])
+        if first["type"] == "extra_forbidden":
+            # Whatever section its own section is in.
+            retired = RETIRED.get(".".join(key.split(".")[-2:]))
+            what = f"{key} does not exist any more" if retired else f"unknown key {key}"
+            fix = retired.instead if retired else _nearest(section, inner, key)
+        elif first["type"] in ("model_type", "dict_type"):
+            # A text may be an address with a key in it.
+            what = f"{key} takes keys, not {'a text' if isinstance(given, str) else repr(given)}"
+            fix = f"Keys here: {', '.join(inner.model_fields)}."
+        else:
+            withheld = isinstance(first.get("ctx", {}).get("error"), _WithheldError)
+            is_shown = key and first["type"] != "missing" and not withheld
+            what = f"{key}: " if key else ""
+            what += first["msg"].removeprefix("Value error, ")
+            what += f" (got {given!r})" if is_shown else ""
+        raise ConfigError(f"{where}{what}", fix) from error
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -130,62 +151,37 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return tree
 
 
-def _refuse_unknown(
-    root: type[BaseModel], section: type[BaseModel], tree: dict[str, Any], where: str, at: str = ""
-) -> None:
-    """Raise for the first key that no field has, with the nearest key there is."""
-    for key, value in list(tree.items()):
-        if key not in section.model_fields:
-            # Whatever section its own section is in.
-            if retired := RETIRED.get(".".join(f"{at}{key}".split(".")[-2:])):
-                raise ConfigError(f"{where}{at}{key} does not exist any more", retired.instead)
-            keys = dict.fromkeys([*_all_keys(section, at), *_all_keys(root)])
-            near = difflib.get_close_matches(f"{at}{key}", keys, n=1, cutoff=0.5)
-            near = near or [dotted for dotted in keys if dotted.endswith(f".{key}")][:1]
-            siblings = ", ".join(section.model_fields)
-            raise ConfigError(
-                f"{where}unknown key {at}{key}",
-                f"Did you mean {near[0]}?" if near else f"Keys here: {siblings}.",
-            )
-        info = section.model_fields[key]
-        child, is_named = _child(info.annotation)
-        if child is None:
-            continue
-        if value is None:  # a section whose keys are all commented out
-            if not info.is_required():
-                del tree[key]
-            continue
-        if not isinstance(value, dict):
-            names = "one for each name" if is_named else ", ".join(child.model_fields)
-            # A text may be an address with a key in it.
-            given = "a text" if isinstance(value, str) else repr(value)
-            raise ConfigError(f"{where}{at}{key} takes keys, not {given}", f"Keys here: {names}.")
-        for name, entry in value.items() if is_named else [("", value)]:
-            if isinstance(entry, dict):
-                inside = f"{at}{key}.{name}." if is_named else f"{at}{key}."
-                _refuse_unknown(root, child, entry, where, inside)
+def _nearest(root: type[BaseModel], section: type[BaseModel], unknown: str) -> str:
+    """What to write in place of a key that a section does not have."""
+    above, _, name = unknown.rpartition(".")
+    keys = dict.fromkeys([*_all_keys(section, f"{above}." if above else ""), *_all_keys(root)])
+    near = difflib.get_close_matches(unknown, keys, n=1, cutoff=0.5)
+    near = near or [dotted for dotted in keys if dotted.endswith(f".{name}")][:1]
+    return f"Did you mean {near[0]}?" if near else f"Keys here: {', '.join(section.model_fields)}."
 
 
-def _child(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """(the section that a field holds, whether it holds one under each of several names)."""
+def _section_at(root: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
+    """The innermost section on the way to a place; names of entries are no sections."""
+    section = root
+    for part in place:
+        if info := section.model_fields.get(str(part)):
+            section = _section_in(info.annotation) or section
+    return section
+
+
+def _section_in(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, alone or among other things."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation, False
-    if get_origin(annotation) is dict:
-        return _child(get_args(annotation)[1])[0], True
-    if get_origin(annotation) in (Union, UnionType):
-        children = (_child(choice) for choice in get_args(annotation))
-        return next((child for child in children if child[0]), (None, False))
-    return None, False
+        return annotation
+    return next(filter(None, map(_section_in, get_args(annotation))), None)
 
 
-def _all_keys(section: type[BaseModel], at: str = "") -> list[str]:
-    keys = []
+def _all_keys(section: type[BaseModel], at: str = "") -> Iterator[str]:
     for name, info in section.model_fields.items():
-        child, is_named = _child(info.annotation)
-        keys.append(f"{at}{name}")
-        if child and not is_named:
-            keys += _all_keys(child, f"{at}{name}.")
-    return keys
+        yield f"{at}{name}"
+        child = _section_in(info.annotation)
+        if child and get_origin(info.annotation) is not dict:
+            yield from _all_keys(child, f"{at}{name}.")
 
 
 def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> dict[str, Any]:

@@ -92,18 +92,6 @@ class ExaminedModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
-    """What was found out, and what it cost."""
-
-    findings: list[Finding]  # In the order of the checks
-    capabilities: Capabilities  # Capabilities that a run obeys
-    is_counted: bool  # Whether the server counts tokens where the run asks
-    requests: int  # Sent
-    prompt_tokens: int  # Read by the server, as far as it counted
-    completion_tokens: int  # Written by the server, likewise
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What came back."""
 
@@ -119,52 +107,47 @@ class Answer:
         return [(choice.reasoning, choice.answer_text) for choice in self.choices]
 
 
-def examine(patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> Examination:
-    """Ask one address of an endpoint, which must serve the model (see ``models.contact``).
+class Examination:
+    """Asks one address of an endpoint, which must serve the model (see ``models.contact``).
+
+    The checks go in an order in which each may rest on those before it.
+
+    Attributes:
+        findings: What was found out, in the order of the checks.
+        is_counted: Whether the server counts tokens where the run asks.
+        requests: Number of requests that were sent.
+        prompt_tokens: Tokens read by the server, as far as it counted.
+        completion_tokens: Tokens written by the server, likewise.
 
     Raises:
         TeacherError: It cannot be asked, or refuses even the plainest request.
     """
-    with _Doctor(patient, endpoint, reader) as doctor:
-        findings = [check() for check in doctor.checks]
-        return Examination(
-            findings=findings,
-            capabilities=Capabilities(**doctor.seen),
-            is_counted=doctor.is_counted,
-            requests=doctor.requests,
-            prompt_tokens=doctor.prompt_tokens,
-            completion_tokens=doctor.completion_tokens,
-        )
-
-
-class _Doctor:
-    """The checks, in an order in which each may rest on those before it."""
 
     def __init__(self, patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> None:
         self._patient, self._profile = patient, patient.profile
         self._endpoint, self._url = endpoint, endpoint.base_url or ""
         self._reader = reader
         self._redact = Redactor(endpoint.key)
-        self._gate = limits.enter(endpoint, endpoint.key)
-        self.seen: dict[str, Any] = {
-            "refused": [],
-            "checked": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {self._profile.model} at "
-            f"{self._url}",
-        }
+        self._seen: dict[str, Any] = {"refused": []}
         self.is_counted = True
         self.requests = self.prompt_tokens = self.completion_tokens = 0
-        self.checks: list[Callable[[], Finding]] = [
-            *(self._context, self._length, self._output, self._parameters, self._finish),
-            *(self._thinking, self._stream, self._usage, self._samples, self._seed),
-        ]
         self._length_name: str = _LENGTH_NAMES[0]
         self._whole = self._pieces = Answer()
+        self._gate = limits.enter(endpoint, endpoint.key)
+        checks: tuple[Callable[[], Finding], ...] = (
+            *(self._context, self._length, self._output, self._parameters, self._finish),
+            *(self._thinking, self._stream, self._usage, self._samples, self._seed),
+        )
+        try:
+            self.findings = [check() for check in checks]
+        finally:
+            limits.leave(self._gate)
 
-    def __enter__(self) -> _Doctor:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        limits.leave(self._gate)
+    @property
+    def capabilities(self) -> Capabilities:
+        """What a run obeys."""
+        now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
+        return Capabilities(**self._seen, checked=f"{now}, {self._profile.model} at {self._url}")
 
     def _send(self, prompt: str, max_tokens: int, parameters: Mapping[str, Any]) -> Answer:
         """Ask once, or again where that may help. Raises TeacherError if that cannot be done."""
@@ -242,38 +225,38 @@ class _Doctor:
         return self._send(_OPEN, max_tokens, self._taken({"temperature": 1.0} | parameters))
 
     def _taken(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        refused = self.seen["refused"]
+        refused = self._seen["refused"]
         return {name: value for name, value in parameters.items() if name not in refused}
 
     @property
     def _fitting(self) -> int:
         """Tokens of a response that surely leave room for a prompt."""
-        context: int = self.seen.get("context", self._patient.context.tokens)
+        context: int = self._seen.get("context", self._patient.context.tokens)
         return min(self._patient.max_tokens, context // 2)
 
     @property
     def _enough(self) -> int:
-        most: int = self.seen.get("max_output", _ENOUGH)
+        most: int = self._seen.get("max_output", _ENOUGH)
         return min(_ENOUGH, self._fitting, most)
 
     def _context(self) -> Finding:
         said = Contact().context(self._profile.model, self._endpoint)
         known = self._patient.context
+        by_us = f"{known.tokens:,} tokens, {known.why}"
         if not said:
-            text = f"the server does not say it; {known.tokens:,} tokens, {known.why}"
-            if known.is_known:
-                return Finding("context", "ok", text)
-            return Finding("context", "warning", text, f"{SET_IT[0].upper()}{SET_IT[1:]}.")
+            fix = "" if known.is_known else f"{SET_IT[0].upper()}{SET_IT[1:]}."
+            text = f"the server does not say it; {by_us}"
+            return Finding("context", "warning" if fix else "ok", text, fix)
+        text = f"{said:,} tokens by its list of models"
         if known.is_known and said >= known.tokens:
-            return Finding("context", "ok", f"{said:,} tokens by its list of models")
-        self.seen["context"] = said
-        text = f"{said:,} tokens by its list of models, which the run obeys"
-        text += f"; {known.tokens:,} {known.why}" if known.is_known else ""
-        return Finding("context", "ok", text)
+            return Finding("context", "ok", text)
+        self._seen["context"] = said
+        beside = f"; {by_us}" if known.is_known else ""
+        return Finding("context", "ok", f"{text}, which the run obeys{beside}")
 
     def _length(self) -> Finding:
         for name in _LENGTH_NAMES:
-            self._length_name = self.seen["max_tokens_name"] = name
+            self._length_name = self._seen["max_tokens_name"] = name
             cut = self._send(_LONG, _CUT, {})
             if not cut.refusal:
                 break
@@ -294,13 +277,13 @@ class _Doctor:
         if found := _CONTEXT_SAID.search(answer.refusal):
             context = _number(found[1])
             if 256 <= context < self._patient.context.tokens:
-                self.seen["context"] = context
+                self._seen["context"] = context
                 text = f"{wanted:,} tokens do not fit its context of {context:,}, which the run"
                 return Finding("maximum output", "ok", f"{text} obeys; it said so when it refused")
         said = _MOST_SAID.search(answer.refusal)
         most = _number(said[1] or said[2]) if said else 0
         if _CUT <= most < wanted and not self._send(_YES, most, {}).refusal:
-            self.seen["max_output"] = most
+            self._seen["max_output"] = most
             text = f"refuses {wanted:,} tokens and takes {most:,}, which it named"
             fix = "The run asks for no more. If thinking is cut off, ask another server."
             return Finding("maximum output", "warning", text, fix)
@@ -314,7 +297,7 @@ class _Doctor:
         self._whole = self._ask(self._enough)
         if self._whole.refusal:
             self._find_refused(wanted)
-        refused = self.seen["refused"]
+        refused = self._seen["refused"]
         taken = f"takes {', '.join(self._taken(wanted)) or 'none'}"
         if not refused:
             return Finding("parameters", "ok", taken)
@@ -327,7 +310,7 @@ class _Doctor:
 
     def _find_refused(self, wanted: dict[str, Any]) -> None:
         """Ask with each parameter alone, then leave out what does not go together."""
-        refused: list[str] = self.seen["refused"]
+        refused: list[str] = self._seen["refused"]
         for name, value in wanted.items():
             if self._send(_YES, self._enough, {name: value}).refusal:
                 refused.append(name)
@@ -336,11 +319,9 @@ class _Doctor:
             if not self._whole.refusal:
                 return
             refused.append(name)
-            answer = self._ask(self._enough)
-            if answer.refusal:
+            self._whole = self._ask(self._enough)
+            if self._whole.refusal:
                 refused.remove(name)
-            else:
-                self._whole = answer
         if self._whole.refusal:
             raise self._useless(self._whole)
 
@@ -356,7 +337,7 @@ class _Doctor:
         switch = json.dumps(self._taken(self._profile.extra_body))
         asked = f"asked with {switch}" if switch != "{}" else "asked with no switch"
         if first.reasoning:
-            self.seen["reasoning"] = place
+            self._seen["reasoning"] = place
             known = {"tags": "the text, between tags", "blocks": "parts of the content"}
             where = known.get(place, f"the field {place}")
             text = f"in {where}, {len(first.reasoning)} characters; {asked}"
@@ -364,59 +345,60 @@ class _Doctor:
         if not first.answer_text or first.finish_reason == "length":
             text = f"no answer in {self._enough} tokens, so nothing can be said; {asked}"
             return Finding("thinking", "warning", text, "Watch the first trajectories of the run.")
-        self.seen["reasoning"] = "none"
+        self._seen["reasoning"] = "none"
         if not self._profile.thinks:
             return Finding("thinking", "ok", f"none, and none is known of this model; {asked}")
         result: Result = "failure" if self._endpoint.reasoning == "required" else "warning"
         return Finding("thinking", result, f"none came, though it thinks; {asked}", self._unhide())
 
     def _unhide(self) -> str:
-        own = "Set what switches thinking on, as the provider documents it, as extra_body in a "
-        own += "profile of your own, or ask another provider: some hide it."
-        if not self._patient.hosted and self._patient.parser:
-            own = f"Start vLLM with --reasoning-parser {self._patient.parser}; "
-            own += f"`heavydistill teachers {self._profile.name}` prints the whole command."
-        return f"{own} --set endpoint.reasoning=optional goes on without it."
+        without = "--set endpoint.reasoning=optional goes on without it."
+        if not self._patient.hosted and (parser := self._patient.parser):
+            return (
+                f"Start vLLM with --reasoning-parser {parser}; `heavydistill teachers "
+                f"{self._profile.name}` prints the whole command. {without}"
+            )
+        return (
+            "Set what switches thinking on, as the provider documents it, as extra_body in a "
+            f"profile of your own, or ask another provider: some hide it. {without}"
+        )
 
     def _stream(self) -> Finding:
-        answer = self._ask(self._enough, **_STREAM)
+        answer, left_out = self._ask(self._enough, **_STREAM), ""
         if answer.refusal:
             again = self._ask(self._enough, stream=True)
             if not again.refusal:
-                self.seen["refused"].append("stream_options")
-                answer = again
+                self._seen["refused"].append("stream_options")
+                answer, left_out = again, ", stream_options refused"
         lost = self._whole.choices[0].reasoning and not any(t for t, _ in answer.texts)
         if answer.pieces > 1 and not lost:
             self._pieces = answer
-            text = f"{answer.pieces} pieces"
-            text += ", stream_options refused" if "stream_options" in self.seen["refused"] else ""
-            return Finding("stream", "ok", text)
-        self.seen["stream"] = False
+            return Finding("stream", "ok", f"{answer.pieces} pieces{left_out}")
+        self._seen["stream"] = False
         why = f"refused: {answer.refusal}" if answer.refusal else "the response came whole"
         why = "in pieces the thinking is lost" if answer.pieces > 1 else why
         fix = "Give a long response time to come: --set endpoint.timeout_s=3600."
         return Finding("stream", "warning", f"{why}; the run asks for whole responses", fix)
 
     def _usage(self) -> Finding:
-        streamed = self.seen.get("stream", True)
+        streamed = self._seen.get("stream", True)
         answer = self._pieces if streamed else self._whole
         if answer.counts:
             text = "{} prompt and {} completion tokens counted".format(*answer.counts)
-            fault = self._undercounted(answer)
-            if not fault:
-                return Finding("usage", "ok", text)
-            fix = "Its costs and a budget come out too low by that factor; check the tokenizer."
-            return Finding("usage", "warning", f"{text}: {fault}", fix)
+            if fault := self._undercounted(answer):
+                fix = "Its costs and a budget come out too low by that factor; check the tokenizer."
+                return Finding("usage", "warning", f"{text}: {fault}", fix)
+            return Finding("usage", "ok", text)
         self.is_counted = False
-        text = "no counts of tokens" + (" in pieces" if streamed and self._whole.counts else "")
-        fix = "Each response is booked at the most that it may have cost, so a budget ends early."
         if streamed and self._whole.counts:
             fix = "Whole responses have them: set stream: false in the capability file."
-        return Finding("usage", "warning", text, fix)
+            return Finding("usage", "warning", "no counts of tokens in pieces", fix)
+        fix = "Each response is booked at the most that it may have cost, so a budget ends early."
+        return Finding("usage", "warning", "no counts of tokens", fix)
 
     def _samples(self) -> Finding:
         # As the run would ask: some servers take n, but not with a stream or a seed.
-        body = self._patient.parameters | (_STREAM if self.seen.get("stream", True) else {})
+        body = self._patient.parameters | (_STREAM if self._seen.get("stream", True) else {})
         answer = self._try(_SHORT, **body | {"temperature": 1.0, "n": _SAMPLES})
         said = answer.texts
         singly = "the run asks for each sample by itself"
@@ -432,10 +414,10 @@ class _Doctor:
             why = f"brought {len(said)} choices, but their tokens are not all counted: {fault}"
             result = "warning"
         else:
-            self.seen["n"] = len(said)
+            self._seen["n"] = len(said)
             text = f"n={_SAMPLES} brought {len(said)} choices, all different at temperature 1"
             return Finding("n", "ok", f"{text}: a request brings up to {len(said)} samples")
-        self.seen["n_because"] = f"n={_SAMPLES} {why}"
+        self._seen["n_because"] = f"n={_SAMPLES} {why}"
         return Finding("n", result, f"n={_SAMPLES} {why}, so {singly}")
 
     def _undercounted(self, answer: Answer) -> str:
@@ -462,14 +444,14 @@ class _Doctor:
             return Finding("seed", "warning", f"the question was refused: {refusal}")
         first, again, other = (answer.texts[0] for answer in answers)
         if first == other:
-            self.seen["seed"] = "forced"
+            self._seen["seed"] = "forced"
             text = "two seeds brought the same text at temperature 1: K samples would be one"
             fix = "Look for a cache of responses on the way, or a server that forces temperature 0."
             return Finding("seed", "failure", text, fix)
-        if "seed" in self.seen["refused"]:
-            self.seen["seed"] = "refused"
+        if "seed" in self._seen["refused"]:
+            self._seen["seed"] = "refused"
             return Finding("seed", "ok", "refused, so it is not sent; samples differ without it")
-        self.seen["seed"] = "honoured" if first == again else "ignored"
+        self._seen["seed"] = "honoured" if first == again else "ignored"
         if first == again:
             return Finding("seed", "ok", "the same text for the same seed, another for another")
         return Finding("seed", "ok", "without effect: samples differ, and none can be repeated")

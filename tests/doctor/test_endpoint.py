@@ -10,7 +10,7 @@ import pytest
 from habitual_server import MODEL, Habits, Served, serving
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
-from heavydistill.doctor.endpoint import Examination, ExaminedModel, examine
+from heavydistill.doctor.endpoint import Examination, ExaminedModel
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.capabilities import ASSUMED, Context
@@ -42,7 +42,7 @@ def visit(
 ) -> tuple[Examination, Served, dict[str, Any]]:
     with serving(habits) as served:
         asked = Endpoint(base_url=served.url, retries=0, **endpoint)
-        seen = examine(who or patient(), asked, reader)
+        seen = Examination(who or patient(), asked, reader)
     return seen, served, {finding.check: finding for finding in seen.findings}
 
 
@@ -300,7 +300,7 @@ def test_a_refusal_shows_neither_the_key_nor_control_characters(monkeypatch, sta
     with fake_server.serving(lambda body: (status, {"error": {"message": message}})) as server:
         asked = Endpoint(base_url=server.base_url, api_key_env="SOME_KEY", retries=0)
         with pytest.raises(TeacherError, match="refuses a plain request") as raised:
-            examine(patient(), asked, ESTIMATE)
+            Examination(patient(), asked, ESTIMATE)
     assert "sk-" not in str(raised.value) and str(raised.value).isprintable()
 
 
