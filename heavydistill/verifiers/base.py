@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 from heavydistill.config.run import Domain, Verifying
 from heavydistill.schema import Label, Problem, Verdict
 
 Place = Literal["here", "worker"]
+MOST_CHARACTERS = 1_000_000
+"""Limit of each text field of a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +100,33 @@ class Verifier(abc.ABC):
 
 
 def stamped(verifier: Verifier, decision: Decision) -> Verdict:
-    """The verdict of a decision: with the verifier's name and version."""
+    """The verdict of a decision: with the verifier's name and version.
+
+    Raises:
+        TypeError, ValueError: The decision does not hold what it should, or what can be stored.
+    """
+    extracted, score = decision.extracted, decision.score
+    texts = (decision.label, decision.reason, decision.evidence, extracted or "")
+    known = decision.label in get_args(Label)
+    if not known or any(type(text) is not str for text in texts):
+        raise TypeError("a verifier gave something else than a label and texts")
+    if any(len(text) > MOST_CHARACTERS for text in texts):
+        raise ValueError(f"a verifier gave more than {MOST_CHARACTERS} characters")
+    "".join(texts).encode()
+    if score is not None and not 0 <= score <= 1:
+        raise ValueError("a verifier gave a score that is not between 0 and 1")
     return Verdict(
         label=decision.label,
         reason=decision.reason,
-        extracted=decision.extracted,
+        extracted=extracted,
         verifier=f"{verifier.name}@{verifier.version}",
-        score=decision.score,
+        score=None if score is None else float(score),
         evidence=decision.evidence,
     )
+
+
+def undecided(verifier: Verifier, reason: str) -> Verdict:
+    return stamped(verifier, Decision("undecided", reason))
 
 
 def error_reason(error: BaseException) -> str:

@@ -13,8 +13,8 @@ Verdicts of this module, all undecided and each of its own response alone:
     verifier_error:TYPE  the verifier raised, could not be prepared, or gave no verdict
 
 The same response to the same problem is judged once: those that come while it is judged wait for
-the same verdict, and the last ``MOST_KEPT`` verdicts are remembered. One of the first three kinds
-above is remembered for ``FAILURE_KEPT_S`` seconds only, because the machine may have been busy.
+the same verdict, and the last ``MOST_KEPT`` verdicts are remembered, but for the first three kinds
+above: the machine may have been busy.
 
 No signal is used and no handler is changed. A process that was forked with a pool in it has one
 without workers, which starts its own.
@@ -30,10 +30,8 @@ import dataclasses
 import functools
 import hashlib
 import json
-import math
 import os
 import threading
-import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,12 +42,11 @@ from typing import TypeVar
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry, workers
-from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped
+from heavydistill.verifiers.base import Verifier, error_reason, undecided
 from heavydistill.verifiers.screening import Candidate, decide, screen, screen_generation
-from heavydistill.verifiers.workers import Crew, TaskOutcome, limit_of, sound
+from heavydistill.verifiers.workers import Crew, TaskOutcome, limit_of
 
 MOST_KEPT = 8192
-FAILURE_KEPT_S = 600.0
 # Pairs that are on their way at once.
 _MOST_AHEAD = 2048
 # Whether a reference is fit must not depend on how busy the machine is.
@@ -89,7 +86,7 @@ class VerdictPool:
         self._crew = Crew(self.config)
         self._lock = threading.Lock()
         self._open: dict[bytes, list[Future[Judged]]] = {}
-        self._kept: OrderedDict[bytes, tuple[Judged, float]] = OrderedDict()
+        self._kept: OrderedDict[bytes, Judged] = OrderedDict()
 
     def submit(self, problem: Problem, text: str) -> Future[Judged]:
         """The verdict on a response, as a future that raises nothing.
@@ -179,32 +176,29 @@ class VerdictPool:
         if self._is_closed:
             raise RuntimeError("the pool of verdicts has been closed")
         future: Future[Judged] = Future()
-        if isinstance(screened, Verdict):
-            future.set_result(Judged(_sound(screened), 0.0))
-            return future
-        verifier = screened.verifier
-        try:
-            if not isinstance(screened.answer, str):
-                raise TypeError("extract gave no text")
-            if verifier.runs_in == "here":
-                future.set_result(Judged(_sound(decide(screened)), 0.0))
-            else:
-                limit_s = limit_of(verifier, screened.problem, self.config)
-                self._decide(screened, limit_s, future)
-        except Exception as error:  # of a verifier of one's own
-            future.set_result(Judged(_undecided(verifier, error_reason(error)), 0.0))
+        if isinstance(screened, Candidate):
+            if screened.verifier.runs_in != "here":
+                self._decide(screened, future)
+                return future
+            screened = decide(screened)
+        future.set_result(Judged(screened, 0.0))
         return future
 
-    def _decide(self, candidate: Candidate, limit_s: float, future: Future[Judged]) -> None:
+    def _decide(self, candidate: Candidate, future: Future[Judged]) -> None:
         """Have a worker decide, unless that was done or is being done."""
+        verifier = candidate.verifier
+        try:
+            limit_s = limit_of(verifier, candidate.problem, self.config)
+        except Exception as error:  # of a verifier of one's own
+            future.set_result(Judged(undecided(verifier, error_reason(error)), 0.0))
+            return
         key = _key(candidate)
         fresh: Future[TaskOutcome] = Future()
-        fresh.add_done_callback(functools.partial(self._on_decided, key, candidate.verifier))
+        fresh.add_done_callback(functools.partial(self._on_decided, key, verifier))
         task = None
         try:
             with self._lock:
-                kept, until = self._kept.get(key, (None, 0.0))
-                if kept and time.monotonic() < until:
+                if kept := self._kept.get(key):
                     self._kept.move_to_end(key)
                     future.set_result(kept)
                     return
@@ -213,7 +207,7 @@ class VerdictPool:
                     return
                 self._open[key], task = [future], fresh
             message = "decide", candidate.problem, candidate.answer
-            self._crew.submit(candidate.verifier.name, message, limit_s, task)
+            self._crew.submit(verifier.name, message, limit_s, task)
         except BaseException as error:  # closed; or an interrupt, after which nobody would decide
             if task:
                 task.cancel()
@@ -228,13 +222,12 @@ class VerdictPool:
                 future.cancel()
             return
         outcome = task.result()
-        failed = outcome.fault in (workers.TIMEOUT, workers.MEMORY, workers.DIED)
-        verdict = _undecided(verifier, outcome.fault) if outcome.fault else outcome.value
+        verdict = undecided(verifier, outcome.fault) if outcome.fault else outcome.value
         judged = Judged(verdict, outcome.seconds)
         with self._lock:
             futures = self._open.pop(key)
-            self._kept[key] = judged, time.monotonic() + (FAILURE_KEPT_S if failed else math.inf)
-            self._kept.move_to_end(key)
+            if outcome.fault not in (workers.TIMEOUT, workers.MEMORY, workers.DIED):
+                self._kept[key] = judged
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         for future in futures:
@@ -260,19 +253,6 @@ def _key(candidate: Candidate) -> bytes:
     """The same for the same response to the same problem; verifiers do not change meanwhile."""
     fields = dataclasses.astuple(candidate.problem)
     return hashlib.sha256(json.dumps([*fields, candidate.answer]).encode()).digest()
-
-
-def _sound(verdict: Verdict) -> Verdict:
-    """The verdict of a verifier in this process, unless it is none."""
-    try:
-        return sound(verdict)
-    except Exception as error:
-        reason = error_reason(error)
-        return Verdict(label="undecided", reason=reason, extracted=None, verifier=verdict.verifier)
-
-
-def _undecided(verifier: Verifier, reason: str) -> Verdict:
-    return stamped(verifier, Decision("undecided", reason))
 
 
 _pools: weakref.WeakSet[VerdictPool] = weakref.WeakSet()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from heavydistill.errors import ProblemsError
 from heavydistill.schema import Generation, Problem, Verdict
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped
+from heavydistill.verifiers.base import Decision, Verifier, error_reason, stamped, undecided
 
 THINKING_ENDS = "</think>"
 _THINKING_BEGINS = "<think>"
@@ -61,25 +61,27 @@ def screen(problem: Problem, text: str) -> Verdict | Candidate:
         return _undecided(problem, "unknown_verifier")
     try:
         answer = verifier.extract(problem, spoken)
+        if isinstance(answer, Decision):
+            return stamped(verifier, answer)
+        if not isinstance(answer, str):
+            raise TypeError("extract gave no text")
     except Exception as error:
-        answer = Decision("undecided", error_reason(error))
-    if isinstance(answer, Decision):
-        return stamped(verifier, answer)
+        return undecided(verifier, error_reason(error))
     return Candidate(verifier, problem, answer)
 
 
 def decide(candidate: Candidate) -> Verdict:
     """The verdict of its verifier, in this process. Never raises; an exception is a reason."""
+    verifier = candidate.verifier
     try:
-        decision = candidate.verifier.decide(candidate.problem, candidate.answer)
+        return stamped(verifier, verifier.decide(candidate.problem, candidate.answer))
     except Exception as error:
-        decision = Decision("undecided", error_reason(error))
-    return stamped(candidate.verifier, decision)
+        return undecided(verifier, error_reason(error))
 
 
 def _undecided(problem: Problem, reason: str) -> Verdict:
     try:
-        return stamped(registry.get(problem.verifier), Decision("undecided", reason))
+        return undecided(registry.get(problem.verifier), reason)
     except ProblemsError:
         name = f"{problem.verifier}@unknown"
         return Verdict(label="undecided", reason=reason, extracted=None, verifier=name)

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import math
 import os
 import resource
@@ -37,7 +36,6 @@ import subprocess
 import sys
 import threading
 import time
-import typing
 import warnings
 from collections import Counter
 from concurrent.futures import Future
@@ -49,14 +47,12 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from heavydistill.config.run import Verifying
-from heavydistill.schema import Label, Problem, Verdict
+from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers import registry
-from heavydistill.verifiers.base import Verifier, error_reason
+from heavydistill.verifiers.base import MOST_CHARACTERS, Verifier, error_reason
 from heavydistill.verifiers.screening import Candidate, decide
 
 MEMORY, DIED, TIMEOUT = "memory", "worker_died", "timeout"
-MOST_CHARACTERS = 1_000_000
-"""Limit of each text field of a verdict."""
 
 _TRIES = 2
 # A busy machine takes its time to start a process and to import what a verifier needs.
@@ -396,7 +392,7 @@ def _do(config: Verifying, kind: str, what: str, problem: Problem, answer: str =
     try:
         verifier = registry.get(kind)
         if what == "decide":
-            value = sound(decide(Candidate(verifier, problem, answer)))
+            value = decide(Candidate(verifier, problem, answer))
         else:
             value = _unfit_because(verifier, problem, config)
     except BaseException as error:  # of any kind, since a library may raise its own
@@ -416,23 +412,3 @@ def _unfit_because(verifier: Verifier, problem: Problem, config: Verifying) -> s
         return str(unfit)[:MOST_CHARACTERS]
     limit_of(verifier, problem, config)
     return None
-
-
-def sound(verdict: Verdict) -> Verdict:
-    """The verdict, if its fields hold what they should and can be sent and stored.
-
-    Raises:
-        TypeError, ValueError: One does not.
-    """
-    texts = (verdict.label, verdict.reason, verdict.evidence, verdict.extracted or "")
-    known = verdict.label in typing.get_args(Label)
-    if not known or any(type(text) is not str for text in texts):
-        raise TypeError("a verifier gave something else than a label and texts")
-    if any(len(text) > MOST_CHARACTERS for text in texts):
-        raise ValueError(f"a verifier gave more than {MOST_CHARACTERS} characters")
-    "".join(texts).encode()
-    if verdict.score is None:
-        return verdict
-    if not 0 <= verdict.score <= 1:
-        raise ValueError("a verifier gave a score that is not between 0 and 1")
-    return dataclasses.replace(verdict, score=float(verdict.score))

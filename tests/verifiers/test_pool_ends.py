@@ -24,9 +24,8 @@ pytestmark = pytest.mark.usefixtures("known_here_alone")
 SCRIPT = """
 import signal
 from heavydistill.config.run import Verifying
-from heavydistill.schema import Problem, Verdict
+from heavydistill.schema import Problem
 from heavydistill.verifiers.pool import VerdictPool
-from heavydistill.verifiers.workers import sound
 
 # As in a terminal, whatever runs the tests has made of it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
