@@ -74,7 +74,7 @@ def boxed() -> Run:
 
 def bare(folder: Path) -> Run:
     """Starts the same interpreter on the same program, with nothing around it."""
-    python = bubblewrap.interpreter().path
+    python = bubblewrap.interpreter()[0]
     (folder / "sizes.json").write_text(SIZES, encoding="utf-8")
 
     def run(program: str) -> bytes:

@@ -31,6 +31,7 @@ import json
 import keyword
 import pickletools
 import re
+import symtable
 import sys
 import warnings
 import zlib
@@ -201,7 +202,8 @@ def _asserted(args: dict[str, Any], as_python: bool) -> Task:
             raise ValueError(f"assertion {number} is no assert statement: {text[:100]!r}")
         nodes += [node for node in parsed if isinstance(node, ast.Assert)]
     setup = _setup(args)
-    own = _defined_in(ast.parse(setup))
+    names_there = symtable.symtable(setup, "setup", "exec").get_symbols()
+    own = {name.get_name() for name in names_there if name.is_assigned() or name.is_imported()}
     names = tuple(program_names([node.test for node in nodes], own))
     if not names:
         raise ValueError("the assertions call no function that an answer could define")
@@ -254,26 +256,12 @@ def _split_all(tests: list[ast.expr], names: tuple[str, ...], after: str) -> Com
 
 def _does_nothing(node: ast.stmt) -> bool:
     """Whether a statement is a comment in effect, or the metadata of a benchmark."""
-    if isinstance(node, ast.Assign):
-        return all(isinstance(name, ast.Name) and name.id == "METADATA" for name in node.targets)
-    if isinstance(node, ast.Assert):
-        return isinstance(node.test, ast.Constant) and bool(node.test.value)
-    return isinstance(node, ast.Pass) or (
-        isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    )
-
-
-def _defined_in(tree: ast.Module) -> set[str]:
-    """Names that statements at the top level define or import."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    return names
+    match node:
+        case ast.Assign([ast.Name("METADATA")]) | ast.Pass() | ast.Expr(ast.Constant()):
+            return True
+        case ast.Assert(ast.Constant(value)):
+            return bool(value)
+    return False
 
 
 def _setup(args: dict[str, Any]) -> str:

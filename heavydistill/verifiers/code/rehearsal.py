@@ -14,12 +14,12 @@ import contextlib
 import json
 import secrets
 from functools import lru_cache
-from typing import Any
+from typing import Any, get_args
 
 from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code import running
 from heavydistill.verifiers.code.formats import Rehearsable
-from heavydistill.verifiers.code.running import ProgramOutcome, processor_s, run_tests
+from heavydistill.verifiers.code.running import NobodysFault, ProgramOutcome, processor_s, run_tests
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
 from heavydistill.verifiers.sandbox import Sandbox
 
@@ -27,7 +27,7 @@ MOST = 8_000_000  # characters of all calls, and bytes of one report
 _MOST_CALLS = 5000  # as in ``inside.rehearse``
 _CALLS_AT_ONCE = 10  # tests' own work counts as so many tests of a program
 # What leaves open what the program would have given: nobody knows, or no value can travel.
-_UNKNOWN = {"missing_module", "timeout", "killed", "out_of_time", "no_sandbox"}
+_UNKNOWN = get_args(NobodysFault)
 _UNSURE = {"not_a_value", "too_large", "not_run", *_UNKNOWN}
 
 # What became of one test: "passed", or a reason, and what a reader needs to see of it.

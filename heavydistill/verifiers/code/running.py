@@ -6,14 +6,22 @@ start, in the order of the tests, up to the first that is none.
 
 from __future__ import annotations
 
+import bisect
+import builtins
+import collections
+import copy
 import functools
+import heapq
+import itertools
 import json
 import math
 import re
 import secrets
 import signal
+import string
 import sys
-from collections.abc import Collection, Mapping, Sequence
+import typing
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from typing import Any, Literal
@@ -22,34 +30,21 @@ from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
 from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 
-# --- Names that a function of a programming contest has without importing them: sites that judge
+# Where the names are that a function of a programming contest has without importing them: sites for
 # such functions import much of the standard library beforehand. Only what a program mentions is
-# imported, since imports take longer than most programs.
-_MODULES = (
-    *("bisect", "collections", "copy", "datetime", "functools", "heapq", "itertools", "json"),
-    *("math", "operator", "random", "re", "statistics", "string", "sys", "typing"),
-)
-_FROM = {
-    "typing": "Any Callable Deque Dict FrozenSet Generator Iterable Iterator List Literal Mapping "
-    "NamedTuple Optional Sequence Set Tuple Type TypeVar Union",
-    "collections": "ChainMap Counter OrderedDict defaultdict deque namedtuple",
-    "math": "ceil comb factorial floor gcd inf isqrt lcm log log10 log2 perm pi prod sqrt",
-    "heapq": "heapify heappop heappush heappushpop heapreplace merge nlargest nsmallest",
-    "bisect": "bisect_left bisect_right insort insort_left insort_right",
-    "functools": "cache cmp_to_key lru_cache partial reduce",
-    "itertools": "accumulate chain combinations combinations_with_replacement count cycle "
-    "groupby islice pairwise permutations product repeat starmap takewhile zip_longest",
-    "copy": "deepcopy",
-    "string": "ascii_letters ascii_lowercase ascii_uppercase digits punctuation",
-}
+# imported, since imports take longer than most programs. Of equal names the last one counts.
+_FROM = (typing, string, copy, math, bisect, heapq, itertools, functools, collections)
+_MODULES = ("datetime", "json", "operator", "random", "re", "statistics", "sys")
 
 
-def prelude(words: Collection[str]) -> str:
+def prelude(words: set[str]) -> str:
     """Imports of the names among ``words``, those that a program mentions."""
-    lines = [f"import {module}" for module in _MODULES if module in words]
-    for module, names in _FROM.items():
-        if mentioned := [name for name in names.split() if name in words]:
-            lines.append(f"from {module} import {', '.join(mentioned)}")
+    modules = sorted({module.__name__ for module in _FROM}.union(_MODULES).intersection(words))
+    lines = [f"import {module}" for module in modules]
+    for module in _FROM:
+        mentioned = words.intersection(getattr(module, "__all__", vars(module)))
+        names = sorted(mentioned - {*vars(builtins), *modules})
+        lines += [f"from {module.__name__} import {name}" for name in names if name[0] != "_"]
     return "\n".join(lines)
 
 
@@ -68,28 +63,16 @@ _REPORT = re.compile(rb"([0-9a-f]{1,64}) (\d{1,6}) ([A-Z]) (\d{1,10})\n")
 _MILLISECONDS = re.compile(rb"\d{1,9}")
 _NAME = re.compile(r"[^\W\d]\w*")
 
-# What became of a test. ``value``: the program answered. The program's fault: ``raised`` to
-# ``died`` (of a signal or an exit that ended everything) and ``not_run`` (one before it ended
-# everything). Nobody's fault or ours: ``missing_module`` (outside the standard library),
-# ``timeout`` (by the wall clock), ``killed`` (SIGKILL, which a machine short of memory sends too,
-# where the sandbox does not tell that the test had had its time), ``out_of_time`` (of the
-# response), and ``no_sandbox``.
-Became = Literal[
-    "value",
-    "raised",
-    "exited",
-    "too_slow",
-    "not_a_value",
-    "too_large",
-    "not_python",
-    "died",
-    "not_run",
-    "missing_module",
-    "timeout",
-    "killed",
-    "out_of_time",
-    "no_sandbox",
+# What became of a test that gave no value. ``died`` is of a signal or an exit that ended it and all
+# later ones, which are ``not_run``.
+ProgramsFault = Literal[
+    "raised", "exited", "too_slow", "not_a_value", "too_large", "not_python", "died", "not_run"
 ]
+# ``missing_module`` is outside the standard library, ``timeout`` by the wall clock, ``killed`` by
+# SIGKILL, which a machine short of memory sends too, where the sandbox does not tell that the test
+# had had its time, and ``out_of_time`` is of the response.
+NobodysFault = Literal["missing_module", "timeout", "killed", "out_of_time", "no_sandbox"]
+Became = Literal["value"] | ProgramsFault | NobodysFault
 _ENDS: dict[bytes, Became] = {
     b"X": "exited",
     b"S": "too_slow",

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Label, Problem
@@ -58,16 +58,13 @@ from heavydistill.verifiers.code.formats import (
     task_of,
 )
 from heavydistill.verifiers.code.rehearsal import PASSED, NotRehearsedError, Result, failure
-from heavydistill.verifiers.code.running import MOST_VALUE, ProgramOutcome, run_tests
+from heavydistill.verifiers.code.running import MOST_VALUE, NobodysFault, ProgramOutcome, run_tests
 from heavydistill.verifiers.code.values import Tree, likeness, likeness_of_outputs, shown
 from heavydistill.verifiers.sandbox import Sandbox, open_sandbox
 
 MOST_CHARACTERS = 200_000
 _OUTPUT_ROOM = 65_536
-_OPEN = {
-    *("missing_module", "timeout", "killed", "out_of_time", "no_sandbox"),
-    *("not_comparable", "types", "rounding"),
-}
+_OPEN = {*get_args(NobodysFault), "not_comparable", "types", "rounding"}
 _REASONS = {"alike": "types", "close": "rounding", "different": "different"}
 _SLACK_S = 10.0
 

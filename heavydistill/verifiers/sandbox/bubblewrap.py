@@ -35,7 +35,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO
@@ -82,24 +81,16 @@ print(json.dumps(dict(folders=folders, mapped=mapped)))
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """A Python and what it needs of the machine; all paths are absolute and real."""
-
-    path: str
-    folders: tuple[str, ...]
-    """Its standard library."""
-    hidden: tuple[str, ...]
-    """Folders in those that hold other packages."""
-    libraries: tuple[str, ...]
-    """The shared libraries, the loader among them."""
-    links: tuple[tuple[str, str], ...]
-    """(name, library) under which else those are looked for."""
-
-
 @cache
-def interpreter() -> Interpreter:
-    """The interpreter of this process, asked once; ``OSError`` or ``ValueError`` if that fails."""
+def interpreter() -> tuple[str, list[str]]:
+    """The interpreter of this process, and the words with which bubblewrap shows what it needs.
+
+    That is its standard library but for folders of other packages, the shared libraries, the loader
+    among them, and the names under which else those are looked for.
+
+    Raises:
+        OSError, ValueError: It does not say what it needs.
+    """
     path = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     command = [path, "-I", "-S", "-B", "-c", _QUESTION]
     try:
@@ -111,22 +102,24 @@ def interpreter() -> Interpreter:
     folders = [folder for folder in paths if not set(folder.parents) & set(paths)]
     mapped = [Path(file) for file in said["mapped"]]
     libraries = [file for file in mapped if not any(map(file.is_relative_to, folders))]
-    links: dict[str, str] = {}
+    # Where programs name the loader itself, behind links to folders that a program does not see.
+    links = {Path(name): Path(name).resolve() for name in glob.glob("/lib*/ld-*.so*")}
     for file in libraries:
         # The loader asks for libz.so.1, a link beside the library.
         beside = file.parent.glob(f"{glob.escape(file.name.partition('.so')[0])}.so*")
-        links |= {str(link): str(file) for link in beside if link.resolve() == file}
-    # Where programs name the loader itself, behind links to folders that a program does not see.
-    loaders = {name: os.path.realpath(name) for name in glob.glob("/lib*/ld-*.so*")}
-    links |= {name: file for name, file in loaders.items() if Path(file) in libraries}
-    hidden = [str(folder / name) for folder in folders for name in _PACKAGES]
-    return Interpreter(
-        path,
-        tuple(map(str, folders)),
-        tuple(filter(os.path.isdir, hidden)),
-        tuple(map(str, libraries)),
-        tuple(sorted((name, file) for name, file in links.items() if name != file)),
-    )
+        links |= {link: link.resolve() for link in beside}
+    links = {name: file for name, file in links.items() if file in libraries and name != file}
+    hidden = [folder / name for folder in folders for name in _PACKAGES]
+    files = [Path(path), *libraries]
+    above = {folder for name in (*folders, *files, *links) for folder in name.parents}
+    return path, [
+        # Those that bubblewrap makes by itself are for root alone.
+        *_flat(("--perms", "0755", "--dir", folder) for folder in sorted(above - {Path("/")})),
+        *_flat(("--ro-bind", folder, folder) for folder in folders),
+        *_flat(("--tmpfs", each, "--remount-ro", each) for each in hidden if each.is_dir()),
+        *_flat(("--ro-bind", file, file) for file in files),
+        *_flat(("--symlink", file, name) for name, file in sorted(links.items())),
+    ]
 
 
 # --- A run that is watched. The process started is bubblewrap, whose only child is the launcher,
@@ -351,7 +344,7 @@ def _start(
         *_box(room, privileged=becomes is not None),
         *_flat(("--perms", "0444", "--file", str(file), name) for name, file in files.items()),
         *("--remount-ro", "/", "--chdir", _FOLDER),
-        *("--", interpreter().path, "-s", "-S", "-P", "-B", "-X", "utf8"),
+        *("--", interpreter()[0], "-s", "-S", "-P", "-B", "-X", "utf8"),
         *("-c", f"{LAUNCHER}\nstart_alone(**{start!r})"),
     ]
     process = subprocess.Popen(
@@ -376,21 +369,14 @@ def _box(room: int, *, privileged: bool) -> list[str]:
     Privileged, it starts as root and the launcher becomes somebody else; otherwise it starts as an
     ordinary user, in a user namespace.
     """
-    python = interpreter()
     given = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL") if privileged else ()
-    names = [*python.folders, python.path, *python.libraries, *dict(python.links), *_DEVICES]
-    above = sorted({str(folder) for name in names for folder in Path(name).parents} - {"/"})
     return [
         *(_NAMESPACES if privileged else ("--unshare-all",)),
         *("--as-pid-1", "--new-session", "--hostname", "sandbox"),
         *("--cap-drop", "ALL", *_flat(("--cap-add", capability) for capability in given)),
         *("--clearenv", *_flat(("--setenv", *pair) for pair in _ENVIRONMENT.items())),
-        # Those that bubblewrap makes by itself are for root alone.
-        *_flat(("--perms", "0755", "--dir", folder) for folder in above),
-        *_flat(("--ro-bind", folder, folder) for folder in python.folders),
-        *_flat(("--tmpfs", folder, "--remount-ro", folder) for folder in python.hidden),
-        *_flat(("--ro-bind", file, file) for file in (python.path, *python.libraries)),
-        *_flat(("--symlink", file, name) for name, file in python.links),
+        *interpreter()[1],
+        *("--perms", "0755", "--dir", "/dev"),
         *_flat(("--dev-bind", device, device) for device in _DEVICES),
         *("--perms", "1777", "--size", str(room), "--tmpfs", _FOLDER),
         *("--symlink", _FOLDER, "/tmp"),
@@ -431,5 +417,5 @@ def _holding(stack: contextlib.ExitStack, data: bytes) -> int:
     return file
 
 
-def _flat(groups: Iterable[tuple[str, ...]]) -> list[str]:
-    return [word for group in groups for word in group]
+def _flat(groups: Iterable[tuple[str | Path, ...]]) -> list[str]:
+    return [str(word) for group in groups for word in group]

@@ -250,8 +250,6 @@ def test_the_search_finds_what_is_there() -> None:
 class Recording(Sandbox):
     """A sandbox that keeps what it is given and runs nothing."""
 
-    name = "recording"
-
     def __init__(self, ran: Ran = Ran("unavailable", stderr=b"Install it.")) -> None:  # noqa: B008
         self.files: list[Mapping[str, str]] = []
         self._ran = ran
@@ -259,7 +257,7 @@ class Recording(Sandbox):
     def unavailable(self) -> str | None:
         return None
 
-    def run(self, files: Mapping[str, str], stdin: bytes, limits: Limits) -> Ran:
+    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
         self.files.append(files)
         return self._ran
 
@@ -291,7 +289,7 @@ def test_a_program_that_was_right_before_must_be_right_again() -> None:
 class Ending(Recording):
     """A sandbox in which the first test begins after one second and then this happens."""
 
-    def run(self, files: Mapping[str, str], stdin: bytes, limits: Limits) -> Ran:
+    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
         token = json.loads(files["job.txt"])["token"]
         return dataclasses.replace(self._ran, stdout=f"{token} 0 B 4\n1000\n".encode())
 

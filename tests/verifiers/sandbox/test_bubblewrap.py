@@ -151,7 +151,7 @@ def test_what_failed_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_interpreter_is_the_one_behind_the_virtual_environment() -> None:
     version = ran("import sys; print(sys.version, sys.prefix == sys.base_prefix)").stdout.decode()
     assert version == f"{sys.version} True\n"
-    assert not Path(bubblewrap.interpreter().path).is_relative_to(sys.prefix) or (
+    assert not Path(bubblewrap.interpreter()[0]).is_relative_to(sys.prefix) or (
         sys.prefix == sys.base_prefix
     )
 
