@@ -11,7 +11,7 @@ import pytest
 from heavydistill.errors import HeavydistillError, RunError, remedy
 from heavydistill.models.ledger import Ledger
 from heavydistill.store.atomic import Workplace
-from heavydistill.store.segment import paths
+from heavydistill.store.journal import Journal
 from heavydistill.store.traces import writing
 
 
@@ -38,7 +38,7 @@ def test_nobody_makes_room_where_there_is_no_folder() -> None:
     nowhere = Path("/proc/nowhere/run")
     for use in (
         lambda: Workplace(nowhere).claimed().__enter__(),
-        lambda: paths(nowhere),
+        lambda: Journal(nowhere),
         lambda: Ledger(nowhere / "run.ledger"),
     ):
         with pytest.raises(HeavydistillError) as caught:

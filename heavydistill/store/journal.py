@@ -22,7 +22,7 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from typing import Literal
 from heavydistill.errors import RunError, remedy
 from heavydistill.models.request import Request, Response
 from heavydistill.store import segment
-from heavydistill.store.segment import Record, Segment, segments
+from heavydistill.store.segment import Record, segments
 
 _Place = tuple[Path, int]
 
@@ -178,25 +178,18 @@ class Journal:
 
     def _scan(self) -> None:
         """Find the first response to each request, and its last failure."""
+        answered: dict[bytes, _Place] = {}
+        failed: dict[bytes, _Place] = {}
+        skipped = 0
         with self._write_lock:  # what is put meanwhile would be missing
-            found = segments(self.folder, self._is_thorough)
-            self._answered, self._failed, skipped = _outcomes(found)
+            for each in segments(self.folder, self._is_thorough):
+                skipped += each.skipped
+                for line in each.lines:
+                    _note(answered, failed, line.key, line.failed, (each.path, line.offset))
+            self._answered, self._failed = answered, failed
         if skipped > self.skipped and self._is_thorough:  # nobody knew of these
             _warn(self.folder, skipped)
         self.skipped = skipped
-
-
-def _outcomes(segments: Iterable[Segment]) -> tuple[dict[bytes, _Place], dict[bytes, _Place], int]:
-    """(where the first response to each request stands, where its last failure does, lines that
-    cannot be read)."""
-    answered: dict[bytes, _Place] = {}
-    failed: dict[bytes, _Place] = {}
-    skipped = 0
-    for each in segments:
-        skipped += each.skipped
-        for line in each.lines:
-            _note(answered, failed, line.key, line.failed, (each.path, line.offset))
-    return answered, failed, skipped
 
 
 def _note(

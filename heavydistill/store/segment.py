@@ -156,18 +156,19 @@ def read(path: Path, thorough: bool = False) -> Segment:
         JournalError: It is of another format, not a file, or cannot be read.
     """
     damaged, foreign, lines = [], [], []
-    torn = offset = 0
     with _reading(path) as file:
-        for number, line in enumerate(file, 1):
-            if number == 1:
-                _require_format(path, line)
+        line = file.readline()
+        _require_format(path, line)
+        offset = len(line)
+        torn = 0 if line.endswith(b"\n") else offset
+        for number, line in enumerate(file, 2):
             if not line.endswith(b"\n"):
                 torn = len(line)
-            elif number > 1 and not _is_sound(line):
+            elif line[:8].lower() != b"%08x" % zlib.crc32(line[9:-1]):
                 damaged.append(number)
-            elif number > 1 and not _is_record(line, thorough):
+            elif not _HEAD.match(line) or (thorough and not _is_record(line)):
                 foreign.append(number)
-            elif number > 1:
+            else:
                 key = bytes.fromhex(line[_KEY].decode())
                 lines.append(SegmentLine(key, line[_MARK : _MARK + 1] == b"-", offset))
             offset += len(line)
@@ -220,10 +221,9 @@ def _record(line: bytes) -> Record:
     """What a sound line holds. Raises NoRecordError."""
     try:
         payload = json.loads(line[_PAYLOAD_STARTS:])
-        strange = payload.keys() - _FIELDS | payload["response"].keys() - set(_KEPT)
-        if strange:
-            raise ValueError(f"unknown field {min(strange)}")
         said = payload["response"]
+        if strange := payload.keys() - _FIELDS | said.keys() - set(_KEPT):
+            raise ValueError(f"unknown field {min(strange)}")
         counts = {name: count(said.get(name)) for name in _COUNTS}
         payload["response"] = said | counts | {"latency_s": seconds(said.get("latency_s"))}
         record = _RECORD.validate_python({"key": line[_KEY].decode(), **payload})
@@ -240,15 +240,12 @@ def _record(line: bytes) -> Record:
 _RECORD = TypeAdapter(Record)
 
 
-def _is_record(line: bytes, thorough: bool) -> bool:
+def _is_record(line: bytes) -> bool:
     try:
-        return bool(_HEAD.match(line) and (not thorough or _record(line)))
+        _record(line)
     except NoRecordError:
         return False
-
-
-def _is_sound(line: bytes) -> bool:
-    return line[:8].lower() == b"%08x" % zlib.crc32(line[9:-1])
+    return True
 
 
 def _is_there(path: Path) -> bool:
@@ -269,19 +266,15 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
     """A segment as an open file.
 
     Raises:
-        JournalError: It is not a file, a link to nothing, or the disk fails while this lasts.
+        JournalError: It is not a file, or the disk fails while this lasts.
     """
-    if path.is_symlink() and not path.exists():
-        raise JournalError(
-            f"{path} is a link to nothing, so what it held cannot be read",
-            "Bring back what it points to (is a disk not mounted?), or move the link out of the "
-            "journal, and it is asked for again.",
-        )
-    if path.exists() and not path.is_file():  # a folder, or a pipe, which would be waited for
-        raise JournalError(
-            f"{path} is named like a segment and is not a file", "Move it out of the journal."
-        )
     try:
+        if not path.is_file():  # a folder, a pipe, which would be waited for, or a link to nothing
+            raise JournalError(
+                f"{path} is named like a segment and is no file, so what it held cannot be read",
+                "If it is a link, bring back what it points to (is a disk not mounted?); or move "
+                "it out of the journal, and what it held is asked for again.",
+            )
         with open(path, "rb") as file:
             yield file
     except OSError as error:
