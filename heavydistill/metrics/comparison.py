@@ -15,6 +15,7 @@ Not covered: more than two runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -134,23 +135,15 @@ def refuse_other_ways(before: Side, after: Side) -> None:
 def refuse_other_problems(before: Side, after: Side) -> None:
     """Raise a ConfigError if the runs are not over the same problems.
 
-    The same problem has the same id, text, reference, verifier and arguments of it; the message
-    names the first ones that differ or are missing in one run.
+    The same problem has the same id, text, reference, verifier and arguments of it.
     """
-    then, now = ({row.problem: row for row in side.tally.rows} for side in (before, after))
-    lonely = {
-        after.run.name: [problem for problem in then if problem not in now],
-        before.run.name: [problem for problem in now if problem not in then],
-    }
-    faults = [f"{_listed(names)} missing {where}" for where, names in lonely.items() if names]
-    changed = [p for p in then if p in now and then[p].question != now[p].question]
-    if changed:
-        faults.append(
-            f"{_listed(changed)} with another text, reference, verifier or arguments of it"
-        )
-    if faults:
+    then, now = ({row.problem: row.question for row in side.tally.rows} for side in (before, after))
+    if differing := [
+        problem for problem in {**then, **now} if then.get(problem) != now.get(problem)
+    ]:
         raise ConfigError(
-            f"The runs are not over the same problems: {'; '.join(faults)}",
+            "The runs are not over the same problems: one of them lacks these, or has them with "
+            f"another text, reference, verifier or arguments of it: {_listed(differing)}",
             "Compare runs on the same problems.",
         )
 
@@ -164,10 +157,9 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
                 f"The run {side.run.name} has no verdicts: none of its samples was judged",
                 _JUDGE_AGAIN,
             )
-    versions: dict[str, set[str]] = {}
-    for rule in sorted(before.tally.rules | after.tally.rules):
-        versions.setdefault(rule.partition("@")[0], set()).add(rule)
-    if mixed := [rule for rules in versions.values() if len(rules) > 1 for rule in sorted(rules)]:
+    rules = sorted(before.tally.rules | after.tally.rules)
+    versions = Counter(rule.partition("@")[0] for rule in rules)
+    if mixed := [rule for rule in rules if versions[rule.partition("@")[0]] > 1]:
         listed = [
             f"{rule} ({' and '.join(side.run.name for side in sides if rule in side.tally.rules)})"
             for rule in mixed
@@ -279,38 +271,35 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
     sides = [before, after] if before else [after]
     if before:
         refuse_other_problems(before, after)
-    rows = [{row.problem: row for row in side.tally.rows} for side in sides]
-    rounds = [side.tally.rounds for side in sides]
+    deliberated = all(side.tally.rounds for side in sides)
+    runs = [
+        ({row.problem: row for row in side.tally.rows}, side.tally.rounds * deliberated)
+        for side in sides
+    ]
     k, d = (min(getattr(side.run.summary, size) for side in sides) for size in ("k", "d"))
-    order = list(rows[-1])  # of the problems
 
     def changes(problems: Sequence[str]) -> dict[str, Any]:
         """The fields of ``Changes``."""
-        values = [
-            [values_of(of[problem], of_run if all(rounds) else 0, k, d) for problem in problems]
-            for of, of_run in zip(rows, rounds, strict=True)
-        ]
-        found: dict[str, Any] = {"problems": len(problems), **dict.fromkeys(NAMES)}
-        for name in values[0][0]:
-            found[name] = _change(*([value[name] for value in of_run] for of_run in values))
-        return found
+        values = [[values_of(rows[id], last, k, d) for id in problems] for rows, last in runs]
+        found = {
+            name: _change(*([each[name] for each in of_run] for of_run in values))
+            for name in values[0][0]
+        }
+        return {"problems": len(problems), **dict.fromkeys(NAMES), **found}
 
     def by(grouping: str) -> dict[str, Changes]:
         groups = grouped(after.tally.rows, grouping)
         return {name: Changes(**changes([r.problem for r in of])) for name, of in groups.items()}
 
+    problems = [row.problem for row in after.tally.rows]
     vote_pairs = deliberation_pairs = None
     # A vote of some of a pool is no one answer: it is right with a chance.
-    voting = [problem for problem in order if max(of[problem].k for of in rows) <= k]
+    voting = [id for id in problems if max(rows[id].k for rows, _ in runs) <= k]
     if before and voting and before.run.summary.k == after.run.summary.k:
-        vote_pairs = paired(*([of[problem].vote > _HALF for problem in voting] for of in rows))
-    if before and all(rounds):
-        deliberation_pairs = paired(
-            *(
-                [of[problem].round(last).first_right for problem in order]
-                for of, last in zip(rows, rounds, strict=True)
-            )
-        )
+        vote_pairs = paired(*([rows[id].vote > _HALF for id in voting] for rows, _ in runs))
+    if before and deliberated:
+        firsts = ([rows[id].round(last).first_right for id in problems] for rows, last in runs)
+        deliberation_pairs = paired(*firsts)
     return Comparison(
         heavydistill=heavydistill.__version__,
         versions=versions,
@@ -318,7 +307,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         asked_differently=asked_differently(before, after) if before else [],
         before=before.run if before else None,
         after=after.run,
-        **changes(order),
+        **changes(problems),
         by_verifier=by("verifier"),
         by_family=by("family"),
         vote_pairs=vote_pairs,

@@ -11,6 +11,7 @@ Not covered: the runs themselves (``run.experiments.crossing``); differences bet
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,9 @@ from typing import Any
 import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.metrics.counts import GenerationCounts
-from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
+from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.problem_figures import ProblemFigures, RunTally
+from heavydistill.metrics.summary import HEAVY, NAMES, measure
 from heavydistill.schema import Trace
 
 FORMAT = "heavydistill-crossing/2"
@@ -105,31 +107,22 @@ def cross(
     verifiers: set[str] = set()
     for (thinker, deliberator), traces in runs.items():
         tally = RunTally(traces)
-        rows = {row.problem: row for row in tally.rows}
         prompts |= tally.prompts
         verifiers |= tally.verifiers
-        if thinker not in pools:
-            pools[thinker] = rows
-            thinkers.append(
-                Thinker(
-                    name=thinker,
-                    mean_at_k=bootstrap_mean([row.mean for row in tally.rows]),
-                    vote_at_k=bootstrap_mean([row.vote for row in tally.rows]),
-                    pass_at_k=bootstrap_mean([row.pass_at(row.k) for row in tally.rows]),
-                    samples=tally.trajectories,
-                )
-            )
-        own = pools[thinker]
-        last = [rows[id].round(rounds) if id in rows else row.without for id, row in own.items()]
-        means = [of_round.mean for of_round in last]
+        rows = {row.problem: row for row in tally.rows}
+        own = pools.setdefault(thinker, rows)
+        # A problem that is missing was not deliberated.
+        whole = [rows.get(id) or dataclasses.replace(row, rounds=()) for id, row in own.items()]
+        metrics = measure(whole, rounds, k, d)
+        if own is rows:
+            values = {name: metrics[name] for name in NAMES if name not in HEAVY}
+            thinkers.append(Thinker(name=thinker, **values, samples=tally.trajectories))
         cells.append(
             Cell(
                 thinker=thinker,
                 deliberator=deliberator,
-                heavy_mean_at_d=bootstrap_mean(means),
-                heavy_pass_at_d=bootstrap_mean([of_round.pass_at(of_round.d) for of_round in last]),
-                heavy_minus_vote=bootstrap_difference(means, [row.vote for row in own.values()]),
-                unasked=sum(of_round.d == 0 for of_round in last),
+                **{name: metrics[name] for name in HEAVY},
+                unasked=sum(row.round(rounds).d == 0 for row in whole),
                 samples=tally.deliberations,
             )
         )

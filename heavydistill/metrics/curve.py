@@ -20,14 +20,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Literal
 
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
-from heavydistill.metrics.problem_figures import COSTS, Cost, ProblemFigures
+from heavydistill.metrics.problem_figures import COSTS, Cost, ProblemFigures, most_common
 
 Way = Literal["vote", "pass", "deliberation", "heavy_vote"]
 """The most frequent answer of k trajectories; whether any of k is right, which is no way to answer
@@ -89,19 +88,17 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
     on_it = [row for row in rows if row.k >= k] if k else []
     if not on_it:
         return None
-    known: _Known = {
-        cost: [
-            row
-            for row in on_it
-            if not math.isnan(row.tokens[cost] + row.round(rounds).tokens[cost])
-        ]
-        for cost in COSTS
-    }
+
+    def is_known(row: ProblemFigures, cost: Cost) -> bool:
+        return not math.isnan(row.tokens[cost] + row.round(rounds).tokens[cost])
+
+    of_cost = {cost: [row for row in on_it if is_known(row, cost)] for cost in COSTS}
+    known: _Known = {cost: those for cost, those in of_cost.items() if those}
     return Curve(
         k=k,
         problems=len(on_it),
         smaller_pools=len(rows) - len(on_it),
-        unknown_tokens={cost: len(on_it) - len(those) for cost, those in known.items()},
+        unknown_tokens={cost: len(on_it) - len(those) for cost, those in of_cost.items()},
         points=mark_pareto([*_votes(on_it, known, k), *_deliberations(on_it, known, d, rounds)]),
         matched={
             cost: _matched(those, k, rounds, cost)
@@ -111,15 +108,14 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
     )
 
 
-def mark_pareto(points: Iterable[Point]) -> list[Point]:
+def mark_pareto(points: Sequence[Point]) -> list[Point]:
     """The points with their ``pareto`` filled in, in the same order.
 
     By each cost alone, a point stands unless another is at least as accurate and as cheap, and
     better in one of the two. What needs to know the right answer (``pass``) never stands, and
     outdoes nothing.
     """
-    all_points = list(points)
-    answers = [point for point in all_points if point.way != "pass"]
+    answers = [point for point in points if point.way != "pass"]
 
     def stands(point: Point, cost: Cost) -> bool:
         right, tokens = point.accuracy.mean, point.tokens[cost].mean
@@ -131,7 +127,7 @@ def mark_pareto(points: Iterable[Point]) -> list[Point]:
 
     return [
         dataclasses.replace(point, pareto={cost: stands(point, cost) for cost in point.tokens})
-        for point in all_points
+        for point in points
     ]
 
 
@@ -140,7 +136,6 @@ def _votes(rows: Sequence[ProblemFigures], known: _Known, k: int) -> Iterator[Po
     of_one = {
         cost: bootstrap_mean([_tokens_of_one(row, cost) for row in those])
         for cost, those in known.items()
-        if those
     }
     values: dict[Way, list[tuple[float, ...]]] = {
         "vote": [row.votes for row in rows],
@@ -166,12 +161,12 @@ def _deliberations(
     """Points of one deliberation of each round, and of votes among those of the last round."""
     for number in range(1, rounds + 1):
         of_round = [row.round(number) for row in rows]
-        used = Counter(each.used for each in of_round)
+        used = most_common(each.used for each in of_round)
         for count in range(1, d + 1 if number == rounds else 2):
             values = [each.mean if count == 1 else each.vote_at(count) for each in of_round]
             yield Point(
                 way="deliberation" if count == 1 else "heavy_vote",
-                k=max(used, key=lambda size: (used[size], size)),
+                k=used,
                 rounds=number,
                 d=count,
                 accuracy=bootstrap_mean(values),
@@ -180,7 +175,6 @@ def _deliberations(
                         [row.round(number).tokens_at(count, cost) for row in those]
                     )
                     for cost, those in known.items()
-                    if those
                 },
             )
 

@@ -146,6 +146,12 @@ class ProblemFigures:
         return self.votes[k - 1] if self.k > k else self.vote
 
 
+def most_common(sizes: Iterable[int]) -> int:
+    """The most common size that is not 0, of equally common ones the largest; 0 if all are 0."""
+    counts = Counter(size for size in sizes if size)
+    return max(counts, key=lambda size: (counts[size], size), default=0)
+
+
 def family_of(problem: Problem) -> str:
     """The family of a procedural problem, from the arguments of its verifier; else empty."""
     try:

@@ -11,7 +11,6 @@ are not paired; whether the same cache in another order gives another answer (se
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -21,7 +20,7 @@ from heavydistill.errors import RunError
 from heavydistill.metrics.counts import GenerationCounts, Judging, Usage
 from heavydistill.metrics.curve import Curve, curve_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean, wilson
-from heavydistill.metrics.problem_figures import ProblemFigures, Round, RunTally
+from heavydistill.metrics.problem_figures import ProblemFigures, Round, RunTally, most_common
 from heavydistill.schema import Outcome, Stratum, Trace
 
 STRATA: tuple[str, ...] = get_args(Stratum)
@@ -29,14 +28,9 @@ OUTCOMES: tuple[str, ...] = get_args(Outcome)
 NO_LABEL = "none"
 """Stands in counts for a stratum or outcome that is null."""
 
-NAMES = (
-    "mean_at_k",
-    "vote_at_k",
-    "pass_at_k",
-    "heavy_mean_at_d",
-    "heavy_pass_at_d",
-    "heavy_minus_vote",
-)
+HEAVY = ("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote")
+"""The metrics of deliberation."""
+NAMES = ("mean_at_k", "vote_at_k", "pass_at_k", *HEAVY)
 """The metrics, in the order in which they are shown."""
 
 
@@ -223,8 +217,8 @@ def summary_of(tally: RunTally) -> Summary:
             "There are no traces to summarize", "Check that the run had problems and was finished."
         )
     last_round = [row.round(rounds) for row in rows]
-    k = _most_common(row.k for row in rows)
-    d = _most_common(of_round.d for of_round in last_round)
+    k = most_common(row.k for row in rows)
+    d = most_common(of_round.d for of_round in last_round)
     means, heavy_means = [row.mean for row in rows], [of_round.mean for of_round in last_round]
     # Zeros included, so that all runs have the same keys.
     table = {stratum: dict.fromkeys((*OUTCOMES, NO_LABEL), 0) for stratum in (*STRATA, NO_LABEL)}
@@ -263,9 +257,3 @@ def summary_of(tally: RunTally) -> Summary:
         prompts=sorted(tally.prompts),
         verifiers=sorted(tally.verifiers),
     )
-
-
-def _most_common(sizes: Iterable[int]) -> int:
-    """The most common size that is not 0, of equally common ones the largest; 0 if all are 0."""
-    counts = Counter(size for size in sizes if size)
-    return max(counts, key=lambda size: (counts[size], size), default=0)

@@ -41,12 +41,14 @@ from heavydistill.report.grid import (
     mean_and_ends,
     p_value,
     percent,
+    reading,
     sampled,
     share,
+    sizes,
     versions,
 )
 from heavydistill.report.summary import matched_lines, print_unanswered, strata_note
-from heavydistill.report.terminal import plain, print_grid, print_lines
+from heavydistill.report.terminal import print_grid, print_lines
 
 HEAVY = "deliberation on the attempts"
 _CONTROLS_NOTE = (
@@ -142,7 +144,6 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         _pairs(comparison, runs),
         _strata(runs, titles),
         _habits(runs, titles),
-        _tokens(runs, titles),
         samples(comparison),
     ]
     yield from (grid for grid in found if grid.lines)
@@ -278,22 +279,6 @@ def _habits(runs: list[Measured], titles: list[str]) -> Grid:
     return Grid(["Rate, 95% intervals", *titles], lines)
 
 
-def _tokens(runs: list[Measured], titles: list[str]) -> Grid:
-    """Tokens read and written by each stage."""
-    stages = dict.fromkeys(stage for run in runs for stage in run.summary.usage)
-    lines = []
-    for stage in stages:
-        for what in ("prompt", "completion"):
-            cells = []
-            for run in runs:
-                used = run.summary.usage.get(stage)
-                unknown = getattr(used, f"unknown_{what}", 0)
-                known = f"{getattr(used, what, 0):,}"
-                cells.append(f"{known} and {unknown:,} unknown" if unknown else known)
-            lines.append(Line(f"{stage}, {what}", cells))
-    return Grid(["Tokens", *titles], lines)
-
-
 def _made_by(comparison: Comparison) -> str:
     ran = ", ".join(f"{name} {version}" for name, version in comparison.versions.items())
     made = f"Compared by heavydistill {comparison.heavydistill}"
@@ -306,11 +291,7 @@ def _heading(comparison: Comparison) -> str:
     def both(size: str) -> str:
         return "/".join(dict.fromkeys(str(getattr(summary, size)) for summary in summaries))
 
-    return (
-        f"{counted(comparison.problems, 'problem')}, K={both('k')} trajectories, "
-        f"D={both('d')} deliberations, {both('rounds')} "
-        f"round{'' if both('rounds') == '1' else 's'}"
-    )
+    return ", ".join(sizes(comparison.problems, both("k"), both("d"), both("rounds")))
 
 
 def _sampling(comparison: Comparison) -> Iterator[str]:
@@ -332,10 +313,7 @@ def _readings(comparison: Comparison) -> dict[str, list[str]]:
     """The metrics whose intervals show that they are better, worse, or neither."""
     readings: dict[str, list[str]] = {"Better": [], "Worse": [], "No difference shown": []}
     for name, _, change in comparison.metrics:
-        interval, word = change.difference, "No difference shown"
-        if interval and (interval.low > 0 or interval.high < 0):
-            word = "Better" if interval.low > 0 else "Worse"
-        readings[word].append(name)
+        readings[reading(change.difference).capitalize() or "No difference shown"].append(name)
     return {word: names for word, names in readings.items() if names}
 
 
@@ -412,11 +390,8 @@ def control_lines(controlled: Controlled) -> Iterator[str]:
 
 def print_crossing(crossing: Crossing, console: Console) -> None:
     """Print what each deliberator makes of each thinker's attempts."""
-    heading = (
-        f"{counted(crossing.problems, 'problem')}, K={crossing.k} trajectories, "
-        f"D={crossing.d} deliberations, {counted(crossing.rounds, 'round')}"
-    )
-    console.print(plain(heading, style="bold"))
+    heading = sizes(crossing.problems, crossing.k, crossing.d, crossing.rounds)
+    console.print(Text(", ".join(heading), style="bold"))
     print_grid(crossed(crossing), console)
     print_lines(not_alike(crossing.sampling), console, fold=True)
     print_lines(crossing_lines(crossing), console)

@@ -69,9 +69,9 @@ class Grid:
         )
 
 
-def share(value: Interval | None, *, narrow: bool = False) -> IntervalCell:
+def share(value: Interval | None) -> IntervalCell:
     """A cell with a share."""
-    return IntervalCell(value, narrow=narrow)
+    return IntervalCell(value)
 
 
 def difference(value: Interval | None, *, narrow: bool = False) -> IntervalCell:
@@ -124,6 +124,23 @@ def count(value: int | None) -> str:
 def counted(number: int, noun: str) -> str:
     """A number with its noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def sizes(problems: int, k: object, d: object, rounds: object) -> list[str]:
+    """Problems, K, D and rounds of a run, or of several whose sizes differ."""
+    return [
+        counted(problems, "problem"),
+        f"K={k} trajectories",
+        f"D={d} deliberations",
+        f"{rounds} round{'' if str(rounds) == '1' else 's'}",
+    ]
+
+
+def reading(difference: Interval | None) -> str:
+    """What the interval of a difference shows: ``better``, ``worse`` or nothing."""
+    if difference and difference.low > 0:
+        return "better"
+    return "worse" if difference and difference.high < 0 else ""
 
 
 def marked(text: str, problems: int) -> str:

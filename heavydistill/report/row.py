@@ -19,7 +19,7 @@ from rich.text import Text
 from heavydistill.chat.guard import inspect, seen_by_trl
 from heavydistill.chat.student import Student, lost_student
 from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.report.terminal import plain
+from heavydistill.report.terminal import folded, plain
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import read_manifest
 
@@ -178,8 +178,4 @@ def _print_field(field: str, value: Any, console: Console, full: bool) -> None:
 def _lines(text: Text, console: Console, full: bool) -> list[Text]:
     """A text as printed; of one with many lines only the first and the last, unless in full."""
     lines = list(text.wrap(console, console.width))
-    hidden = len(lines) - 2 * _KEPT_LINES
-    if full or hidden <= 1:
-        return lines
-    cut = Text(f"... {hidden:,} more lines; --full prints them", style="dim italic")
-    return [*lines[:_KEPT_LINES], cut, *lines[-_KEPT_LINES:]]
+    return lines if full else folded(lines, _KEPT_LINES, _KEPT_LINES)

@@ -35,6 +35,8 @@ from heavydistill.report.grid import (
     marked_problems,
     mean_and_ends,
     percent,
+    reading,
+    sizes,
     versions,
 )
 from heavydistill.report.terminal import plain, print_grid, print_lines
@@ -77,7 +79,6 @@ _BOUNDS = {
     (True, False): "at most ",
     (True, True): "about ",
 }
-_MOST_UNANSWERED = 0.5  # share of samples above which other prompts are recommended
 _WITH_MARKER = ("math", "exact")  # verifiers that take a marker
 
 
@@ -86,7 +87,7 @@ def print_summary(summary: Summary, console: Console, *, breakdown: bool = False
 
     With ``breakdown``, kinds and strata of problems and the curve over tokens as well.
     """
-    console.print(Text(", ".join(sizes(summary)), style="bold"))
+    console.print(Text(", ".join(sizes_of(summary)), style="bold"))
     console.print(plain(f"Traces: {listed(summary.statuses)}"))
     print_grid(metrics(summary), console)
     compared = differences(summary)
@@ -111,7 +112,7 @@ def print_summary(summary: Summary, console: Console, *, breakdown: bool = False
     print_lines(judging_lines(summary), console, fold=True, gap=True)
     print_grid(usage(summary), console)
     print_lines(unreported_lines(summary), console, fold=True)
-    if line := estimated_line(summary):
+    for line in estimated_lines(summary):
         console.print(plain(line, style="yellow"))
     print_lines([versions(summary.prompts, summary.verifiers)], console, gap=True)
     print_unanswered(summary, console)
@@ -123,21 +124,17 @@ def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> Non
         console.print(plain(f"{of}: {line}" if of else line, style="bold red"), soft_wrap=True)
 
 
-def sizes(summary: Summary) -> list[str]:
+def sizes_of(summary: Summary) -> list[str]:
     """Problems, K, D and rounds of a run."""
-    return [
-        counted(summary.problems, "problem"),
-        f"K={summary.k} trajectories",
-        f"D={summary.d} deliberations",
-        counted(summary.rounds, "round"),
-    ]
+    return sizes(summary.problems, summary.k, summary.d, summary.rounds)
 
 
 def _names(summary: Summary) -> dict[str, str]:
     """The metrics that the run has, by key, with their names at its sizes."""
-    sizes = {"k": summary.k, "d": summary.d}
     return {
-        key: name.format(**sizes) for key, (name, _) in _METRICS.items() if getattr(summary, key)
+        key: name.format(k=summary.k, d=summary.d)
+        for key, (name, _) in _METRICS.items()
+        if getattr(summary, key)
     }
 
 
@@ -165,10 +162,8 @@ def differences(summary: Summary) -> Grid:
         (f"M@{summary.k}", summary.heavy_minus_mean, "a single trajectory"),
     ):
         if value:
-            reading = "no difference shown"
-            if value.low > 0 or value.high < 0:
-                reading = f"{'better' if value.low > 0 else 'worse'} than {baseline}"
-            cells = [*mean_and_ends(value, signed=True), reading]
+            shown = f"{word} than {baseline}" if (word := reading(value)) else "no difference shown"
+            cells = [*mean_and_ends(value, signed=True), shown]
             lines.append(Line(f"HM@{summary.d} - {name}", cells))
     return Grid(["Difference", "Points", "95% interval", "Reading"], lines, wordy=True)
 
@@ -367,34 +362,28 @@ def unreported_lines(summary: Summary) -> Iterator[str]:
             )
 
 
-def estimated_line(summary: Summary) -> str:
-    """A warning that tokens of caches were estimated; empty if none were."""
-    if not (estimated := summary.readers.get(ESTIMATED)):
-        return ""
-    return (
-        f"The tokens of {estimated:,} of {sum(summary.readers.values()):,} caches are estimated, "
-        "one for each UTF-8 byte, so they may be cut shorter than they need be."
-    )
+def estimated_lines(summary: Summary) -> Iterator[str]:
+    """A warning if tokens of caches were estimated."""
+    if estimated := summary.readers.get(ESTIMATED):
+        yield (
+            f"The tokens of {estimated:,} of {sum(summary.readers.values()):,} caches are "
+            "estimated, one for each UTF-8 byte, so they may be cut shorter than they need be."
+        )
 
 
 def unanswered_warning(summary: Summary) -> list[str]:
-    """The stages with many unanswered samples, and what can be done about them.
-
-    Where the pools are those of another run, only what can be done about deliberations.
-    """
+    """The stages with many unanswered samples, and what can be done about them."""
     facts = list(unanswered_facts(summary.samples, summary.by_verifier))
     if not facts:
         return []
-    took_pools = bool(summary.trajectories.total) and not summary.usage["thinking"].requests
-    stages = [summary.deliberations] if took_pools else summary.samples.values()
     ways = ["Train the format first"]
+    took_pools = not summary.usage["thinking"].requests  # of another run, where they stay as is
     if not took_pools and any(name in _WITH_MARKER for name in summary.by_verifier):
         ways.append(
             "set the marker if the answers stand behind one: "
             "--set problems.verifier_args='{marker: \"Answer:\"}'"
         )
-    is_general = any(".general.en@" in prompt for prompt in summary.prompts)
-    if is_general and max(counts.unanswered_share for counts in stages) > _MOST_UNANSWERED:
+    if any(".general.en@" in prompt for prompt in summary.prompts):
         ways.append("ask in the short prompts, which small models follow: --set domain=brief")
     return [*facts, "; or ".join(ways)]
 

@@ -6,7 +6,7 @@ problems and models are printed literally: nothing in them is read as markup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console, JustifyMethod
@@ -29,6 +29,15 @@ def plain(text: str, style: str = "") -> Text:
     """
     text = text.replace("\r\n", "\n").expandtabs(4)
     return Text(CONTROL.sub(lambda match: ascii(match[0])[1:-1], text), style=style)
+
+
+def folded(lines: Sequence[Text], first: int, last: int = 0) -> list[Text]:
+    """Only the first and last of many printed lines, and between them how many more there are."""
+    hidden = len(lines) - first - last
+    if hidden <= 1:
+        return list(lines)
+    cut = Text(f"... {hidden:,} more lines; --full prints them", style="dim italic")
+    return [*lines[:first], cut, *lines[len(lines) - last :]]
 
 
 def table(console: Console, *columns: str) -> Table:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.estimators import deliberations_of
-from heavydistill.report.terminal import plain, print_table, table
+from heavydistill.report.terminal import folded, plain, print_table, table
 from heavydistill.schema import Cache, Deliberation, Generation, Trace
 
 _FOLDED_LINES = 3
@@ -68,7 +68,7 @@ def _print_generation(title: str, generation: Generation, console: Console, full
         console.print(Text("error: ", style="red") + plain(generation.error))
     if generation.reasoning.strip():
         console.print(Text("reasoning:", style="dim"))
-        _print_body(generation.reasoning, console, None if full else _FOLDED_LINES, style="dim")
+        _print_body(generation.reasoning, console, full, style="dim")
     if generation.answer_text.strip():
         console.print(Text("answer:", style="dim"))
         _print_body(generation.answer_text, console)
@@ -123,12 +123,9 @@ def _print_heading(title: str, console: Console) -> None:
     console.print(Text("== ", style="bold") + plain(title, style="bold"))
 
 
-def _print_body(
-    text: str, console: Console, most_lines: int | None = None, style: str = ""
-) -> None:
-    """A text, indented; beyond ``most_lines`` printed lines only how many more there are."""
+def _print_body(text: str, console: Console, full: bool = True, style: str = "") -> None:
+    """A text, indented; unless in full, its first lines and how many more there are."""
     lines = list(plain(text.strip(), style=style).wrap(console, console.width - _INDENT))
-    if most_lines is not None and len(lines) > most_lines + 1:
-        hidden = len(lines) - most_lines
-        lines = [*lines[:most_lines], Text(f"... {hidden:,} more lines", style="dim")]
+    if not full:
+        lines = folded(lines, _FOLDED_LINES)
     console.print(Text("\n").join(Text(" " * _INDENT) + line for line in lines))

@@ -201,10 +201,9 @@ TOOK_POOLS = {**invented().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
         (of(25), MARKER),
         *((of(70, verifier=name), "") for name in ("choice", "code", "procedural")),
         (of(41, prompts=GENERAL), MARKER + BRIEF),
-        (of(40, prompts=GENERAL), MARKER),  # half of them is not most
         *((of(41, prompts=p), MARKER) for p in (["thinker.brief.en@1"], ["thinker.general.zh@1"])),
         # Pools of another run stay as they are.
-        (of(70, 20, prompts=GENERAL, usage=TOOK_POOLS), ""),
+        (of(70, usage=TOOK_POOLS), ""),
         (of(70, 60, prompts=GENERAL, usage=TOOK_POOLS), BRIEF),
     ],
 )

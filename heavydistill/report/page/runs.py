@@ -14,7 +14,6 @@ Not covered: the journal; runs on other machines of which this one sees no folde
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +65,7 @@ class RunFigures:
     is_own_usage: bool  # whether there is; rows include what another run paid for the pools
     thinkers: list[str]
     deliberators: list[str]
-    problems: str  # digest of the problems in any order: the same problems have the same
+    problems: frozenset[int]  # hashes of the problems, which differ in another process
 
 
 def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
@@ -84,16 +83,12 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
         usage = TypeAdapter(dict[str, Usage]).validate_python(source.recorded["usage"])
     except (KeyError, ValidationError):
         usage = None
-    digest = 0  # a sum does not depend on the order, in which runs differ
-    for row in tally.rows:
-        fields = "\x1f".join((row.problem, *row.question))
-        digest += int.from_bytes(hashlib.sha256(fields.encode()).digest())
     return RunFigures(
         summary=summary if usage is None else dataclasses.replace(summary, usage=usage),
         is_own_usage=usage is not None,
         thinkers=sorted({name_of(model) for model in tally.thinkers}),
         deliberators=sorted({name_of(model) for model in tally.deliberators}),
-        problems=f"{digest % (1 << 256):064x}",
+        problems=frozenset(hash((row.problem, *row.question)) for row in tally.rows),
     )
 
 

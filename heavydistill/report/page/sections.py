@@ -125,14 +125,13 @@ def _cards(source: ReportedRun, figures: RunFigures) -> Iterator[Card]:
     title, rates = "Rescue and regress", [(name, getattr(summary, name)) for name in run.RATES]
     shown = [(name, rate.interval) for name, rate in rates if rate.interval]
     yield Card(title, plots.shares_plot(title, shown), tables=[run.rates(summary)])
-    estimated = run.estimated_line(summary)
     yield Card(
         "Cost",
         tables=[run.usage(summary)],
         notes=[
             *run.unreported_lines(summary),
             *[_FROM_ROWS] * (not figures.is_own_usage),
-            *[estimated] * bool(estimated),
+            *run.estimated_lines(summary),
         ],
     )
     yield Card(
@@ -198,7 +197,7 @@ def of_folder(folder: Path) -> Iterator[PageSection]:
 def _facts(source: ReportedRun, figures: RunFigures) -> Iterator[str]:
     summary = figures.summary
     statuses = statuses_alone(summary.statuses)
-    problems, thinking, deliberating, rounds = run.sizes(summary)
+    problems, thinking, deliberating, rounds = run.sizes_of(summary)
     yield problems
     yield f"{thinking} by {', '.join(figures.thinkers) or 'nobody'}"
     yield f"{deliberating} by {', '.join(figures.deliberators) or 'nobody'}"
