@@ -270,8 +270,6 @@ def _notes(imported: Imported) -> list[str]:
     for reason, left_out in record["left_out"].items():
         lines += [f"Left out, {reason}: {left_out['rows']:,} row(s)"]
         lines += [f"  {what}" for what in left_out["first"]]
-    if lacking := [f"{f['name']} {f['lacks']:,}" for f in record["files"] if f.get("lacks")]:
-        lines += [f"Problems without an answer in a file: {', '.join(lacking)}"]
     few = imported.summary.statuses.get(TOO_FEW_USABLE, 0)
     counted = {
         "{:,} summaries are left out: what they had read is not in the file.": record.get(

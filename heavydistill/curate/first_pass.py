@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from heavydistill.chat.student import Student
 from heavydistill.config.run import RunConfig, load_config
@@ -302,7 +302,7 @@ class Build:
                 cache,
                 shown,
                 budget_tokens=most_tokens - around,
-                prompt=_wording_of(cache.prompt_version)
+                prompt=prompts.of_version(cache.prompt_version)
                 or self.wording("deliberator", source, problem),
                 reader=self.student.reader,
             )
@@ -338,9 +338,7 @@ class Build:
                 f"Only attempts of the {written_by} are wanted (--cache-from), and there are none: "
                 f"all are by {', '.join(sorted(writers))}, and the student is known as "
                 f"{', '.join(sorted(self.own_names))}",
-                "Give --student the model that wrote them, or leave out --cache-from."
-                if written_by == "student"
-                else "Give runs of another model, or leave out --cache-from.",
+                "Give --student the model that wrote them, or leave out --cache-from.",
             )
 
     def look_at_deliberation(
@@ -426,12 +424,3 @@ def generations_of(trace: Trace) -> Mapping[str, Generation]:
 
 def _writers(shown: Iterable[Generation]) -> tuple[str, ...]:
     return tuple(sorted({generation.model for generation in shown}))
-
-
-def _wording_of(version: str) -> prompts.Prompt | None:
-    """The wording of a version; None if it is not that of this heavydistill."""
-    role, domain, language = version.partition("@")[0].split(".")
-    if (role, domain, language) not in prompts.available():
-        return None
-    wording = prompts.load(cast(prompts.Role, role), domain, language)
-    return wording if wording.version == version else None

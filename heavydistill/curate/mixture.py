@@ -50,7 +50,6 @@ class Bound:
 class Preset:
     """One mixture."""
 
-    name: str  # the word on the command line
     widths: tuple[int, ...]  # attempts in a set, ascending
     any_width: bool = False  # whether sets that a run made may have any other width too
     admits: Callable[[CandidateSet, str], bool] = lambda candidate, domain: True
@@ -131,38 +130,29 @@ _HARD: frozenset[Stratum] = frozenset({"minority-right", "tie"})
 
 
 PRESETS: dict[str, Preset] = {
-    preset.name: preset
-    for preset in (
-        Preset(
-            name="balanced",
-            widths=_WIDTHS,
-            any_width=True,
-            bounds=(
-                Bound(frozenset({"majority-right"}), 0.5, of=_HARD),
-                Bound(frozenset({"all-right"}), 0.05),
-                Bound(frozenset({"all-wrong"}), 0.10),
-            ),
+    "balanced": Preset(
+        widths=_WIDTHS,
+        any_width=True,
+        bounds=(
+            Bound(frozenset({"majority-right"}), 0.5, of=_HARD),
+            Bound(frozenset({"all-right"}), 0.05),
+            Bound(frozenset({"all-wrong"}), 0.10),
         ),
-        Preset(
-            name="agglm",
-            widths=(8,),
-            bounds=(
-                Bound(frozenset({"majority-right", "all-right"}), 0.5, of=_HARD | {"all-wrong"}),
-            ),
-        ),
-        Preset(
-            name="pacore",
-            widths=tuple(range(16, 25)),
-            admits=lambda of, domain: 0 < of.accuracy < (15 if domain == "code" else 9) / 24,
-        ),
-        Preset(
-            name="genselect",
-            widths=tuple(range(2, 17)),
-            admits=lambda of, domain: 0 < of.right <= of.width - of.right,
-            fewest_attempts=4,
-            most_tokens=20_000,
-        ),
-        Preset(name="natural", widths=_WIDTHS, any_width=True),
-        Preset(name="heavyskill", widths=(8, 16), admits=lambda of, domain: of.accuracy <= 0.625),
-    )
+    ),
+    "agglm": Preset(
+        widths=(8,),
+        bounds=(Bound(frozenset({"majority-right", "all-right"}), 0.5, of=_HARD | {"all-wrong"}),),
+    ),
+    "pacore": Preset(
+        widths=tuple(range(16, 25)),
+        admits=lambda of, domain: 0 < of.accuracy < (15 if domain == "code" else 9) / 24,
+    ),
+    "genselect": Preset(
+        widths=tuple(range(2, 17)),
+        admits=lambda of, domain: 0 < of.right <= of.width - of.right,
+        fewest_attempts=4,
+        most_tokens=20_000,
+    ),
+    "natural": Preset(widths=_WIDTHS, any_width=True),
+    "heavyskill": Preset(widths=(8, 16), admits=lambda of, domain: of.accuracy <= 0.625),
 }

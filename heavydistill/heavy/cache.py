@@ -20,9 +20,8 @@ import hashlib
 import itertools
 import random
 import re
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from heavydistill.config.run import Pruning, Selection
 from heavydistill.errors import BudgetError
@@ -85,25 +84,13 @@ def build_cache(
     rng.shuffle(shown)
     shown = [shown[(place + order) % len(shown)] for place in range(len(shown))]
     ids = {generation.id for generation in shown}
-    empty = Cache(
-        id="",
-        round=round,
-        seed=seed,
-        selection=selection,
-        prompt_version="",
-        reader="",
-        budget_tokens=0,
-        prompt_tokens=0,
-        defused=0,
-        items=[],
-        left_out=[
-            LeftOut(generation=g.id, reason=g.unusable_because or "not_selected")
-            for g in (*generations, *carried)
-            if g.id not in ids
-        ],
-        prompt="",
-    )
-    return _filled(empty, problem, shown, pruning, budget_tokens, prompt, reader)
+    left_out = [
+        LeftOut(generation=g.id, reason=g.unusable_because or "not_selected")
+        for g in (*generations, *carried)
+        if g.id not in ids
+    ]
+    made = {"round": round, "seed": seed, "selection": selection, "left_out": left_out}
+    return _cut(made, problem, shown, pruning, budget_tokens, prompt, reader)
 
 
 def recut(
@@ -123,11 +110,12 @@ def recut(
     by_id = {generation.id: generation for generation in generations}
     shown = [by_id[item.generation] for item in cache.items]
     pruning = cast(Pruning, cache.items[0].mode)
-    return _filled(cache, problem, shown, pruning, budget_tokens, prompt, reader)
+    made = {name: getattr(cache, name) for name in ("round", "seed", "selection", "left_out")}
+    return _cut(made, problem, shown, pruning, budget_tokens, prompt, reader)
 
 
-def _filled(
-    empty: Cache,
+def _cut(
+    made: Mapping[str, Any],
     problem: Problem,
     shown: Sequence[Generation],
     pruning: Pruning,
@@ -135,23 +123,23 @@ def _filled(
     prompt: Prompt,
     reader: Reader,
 ) -> Cache:
-    """The cache with these attempts in this order, cut to its budget."""
+    """The cache with these attempts in this order; ``made`` says how it came to them."""
     attempts = [prepare(generation, pruning, reader) for generation in shown]
     problem_text, defused = defuse(problem.text, reader.control_tokens)
 
     def build(room: int) -> Cache:
         pruned = prune(attempts, room, reader)
-        text = serialize(problem_text, [attempt.text for attempt in pruned], prompt)
-        return replace(
-            empty,
+        text = serialize(problem_text, [text for text, _ in pruned], prompt)
+        return Cache(
             id=content_id("c", text),
             prompt_version=prompt.version,
             reader=reader.name,
             budget_tokens=budget_tokens,
             prompt_tokens=reader.count(text),
             defused=defused,
-            items=[attempt.item for attempt in pruned],
+            items=[item for _, item in pruned],
             prompt=text,
+            **made,
         )
 
     uncut = sum(attempt.tokens for attempt in attempts)
@@ -184,9 +172,8 @@ def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str
 def blocks_of(cache: Cache) -> list[str] | None:
     """The prompt of a cache cut before its header lines; joined, the blocks are the prompt again.
 
-    Returns:
-        The opening, the problem, each attempt, and the end with the closing; None if the prompt is
-        not of the form of ``serialize``, or its attempts are not those that the items tell of.
+    These are the opening, the problem, each attempt, and the end with the closing. None if the
+    prompt is not of the form of ``serialize``, or its attempts are not those of the items.
     """
     first = re.search(r"^(={4,}) Problem$", cache.prompt, re.MULTILINE)
     if not first:
@@ -214,8 +201,7 @@ def fence_for(texts: Sequence[str]) -> str:
 def carried(deliberations: Sequence[Deliberation], round: int) -> list[Deliberation]:
     """The deliberations that a round (from 1) reads beside the trajectories: the round before's.
 
-    They stand in its cache as further attempts (arXiv 2605.02396, section 2.1); those of earlier
-    rounds are not shown again. Unusable ones are among them: ``build_cache`` lists why it leaves
-    them out.
+    They stand in its cache as further attempts (arXiv 2605.02396, section 2.1). Unusable ones are
+    among them: ``build_cache`` lists why it leaves them out.
     """
     return [deliberation for deliberation in deliberations if deliberation.round == round - 1]

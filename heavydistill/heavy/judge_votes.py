@@ -8,9 +8,8 @@ emphasis and a full stop. Anything more makes it invalid: a model that argues wa
                          valid, because requests failed or (more often) replies were no verdict;
                          ``judge_cannot_tell``: more than half say so; ``judge_split``: the rest
 
-A vote that is invalid or failed counts against every verdict. A ballot stands as JSON in
-``Verdict.evidence``, with what the rules had said, so a verdict of a judge is never taken for one
-of a rule. Not covered: what is put to the vote (``verifiers.judge``).
+A ballot stands as JSON in ``Verdict.evidence``, with what the rules had said, so a verdict of a
+judge is never taken for one of a rule. Not covered: what is put to the vote (``verifiers.judge``).
 """
 
 from __future__ import annotations

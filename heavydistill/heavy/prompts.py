@@ -22,7 +22,7 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Literal, cast
 
 from heavydistill.config.run import Task
 from heavydistill.errors import ConfigError
@@ -39,7 +39,6 @@ _FOLDER = resources.files("heavydistill.heavy") / "prompts"
 class Prompt:
     """One wording."""
 
-    role: Role  # who is addressed
     opening: str  # text before the problem (thinker: empty), the cache or the answer to judge
     closing: str  # text after it
     version: str  # ``name@hash``: the first 12 hex digits of the file's SHA-256
@@ -50,6 +49,16 @@ def available() -> list[tuple[str, str, str]]:
     names = (entry.name for entry in _FOLDER.iterdir())
     parts = (name.removesuffix(".md").split(".") for name in names if name.endswith(".md"))
     return sorted((role, domain, language) for role, domain, language in parts)
+
+
+def of_version(version: str) -> Prompt | None:
+    """The wording of a version; None if it is not that of this heavydistill."""
+    role, domain, language = version.partition("@")[0].split(".")
+    try:
+        prompt = load(cast(Role, role), domain, language)
+    except ConfigError:
+        return None
+    return prompt if prompt.version == version else None
 
 
 @cache
@@ -75,10 +84,10 @@ def load(role: Role, domain: str, language: str) -> Prompt:
     text = entry.read_text(encoding="utf-8").strip()
     version = f"{name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     if role == "thinker":
-        return Prompt(role, "", text, version)
+        return Prompt("", text, version)
     slot = ANSWER_SLOT if role == "judge" else CACHE_SLOT
     opening, closing = text.split(f"\n{slot}\n")
-    return Prompt(role, opening, closing, version)
+    return Prompt(opening, closing, version)
 
 
 def for_cache(task: Task, domain: str, language: str) -> Prompt:

@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from heavydistill.config.run import Pruning
 from heavydistill.schema import CacheItem, Generation
@@ -85,13 +85,6 @@ class Attempt:
         return _after_reasoning(self.reasoning, self.answer_text)
 
 
-class Pruned(NamedTuple):
-    """The text of an attempt as it stands in a cache, and where it comes from."""
-
-    text: str
-    item: CacheItem
-
-
 def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
     """(``text`` without a control token in it, how many were made harmless).
 
@@ -130,11 +123,14 @@ def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
     )
 
 
-def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[Pruned]:
+def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[tuple[str, CacheItem]]:
     """Cut the attempts to ``budget`` tokens, in their order.
 
     The tokens of the texts, each counted alone, are at most ``budget`` in all, unless the final
     answers alone are more: then each text is no longer than its final answer.
+
+    Returns:
+        Of each attempt its text as it stands in a cache, and where that comes from.
     """
     needs = [attempt.tokens for attempt in attempts]
     shares = water_fill(needs, budget, [attempt.least_tokens for attempt in attempts])
@@ -150,7 +146,7 @@ def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[Prun
             sha256=hashlib.sha256(text.encode()).hexdigest(),
             defused=attempt.defused,
         )
-        pruned.append(Pruned(text, item))
+        pruned.append((text, item))
     return pruned
 
 

@@ -60,12 +60,9 @@ def outcome(pool: Sequence[Trajectory], deliberations: Sequence[Deliberation]) -
     """What deliberation made of the vote; None without deliberations.
 
     The deliberations of the last round are right if strictly more than half of them are correct,
-    and the vote is right if its value is above one half: a tie is not right on either side.
-
-    Returns:
-        kept: both right; overturned: the vote alone; rescued: the deliberations alone, though
-        some trajectory was right; emergent: the deliberations alone, and no trajectory was
-        right; lost: neither.
+    and the vote is right if its value is above one half: a tie is not right on either side. Both
+    right is ``kept``, the vote alone ``overturned``, neither ``lost``; the deliberations alone
+    ``rescued`` if some trajectory was right, else ``emergent``.
     """
     if not deliberations:
         return None
@@ -88,9 +85,9 @@ def chosen(reply: str, attempts: int) -> int | None:
 def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[str, Any]:
     """The fields of a chooser's generation with the answer of the attempt that it named.
 
-    ``answers`` are those of the attempts, in the order of the cache. The result's ``answer_text``
-    is the answer chosen, or empty, and its ``reasoning`` ends with the reply; a reply that failed
-    or was cut off stays as it is.
+    ``answers`` are those of the attempts, in the order of the cache. ``answer_text`` becomes the
+    answer chosen, or empty, and ``reasoning`` ends with the reply; one that failed or was cut off
+    stays.
     """
     if fields["finish_reason"] != "stop":
         return fields

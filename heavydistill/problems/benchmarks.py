@@ -11,7 +11,6 @@ other harnesses put around a problem; prompts are those of the run.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from heavydistill.config.run import Problems
 from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError
 from heavydistill.problems.columns import DEFAULT_VERIFIER, OPTIONS_VERIFIER
+from heavydistill.problems.tables import choices
 
 
 class Benchmark(Section):
@@ -64,11 +64,9 @@ def benchmark(name: str) -> Benchmark:
     """The benchmark of that name. Raises ConfigError if there is none, with a list."""
     files = shipped()
     if name not in files:
-        near = difflib.get_close_matches(name.lower(), files, n=3, cutoff=0.4)
-        meant = f"Did you mean {' or '.join(near)}? " if near else ""
+        listed = choices(name.lower(), files, "Benchmarks")
         raise ConfigError(
-            f"There is no benchmark {name!r}",
-            f"{meant}There are {', '.join(files)}. Any other dataset is read by --problems.",
+            f"There is no benchmark {name!r}", f"{listed} Any other dataset is read by --problems."
         )
     where = f"{files[name]}: "
     return parse(Benchmark, read_yaml(files[name]), where, "Correct the value in the file.")

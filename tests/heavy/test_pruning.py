@@ -17,8 +17,8 @@ amounts = st.lists(st.integers(0, 60), max_size=8)
 
 
 def cut(mode: Pruning, budget: int, reader=CHARS, **fields) -> str:
-    (pruned,) = prune([prepare(trajectory(**fields), mode, reader)], budget, reader)
-    return pruned.text
+    ((text, _),) = prune([prepare(trajectory(**fields), mode, reader)], budget, reader)
+    return text
 
 
 @given(wanted=amounts, budget=st.integers(-5, 400))
@@ -134,13 +134,12 @@ def test_an_answer_with_nested_braces_is_kept_in_its_box(mode):
 def test_a_cut_keeps_its_budget_and_the_final_answer(mode, reader, before, after, budget):
     text = f"{before}\nThe answer is \\boxed{{5}}.{after}"
     attempt = prepare(trajectory(answer_text=text, reasoning=after), mode, reader)
-    (pruned,) = prune([attempt], budget, reader)
-    assert "\\boxed{5}" in pruned.text
-    assert reader.count(pruned.text) == pruned.item.tokens_after
-    assert pruned.item.tokens_after <= max(budget, attempt.least_tokens)
-    assert pruned.item.tokens_before == reader.count(attempt.text)
-    assert (pruned.item.mode, pruned.item.generation) == (mode, trajectory().id)
-    assert pruned.item.sha256 == hashlib.sha256(pruned.text.encode()).hexdigest()
+    ((text, item),) = prune([attempt], budget, reader)
+    assert "\\boxed{5}" in text
+    assert reader.count(text) == item.tokens_after <= max(budget, attempt.least_tokens)
+    assert item.tokens_before == reader.count(attempt.text)
+    assert (item.mode, item.generation) == (mode, trajectory().id)
+    assert item.sha256 == hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_one_text_over_its_share_takes_nothing_from_a_short_one():
@@ -150,8 +149,8 @@ def test_one_text_over_its_share_takes_nothing_from_a_short_one():
         for i, text in enumerate(texts)
     ]
     short, long = prune(attempts, 100, CHARS)
-    assert short.text == texts[0]
-    assert long.item.tokens_after == 92
+    assert short[0] == texts[0]
+    assert long[1].tokens_after == 92
 
 
 @pytest.mark.parametrize(

@@ -129,4 +129,4 @@ def test_choosers_have_one_wording_a_language_for_every_domain(language: str) ->
     wording = prompts.for_cache("choose", "code", language)
     assert wording.version.startswith(f"chooser.general.{language}@")
     assert prompts.FENCE_SLOT in wording.opening and r"\boxed{}" in wording.closing
-    assert prompts.for_cache("deliberate", "code", language).role == "deliberator"
+    assert prompts.for_cache("deliberate", "code", language).version.startswith("deliberator.")

@@ -62,18 +62,13 @@ _NEMO_ANSWER = (
 class Format:
     """A format with columns of fixed names, set up for the files of one import.
 
-    Args:
-        columns: ``problems.columns``: field to column, as the user mapped them.
-        files: All of them, in order.
-        kept: Columns from which the verifier takes its arguments.
-
-    Raises:
-        ProblemsError: A file cannot be read, or nothing tells what stands where.
+    ``columns`` is ``problems.columns`` as the user mapped them, and ``kept`` are the columns from
+    which the verifier takes its arguments. Raises ProblemsError where a file cannot be read, or
+    nothing tells what stands where.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"answers", "answer_text"})
     """Those of ``ANSWER_FIELDS`` that have a meaning in it."""
-    one_a_file: ClassVar[bool] = False  # Whether each file holds one answer to each problem
     usual: ClassVar[Mapping[str, str]] = {}  # The columns of text, reference and answers
 
     def __init__(
@@ -95,26 +90,16 @@ class Format:
         return [column for column in (self.own["text"], self.answers) if column not in values]
 
     def problem(self, row: TableRow) -> dict[str, Any] | None:
-        """The values that belong to the problem; None for a row without answers.
-
-        Raises:
-            ProblemsError: They cannot be read.
-        """
+        """The values that belong to the problem; None for a row without answers."""
         values = {name: row.values[name] for name in self._kept if name in row.values}
         return values | {field: row.values.get(column) for field, column in self.own.items()}
 
     def attempts(self, row: TableRow) -> list[ImportedAttempt]:
-        """The answers of a row.
-
-        Raises:
-            ProblemsError: They cannot be read.
-        """
+        """The answers of a row. Raises ProblemsError if they cannot be read."""
         return attempts_of(row.values.get(self.answers), row.where, text_key=self._text_key)
 
 
 class HeavySkill(Format):
-    """Results of HeavySkill; see the module."""
-
     usual: ClassVar[Mapping[str, str]] = {
         "text": "query",
         "reference": "target",
@@ -144,8 +129,6 @@ class HeavySkill(Format):
 
 
 class PaCoRe(Format):
-    """Rows of PaCoRe; see the module."""
-
     usual: ClassVar[Mapping[str, str]] = {
         "text": "conversation",
         "reference": "ground_truth",
@@ -182,10 +165,7 @@ def _question(conversation: Any, where: str) -> Any:
 
 
 class NeMo(Format):
-    """Files of NeMo-Skills; see the module."""
-
     takes = frozenset({"answers"})
-    one_a_file = True
     usual: ClassVar[Mapping[str, str]] = {
         "text": "problem",
         "reference": "expected_answer",
@@ -214,8 +194,6 @@ def by_seed(files: Sequence[Path]) -> list[Path]:
 
 
 class Answers(Format):
-    """Plain files; see the module."""
-
     takes = frozenset(ANSWER_FIELDS)
 
     def __init__(

@@ -97,10 +97,9 @@ class SkippedRows:
 class _Group:
     """The rows of one problem."""
 
-    where: str  # place of the earliest
-    number: int  # of that in its file
-    values: dict[str, Any]  # those of the earliest
-    places: list[tuple[int, int]]  # of each: its file, and where its answers wait
+    file: Path  # of the earliest
+    row: TableRow  # the earliest, without its answers
+    places: list[int]  # where the answers of each wait
     answers: int  # how many there are in all
 
 
@@ -181,7 +180,7 @@ class ImportedPools:
         with writing(Path(tempfile.gettempdir())):
             rows = self._read()
             self._waiting.flush()
-        checked = self._checked(self._wide_enough(self._grouped(rows)), on_checked)
+        checked = self._checked(self._grouped(rows), on_checked)
         self.problems = [problem for problem, _ in checked]
         self._groups = [group for _, group in checked]
         self.joined = sum(len(group.places) - 1 for group in self._groups)
@@ -189,18 +188,12 @@ class ImportedPools:
     def __iter__(self) -> Iterator[ImportedPool]:
         for problem, group in zip(self.problems, self._groups, strict=True):
             attempts: list[ImportedAttempt] = []
-            for _, place in group.places:
+            for place in group.places:
                 self._waiting.seek(place)
                 attempts += pickle.load(self._waiting)
             yield ImportedPool(
                 problem, [self._named(problem, *each) for each in enumerate(attempts)]
             )
-
-    @property
-    def lacking(self) -> list[int]:
-        """Of each file, how many of the problems have no answer in it."""
-        has = Counter(file for group in self._groups for file, _ in set(group.places))
-        return [len(self._groups) - has[file] for file in range(len(self.files))]
 
     def _named(self, problem: Problem, index: int, attempt: ImportedAttempt) -> ImportedAttempt:
         said = attempt.trajectory
@@ -225,61 +218,53 @@ class ImportedPools:
                         continue
                     attempts = self.format.attempts(row)
                 except ProblemsError as fault:
-                    self._leave_out("unreadable", fault.what, fault.fix)
+                    self._leave_out("unreadable", 1, fault.what, fault.fix)
                     continue
-                places = [(place, self._waiting.tell())]
-                found.append(_Group(row.where, row.number, values, places, len(attempts)))
+                row = dataclasses.replace(row, values=values)
+                found.append(_Group(file, row, [self._waiting.tell()], len(attempts)))
                 pickle.dump(attempts, self._waiting)
             if not self.rows[place]:
                 raise ProblemsError(f"{file.name} holds no rows", "Give files with answers.")
         if not found:
             raise self._refusal("No row of the files has answers")
-        for each in found if self.format.targets else ():
-            if each.values["reference"] is None:
-                each.values["reference"] = self.format.targets.get(str(each.values["text"]))
+        for values in (group.row.values for group in found if self.format.targets):
+            if values["reference"] is None:
+                values["reference"] = self.format.targets.get(str(values["text"]))
         return found
 
     def _grouped(self, rows: list[_Group]) -> list[_Group]:
-        found = self._found(rows)
+        """The rows of each problem together, where they have enough answers."""
+        found = columns_of(_table(rows), self._mapped)
+        has_reference = any(r.row.values.get(found.get("reference", "")) is not None for r in rows)
+        if not has_reference and "verifier" not in found and self._verifier.needs_reference:
+            targets = "Give the file of targets beside the results, or name the column: "
+            raise ProblemsError(
+                "No row has a reference answer",
+                (targets if self._config.format == "heavyskill" else "Name its column: ")
+                + "--columns reference=COLUMN.",
+            )
         self.columns = {field: self.format.own.get(field, found[field]) for field in found}
         groups: dict[str, _Group] = {}
         questions: dict[str, tuple[str, str]] = {}
-        for row in rows:
-            question = _key(row.values, found, ("text", "options"))
-            key = _key(row.values, found, _SAME, self._verifier.argument_columns)
-            known, where = questions.setdefault(question, (key, row.where))
+        for each in rows:
+            question = _key(each.row, found, ("text", "options"))
+            key = _key(each.row, found, _SAME, self._verifier.argument_columns)
+            known, where = questions.setdefault(question, (key, each.row.where))
             if known != key:
-                what = f"{row.where}: the question is that of {where}, and the reference, the "
+                what = f"{each.row.where}: the question is that of {where}, and the reference, the "
                 what += "verifier or its arguments are not"
-                self._leave_out("contradictory", what, "Keep the one that is right.")
+                self._leave_out("contradictory", 1, what, "Keep the one that is right.")
             elif key in groups:
-                groups[key].places += row.places
-                groups[key].answers += row.answers
+                groups[key].places += each.places
+                groups[key].answers += each.answers
             else:
-                groups[key] = row
-        return list(groups.values())
-
-    def _found(self, rows: list[_Group]) -> dict[str, str]:
-        """Field to column, in the values of the groups."""
-        found = columns_of(_table(rows), self._mapped)
-        is_there = any(row.values.get(found.get("reference", "")) is not None for row in rows)
-        if is_there or "verifier" in found or not self._verifier.needs_reference:
-            return found
-        targets = "Give the file of targets beside the results, or name the column: "
-        raise ProblemsError(
-            "No row has a reference answer",
-            (targets if self._config.format == "heavyskill" else "Name its column: ")
-            + "--columns reference=COLUMN.",
-        )
-
-    def _wide_enough(self, groups: list[_Group]) -> list[_Group]:
-        wide = [group for group in groups if group.answers >= FEWEST]
+                groups[key] = each
         fix = f"A pool needs {FEWEST}; files that hold one answer a problem are given together."
-        for group in groups:
+        for group in groups.values():
             if group.answers < FEWEST:
-                count = "1 answer" if group.answers else "no answer"
-                what = f"{group.where}: the problem has {count}"
-                self._leave_out("too_few", what, fix, len(group.places))
+                what = f"{group.row.where}: the problem has {group.answers or 'no'} answer"
+                self._leave_out("too_few", len(group.places), what, fix)
+        wide = [group for group in groups.values() if group.answers >= FEWEST]
         if self._faults and (self._config.problems.unfit == "refuse" or not wide):
             raise self._refusal("No problem has enough answers")
         return wide
@@ -288,7 +273,7 @@ class ImportedPools:
         """The problems that can be judged, up to the limit."""
         if "id" not in self.columns:
             for group in groups:
-                group.values["id"] = f"{self._file(group).stem}:{group.number}"
+                group.row.values["id"] = f"{group.file.stem}:{group.row.number}"
         choice = self._config.problems
         config = Problems(
             source="import",
@@ -300,24 +285,20 @@ class ImportedPools:
         )
         loaded = fit_problems(_table(groups), config, self._config.verify, on_checked=on_checked)
         for number, what in loaded.unfit.items():
-            self._note("unfit", len(groups[number - 1].places), what)
+            self._leave_out("unfit", len(groups[number - 1].places), what)
         fit = [group for i, group in enumerate(groups, 1) if i not in loaded.unfit]
         for group in fit[choice.limit :] if choice.limit else []:
-            self._note("over_limit", len(group.places), group.where)
+            self._leave_out("over_limit", len(group.places), group.row.where)
         found = []
         for problem, group in zip(loaded.problems, fit, strict=True):
-            source = f"{self._file(group).name}:{group.number}"
+            source = f"{group.file.name}:{group.row.number}"
             found.append((dataclasses.replace(problem, source=source), group))
         return found[: choice.limit]
 
-    def _file(self, group: _Group) -> Path:
-        return self.files[group.places[0][0]]
-
-    def _leave_out(self, reason: str, what: str, fix: str, rows: int = 1) -> None:
-        self._faults.append(ProblemsError(what, fix))
-        self._note(reason, rows, what)
-
-    def _note(self, reason: str, rows: int, what: str) -> None:
+    def _leave_out(self, reason: str, rows: int, what: str, fix: str = "") -> None:
+        """Count rows; those with a fix are refused where ``problems.unfit`` says so."""
+        if fix:
+            self._faults.append(ProblemsError(what, fix))
         skipped = self.left_out.setdefault(reason, SkippedRows())
         skipped.rows += rows
         if len(skipped.first) < _FIRST:
@@ -363,19 +344,16 @@ def _other_format(name: str, lacks: Sequence[str], row: TableRow) -> ProblemsErr
 
 
 def _table(groups: Sequence[_Group]) -> Table:
-    rows = [TableRow(group.where, i, group.values) for i, group in enumerate(groups, 1)]
+    rows = [dataclasses.replace(group.row, number=i) for i, group in enumerate(groups, 1)]
     return Table("", "", rows)
 
 
 def _key(
-    values: Mapping[str, Any],
-    columns: Mapping[str, str],
-    fields: Sequence[str],
-    more: Sequence[str] = (),
+    row: TableRow, columns: Mapping[str, str], fields: Sequence[str], more: Sequence[str] = ()
 ) -> str:
     """The same for rows that agree in these fields and columns."""
     names = [*(columns.get(name, "") for name in fields), *more]
-    return json.dumps([values.get(name) for name in names], default=str, sort_keys=True)
+    return json.dumps([row.values.get(name) for name in names], default=str, sort_keys=True)
 
 
 # --- Judging.
@@ -431,17 +409,11 @@ def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[s
     verify["own"] = [Path(file).name for file in config.verify.own]
     # Where and with how many processes it was judged changes no verdict.
     del verify["workers"], verify["sandbox"]["url"]
-    files: list[dict[str, Any]] = [
-        {"name": file.name, "rows": rows}
-        for file, rows in zip(pools.files, pools.rows, strict=True)
-    ]
-    if pools.format.one_a_file:
-        for entry, lacks in zip(files, pools.lacking, strict=True):
-            entry["lacks"] = lacks
+    names_and_rows = zip(pools.files, pools.rows, strict=True)
     return {
         "heavydistill": heavydistill.__version__,
         "format": config.format,
-        "files": files,
+        "files": [{"name": file.name, "rows": rows} for file, rows in names_and_rows],
         "columns": {**pools.columns, "answers": pools.format.answers},
         "rows": sum(pools.rows),
         "rows_without_answers": pools.without_answers,

@@ -313,7 +313,6 @@ def test_nemo_files_are_joined_by_problem_in_the_order_of_their_seeds(tmp_path: 
     assert [each.completion_tokens for each in stairs.trajectories] == [20, 20]
     assert eggs.problem.source == "output-rs0.jsonl:1"
     assert not any(each.is_assumed for each in eggs.attempts)
-    assert pools.lacking == [0, 0, 1]
 
 
 def test_nemo_thinking_is_found_where_it_was_taken_out(tmp_path: Path) -> None:
