@@ -136,11 +136,7 @@ class EmptyError(ConfigError):
 
 
 def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
-    """The student that is named, or the bundled one for runs of the bundled models alone.
-
-    Raises:
-        MissingModelError: There is another run, and no student is named.
-    """
+    """The student that is named, or the bundled one for runs of the bundled models alone."""
     if config.student is not None:
         return config.student
     if other := next((source for source in sources if not source.is_toy), None):
@@ -154,11 +150,7 @@ def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
 
 
 def _guarded(build: Build, folder: Path) -> dict[str, int]:
-    """Let the guard look at rows from all over each set; how many it saw.
-
-    Raises:
-        ConfigError: A row would not be learnt as it stands.
-    """
+    """How many rows from all over each set the guard saw; a faulty one is a ConfigError."""
     seen = {}
     for name in ("sft_deliberator", "sft_thinker"):
         rows: list[dict[str, Any]] = []

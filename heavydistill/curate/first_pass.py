@@ -89,9 +89,8 @@ class SourceRun:
 def open_sources(folders: Sequence[str]) -> list[SourceRun]:
     """The runs of these folders, in their order.
 
-    Raises:
-        ConfigError: A folder holds no finished run, one of another schema version, is still
-            written to, or is named twice; so are two runs of one name.
+    Raises ConfigError where a folder holds no finished run, one of another schema version or one
+    that is still written to, or where two runs have one name.
     """
     sources = [_open(Path(folder).resolve()) for folder in folders]
     names = [source.name for source in sources]
@@ -193,14 +192,9 @@ class TraceNote:
 
 
 class Build:
-    """A build: what it reads, and what is known of it between its two passes.
+    """A build of runs: what it reads, and what is known of it between its two passes.
 
-    Args:
-        config: The build, with its student.
-        sources: The runs.
-
-    Raises:
-        UserError: A file or model that it names cannot be used.
+    ``config`` has its student. Raises UserError where a file or model that it names cannot be used.
     """
 
     def __init__(self, config: BuildConfig, sources: Sequence[SourceRun]) -> None:
@@ -281,14 +275,10 @@ class Build:
         shown: Sequence[Generation],
         most_tokens: int,
     ) -> Cache | None:
-        """A cache as the student can read it.
+        """A cache as the student can read it: itself where nothing has to be changed.
 
         ``shown`` are its attempts, and ``most_tokens`` counts the prompt with the template around
-        it; the mixture may take fewer.
-
-        Returns:
-            ``cache`` itself if nothing has to be changed; else another one; None if not even the
-            final answers fit.
+        it; the mixture may take fewer. None if not even the final answers fit.
         """
         most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
         _, control_tokens = defuse(cache.prompt, self.student.reader.control_tokens)
@@ -321,8 +311,7 @@ class Build:
     def read(self, on_progress: OnProgress) -> None:
         """The first pass: take notes of all traces.
 
-        Raises:
-            ConfigError: No attempt is by an author whose attempts may stand in a set.
+        Raises ConfigError where no attempt is by an author whose attempts may stand in a set.
         """
         total, done = sum(source.size for source in self.sources), 0
         writers: set[str] = set()

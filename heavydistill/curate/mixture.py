@@ -74,13 +74,10 @@ def preset_of(config: BuildConfig) -> Preset:
 def mix(
     sets: Iterable[CandidateSet], preset: Preset, domains: Mapping[str, str], seed: int
 ) -> dict[CandidateSet, str]:
-    """What a preset makes of sets of all problems, whose ``domains`` are given by id.
+    """``USED``, ``NOT_ADMITTED`` or ``OVER_BOUND`` for each different set of all problems.
 
-    Where there are too many of a stratum, first sets of many problems stay before second sets of
-    a few; the rest is drawn from the seed.
-
-    Returns:
-        Of each different set ``USED``, ``NOT_ADMITTED`` or ``OVER_BOUND``.
+    Their ``domains`` are given by id. Where there are too many of a stratum, first sets of many
+    problems stay before second sets of a few; the rest is drawn from the seed.
     """
     labels = dict.fromkeys(sets, NOT_ADMITTED)
     admitted: dict[Stratum, list[CandidateSet]] = defaultdict(list)

@@ -50,6 +50,7 @@ from heavydistill.schema import (
 from heavydistill.store import segment
 from heavydistill.store.journal import Journal, key
 from heavydistill.store.sets.folder import RedeliberationSummary
+from heavydistill.store.traces import LEAF_FOLDER
 
 if TYPE_CHECKING:
     from heavydistill.run.runner import HeavyPipeline
@@ -168,10 +169,8 @@ class Volume:
 def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate") -> Volume:
     """How much asking about these caches takes; sends no request.
 
-    Raises:
-        ConfigError: The model's context does not hold the longest prompt and a response; the
-            message names keys of ``section``.
-        TeacherError: Its tokenizer cannot be loaded.
+    Raises ConfigError, with keys of ``section``, where the model's context does not hold the
+    longest prompt and a response; TeacherError where its tokenizer cannot be loaded.
     """
     deliberator, folder = run.deliberator, Path(run.config.journal or "")
     model, most, d = deliberator.profile, deliberator.sampling.max_tokens, deliberator.samples
@@ -271,28 +270,21 @@ class CacheDeliberations:
 
 
 class Deliberations:
-    """Deliberations on many caches, read from disk as they are needed."""
+    """Deliberations on many caches, read as they are needed; a row that failed is a RunError."""
 
-    def __init__(self) -> None:
-        self._places: dict[tuple[str, str], tuple[Any, int]] = {}
-
-    def on(self, problem: str, cache: str) -> list[Deliberation]:
-        """Those on a cache of a problem, by their ids."""
-        dataset, place = self._places[problem, cache]
-        return [from_row(Deliberation, item) for item in dataset[place]["deliberations"]]
-
-    def add(self, rows: Path, mapped: Path) -> None:
-        """Take the rows of a folder of parquet files, which are mapped from files in ``mapped``.
-
-        Raises:
-            RunError: A row failed.
-        """
-        dataset = dataset_of(rows, mapped)
-        columns = (dataset[name] for name in ("problem_id", "cache_id", "status"))
+    def __init__(self, rows: Path) -> None:
+        self._rows = dataset_of(rows, rows.parent / "mapped")
+        self._places: dict[tuple[str, str], int] = {}
+        columns = (self._rows[name] for name in ("problem_id", "cache_id", "status"))
         for place, (problem, cache, status) in enumerate(zip(*columns, strict=True)):
             if status != OK:
                 raise RunError(f"The deliberations on cache {cache}: {status}", "Report this.")
-            self._places[problem, cache] = dataset, place
+            self._places[problem, cache] = place
+
+    def on(self, problem: str, cache: str) -> list[Deliberation]:
+        """Those on a cache of a problem, by their ids."""
+        items = self._rows[self._places[problem, cache]]["deliberations"]
+        return [from_row(Deliberation, item) for item in items]
 
 
 def deliberate(
@@ -323,7 +315,7 @@ def deliberate(
         require_endpoints(run, contact or Contact())
     from heavydistill.run.recipe import paying
 
-    result, tally = Deliberations(), DeliberationTally()
+    tally = DeliberationTally()
 
     def count(step: str, rows: list[Row]) -> None:
         if step == _DELIBERATE:
@@ -333,13 +325,11 @@ def deliberate(
 
     with paying(run):
         for round in volume.rounds:
-            place = folder / f"round-{round}"
             these = (pair for pair in pairs() if pair[1].round == round)
             pipeline = _pipeline(run, round, these, count)
-            pipeline.keep_in(place)
+            pipeline.keep_in(folder, f"round-{round}")
             pipeline.run_to_files()
-            result.add(pipeline.leaf_files, place / "mapped")
-    return result, tally
+    return Deliberations(folder / LEAF_FOLDER), tally
 
 
 def _pipeline(
@@ -383,13 +373,9 @@ def _pipeline(
 class Redeliberation:
     """What a build asks for. The sets that are asked about are marked in its notes.
 
-    Args:
-        build: After its first pass.
-        runs: Who deliberates on the sets of each run, by its name, from ``resolve``.
-        contact: What has asked the servers; None if nothing was sent.
-
-    Raises:
-        ConfigError: A prompt and a response do not fit.
+    ``build`` is after its first pass, ``runs`` say who deliberates on the sets of each run, by its
+    name, and ``contact`` is what has asked the servers; None if nothing was sent. Raises
+    ConfigError where a prompt and a response do not fit.
     """
 
     def __init__(
@@ -411,10 +397,7 @@ class Redeliberation:
     def ask(self, folder: Path, on_progress: OnProgress) -> list[RedeliberationSummary]:
         """Ask, and note what is found out about the answers; ``answers`` gives them afterwards.
 
-        The rows are kept in ``folder``, which must outlive this.
-
-        Raises:
-            UserError, StoppedError, KeyboardInterrupt: As ``deliberate``.
+        The rows are kept in ``folder``, which must outlive this. Raises as ``deliberate``.
         """
         total = sum(volume.caches for _, volume in self.volumes.values())
         summaries, before = [], 0

@@ -65,13 +65,8 @@ def of_version(version: str) -> Prompt | None:
 def load(role: Role, domain: str, language: str) -> Prompt:
     """The wording for a role.
 
-    Args:
-        role: Who is addressed.
-        domain: ``general``, ``stem``, ``code`` or ``brief``; ``general`` for judge and chooser.
-        language: ``en`` or ``zh``.
-
-    Raises:
-        ConfigError: There is no such wording; the message lists those there are.
+    ``domain`` is ``general``, ``stem``, ``code`` or ``brief``, and ``general`` for judge and
+    chooser; ``language`` is ``en`` or ``zh``. Raises ConfigError, with a list, for any other.
     """
     name = f"{role}.{domain}.{language}"
     entry = _FOLDER / f"{name}.md"

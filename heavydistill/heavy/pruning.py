@@ -124,13 +124,10 @@ def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
 
 
 def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[tuple[str, CacheItem]]:
-    """Cut the attempts to ``budget`` tokens, in their order.
+    """The text of each attempt as it stands in a cache of this budget, and where it comes from.
 
     The tokens of the texts, each counted alone, are at most ``budget`` in all, unless the final
     answers alone are more: then each text is no longer than its final answer.
-
-    Returns:
-        Of each attempt its text as it stands in a cache, and where that comes from.
     """
     needs = [attempt.tokens for attempt in attempts]
     shares = water_fill(needs, budget, [attempt.least_tokens for attempt in attempts])

@@ -44,47 +44,44 @@ DEFAULT_VERIFIER = "math"
 OPTIONS_VERIFIER = "choice"
 
 
-def to_problems(table: Table, config: Problems) -> list[Problem | ProblemsError]:
-    """For each row in its order its problem, or what is wrong with it; no reference is checked.
+def to_problems(
+    table: Table, config: Problems
+) -> tuple[dict[int, Problem], dict[int, ProblemsError]]:
+    """(Problems, what is wrong with the other rows), by number; no reference is checked.
 
-    Raises:
-        ProblemsError: A column is not there, or two problems have one id.
+    Raises ProblemsError where a column is not there, or two problems have one id.
     """
-    shape = _SHAPES[config.shape] if config.shape else None
-    rows: list[TableRow | ProblemsError] = []
+    shape = _SHAPES[config.shape] if config.shape else lambda row: {}
+    problems: dict[int, Problem] = {}
+    faults: dict[int, ProblemsError] = {}
+    rows: list[TableRow] = []
     for row in table.rows:
         try:
-            rows.append(replace(row, values=row.values | shape(row)) if shape else row)
+            rows.append(replace(row, values=row.values | shape(row)))
         except ProblemsError as error:
-            rows.append(error)
-    there = [row for row in rows if isinstance(row, TableRow)]
-    columns = columns_of(replace(table, rows=there), config.columns) if there else {}
-    found: list[Problem | ProblemsError] = []
+            faults[row.number] = error
+    columns = columns_of(replace(table, rows=rows), config.columns) if rows else {}
     first_use: dict[str, str] = {}
-    for shaped in rows:
-        if isinstance(shaped, ProblemsError):
-            found.append(shaped)
-            continue
+    for row in rows:
         try:
-            problem = _ProblemRow(shaped, columns, config).problem(table)
+            problem = _ProblemRow(row, columns, config).problem(table)
         except ProblemsError as error:
-            found.append(error)
+            faults[row.number] = error
             continue
-        if problem.id in first_use:
+        where = first_use.setdefault(problem.id, row.where)
+        if where != row.where:
             raise ProblemsError(
-                f"{shaped.where}: id {problem.id!r} is also that of {first_use[problem.id]}",
+                f"{row.where}: id {problem.id!r} is also that of {where}",
                 "Give every problem an id of its own.",
             )
-        first_use[problem.id] = shaped.where
-        found.append(problem)
-    return found
+        problems[row.number] = problem
+    return problems, faults
 
 
 def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
     """Our field to the source's column, for the fields that the source has or the user mapped.
 
-    Raises:
-        ProblemsError: A column is not there, or several could be the field.
+    Raises ProblemsError where a column is not there, or several could be the field.
     """
     there = list(dict.fromkeys(column for row in table.rows for column in row.values))
     where = table.rows[0].where
@@ -148,10 +145,10 @@ class _ProblemRow:
 
     def _text(self, field: str, *, numbers: bool = False) -> str:
         """The value as text; null is empty."""
-        value, column = self._value(field), self.columns.get(field, "")
+        value = self._value(field)
         if value is None:
             return ""
-        return _as_text(self.row, column, value, numbers=numbers)
+        return _as_text(self.row, self.columns[field], value, numbers=numbers)
 
     def _required(self, field: str, what: str, *, numbers: bool = True) -> str:
         column = self.columns[field]
@@ -188,7 +185,7 @@ class _ProblemRow:
         if not verifier.needs_reference:
             return self._text("reference", numbers=True)
         if "reference" not in self.columns:
-            listed = choices("reference", list(self.row.values), "Columns there")
+            listed = choices("reference", self.row.values, "Columns there")
             raise self._fault(
                 "there is no column for the reference", f"Set problems.columns.reference. {listed}"
             )
@@ -247,8 +244,7 @@ class _ProblemRow:
             made = lettered(problem.text, options, reference, problem.id, seed, keep)
         except UnfitOptions as error:
             raise self._fault(str(error), "Correct the row or leave it out.") from error
-        text, letter, args = made
-        return replace(problem, text=text, reference=letter, verifier_args=args)
+        return replace(problem, **made._asdict())
 
 
 def _refuse_missing(row: TableRow, column: str, why: str) -> None:

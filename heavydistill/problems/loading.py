@@ -55,8 +55,7 @@ def load_fit(
         config: ``source`` is one of
 
             - ``micro``: ``size`` problems in all, of the families that the bundled models know;
-            - a ``.jsonl`` or ``.parquet`` file;
-            - ``hub:ORG/NAME``, with ``split``;
+            - a ``.jsonl`` or ``.parquet`` file, or ``hub:ORG/NAME``, with ``split``;
             - ``gym:FAMILY,...``: ``size`` problems of each family of reasoning-gym, with
               ``seed`` and the settings in ``gym``.
         verify: How references are checked; null is the default.
@@ -65,8 +64,7 @@ def load_fit(
 
     Raises:
         ConfigError: A file with a verifier of one's own cannot be used.
-        ProblemsError: The source cannot be read, a row cannot be used, or a key has no effect
-            on this source.
+        ProblemsError: The source or a row cannot be used, or a key has no effect on it.
     """
     source = config.source
     is_gym = source.startswith("gym:")
@@ -101,33 +99,25 @@ def fit_problems(
     """The problems of a table.
 
     ``known_unfit`` are the numbers of the rows that an earlier check found unfit; no other
-    reference is checked then. None checks all.
-
-    Raises:
-        ProblemsError: There are unfit rows and they are not to be left out, or there are no others;
-            or the table has a fault as a whole.
-        ConfigError: A file with a verifier of one's own cannot be used.
+    reference is checked then. None checks all. Raises as ``load_fit``, and ProblemsError where
+    nothing is left of the rows.
     """
     if known_unfit is not None:
         rows = [row for row in table.rows if row.number not in known_unfit]
         table = replace(table, rows=rows)
-    found = to_problems(table, config)
-    problems = [problem for problem in found if isinstance(problem, Problem)]
+    problems, faults = to_problems(table, config)
     if known_unfit is None:
-        says = iter(_check_references(problems, verify, on_checked))
-        for place, (row, each) in enumerate(zip(table.rows, found, strict=True)):
-            if isinstance(each, Problem) and (what := next(says)):
-                judge = f"The verifier {each.verifier} could not judge any answer to this problem."
-                found[place] = ProblemsError(f"{row.where}: {what}", judge)
-        problems = [problem for problem in found if isinstance(problem, Problem)]
-    faults = {
-        row.number: fault
-        for row, fault in zip(table.rows, found, strict=True)
-        if isinstance(fault, ProblemsError)
-    }
-    if faults and (config.unfit == "refuse" or known_unfit is not None or not problems):
-        raise refusal(list(faults.values()), len(found))
-    return Loaded(problems, {number: fault.what for number, fault in faults.items()})
+        where = {row.number: row.where for row in table.rows}
+        checked = _check_references(list(problems.values()), verify, on_checked)
+        for (number, problem), what in zip([*problems.items()], checked, strict=True):
+            if what:
+                judge = f"The verifier {problem.verifier} could not judge any answer to it."
+                faults[number] = ProblemsError(f"{where[number]}: {what}", judge)
+                del problems[number]
+    unfit = {number: faults[number] for number in sorted(faults)}
+    if unfit and (config.unfit == "refuse" or known_unfit is not None or not problems):
+        raise refusal(list(unfit.values()), len(table.rows))
+    return Loaded([*problems.values()], {number: fault.what for number, fault in unfit.items()})
 
 
 def _check_references(

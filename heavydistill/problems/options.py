@@ -66,10 +66,7 @@ def lettered(
 ) -> Lettered:
     """The question as it is shown, in an order that ``problem_id`` and ``seed`` say.
 
-    ``options`` and ``reference`` are the values of the row's columns.
-
-    Raises:
-        UnfitOptions: The row is unfit.
+    ``options`` and ``reference`` are the values of the row's columns. Raises UnfitOptions.
     """
     labels, raw = _read(options)
     shown = _checked(_without_labels(raw))

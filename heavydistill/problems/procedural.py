@@ -58,9 +58,7 @@ def micro_problems(config: Problems) -> list[Problem]:
 def gym_problems(families: list[str], config: Problems) -> list[Problem]:
     """``config.size`` problems of each family, in turn.
 
-    Raises:
-        ProblemsError: No such family or setting, a family that cannot be judged, or a value
-            that reasoning-gym does not take.
+    Raises ProblemsError for a family, setting or value that reasoning-gym or the verifier lacks.
     """
     settings = {family: _settings(family, families, config) for family in families}
     for family in config.gym:

@@ -50,11 +50,7 @@ _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas, which r
 
 
 def read(source: str, subset: str | None, split: str) -> Table:
-    """A ``.jsonl`` or ``.parquet`` file, or with ``subset`` and ``split`` ``hub:ORG/NAME``.
-
-    Raises:
-        ProblemsError: The source is none of these, or see the reader of each.
-    """
+    """A ``.jsonl`` or ``.parquet`` file, or with ``subset`` and ``split`` ``hub:ORG/NAME``."""
     path = Path(source)
     if source.startswith("hub:"):
         return read_hub(source.removeprefix("hub:"), subset, split)
@@ -84,11 +80,8 @@ def rows_of(path: Path, name: str) -> Iterator[TableRow]:
     """The rows of a file, which is called ``name`` in messages, in their order.
 
     Lines and parquet are read piece by piece, so that they may be larger than the memory; a JSON
-    document is read whole. Blank lines are skipped.
-
-    Raises:
-        ProblemsError: The file cannot be read, is none of these or is broken, or a line is not a
-            JSON object.
+    document is read whole. Blank lines are skipped. Raises ProblemsError where the file cannot be
+    read, is none of these or is broken, or a line is not a JSON object.
     """
     try:
         with path.open("rb") as file:
@@ -157,8 +150,7 @@ def _document(path: Path, name: str) -> list[dict[str, Any]]:
 def read_hub(name: str, subset: str | None, split: str) -> Table:
     """The dataset ``ORG/NAME`` of the Hub; the library reads the token from ``HF_TOKEN``.
 
-    Raises:
-        ProblemsError: It is not there, may not be read, has no such split or no rows.
+    Raises ProblemsError where it is not there, may not be read, has no such split or no rows.
     """
     where = f"hub:{name}"
     if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
@@ -187,10 +179,8 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
 def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
     """The rows of a table whose columns lie within bounds, the first and the last text.
 
-    A text that begins with the last is within, so that a day holds all its hours.
-
-    Raises:
-        ProblemsError: A row has no such column or neither text nor a date in it, or no row is left.
+    A text that begins with the last is within, so that a day holds all its hours. Raises
+    ProblemsError where a row has neither text nor a date in it, or no row is left.
     """
     rows = table.rows
     for column, (first, last) in bounds.items():

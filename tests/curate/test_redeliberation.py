@@ -310,7 +310,7 @@ def test_a_row_that_failed_is_an_error_and_not_left_out(tmp_path):
     writer.add([row | {"status": "failed: verify: OSError: gone"}])
     writer.close()
     with pytest.raises(RunError, match="cache c: failed: verify: OSError: gone"):
-        Deliberations().add(tmp_path / "rows", tmp_path / "mapped")
+        Deliberations(tmp_path / "rows")
 
 
 def test_a_folder_is_known_by_its_last_name_and_asked_the_same_wherever_it_is(

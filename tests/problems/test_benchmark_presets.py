@@ -270,7 +270,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, near: str) -> N
     with pytest.raises(ConfigError) as refused:
         benchmark(wrong)
     assert near in refused.value.fix.partition("?")[0]
-    with pytest.raises(ConfigError, match="There are aime24, aime25"):
+    with pytest.raises(ConfigError, match="Benchmarks: aime24, aime25"):
         benchmark("zzz")
 
 

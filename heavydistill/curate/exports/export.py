@@ -124,10 +124,8 @@ class Trainer:
 def export(sets: Path, to: str, out: Path) -> Export:
     """Write the sets of a folder for a trainer, a key of ``TRAINERS``, into a new or empty folder.
 
-    Raises:
-        ConfigError: No such trainer, no sets, none that the trainer can train on, or a folder
-            that is not empty.
-        RunError: The disk is full or fails.
+    Raises ConfigError where there is nothing that the trainer can train on, or no room for it; and
+    RunError where the disk is full or fails.
     """
     if to not in TRAINERS:
         raise ConfigError(

@@ -136,9 +136,7 @@ def shipped() -> list[Path]:
 def read(path: Path) -> BenchmarkHashes:
     """A benchmark from a file of hashes, or of texts in the first column there is of ``COLUMNS``.
 
-    Raises:
-        ProblemsError: It cannot be read, has no such column, a row has no text, or its hashes are
-            damaged or those of another version.
+    Raises ProblemsError where it is neither, or its hashes are damaged or of another version.
     """
     if path.suffix not in (".jsonl", ".parquet"):
         raise ProblemsError(
@@ -151,8 +149,7 @@ def read(path: Path) -> BenchmarkHashes:
 def texts_of(table: Table, column: str | None = None) -> list[str]:
     """The texts in a column of a table; None takes the first there is of ``COLUMNS``.
 
-    Raises:
-        ProblemsError: There is no such column, or a row has no text in it.
+    Raises ProblemsError where there is no such column, or a row has no text in it.
     """
     there = table.rows[0].values
     names = (column,) if column else COLUMNS
@@ -211,10 +208,7 @@ class Screen:
     """Which problems must not be learnt from: those of benchmarks, and near-duplicates.
 
     Each problem is looked at once, in the order of the runs. ``against`` names files of benchmarks;
-    None takes those that come with heavydistill.
-
-    Raises:
-        UserError: A file cannot be read.
+    None takes those that come with heavydistill. Raises UserError where one cannot be read.
     """
 
     def __init__(self, against: Sequence[str] | None) -> None:

@@ -42,9 +42,8 @@ class NearDuplicates:
     def add(self, name: str, text: str, procedural: bool = False) -> str | None:
         """Meet a problem; ``name`` is another one each time.
 
-        Returns:
-            Id of the first of the earlier problems that it is nearly the same as; that one stays
-            in its place. None if there is none, and it stays itself.
+        Returns the name of the first earlier problem that it is nearly the same as; None if it is
+        the first itself.
         """
         same = digest(unicodedata.normalize("NFKC", text).casefold().split())
         if same in self._by_text:

@@ -75,13 +75,7 @@ _words_of_attempt = lru_cache(maxsize=64)(words_of)
 def look_at_deliberation(
     problem: Problem, shown: Sequence[Generation], deliberation: Deliberation, filters: Filters
 ) -> tuple[str, bool, float]:
-    """Look at a deliberation, judged or not.
-
-    Args:
-        problem: The problem.
-        shown: The attempts that it was shown, whole, in the order of its prompt.
-        deliberation: The deliberation.
-        filters: What is required of it.
+    """Look at a deliberation, judged or not, and at the whole attempts that it was shown, in order.
 
     Returns:
         (The code of ``rows.LABELS`` of the first thing that is wrong, or ``USED``; whether it

@@ -321,10 +321,8 @@ def attempt_of(
     """One answer of a file: text, an object, or null for an answer that is empty.
 
     ``text_key`` is the key of the text in an object; None takes the one of ``TEXT_KEYS`` that is
-    there. The last three hold where an object does not say.
-
-    Raises:
-        ProblemsError: It is none of these, or nothing tells which key holds the text.
+    there. The last three hold where an object does not say. Raises ProblemsError where it is none
+    of these, or nothing tells which key holds the text.
     """
     known: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
     text = value[_text_key(value, where, text_key)] if isinstance(value, Mapping) else value
@@ -377,8 +375,7 @@ def attempts_of(
 ) -> list[ImportedAttempt]:
     """The answers of a list, with the lists of labels and finish reasons beside it, if any.
 
-    Raises:
-        ProblemsError: It is no list, or a list beside it is none or of another length.
+    Raises ProblemsError where it is no list, or one beside it is none or of another length.
     """
     if not isinstance(values, list):
         raise ProblemsError(

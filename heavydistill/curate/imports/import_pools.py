@@ -118,9 +118,8 @@ class Imported:
 def import_pools(config: ImportConfig, show: Show = lambda what, done, total: None) -> Imported:
     """Read, judge and write; ``show`` is called after each reference and each problem.
 
-    Raises:
-        UserError: Anything that the user can fix; nothing was written.
-        RunError: The disk is full or fails; nothing was written.
+    Raises UserError for anything that the user can fix, and RunError where the disk is full or
+    fails; then nothing was written.
     """
     folder = Path(config.out).expanduser()
     refuse_taken(folder)
@@ -154,9 +153,8 @@ def import_pools(config: ImportConfig, show: Show = lambda what, done, total: No
 class ImportedPools:
     """The problems of an import, and what was left out; iterating gives each with its pool.
 
-    Raises:
-        UserError: As ``problems.load``; or the files are of another format.
-        RunError: The disk of ``TMPDIR`` is full or fails.
+    Raises UserError as ``problems.load`` or where the files are of another format, and RunError
+    where the disk of ``TMPDIR`` is full or fails.
     """
 
     def __init__(
