@@ -9,6 +9,7 @@ tasks (they see the extras as columns ``llm_TASK_KEY``).
 from __future__ import annotations
 
 import os
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ EXTRAS = (
     "request_id",
     "cached_tokens",
 )
+Conversation = list[dict[str, str]]
+Sample = tuple[Request, Response]
 _PLAIN = ("prompt_tokens", "completion_tokens", "answer_text")
 
 
@@ -110,30 +113,31 @@ class HeavyLLM(LLM):
         if self._engine:
             self._engine.drain()
 
+    def sample(self, conversations: list[Conversation], count: int) -> list[list[Sample]]:
+        """``count`` samples of each conversation, as the engine gives them."""
+        if not self._engine:
+            raise RuntimeError("HeavyLLM.sample before load()")
+        about: dict[str, Any] = {"run_seed": self.seed, "model": self.model_name, "stage": self.stage}
+        requests = [samples(each, count, self.sampling, **about) for each in conversations]
+        responses = iter(self._engine.generate(list(chain.from_iterable(requests)), forget))
+        return [[(request, next(responses)) for request in each] for each in requests]
+
     def generate(
-        self, inputs: list[list[dict[str, str]]], num_generations: int = 1
+        self, inputs: list[Conversation], num_generations: int = 1
     ) -> list[dict[str, Any]]:
         """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""
-        if not self._engine:
-            raise RuntimeError("HeavyLLM.generate before load()")
-        asked = [
-            samples(
-                messages,
-                num_generations,
-                self.sampling,
-                run_seed=self.seed,
-                model=self.model_name,
-                stage=self.stage,
-            )
-            for messages in inputs
-        ]
-        responses = iter(
-            self._engine.generate([request for requests in asked for request in requests], forget)
-        )
-        return [
-            _output(self.model_name, requests, [next(responses) for _ in requests])
-            for requests in asked
-        ]
+        return [self._output(each) for each in self.sample(inputs, num_generations)]
+
+    def _output(self, given: list[Sample]) -> dict[str, Any]:
+        fields = [fields_of(self.model_name, *sample) for sample in given]
+        columns = {name: [each[name] for each in fields] for name in (*_PLAIN, *EXTRAS)}
+        read, written, texts = (columns.pop(name) for name in _PLAIN)
+        return {
+            "generations": texts,
+            "statistics": {"input_tokens": read, "output_tokens": written},
+            **columns,
+            "from_journal": [response.from_journal for _, response in given],
+        }
 
 
 def _share_processor() -> None:
@@ -145,15 +149,3 @@ def _share_processor() -> None:
         import torch
 
         torch.set_num_threads(max(1, torch.get_num_threads() // 2))
-
-
-def _output(model: str, requests: list[Request], responses: list[Response]) -> dict[str, Any]:
-    fields = [fields_of(model, *pair) for pair in zip(requests, responses, strict=True)]
-    columns = {name: [each[name] for each in fields] for name in (*_PLAIN, *EXTRAS)}
-    read, written, texts = (columns.pop(name) for name in _PLAIN)
-    return {
-        "generations": texts,
-        "statistics": {"input_tokens": read, "output_tokens": written},
-        **columns,
-        "from_journal": [response.from_journal for response in responses],
-    }

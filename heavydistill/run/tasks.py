@@ -1,8 +1,8 @@
 """The stations of a row that ask a model: sample trajectories, deliberate, judge.
 
 Each asks for all samples of all rows of a batch at once and keeps every response whatever became of
-it. A row that has left the way (see ``steps``) is not asked. A row that an end of the run broke
-off, so that a sample was not asked for, is left out.
+it. A row that has left the way (see ``steps``) is not asked. A row of which the end of a run broke
+a sample off is left out.
 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
@@ -20,9 +20,16 @@ from heavydistill.errors import HeavydistillError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.judge_votes import Ballot, Vote, ballot_of, said_in, shown, verdict_of
 from heavydistill.heavy.voting import answered_by_choice
-from heavydistill.models.request import INTERRUPTED, deliberation, trajectory, user_turn
+from heavydistill.models.request import (
+    INTERRUPTED,
+    Response,
+    deliberation,
+    fields_of,
+    trajectory,
+    user_turn,
+)
 from heavydistill.models.tokenizer import reader_of
-from heavydistill.run.llm import EXTRAS, HeavyLLM
+from heavydistill.run.llm import Conversation, HeavyLLM, Sample
 from heavydistill.run.steps import Row, advance
 from heavydistill.schema import (
     OK,
@@ -42,49 +49,48 @@ FROM_JOURNAL = "from_journal"
 
 
 class HeavyTask(Task):
-    """What the tasks share: asking for rows on their way, and the fields of a generation."""
+    """What the tasks share: the rows on their way are asked about together."""
 
     llm: HeavyLLM
     batches_in_flight: int = Field(default=1, ge=1)
     """Batches that are asked at once; see ``runner``."""
 
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with the columns that ``read`` makes of the samples."""
+        station = str(self.name)
+        messages: dict[int, Conversation] = {}
+
+        def prepare(row: Row) -> Row:
+            row.pop(FROM_JOURNAL, None)
+            messages[id(row)] = self.format_input(row)
+            return {}
+
+        asked = [row for row in advance(inputs, station, prepare) if row["status"] == OK]
+        replies = self._ask([messages[id(row)] for row in asked], asked, station)
+        samples = dict(zip(map(id, asked), replies, strict=False))  # none if the engine broke
+        inputs[:] = [row for row in inputs if not is_broken_off(samples.get(id(row), []))]
+
+        def finish(row: Row) -> Row:
+            given = samples[id(row)]
+            fields = [fields_of(self.llm.model_name, *sample) for sample in given]
+            return {**self.read(row, fields), FROM_JOURNAL: _count_from_journal(given)}
+
+        yield advance(inputs, station, finish)
+
+    def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
+        """The columns of a row, from the fields of its generations but ids and verdicts."""
+        raise NotImplementedError
+
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
         """Not used: ``process`` reads the whole response, not its text alone."""
         return {}
 
-    def _ask(self, rows: list[Row], station: str) -> dict[int, list[dict[str, Any]]]:
-        """Fields of the generations of each row on its way, by the row's ``id()``.
-
-        Rows that were broken off are removed from ``rows``.
-        """
-        messages: dict[int, list[dict[str, str]]] = {}
-
-        def prepare(row: Row) -> Row:
-            messages[id(row)] = self.format_input(row)
-            return {}
-
-        asked = [row for row in advance(rows, station, prepare) if row["status"] == OK]
-        outputs = self.generate([messages[id(row)] for row in asked], asked, station)
-        if outputs is None:
-            return {}
-        by_row = {id(row): output for row, output in zip(asked, outputs, strict=True)}
-        broken_off = {row for row, output in by_row.items() if is_broken_off(output)}
-        rows[:] = [row for row in rows if id(row) not in broken_off]
-        for row in rows:
-            row.pop(FROM_JOURNAL, None)
-        for row in asked:
-            row[FROM_JOURNAL] = sum(by_row[id(row)]["from_journal"])
-        return {row: fields_of(output, self.llm) for row, output in by_row.items()}
-
-    def generate(
-        self, messages: list[list[dict[str, str]]], rows: list[Row], station: str
-    ) -> list[dict[str, Any]] | None:
-        """An output of ``HeavyLLM.generate`` for each; None if the engine broke.
-
-        Then the rows have failed.
-        """
+    def _ask(
+        self, messages: list[Conversation], rows: list[Row], station: str
+    ) -> list[list[Sample]]:
+        """Samples of each conversation; if the engine broke none, and the rows have failed."""
         try:
-            return self.llm.generate(messages, num_generations=int(self.num_generations))
+            return self.llm.sample(messages, int(self.num_generations)) if messages else []
         except HeavydistillError:  # the run cannot go on, e.g. its disk is full
             raise
         except Exception as error:  # engines return failures as data; this one broke
@@ -94,7 +100,7 @@ class HeavyTask(Task):
             raise broken
 
         advance(rows, station, fail)
-        return None
+        return []
 
 
 class SampleTrajectories(HeavyTask):
@@ -116,22 +122,13 @@ class SampleTrajectories(HeavyTask):
         text = from_row(Problem, input["problem"]).text
         return user_turn(prompts.thinker_prompt(text, self._prompt(input)))
 
-    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Rows with their pools."""
-        station = str(self.name)
-        samples = self._ask(inputs, station)
-
-        def pool(row: Row) -> Row:
-            trajectories = [trajectory(row["problem"]["id"], fields) for fields in samples[id(row)]]
-            return {
-                "pool": list(map(to_row, trajectories)),
-                "thinker_prompt_version": self._prompt(row).version,
-            }
-
-        for row in inputs:
-            row.setdefault("pool", [])
-            row.setdefault("thinker_prompt_version", "")
-        yield advance(inputs, station, pool)
+    def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
+        """The pool."""
+        trajectories = [trajectory(row["problem"]["id"], fields) for fields in samples]
+        return {
+            "pool": list(map(to_row, trajectories)),
+            "thinker_prompt_version": self._prompt(row).version,
+        }
 
     def _prompt(self, row: Row) -> prompts.Prompt:
         return prompts.load("thinker", row["problem"]["domain"] or self.domain, self.language)
@@ -159,20 +156,14 @@ class Deliberate(HeavyTask):
         """What the deliberator reads."""
         return user_turn(self._cache(input)["prompt"])
 
-    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Rows with the deliberations of this round."""
-        station = str(self.name)
-        samples = self._ask(inputs, station)
-
-        def deliberations(row: Row) -> Row:
-            cache, given = self._cache(row)["id"], samples[id(row)]
-            if self.task == "choose":
-                answers = self._answers(row)
-                given = [answered_by_choice(fields, answers) for fields in given]
-            new = [deliberation(row["problem"]["id"], cache, self.round, each) for each in given]
-            return {"deliberations": [*row["deliberations"], *map(to_row, new)]}
-
-        yield advance(inputs, station, deliberations)
+    def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
+        """The deliberations of this round, after those of earlier ones."""
+        if self.task == "choose":
+            answers = self._answers(row)
+            samples = [answered_by_choice(fields, answers) for fields in samples]
+        problem, cache = row["problem"]["id"], self._cache(row)["id"]
+        new = [deliberation(problem, cache, self.round, fields) for fields in samples]
+        return {"deliberations": [*row["deliberations"], *map(to_row, new)]}
 
     def _answers(self, row: Row) -> list[str]:
         """Of the attempts, in the order of the cache."""
@@ -235,18 +226,16 @@ class JudgeUndecided(HeavyTask):
         for row in inputs:
             row.pop(FROM_JOURNAL, None)
         rows = [row for row in advance(inputs, station, read) if row["status"] == OK]
-        messages = [user_turn(text) for text in new]
-        outputs = self.generate(messages, rows, station) if new else []
-        if outputs is not None:
-            replies = dict(zip(new, outputs, strict=True))
-            broken_off = {text for text, output in replies.items() if is_broken_off(output)}
+        outputs = self._ask([user_turn(text) for text in new], rows, station)
+        replies = dict(zip(new, outputs, strict=False))  # none if the engine broke
+        broken_off = {text for text, output in replies.items() if is_broken_off(output)}
 
-            def is_whole(row: Row) -> bool:
-                return broken_off.isdisjoint(questions.get(id(row), {}).values())
+        def is_whole(row: Row) -> bool:
+            return broken_off.isdisjoint(questions.get(id(row), {}).values())
 
-            inputs[:] = filter(is_whole, inputs)
-            rows = list(filter(is_whole, rows))
-            advance(rows, station, lambda row: self._judged(row, questions[id(row)], replies))
+        inputs[:] = filter(is_whole, inputs)
+        rows = list(filter(is_whole, rows))
+        advance(rows, station, lambda row: self._judged(row, questions[id(row)], replies))
         yield inputs
 
     @property
@@ -266,10 +255,8 @@ class JudgeUndecided(HeavyTask):
                 questions[position] = question(problem, answer, self._prompt, self._control_tokens)
         return questions
 
-    def _judged(
-        self, row: Row, questions: dict[int, str], replies: dict[str, dict[str, Any]]
-    ) -> Row:
-        """The row with its verdicts, from the outputs of ``HeavyLLM.generate`` by question."""
+    def _judged(self, row: Row, questions: dict[int, str], replies: dict[str, list[Sample]]) -> Row:
+        """The row with its verdicts, from the samples of each question."""
         known = self._votes(row) if questions else {}
         items, from_journal = list(row[self.column]), 0
         for position, text in questions.items():
@@ -278,9 +265,9 @@ class JudgeUndecided(HeavyTask):
             if asked in known:
                 same_as, votes = known[asked]
             else:
-                votes = [_vote(fields) for fields in fields_of(replies[text], self.llm)]
+                votes = [_vote(response) for _, response in replies[text]]
                 known[asked] = item["id"], votes
-                from_journal += sum(replies[text]["from_journal"])
+                from_journal += _count_from_journal(replies[text])
             rule = from_row(Verdict, item["verdict"])
             ballot = Ballot(
                 by=rule.verifier,
@@ -309,34 +296,22 @@ def _id(text: str) -> str:
     return content_id("j", text)
 
 
-def _vote(fields: dict[str, Any]) -> Vote:
-    said = said_in(fields["answer_text"], fields["finish_reason"])
+def _vote(response: Response) -> Vote:
+    said = said_in(response.answer_text, response.finish_reason)
     return Vote(
         said=said,
-        failure=fields["failure"],
-        reply=shown(fields["answer_text"]) if said == "invalid" else "",
-        prompt_tokens=fields["prompt_tokens"],
-        cached_tokens=fields["cached_tokens"],
-        completion_tokens=fields["completion_tokens"],
+        failure=response.failure,
+        reply=shown(response.answer_text) if said == "invalid" else "",
+        prompt_tokens=response.prompt_tokens,
+        cached_tokens=response.cached_tokens,
+        completion_tokens=response.completion_tokens,
     )
 
 
-def is_broken_off(output: dict[str, Any]) -> bool:
-    """Whether a sample in an output of ``HeavyLLM.generate`` was not asked for any more."""
-    return INTERRUPTED.failure in output["failure"]
+def is_broken_off(samples: list[Sample]) -> bool:
+    """Whether one of the samples was not asked for any more, because the run ends."""
+    return any(response.failure == INTERRUPTED.failure for _, response in samples)
 
 
-def fields_of(output: dict[str, Any], llm: HeavyLLM) -> list[dict[str, Any]]:
-    """The fields of each generation but its id and verdict, from an output of ``llm.generate``."""
-    tokens = output["statistics"]
-    return [
-        {
-            "index": index,
-            "model": llm.model_name,
-            "answer_text": answer_text,
-            "prompt_tokens": tokens["input_tokens"][index],
-            "completion_tokens": tokens["output_tokens"][index],
-            **{name: output[name][index] for name in EXTRAS},
-        }
-        for index, answer_text in enumerate(output["generations"])
-    ]
+def _count_from_journal(samples: list[Sample]) -> int:
+    return sum(response.from_journal for _, response in samples)
