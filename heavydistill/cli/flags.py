@@ -14,11 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 import yaml
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from heavydistill.config.run import RunConfig, load_config, parse_assignment, refuse_code_of_saved
@@ -28,7 +27,6 @@ from heavydistill.errors import ConfigError
 Verb = Callable[..., None]
 
 _OWN = "verify.own"
-_RETIRED_FLAGS = [name for name in RETIRED if name.startswith("--")]
 _SENTENCE_ENDS = re.compile(r"(?<!e\.g)\.\s+(?=[A-Z`])")
 
 
@@ -49,7 +47,8 @@ class Flag:
     @property
     def parameter(self) -> str:
         """Name of the Python parameter."""
-        return _parameter_name(self.option)
+        name = self.option.strip("-").replace("-", "_")
+        return f"{name}_" if keyword.iskeyword(name) else name
 
 
 _RUN_FLAGS = (
@@ -90,23 +89,21 @@ _Benchmark = Annotated[
 
 
 def with_flags(
-    section: type[BaseModel], flags: Sequence[Flag], example: str, panel: str | None = None
+    section: type[Any], flags: Sequence[Flag], example: str = "", panel: str | None = None
 ) -> Callable[[Verb], Verb]:
     """A decorator that replaces the first parameter of a verb, dotted keys to values, by flags.
 
     Args:
-        section: The configuration.
-        flags: Flags of its keys; ``--set`` sets any other.
-        example: An assignment for the help of ``--set``.
+        section: The configuration, of pydantic.
+        flags: Flags of its keys.
+        example: An assignment for the help of ``--set``, which sets any other; empty for none.
         panel: Heading of ``--set``.
     """
 
     def decorate(verb: Verb) -> Verb:
         @functools.wraps(verb)
         def command(**given: Any) -> None:
-            keys = dict(map(parse_assignment, given.pop("assignments") or []))
-            for name in _RETIRED_FLAGS:
-                given.pop(_parameter_name(name, "old_"))
+            keys = dict(map(parse_assignment, given.pop("assignments", None) or []))
             for flag in flags:
                 if (value := given.pop(flag.parameter)) is not None:
                     is_mapping = get_origin(_field(section, flag.key).annotation) is dict
@@ -121,9 +118,8 @@ def with_flags(
         parameters = [
             *(each.replace(kind=each.KEYWORD_ONLY) for each in arguments),
             *(_parameter(flag, _field(section, flag.key)) for flag in flags),
-            _keyword("assignments", Annotated[list[str] | None, option]),
+            *([_keyword("assignments", Annotated[list[str] | None, option])] if example else []),
             *(each for each in own if each not in arguments),
-            *map(_retired, _RETIRED_FLAGS),
         ]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
@@ -167,25 +163,12 @@ def _parameter(flag: Flag, field: FieldInfo) -> inspect.Parameter:
     return _keyword(flag.parameter, Annotated[Union[kind, None], option])  # noqa: UP007
 
 
-def _retired(name: str) -> inspect.Parameter:
-    """A hidden flag that says what became of it."""
-
-    def refuse(is_given: bool) -> None:
-        if is_given:
-            refuse_retired(name)
-
-    option = typer.Option(name, hidden=True, is_eager=True, callback=refuse)
-    return _keyword(_parameter_name(name, "old_"), Annotated[bool, option], default=False)
-
-
-def refuse_retired(name: str) -> NoReturn:
-    """Say what became of a flag or verb that an earlier version had."""
-    raise ConfigError(f"{name} does not exist any more", RETIRED[name].instead)
-
-
-def _parameter_name(option: str, prefix: str = "") -> str:
-    name = prefix + option.strip("-").replace("-", "_")
-    return f"{name}_" if keyword.iskeyword(name) else name
+def refuse_retired(words: Sequence[str]) -> None:
+    """Say what became of a verb or a flag of a command line that an earlier version had."""
+    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+    given = {" ".join(words[:1]), " ".join(words[:2]), *flags}
+    for name in given & RETIRED.keys():
+        raise ConfigError(f"{name} does not exist any more", RETIRED[name].instead)
 
 
 def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
@@ -193,12 +176,11 @@ def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramet
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def _field(section: type[BaseModel], key: str) -> FieldInfo:
+def _field(section: type[Any], key: str) -> FieldInfo:
     """The field of a dotted key."""
-    *parents, last = key.split(".")
-    for parent in parents:
-        section = _type(section.model_fields[parent].annotation)
-    return section.model_fields[last]
+    parent, _, rest = key.partition(".")
+    field: FieldInfo = section.__pydantic_fields__[parent]
+    return _field(_type(field.annotation), rest) if rest else field
 
 
 def _type(annotation: Any) -> Any:

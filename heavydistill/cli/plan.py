@@ -29,7 +29,6 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
 
     The last is a line, or with ``in_full`` a table of the stages and what it rests on.
     """
-    from heavydistill.problems.options import orders_kept
     from heavydistill.run.estimate import estimate
 
     figures = estimate(plan)
@@ -51,12 +50,6 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
         within = config.problems.within.items()
         bounds = " and ".join(f"{column} {low} to {high}" for column, (low, high) in within)
         say(f"Not asked for: {plan.outside:,} row(s) outside {bounds}", console)
-    if kept := orders_kept(plan.problems):
-        say(
-            "Options in the order of the dataset, which they or the text speak of: "
-            f"{kept:,} of {len(plan.problems):,} problems",
-            console,
-        )
     print_warnings(plan, console)
     for line, is_warning in dict.fromkeys(_notes_on_servers(plan)):
         say(line, console, "yellow" if is_warning else None)

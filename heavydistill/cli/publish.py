@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from heavydistill.cli.flags import Flag, with_flags
+from heavydistill.hub.options import PublishOptions
+
 _TERMS = "Terms"
+_FLAGS = (
+    Flag("repo_id", name="to", needed=True),
+    Flag("private"),
+    Flag("revision"),
+    Flag("licence", _TERMS, "license"),
+    Flag("profiles", _TERMS, "profile"),
+    Flag("allow_unknown", _TERMS, "allow-unknown-terms"),
+    Flag("allow_restricted", _TERMS, "allow-restricted-terms"),
+)
 
 
+@with_flags(PublishOptions, _FLAGS)
 def publish(
+    keys: dict[str, Any],
     folder: Annotated[
         Path,
         typer.Argument(
@@ -18,48 +32,10 @@ def publish(
             help="Folder of sets, from `heavydistill build`, or of a model, from scripts/sft.py.",
         ),
     ],
-    to: Annotated[str, typer.Option(metavar="ORG/NAME", help="Dataset or model on the Hub.")],
-    private: Annotated[bool, typer.Option("--private", help="Make a private repository.")] = False,
+    *,
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Write what would be sent beside DIR, and send nothing."),
-    ] = False,
-    revision: Annotated[
-        str | None,
-        typer.Option(metavar="BRANCH", help="Branch, made if it is missing. [default: main]"),
-    ] = None,
-    licence: Annotated[
-        str | None,
-        typer.Option(
-            "--license",
-            metavar="ID",
-            help="Licence of what is published, e.g. cc-by-4.0. [default: the models', or other]",
-            rich_help_panel=_TERMS,
-        ),
-    ] = None,
-    profile: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE",
-            help="Profile of your own, of a model that it comes from; may be repeated.",
-            rich_help_panel=_TERMS,
-        ),
-    ] = None,
-    allow_unknown_terms: Annotated[
-        bool,
-        typer.Option(
-            "--allow-unknown-terms",
-            help="Publish although a model's terms on training with what it writes are unknown.",
-            rich_help_panel=_TERMS,
-        ),
-    ] = False,
-    allow_restricted_terms: Annotated[
-        bool,
-        typer.Option(
-            "--allow-restricted-terms",
-            help="Publish although a model's maker restricts it.",
-            rich_help_panel=_TERMS,
-        ),
     ] = False,
 ) -> None:
     """Put training sets or a trained model on the Hub, with a card that tells how they were made.
@@ -69,19 +45,10 @@ def publish(
     The card is made anew each time; what you write under Notes, at the end of DIR/README.md, goes
     with it.
     """
-    from heavydistill.hub.options import PublishOptions
     from heavydistill.hub.publish import copy, pack
     from heavydistill.hub.publish import publish as send
 
-    options = PublishOptions(
-        repo_id=to,
-        revision=revision,
-        private=private,
-        licence=licence,
-        profiles=profile or (),
-        allow_unknown=allow_unknown_terms,
-        allow_restricted=allow_restricted_terms,
-    )
+    options = PublishOptions(**keys)
     parcel = pack(folder, options)
     width = max(map(len, parcel.sizes))
     for name, size in parcel.sizes.items():

@@ -232,29 +232,8 @@ def import_(
     with Bar(console) as bar:
         imported = import_pools(config, bar.show)
     print_summary(imported.summary, console)
-    _print_labels(imported, console)
     for line in _notes(imported):
         say(line, console)
-
-
-def _print_labels(imported: Imported, console: Console) -> None:
-    from heavydistill.curate.imports.import_pools import LABELS
-
-    labels = imported.labels
-    labelled = labels["right"].total() + labels["wrong"].total()
-    if not labelled:
-        return
-    shown = table(console, "Labels of the files", *(f"ours {label}" for label in LABELS))
-    for name, counts in labels.items():
-        if counts:
-            shown.add_row(name, *(f"{counts[label]:,}" for label in LABELS))
-    print_table(shown, console)
-    agreeing = labels["right"]["correct"] + labels["wrong"]["incorrect"]
-    say(
-        f"Both say the same of {agreeing:,} of {labelled:,} labelled answers "
-        f"({100 * agreeing / labelled:.1f}%); the verdicts of the traces are ours.",
-        console,
-    )
 
 
 def _notes(imported: Imported) -> list[str]:
@@ -262,11 +241,17 @@ def _notes(imported: Imported) -> list[str]:
     from heavydistill.curate.imports.formats import SUMMARIES
     from heavydistill.report.summary import marker_found, marker_value
 
-    record, folder = imported.record, imported.folder
+    record, folder, labels = imported.record, imported.folder, imported.labels
     lines = [
         f"Rows: {record['rows']:,} read, {record['problems']:,} problems with "
         f"{record['answers']:,} answers, {record['rows_joined']:,} joined to an earlier row."
     ]
+    if labelled := labels["right"].total() + labels["wrong"].total():
+        agreeing = labels["right"]["correct"] + labels["wrong"]["incorrect"]
+        lines += [
+            f"Both say the same of {agreeing:,} of {labelled:,} labelled answers "
+            f"({100 * agreeing / labelled:.1f}%); the verdicts of the traces are ours."
+        ]
     for reason, left_out in record["left_out"].items():
         lines += [f"Left out, {reason}: {left_out['rows']:,} row(s)"]
         lines += [f"  {what}" for what in left_out["first"]]

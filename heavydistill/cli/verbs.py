@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,13 +10,11 @@ import heavydistill
 from heavydistill.cli.catalog import benchmarks, teachers
 from heavydistill.cli.doctor import doctor
 from heavydistill.cli.experiments import compare, cross, evaluate
-from heavydistill.cli.flags import refuse_retired
 from heavydistill.cli.inspect import journal, report, show
 from heavydistill.cli.publish import publish
 from heavydistill.cli.runs import generate, replay
 from heavydistill.cli.sets import build, export, import_, refilter
 from heavydistill.cli.watch import watch
-from heavydistill.config.yaml import RETIRED
 
 app = typer.Typer(
     name="heavydistill",
@@ -52,18 +49,3 @@ app.command("import")(import_)
 for verb in (refilter, export, publish, teachers, benchmarks):
     app.command()(verb)
 app.add_typer(journal)
-
-
-def _refusing(name: str) -> Callable[[], None]:
-    def refuse() -> None:
-        refuse_retired(name)
-
-    return refuse
-
-
-for name in RETIRED:
-    *group, last = name.split(" ")
-    if last.isalpha():
-        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-        parent = journal if group else app
-        parent.command(last, hidden=True, context_settings=anything)(_refusing(name))

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
 
 from heavydistill.errors import PublishError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
 class PublishOptions:
-    """The options of an upload."""
+    """The options of an upload, and their flags."""
 
-    repo_id: str  # ORG/NAME
-    revision: str | None = None  # branch; None for the main one
+    repo_id: str
+    """Dataset or model on the Hub, ORG/NAME."""
+    revision: str | None = None
+    """Branch, made if it is missing (default: main)."""
     private: bool = False
-    licence: str | None = None  # id in small letters, as the Hub writes it; None derives it
-    profiles: Sequence[Path] = ()  # YAML files with profiles of models that are not shipped
-    allow_unknown: bool = False  # publish although the terms of a model are unknown
-    allow_restricted: bool = False  # publish although the terms of a model are restricted
+    """Make a private repository."""
+    licence: str | None = None
+    """Licence of what is published, e.g. cc-by-4.0 (default: the models', or other)."""
+    profiles: list[Path] = Field(default_factory=list)
+    """Profile of your own, of a model that it comes from; may be repeated."""
+    allow_unknown: bool = False
+    """Publish although a model's terms on training with what it writes are unknown."""
+    allow_restricted: bool = False
+    """Publish although a model's maker restricts it."""
 
     def check(self) -> None:
         """Raise a PublishError if the name of the repository is malformed."""

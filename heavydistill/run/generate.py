@@ -48,7 +48,7 @@ from heavydistill.models.vllm import server as serving
 from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
 from heavydistill.run.result import earlier, write
-from heavydistill.run.shards import Processes, ShardPool, run_shards, shards_of
+from heavydistill.run.shards import ProcessPool, ShardPool, run_shards, shards_of
 from heavydistill.run.status import STATUS, OnStatus, StatusWriter
 from heavydistill.schema import OK, Problem
 from heavydistill.store import segment
@@ -109,11 +109,9 @@ def check(
 ) -> Plan:
     """Resolve a configuration, load its problems and check that each fits its prompt.
 
-    Args:
-        config: Configuration as the user gave it.
-        asks: Whether a model will be asked, which must be there.
-        on_checked: Called with (references checked, all of them).
-        contact: Asks the servers what they serve and how much context it takes; None sends nothing.
+    A model must be there unless ``asks`` is false. ``on_checked`` is called with (references
+    checked, all of them). ``contact`` asks the servers what they serve and how much context it
+    takes; None sends nothing.
 
     Raises:
         UserError: Whatever a user can fix; nothing was written.
@@ -193,7 +191,7 @@ def run(
         plan: From ``check``.
         on_status: Called with how far the run is every ``status.EVERY_S`` seconds, and at its end.
         replay: Send no request; take every response from the journal.
-        ray: Address of a Ray cluster that shards of the run are spread over, or ``local``.
+        ray: Address of a Ray cluster that runs the shards, or ``local``.
         on_start: As in ``models.vllm.server.served``, if a server is to be started.
 
     Raises:
@@ -252,7 +250,7 @@ def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
     """
     processes = run.config.processes
     if not ray:
-        return Processes(processes) if processes > 1 else None
+        return ProcessPool(processes) if processes > 1 else None
     if not importlib.util.find_spec("ray"):
         raise ConfigError(
             "--ray is given, but Ray is not installed",
@@ -263,9 +261,9 @@ def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
             "--processes and --ray are given, and each says how many shards there are",
             "Give one of them; a cluster has a shard on each node, or on each GPU.",
         )
-    from heavydistill.run.ray import Tasks
+    from heavydistill.run.ray import RayPool
 
-    return Tasks(ray, run, plan.server)
+    return RayPool(ray, run, plan.server)
 
 
 def _publish(plan: Plan, place: Workplace, interrupted: bool) -> Finished:
@@ -284,16 +282,11 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
     """
     config = run.config
     # A problem is as long as it is; a cache has its budget.
-    prompts = [(run.thinker, 0), (run.judge, 0)]
-    if config.rounds:
-        prompts.append((run.deliberator, config.cache.budget_tokens or 0))
-    needs = [
-        (prompt + model.sampling.max_tokens, model)
-        for model, prompt in prompts
-        if model and not model.is_local
-    ]
-    for tokens, model in sorted(needs, key=lambda need: -need[0]):
-        contact.require(model.profile.model, model.endpoint, tokens)
+    deliberator = (run.deliberator if config.rounds else None, config.cache.budget_tokens or 0)
+    for model, prompt in (deliberator, (run.thinker, 0), (run.judge, 0)):
+        if model and not model.is_local:
+            needed = prompt + model.sampling.max_tokens
+            contact.require(model.profile.model, model.endpoint, needed)
 
 
 def with_tokenizer(run: ResolvedRun) -> ResolvedRun:

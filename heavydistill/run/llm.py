@@ -117,7 +117,11 @@ class HeavyLLM(LLM):
         """``count`` samples of each conversation, as the engine gives them."""
         if not self._engine:
             raise RuntimeError("HeavyLLM.sample before load()")
-        about: dict[str, Any] = {"run_seed": self.seed, "model": self.model_name, "stage": self.stage}
+        about: dict[str, Any] = {
+            "run_seed": self.seed,
+            "model": self.model_name,
+            "stage": self.stage,
+        }
         requests = [samples(each, count, self.sampling, **about) for each in conversations]
         responses = iter(self._engine.generate(list(chain.from_iterable(requests)), forget))
         return [[(request, next(responses)) for request in each] for each in requests]

@@ -42,7 +42,7 @@ _RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
 
 
-class Tasks:
+class RayPool:
     """Shards on a cluster, of which each starts ``server``, a command, if there is one.
 
     ``local`` starts Ray here; ``host:port`` and ``auto`` join a cluster that this machine is part

@@ -1,10 +1,10 @@
 """One run as n shards, which share its journal and its account.
 
 Shard i has the problems i, i + n, i + 2n, ... and a pipeline of its own, in a process of this
-machine (``Processes``) or as a task of a Ray cluster, which starts it again elsewhere when its node
-is lost (``ray.Tasks``). What a shard asked before is in the journal, so that only requests in
-flight are sent again. Shards and the run that started them speak through files in the folder of the
-run's rows, which all machines see.
+machine (``ProcessPool``) or as a task of a Ray cluster, which starts it again elsewhere when its
+node is lost (``ray.RayPool``). What a shard asked before is in the journal, so that only requests
+in flight are sent again. Shards and the run that started them speak through files in the folder of
+the run's rows, which all machines see.
 
 Slots and limits of an endpoint are divided by the number of shards, since no process sees what
 others send; a server that a shard starts for itself is not shared. The budget is not divided: all
@@ -370,7 +370,7 @@ def shards_of(
     ]
 
 
-class Processes:
+class ProcessPool:
     """Shards in processes of this machine, which end with this one."""
 
     surroundings: Surroundings | None = None

@@ -74,7 +74,19 @@ def _batches(rows: Iterator[Row], size: int) -> Iterator[tuple[list[Row], bool]]
         batch = following
 
 
-class LoadProblems(GeneratorStep):
+class _Load(GeneratorStep):
+    """Yields rows; what a subclass makes of them is read as it is needed."""
+
+    def rows(self, offset: int) -> Iterator[Row]:
+        """All rows from that number on."""
+        raise NotImplementedError
+
+    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
+        """Batches of rows, of which two are in memory, and whether it is the last."""
+        return _batches(self.rows(offset), int(self.batch_size))
+
+
+class LoadProblems(_Load):
     """Yields one row a problem."""
 
     source: Problems  # where from; see ``config.run.Problems``
@@ -95,13 +107,11 @@ class LoadProblems(GeneratorStep):
         problems = load_fit(self.source, self.verify, self.known_unfit).problems
         self._problems = problems[self.first :: self.every]
 
-    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
-        """Batches of rows, and whether it is the last."""
-        rows = ({"problem": to_row(problem)} for problem in self._problems[offset:])
-        return _batches(rows, int(self.batch_size))
+    def rows(self, offset: int) -> Iterator[Row]:
+        return ({"problem": to_row(problem)} for problem in self._problems[offset:])
 
 
-class LoadCaches(GeneratorStep):
+class LoadCaches(_Load):
     """Yields one row a cache that is there; its pool and its deliberations are empty."""
 
     _pairs: Iterator[tuple[Problem, Cache]] = PrivateAttr(default_factory=lambda: iter(()))
@@ -114,24 +124,20 @@ class LoadCaches(GeneratorStep):
         """Set the pairs that become rows; they are read as they are needed."""
         self._pairs = iter(pairs)
 
-    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
-        """Batches of rows, of which two are in memory, and whether it is the last."""
-        rows = (self._row(problem, cache) for problem, cache in self._pairs)
-        return _batches(rows, int(self.batch_size))
-
-    def _row(self, problem: Problem, cache: Cache) -> Row:
-        values = to_row(problem)
-        return {
-            "problem": {name: values[name] for name in Problem.__dataclass_fields__},
-            "problem_id": problem.id,
-            "cache_id": cache.id,
-            "pool": [],
-            "caches": [{"id": cache.id, "round": cache.round, "prompt": cache.prompt}],
-            "deliberations": [],
-        }
+    def rows(self, offset: int) -> Iterator[Row]:
+        for problem, cache in self._pairs:
+            values = to_row(problem)
+            yield {
+                "problem": {name: values[name] for name in Problem.__dataclass_fields__},
+                "problem_id": problem.id,
+                "cache_id": cache.id,
+                "pool": [],
+                "caches": [{"id": cache.id, "round": cache.round, "prompt": cache.prompt}],
+                "deliberations": [],
+            }
 
 
-class LoadPools(GeneratorStep):
+class LoadPools(_Load):
     """Yields one row a trace of an earlier run: its pool with the verdicts that stand.
 
     See ``pools``.
@@ -151,22 +157,19 @@ class LoadPools(GeneratorStep):
         super().load()
         registry.load_own(self.own)
 
-    def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
-        """Batches of rows, of which two are in memory, and whether it is the last."""
+    def rows(self, offset: int) -> Iterator[Row]:
         traces = islice(read_traces(Path(self.source)), self.first, self.limit, self.every)
-        return _batches(map(self._row, islice(traces, offset, None)), int(self.batch_size))
-
-    def _row(self, trace: Trace) -> Row:
-        now = verifier_now(trace.problem)
-        pool = [to_row(trajectory) for trajectory in trace.pool]
-        for item in pool:
-            if not stands(item["verdict"], now):
-                item["verdict"] = None
-        return {
-            "problem": to_row(trace.problem),
-            "pool": pool,
-            "thinker_prompt_version": trace.thinker_prompt_version,
-        }
+        for trace in islice(traces, offset, None):
+            now = verifier_now(trace.problem)
+            pool = [to_row(trajectory) for trajectory in trace.pool]
+            for item in pool:
+                if not stands(item["verdict"], now):
+                    item["verdict"] = None
+            yield {
+                "problem": to_row(trace.problem),
+                "pool": pool,
+                "thinker_prompt_version": trace.thinker_prompt_version,
+            }
 
 
 _pools = SharedResources(VerdictPool.close)  # workers of one run judge for all its steps

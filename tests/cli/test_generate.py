@@ -287,9 +287,7 @@ def test_a_run_judges_letters_in_the_order_that_was_shown(tmp_path):
 
     out = tmp_path / "run"
     with serving(answer) as server:
-        printed = ran(*of_server(server.base_url, SAMPLE, out), "--k=2", "--d=1")
-    kept = "Options in the order of the dataset, which they or the text speak of: 1 of 8"
-    assert kept in printed
+        ran(*of_server(server.base_url, SAMPLE, out), "--k=2", "--d=1")
     traces = {trace.problem.id: trace for trace in read_traces(out)}
     assert len(traces) == 8
     for name, trace in traces.items():
