@@ -23,13 +23,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from heavydistill.errors import ConfigError
-from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.models.ledger import Balance, account_of, balance_of
 from heavydistill.models.resolve import ResolvedRun
-from heavydistill.schema import Verdict, from_row
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.redact import name_alone
 
@@ -54,9 +52,9 @@ class StageStatus:
     total: int  # problems that will leave it
     samples: int  # samples per problem; 0 where that depends on the problem, as for a judge
     done: int = 0  # problems that have left it
-    asked: int = 0  # samples that have left it
+    asked: int = 0  # samples that have left it; of a judge, none are counted
     from_journal: int = 0  # those of them that the journal had
-    thoughts: int = 0  # those of them with thinking; 0 for a judge's
+    thoughts: int = 0  # those of them with thinking
     failures: dict[str, int] = field(default_factory=dict)  # samples that cannot be used, by reason
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -93,10 +91,7 @@ class Status:
 OnStatus = Callable[[Status], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Moment:
-    """Work done at a time."""
-
+class _Moment(NamedTuple):
     at: float
     finished: int
     share: float  # of the samples of the run that are there
@@ -292,7 +287,7 @@ def _count(stage: StageStatus, row: Row, step: str) -> None:
     """Count a row that left the step of a stage."""
     stage.done += 1
     stage.from_journal += row.get("from_journal", 0)
-    for sample in _votes(row, step) if step.startswith("judge_") else _samples(row, step):
+    for sample in () if step.startswith("judge_") else _samples(row, step):
         stage.asked += 1
         stage.prompt_tokens += max(0, sample["prompt_tokens"])
         stage.completion_tokens += max(0, sample["completion_tokens"])
@@ -308,20 +303,6 @@ def _samples(row: Row, step: str) -> list[Row]:
         return list(row.get("pool", ()))
     round = int(step.rpartition("_")[2])
     return [each for each in row.get("deliberations", ()) if each["round"] == round]
-
-
-def _votes(row: Row, step: str) -> Iterator[Row]:
-    """The votes that were asked for the generations of a row, as samples."""
-    for each in _samples(row, step):
-        ballot = each["verdict"] and ballot_of(from_row(Verdict, each["verdict"]))
-        for vote in ballot.votes if ballot and not ballot.same_as else ():
-            yield {
-                "prompt_tokens": vote.prompt_tokens,
-                "completion_tokens": vote.completion_tokens,
-                "reasoning": "",
-                "finish_reason": "stop" if vote.is_valid else "error",
-                "failure": vote.failure or "no_verdict",
-            }
 
 
 def _share_right(samples: list[Row]) -> float:
