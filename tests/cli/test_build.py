@@ -325,9 +325,14 @@ def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring, tmp_path, f
 def test_real_solutions_without_a_box_get_their_marker(bring, call, tmp_path):
     if not GSM8K.is_file():
         pytest.skip("the GSM8K solutions are not here")
-    rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()[:200]]
-    columns = "--columns=text=question,reference=ground_truth"
-    command = [lines(tmp_path / "gsm8k.jsonl", *rows), "--from=answers", columns]
+    columns = ("question", "ground_truth")
+    rows = []
+    for line in GSM8K.read_text(encoding="utf-8").splitlines()[:200]:
+        row = json.loads(line)
+        asked = {column: row.pop(column) for column in columns}
+        rows.append({**asked, "answers": list(row.values())})
+    named = "--columns=text=question,reference=ground_truth"
+    command = [lines(tmp_path / "gsm8k.jsonl", *rows), "--from=answers", named]
     command += [f"--out={tmp_path / 'run'}"]
     code, _, errors = call("import", *command)
     assert code == 2 and """in verifier_args, e.g. {"marker": "A:"}""" in errors
