@@ -29,7 +29,6 @@ from heavydistill.report.grid import (
     IntervalCell,
     Line,
     Value,
-    bare_ends,
     bracketed,
     counted,
     difference,
@@ -38,7 +37,6 @@ from heavydistill.report.grid import (
     listed,
     marked,
     marked_problems,
-    mean_and_ends,
     p_value,
     percent,
     reading,
@@ -408,19 +406,15 @@ def crossed(crossing: Crossing) -> Grid:
     for thinker in crossing.thinkers:
         own = [thinker.mean_at_k, thinker.vote_at_k, thinker.pass_at_k]
         read = [cells[thinker.name, reader] for reader in readers]
-        shown = [_share(value) for value in (*own, *(cell.heavy_mean_at_d for cell in read))]
-        for number, cell in enumerate(read, len(own)):
-            shown[number] = "\n".join(
-                (shown[number], *mean_and_ends(cell.heavy_minus_vote, signed=True))
-            )
-        lines.append(Line(thinker.name, shown))
+        cells_of_row = [share(value).lines("%") for value in own]
+        cells_of_row += [
+            share(cell.heavy_mean_at_d).lines("%") + difference(cell.heavy_minus_vote).lines()
+            for cell in read
+        ]
+        lines.append(Line(thinker.name, list(map("\n".join, cells_of_row))))
     head = ["Thinker", f"M@{k}", f"V@{k}", f"P@{k}", *(f"HM@{d} {reader}" for reader in readers)]
     note = f"Below HM@{d}: HM@{d} - V@{k} in points. With 95% intervals."
     return Grid(head, lines, [note])
-
-
-def _share(value: Interval) -> str:
-    return f"{percent(value.mean)}\n{bare_ends(value)}%"
 
 
 def crossing_lines(crossing: Crossing) -> Iterator[str]:

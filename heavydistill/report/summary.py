@@ -53,14 +53,13 @@ CURVE_NOTE = (
     "Tokens a problem, written, and with those read. * nothing else is as often right for as few."
 )
 NO_DELIBERATION = "No problem was deliberated, so there is nothing to compare."
-_METRICS = {  # name, meaning
-    "mean_at_k": ("M@{k}", "share of trajectories that are right"),
-    "vote_at_k": ("V@{k}", "the most frequent answer (the vote) is right"),
-    "pass_at_k": ("P@{k}", "any trajectory is right"),
-    "heavy_mean_at_d": ("HM@{d}", "share of deliberations that are right"),
-    "heavy_pass_at_d": ("HP@{d}", "any deliberation is right"),
-    "heavy_minus_vote": ("HM - V", "what deliberation adds to the vote"),
-}
+_MEANINGS = (  # of the shares among `NAMES`
+    "share of trajectories that are right",
+    "the most frequent answer (the vote) is right",
+    "any trajectory is right",
+    "share of deliberations that are right",
+    "any deliberation is right",
+)
 RATES = {
     "rescue": "right, vote was not",
     "regress": "wrong, vote was right",
@@ -131,11 +130,9 @@ def sizes_of(summary: Summary) -> list[str]:
 
 def _names(summary: Summary) -> dict[str, str]:
     """The metrics that the run has, by key, with their names at its sizes."""
-    return {
-        key: name.format(k=summary.k, d=summary.d)
-        for key, (name, _) in _METRICS.items()
-        if getattr(summary, key)
-    }
+    names = [f"M@{summary.k}", f"V@{summary.k}", f"P@{summary.k}"]
+    names += [f"HM@{summary.d}", f"HP@{summary.d}", "HM - V"]
+    return {key: name for key, name in zip(NAMES, names, strict=True) if getattr(summary, key)}
 
 
 def named_metrics(summary: Summary) -> list[tuple[str, Interval]]:
@@ -146,10 +143,9 @@ def named_metrics(summary: Summary) -> list[tuple[str, Interval]]:
 
 def metrics(summary: Summary) -> Grid:
     """The metrics of all problems."""
-    meanings = [meaning for _, meaning in _METRICS.values()]
     lines = [
         Line(name, [*mean_and_ends(value), meaning])
-        for (name, value), meaning in zip(named_metrics(summary), meanings, strict=False)
+        for (name, value), meaning in zip(named_metrics(summary), _MEANINGS, strict=False)
     ]
     return Grid(["Metric", "Value", "95% interval", "Meaning"], lines, wordy=True)
 

@@ -149,10 +149,9 @@ def _write(
         .render(
             policy=_policy(scripts, style),
             version=heavydistill.__version__,
-            names=[source.name for source in sources],
             style=Markup(style),
             patterns=pattern_definitions(),
-            labels=[source.label for source in sources],
+            runs=sources,
             sections=sections,
             indices=indices,
             scripts=list(map(Markup, scripts)),
