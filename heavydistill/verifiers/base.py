@@ -66,9 +66,8 @@ class Verifier(abc.ABC):
     def extract(self, problem: Problem, text: str) -> str | Decision:
         """What there is to decide on, or the decision where the text alone tells.
 
-        Args:
-            problem: One that ``check_reference`` lets pass; another may raise.
-            text: What follows the thinking: valid Unicode, not blank, of any length.
+        ``text`` is what follows the thinking: valid Unicode, not blank, of any length. A problem
+        that ``check_reference`` does not let pass may raise.
         """
 
     @abc.abstractmethod

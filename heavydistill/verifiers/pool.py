@@ -1,9 +1,8 @@
 """Verdicts from any thread: cheap ones at once, all others in workers that can be killed.
 
-``VerdictPool`` is what the pipeline, the builder, evaluation and a trainer's reward call. What
-``screen`` can tell, and a verifier that ``runs_in`` the process itself, cost no worker; the first
-other response starts them. Each verdict has a time limit of its own (``Verifier.limit_s``) and
-each worker an address space of ``verify.memory_mb``.
+What ``screen`` can tell, and a verifier that ``runs_in`` the process itself, cost no worker; the
+first other response starts them. Each verdict has a time limit of its own (``Verifier.limit_s``)
+and each worker an address space of ``verify.memory_mb``.
 
 Verdicts of this module, all undecided and each of its own response alone:
 
@@ -66,13 +65,8 @@ class Judged:
 class VerdictPool:
     """Judges responses; see the module. May be used from several threads.
 
-    It is a context manager; ``close`` is called at the end of the interpreter too.
-
-    Args:
-        config: Limits, number of workers, files with verifiers of one's own.
-
-    Raises:
-        ConfigError: One of these files cannot be used.
+    It is a context manager; ``close`` is called at the end of the interpreter too. ``ConfigError``
+    is raised if a file with verifiers of one's own cannot be used.
     """
 
     def __init__(self, config: Verifying | None = None) -> None:
@@ -89,17 +83,10 @@ class VerdictPool:
         self._kept: OrderedDict[bytes, Judged] = OrderedDict()
 
     def submit(self, problem: Problem, text: str) -> Future[Judged]:
-        """The verdict on a response, as a future that raises nothing.
+        """The verdict on a response, whole or what follows its thinking, to any problem.
 
-        Args:
-            problem: Any problem.
-            text: The whole response or what follows its thinking, any text.
-
-        Returns:
-            A future, which is cancelled if the pool is closed before the verdict is there.
-
-        Raises:
-            RuntimeError: The pool is closed.
+        The future raises nothing, and is cancelled if the pool is closed before the verdict is
+        there. ``RuntimeError`` if it is closed by now.
         """
         return self._submit(screen(problem, text))
 
@@ -121,10 +108,7 @@ class VerdictPool:
         """What makes each problem unfit for its verifier, and what to do; None if it is fit.
 
         A reference on which the verifier hangs or breaks is unfit, so it costs no answer later.
-        ``on_done`` is called after each, in order, in this thread.
-
-        Raises:
-            ProblemsError: There is no such verifier.
+        ``on_done`` is called after each, in order; ``ProblemsError`` if there is no such verifier.
         """
         unfit: list[str | None] = []
         for outcome in _in_order(map(self._check, problems)):

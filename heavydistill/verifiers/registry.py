@@ -33,11 +33,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Verifier:
-    """The verifier of that name.
-
-    Raises:
-        ProblemsError: There is none; the message lists those there are.
-    """
+    """The verifier of that name; ``ProblemsError`` lists those there are if there is none."""
     if name not in _known:
         raise ProblemsError(f"There is no verifier {name!r}", f"Name one of: {', '.join(names())}.")
     return _known[name]

@@ -42,11 +42,9 @@ def screen_generation(problem: Problem, generation: Generation) -> Verdict | Can
 
 
 def screen(problem: Problem, text: str) -> Verdict | Candidate:
-    """The verdict on a response, or what is left to decide. Never raises.
+    """The verdict on a response, whole or what follows its thinking, or what is left to decide.
 
-    Args:
-        problem: Any problem, also one with a verifier that does not exist.
-        text: The whole response or what follows its thinking.
+    Never raises, whatever the problem is, also where its verifier does not exist.
     """
     if not isinstance(text, str) or _HALF_CHARACTER.search(text):
         return _undecided(problem, "not_text")

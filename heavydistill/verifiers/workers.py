@@ -109,11 +109,7 @@ def available_cores() -> int:
 
 
 def limit_of(verifier: Verifier, problem: Problem, config: Verifying) -> float:
-    """The time limit of a verdict in seconds.
-
-    Raises:
-        ValueError: The verifier gives something else; a verifier of one's own may raise anything.
-    """
+    """The time limit of a verdict in seconds; a verifier of one's own may raise anything."""
     limit_s = float(verifier.limit_s(problem, config))
     if not (limit_s > 0 and math.isfinite(limit_s)):
         raise ValueError(f"limit_s of the verifier {verifier.name} gave {limit_s}")
@@ -149,12 +145,10 @@ class Crew:
     def submit(
         self, kind: str, message: tuple[Any, ...], limit_s: float, done: Future[TaskOutcome]
     ) -> None:
-        """Have a worker that has prepared a verifier do a task.
+        """Have a worker that has prepared the verifier ``kind`` do a task.
 
         Args:
-            kind: Name of the verifier.
             message: ``("decide", problem, answer)`` or ``("check", problem)``.
-            limit_s: Time limit in seconds.
             done: Future that gets the outcome; cancelled if the crew is closed before.
 
         Raises:

@@ -41,9 +41,7 @@ _WORD = re.compile(r"[^\W\d]\w*")
 def program_in(text: str, names: Collection[str], prompt: str) -> str | None:
     """The program of an answer; None if there is none.
 
-    Args:
-        names: What the tests call; may be empty.
-        prompt: What the program completes, or empty.
+    ``names`` are what the tests call, ``prompt`` what the program completes; either may be empty.
     """
     blocks = _blocks(text)
     if codes := _codes(blocks):

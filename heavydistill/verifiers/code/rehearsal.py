@@ -1,4 +1,4 @@
-"""Runs tests that ``asserts`` cannot split, without the program being where they are.
+"""Runs tests that ``asserts`` does not split, without the program being where they are.
 
 Three starts of the sandbox: the tests with a stand-in that notes the calls (once for a problem in
 each process), the program on those calls, and the tests again with the values that it gave. See
@@ -11,6 +11,7 @@ whose calls depend on earlier values, and those that need more than the standard
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import secrets
 from functools import lru_cache
@@ -131,15 +132,7 @@ def _run(
 ) -> tuple[bytes, bytes]:
     """Letter and payload of the report of one run of the tests."""
     token = secrets.token_hex(16)
-    job = {
-        "token": token,
-        "preamble": tests.preamble,
-        "tests": tests.tests,
-        "names": list(tests.names),
-        "check": tests.check,
-        "most": MOST,
-        **more,
-    }
+    job = {"token": token, "most": MOST, **dataclasses.asdict(tests), **more}
     ran = running.start(sandbox, config, "rehearse", job, _CALLS_AT_ONCE, 2 * MOST)
     for _, letter, payload in running.reports(ran.stdout, token.encode()):
         return letter, payload

@@ -37,8 +37,9 @@ _FROM = (typing, string, copy, math, bisect, heapq, itertools, functools, collec
 _MODULES = ("datetime", "json", "operator", "random", "re", "statistics", "sys")
 
 
-def prelude(words: set[str]) -> str:
-    """Imports of the names among ``words``, those that a program mentions."""
+def prelude(program: str) -> str:
+    """Imports of such names, those that a program mentions."""
+    words = set(_NAME.findall(program))
     modules = sorted({module.__name__ for module in _FROM}.union(_MODULES).intersection(words))
     lines = [f"import {module}" for module in modules]
     for module in _FROM:
@@ -110,7 +111,6 @@ def run_tests(
         "token": token,
         "kind": kind,
         "program": program,
-        "words": sorted(words_in(program)),
         "prelude": prelude,
         "after": after,
         "tests": list(tests),
@@ -147,11 +147,6 @@ def processor_s(config: Sandboxing, tests: int) -> float:
 def wall_s(cpu_s: float) -> float:
     """Most seconds of one start: on a busy machine a good program waits."""
     return 2 * cpu_s + 10
-
-
-def words_in(program: str) -> set[str]:
-    """Everything in a program that looks like a name."""
-    return set(_NAME.findall(program))
 
 
 @functools.cache

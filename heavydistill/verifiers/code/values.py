@@ -77,16 +77,12 @@ class Malformed(ValueError):
 
 
 def tree_of(value: object, most: int = 1_000_000) -> Tree:
-    """The tree of a value; raises as ``inside.carry.encode`` does."""
+    """The tree of a value; raises as ``encode`` does."""
     return json.loads(encode(value, most))
 
 
 def parsed(payload: bytes) -> Tree:
-    """The tree in a report.
-
-    Raises:
-        Malformed: There is none.
-    """
+    """The tree in a report; ``Malformed`` if there is none."""
     try:
         return json.loads(payload)
     except (ValueError, RecursionError) as error:
@@ -103,11 +99,8 @@ def is_close(left: float, right: float, tolerance: float | None) -> bool:
 def likeness(
     left: Tree, right: Tree, *, tuples_are_lists: bool = False, tolerance: float | None = None
 ) -> Likeness:
-    """How much alike two values are; ``tolerance`` as in ``is_close``.
-
-    Raises:
-        Malformed: One is none.
-    """
+    """How much alike two values are; ``tolerance`` as in ``is_close``; ``Malformed`` if one is
+    none."""
     flat = tuples_are_lists
     try:
         if _canonical(left, True, flat) == _canonical(right, True, flat):

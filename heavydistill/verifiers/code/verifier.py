@@ -2,9 +2,9 @@
 
 ``formats`` describes the tests that a problem brings, ``answer`` which part of an answer is the
 program. What is right never enters the sandbox that the program runs in: calls and inputs go in,
-values and texts come out and are compared here (``asserts``, ``values``), or by the tests
-themselves in a start of their own (``rehearsal``). So exit status, printed claims and objects
-that call themselves equal prove nothing.
+values and texts come out and are compared here (``values``), or by the tests themselves in a start
+of their own (``rehearsal``). So exit status, printed claims and objects that call themselves equal
+prove nothing.
 
 All tests run in one start of the sandbox, each in a fresh module; ``inside.perform`` says what is
 not reset. Only the standard library is there. ``score`` is the share of tests passed.
@@ -48,15 +48,9 @@ from typing import Any, ClassVar, Literal, get_args
 from heavydistill.config.run import Sandboxing, Verifying
 from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Verifier
-from heavydistill.verifiers.code import rehearsal, running
+from heavydistill.verifiers.code import formats, rehearsal, running
 from heavydistill.verifiers.code.answer import program_in
-from heavydistill.verifiers.code.formats import (
-    ARGUMENTS,
-    Comparable,
-    Rehearsable,
-    Task,
-    task_of,
-)
+from heavydistill.verifiers.code.formats import Comparable, Rehearsable, Task, task_of
 from heavydistill.verifiers.code.rehearsal import PASSED, NotRehearsedError, Result, failure
 from heavydistill.verifiers.code.running import MOST_VALUE, NobodysFault, ProgramOutcome, run_tests
 from heavydistill.verifiers.code.values import Tree, likeness, likeness_of_outputs, shown
@@ -73,7 +67,7 @@ class Code(Verifier):
     """See the module."""
 
     name = "code"
-    argument_columns: ClassVar[tuple[str, ...]] = ARGUMENTS
+    argument_columns: ClassVar[tuple[str, ...]] = formats.ARGUMENTS
     needs_reference = False
     domain = "code"
 
@@ -137,7 +131,7 @@ def decide(task: Task, program: str, sandbox: Sandbox, config: Sandboxing) -> De
         # In large steps: the program may see it, and how long what is right is would tell it.
         most = _OUTPUT_ROOM * (1 + -(-2 * longest // _OUTPUT_ROOM))
     if tests.kind == "functional":
-        prelude = running.prelude(running.words_in(program))
+        prelude = running.prelude(program)
     outcomes = run_tests(
         sandbox, config, program, tests.tests, kind, most=most, prelude=prelude, after=tests.after
     )

@@ -7,7 +7,7 @@ own exit status and output, so neither proves anything about what it computed.
 
 Ends of a run, ``Ran.ended``:
 
-    exit         the program ended by itself, with ``exit_code``
+    exit         it ended by itself, with ``exit_code``
     signal       it was ended by the signal ``exit_code``: it crashed, or killed itself
     cpu          it used more processor time than ``Limits.cpu_s``
     wall         it did not end within ``Limits.wall_s``, or computed nothing for 15 seconds where

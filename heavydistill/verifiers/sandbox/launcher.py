@@ -32,9 +32,7 @@ _STAYS = {"__name__", "__builtins__", "__loader__", "__spec__", "__package__"}
 def start(cpu_s: int, memory_bytes: int) -> None:
     """Limits this process for good, then runs ``main.py`` of the working folder in it.
 
-    Args:
-        cpu_s: Seconds of processor time until it is ended; one more, and it is killed.
-        memory_bytes: Most address space.
+    After ``cpu_s`` seconds of processor time it is ended; after one more it is killed.
     """
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))

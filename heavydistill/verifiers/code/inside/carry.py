@@ -43,11 +43,7 @@ def encode(value: Any, most: int) -> str:
 
 
 def decode(tree: Any) -> Any:
-    """The value that ``encode`` wrote, from the parsed JSON.
-
-    Raises:
-        ValueError, TypeError, KeyError: ``encode`` wrote no such thing.
-    """
+    """The value that ``encode`` wrote, from its parsed JSON; any error for anything else."""
     if not isinstance(tree, list):
         return tree
     kind, items = tree[0], tree[1:]

@@ -139,7 +139,7 @@ class Stage:
         sys.settrace(None)
         sys.setprofile(None)
         sys.argv[:] = ["main.py"]
-        if "random" in self.job["words"]:
+        if "random" in self.job["program"]:
             import random
 
             random.seed(0)
@@ -174,9 +174,9 @@ def perform(job: dict[str, Any]) -> None:
     """Run all tests of a job and report them.
 
     Args:
-        job: ``token``; ``program``, its text; ``words``, the names in it; ``prelude`` and
-            ``after``, run before and after it; ``kind`` and ``tests``; ``test_s``, ``end_s``,
-            ``total_s`` (see ``Clock``); ``most``, characters of one value or bytes of one output.
+        job: ``token``; ``program``, its text; ``prelude`` and ``after``, run before and after it;
+            ``kind`` and ``tests``; ``test_s``, ``end_s``, ``total_s`` (see ``Clock``); ``most``,
+            characters of one value or bytes of one output.
     """
     token, channel = job["token"], posix.dup(1)
     # What the interpreter has when it starts with ``site``.

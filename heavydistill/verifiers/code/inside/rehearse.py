@@ -199,9 +199,7 @@ def rehearse(job: dict[str, Any]) -> None:
     nothing = posix.open("/dev/null", posix.O_RDWR)
     for target in range(3):
         posix.dup2(nothing, target)
-    rehearsal = Rehearsal(job)
-    letter, payload = _rehearsed(rehearsal, job)
-    report(channel, job["token"], 0, letter, payload)
+    report(channel, job["token"], 0, *_rehearsed(Rehearsal(job), job))
     posix._exit(0)
 
 
