@@ -27,6 +27,7 @@ a row is worth learning, and several turns.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,31 +82,26 @@ class TokenizedRow:
         return next((at for at, label in labels if label != NOT_LEARNT), len(self.ids))
 
 
-@dataclass(frozen=True, slots=True)
-class GuardReport:
-    """What the guard saw."""
+def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
+    """Refuse so many rows if there are faults in them; ``where`` says whose rows they are.
 
-    rows: int
-    """Number of rows that it looked at."""
-    faults: list[Fault]
-    """All that it found, in the order of the rows."""
-
-    def demand_whole(self, where: str) -> None:
-        """Raise a ``ConfigError`` that names the first faults; ``where`` says whose rows."""
-        if not self.faults:
-            return
-        of_row: dict[tuple[str, str], Fault] = {}
-        for fault in self.faults:
-            of_row.setdefault((fault.problem, fault.generation), fault)
-        first = list(map(str, of_row.values()))[:_NAMED]
-        counts = Counter(fault.code for fault in self.faults)
-        listed = ", ".join(f"{count:,} {code}" for code, count in counts.most_common())
-        raise ConfigError(
-            f"{where}: {len(of_row):,} of {self.rows:,} rows would not be learnt as they stand "
-            f"({listed}). The first: {'; '.join(first)}",
-            "Build the sets for this student and its template, with no smaller max_tokens; "
-            "--chat-template FILE gives a template that keeps what it loses.",
-        )
+    Raises:
+        ConfigError: There are; it names the first ones.
+    """
+    if not faults:
+        return
+    of_row: dict[tuple[str, str], Fault] = {}
+    for fault in faults:
+        of_row.setdefault((fault.problem, fault.generation), fault)
+    first = list(map(str, of_row.values()))[:_NAMED]
+    counts = Counter(fault.code for fault in faults)
+    listed = ", ".join(f"{count:,} {code}" for code, count in counts.most_common())
+    raise ConfigError(
+        f"{where}: {len(of_row):,} of {rows:,} rows would not be learnt as they stand "
+        f"({listed}). The first: {'; '.join(first)}",
+        "Build the sets for this student and its template, with no smaller max_tokens; "
+        "--chat-template FILE gives a template that keeps what it loses.",
+    )
 
 
 def guard(
@@ -113,31 +109,15 @@ def guard(
     rows: Iterable[SftRow | Mapping[str, Any]],
     max_tokens: int,
     seen: Iterable[TokenizedRow] | None = None,
-) -> GuardReport:
-    """Look at rows, all or some, that are learnt with ``chat``.
+) -> list[Fault]:
+    """What is wrong with rows that are learnt with ``chat``, in their order.
 
     ``seen`` are the same rows as a trainer prepared them (default: as TRL would).
     """
-    whole = list(rows)
-    prepared = [None] * len(whole) if seen is None else seen
-    pairs = zip(whole, prepared, strict=True)
-    faults = [fault for row, given in pairs for fault in inspect(chat, row, max_tokens, given)]
-    return GuardReport(len(whole), faults)
-
-
-def seen_by_trl(chat: Chat, row: SftRow | Mapping[str, Any]) -> TokenizedRow:
-    """A row as TRL's trainer prepares it, before it cuts."""
-    return Inspection(chat, row).seen
-
-
-def inspect(
-    chat: Chat,
-    row: SftRow | Mapping[str, Any],
-    max_tokens: int | None = None,
-    seen: TokenizedRow | None = None,
-) -> list[Fault]:
-    """What is wrong with one row; see ``guard``."""
-    return Inspection(chat, row, max_tokens, seen).faults()
+    prepared = itertools.repeat(None) if seen is None else seen
+    pairs = zip(rows, prepared, strict=seen is not None)
+    looked_at = (Inspection(chat, row, max_tokens, given) for row, given in pairs)
+    return [fault for inspection in looked_at for fault in inspection.faults()]
 
 
 class Inspection:

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from heavydistill.chat.guard import Fault, inspect
+from heavydistill.chat.guard import Fault, Inspection
 from heavydistill.chat.template import (
     MENDED_BY_HAND,
     TAGS,
@@ -297,11 +297,8 @@ def _rendered(chat: Chat, form: Form, reasoning: str) -> str:
 
 def _faults(fitted: FittedTemplate) -> list[Fault]:
     """What the form loses of a row with thinking and of one without."""
-    return [
-        fault
-        for reasoning in (_REASONING, "")
-        for fault in inspect(fitted.chat, _probe(fitted.form, reasoning))
-    ]
+    probes = [_probe(fitted.form, reasoning) for reasoning in (_REASONING, "")]
+    return [fault for probe in probes for fault in Inspection(fitted.chat, probe).faults()]
 
 
 def _probe(form: Form, reasoning: str) -> dict[str, Any]:

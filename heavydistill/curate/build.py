@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
-from heavydistill.chat.guard import guard
+from heavydistill.chat.guard import demand_whole, guard
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate import selection
 from heavydistill.curate.candidates import UNMEASURED
@@ -158,9 +158,8 @@ def _guarded(build: Build, folder: Path) -> dict[str, int]:
             file = file_of(folder, name, split)
             step = -(-count_rows(file) // _GUARDED_ROWS)
             rows += itertools.islice(rows_in(file), 0, None, step)
-        report = guard(build.student.chat, rows, build.max_tokens)
-        report.demand_whole(name)
-        seen[name] = report.rows
+        demand_whole(guard(build.student.chat, rows, build.max_tokens), len(rows), name)
+        seen[name] = len(rows)
     return seen
 
 

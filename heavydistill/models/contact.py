@@ -89,15 +89,13 @@ class Contact:
             TeacherError: As of ``context``, or the server takes fewer than ``most_tokens`` of a
                 prompt and its response together.
         """
-        for url in endpoint.urls:
-            takes = context_of(self._entries(model, url, endpoint), model)
-            if takes and takes < most_tokens:
-                raise TeacherError(
-                    f"{url} serves {model} with {takes} tokens of prompt and response, but "
-                    f"this run needs {most_tokens}",
-                    f"Give it less with --set endpoint.context={takes}, or start the server with "
-                    "more.",
-                )
+        takes = self.context(model, endpoint)
+        if takes and takes < most_tokens:
+            raise TeacherError(
+                f"{endpoint.base_url} serves {model} with {takes} tokens of prompt and response, "
+                f"but this run needs {most_tokens}",
+                f"Give it less with --set endpoint.context={takes}, or start the server with more.",
+            )
 
     def _entries(self, model: str, url: str, endpoint: Endpoint) -> _Entries:
         """The list of models, in which this one is; empty if the server has none."""

@@ -18,6 +18,10 @@ THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the
 JUDGE = "judge"  # the stage of all requests to a judge, whatever it judges
 # What a generation is, without what differs when it is asked for again.
 _CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason")
+_OF_RESPONSE = (
+    *("reasoning", "answer_text", "finish_reason", "error", "failure", "prompt_tokens"),
+    *("completion_tokens", "latency_s", "request_id", "cached_tokens"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,16 +144,7 @@ def fields_of(model: str, request: Request, response: Response) -> dict[str, Any
         "index": request.index,
         "model": model,
         "seed": request.seed if response.is_seeded else -1,
-        "reasoning": response.reasoning,
-        "answer_text": response.answer_text,
-        "finish_reason": response.finish_reason,
-        "error": response.error,
-        "failure": response.failure,
-        "prompt_tokens": response.prompt_tokens,
-        "completion_tokens": response.completion_tokens,
-        "latency_s": response.latency_s,
-        "request_id": response.request_id,
-        "cached_tokens": response.cached_tokens,
+        **{name: getattr(response, name) for name in _OF_RESPONSE},
     }
 
 

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 _Item = TypeVar("_Item")
-
-
-@dataclass(slots=True)
-class _Lent(Generic[_Item]):
-    item: _Item
-    users: int = 0
 
 
 class SharedResources(Generic[_Item]):
@@ -25,25 +19,25 @@ class SharedResources(Generic[_Item]):
 
     def __init__(self, close: Callable[[_Item], None]) -> None:
         self._close = close
-        self._lent: dict[Hashable, _Lent[_Item]] = {}
+        self._items: dict[Hashable, _Item] = {}
+        self._users: Counter[Hashable] = Counter()
         self._lock = threading.Lock()
 
     def borrow(self, key: Hashable, make: Callable[[], _Item]) -> _Item:
         """The one of that key, which ``make`` makes if there is none; give it back once."""
         with self._lock:
-            if key not in self._lent:
-                self._lent[key] = _Lent(make())
-            lent = self._lent[key]
-            lent.users += 1
-            return lent.item
+            if key not in self._items:
+                self._items[key] = make()
+            self._users[key] += 1
+            return self._items[key]
 
     def give_back(self, item: _Item) -> None:
         """End a use of it; one that was not borrowed here is closed."""
         with self._lock:
-            key = next((key for key, lent in self._lent.items() if lent.item is item), None)
+            key = next((key for key, lent in self._items.items() if lent is item), None)
             if key is not None:
-                self._lent[key].users -= 1
-                if self._lent[key].users:
+                self._users[key] -= 1
+                if self._users[key]:
                     return
-                del self._lent[key]
+                del self._items[key]
         self._close(item)

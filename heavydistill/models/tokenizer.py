@@ -141,7 +141,7 @@ class ServerTokenizer:
 
     Args:
         model: Served name.
-        endpoint: Where; none of its addresses is asked in a replay.
+        endpoint: Where; its first address is asked, and none in a replay.
         journal: Folder of the journal that keeps the counts; None keeps none.
         replay: Take every count from the journal, and estimate what is not there.
     """
@@ -156,8 +156,7 @@ class ServerTokenizer:
         self._redact = Redactor(endpoint.key)
         self._journal = Journal(journal) if journal else None
         self._is_asked = not replay
-        # Which address counts, in which form it wants to be asked; None as long as none has.
-        self._form: tuple[int, str] | None = None
+        self._name_of_text = ""  # as the server wants it; empty as long as it has counted none
         self._has_estimated = False
         self._counted = lru_cache(maxsize=_REMEMBERED_COUNTS)(self._count)
 
@@ -230,9 +229,16 @@ class ServerTokenizer:
                     known = Response(finish_reason="stop", prompt_tokens=found)
                 else:
                     self._is_asked = False
-                    self._warn(found)
+                    _log.warning(
+                        "The server of %s does not count tokens at /tokenize (%s), so those of "
+                        "caches are estimated from here on, one for each UTF-8 byte, and caches "
+                        "may be cut shorter than they need be. --tokenizer FOLDER (or a Hub id) "
+                        "counts them.",
+                        self._model,
+                        found,
+                    )
             # A server without /tokenize gives nothing to keep: a replay estimates the same.
-            if self._journal and self._form:
+            if self._journal and self._name_of_text:
                 asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
                 at = round(time.time(), 3)
                 self._journal.put(Record(key, f"{self._model} /tokenize", asked, known, at))
@@ -240,35 +246,26 @@ class ServerTokenizer:
             return _ESTIMATE.count(text), True
         return known.prompt_tokens, False
 
-    @cached_property
-    def _clients(self) -> list[OpenAI]:
-        from openai import OpenAI
-
-        key = self._endpoint.key or "none"
-        roots = [url.rstrip("/").removesuffix("/v1") for url in self._endpoint.urls]
-        return [OpenAI(base_url=r, api_key=key, timeout=_TIMEOUT_S, max_retries=2) for r in roots]
-
     def _ask(self, text: str) -> int | str:
-        """Tokens of a text that is not empty, or why no address counts them."""
-        # llama.cpp wants the first form, and counts nothing for the second.
-        first, names = (self._form[0], self._form[1:]) if self._form else (0, ("content", "prompt"))
-        places = sorted(range(len(self._clients)), key=lambda at: at != first)
+        """Tokens of a text that is not empty, or why the first address does not count them."""
+        if not self._endpoint.urls:
+            return "it has no address yet"
         faults = []
-        for form in [(at, name) for at in places for name in names]:
-            found = self._try(form, text)
+        # llama.cpp wants the first name, and counts nothing for the second.
+        for name in (self._name_of_text,) if self._name_of_text else ("content", "prompt"):
+            found = self._counted_as(name, text)
             if isinstance(found, int):
-                self._form = form
+                self._name_of_text = name
                 return found
             faults.append(found)
-        return faults[0] if faults else "it has no address yet"
+        return faults[0]
 
-    def _try(self, form: tuple[int, str], text: str) -> int | str:
+    def _counted_as(self, name: str, text: str) -> int | str:
         from openai import OpenAIError
 
-        at, name = form
         body = {"model": self._model, name: text, "add_special_tokens": False}
         try:
-            reply = self._clients[at].post("/tokenize", body=body, cast_to=object)
+            reply = self._client.post("/tokenize", body=body, cast_to=object)
         except (OpenAIError, ValueError, RecursionError) as error:  # the latter for no JSON
             return self._redact(f"{type(error).__name__}: {error}", _MOST_SAID)
         tokens = reply.get("tokens") if isinstance(reply, dict) else None
@@ -276,23 +273,13 @@ class ServerTokenizer:
             return "it answers with no list of tokens"
         return len(tokens)
 
-    def _warn(self, fault: str) -> None:
-        """Say that tokens are estimated from here on."""
-        if self._form:
-            _log.warning(
-                "The server of %s has stopped counting tokens (%s); they are estimated from here "
-                "on, so caches are cut shorter than they need be.",
-                self._model,
-                fault,
-            )
-        else:
-            _log.warning(
-                "The server of %s does not count tokens at /tokenize (%s), so those of caches are "
-                "estimated, one for each UTF-8 byte, and caches may be cut shorter than they need "
-                "be. --tokenizer FOLDER (or a Hub id) counts them.",
-                self._model,
-                fault,
-            )
+    @cached_property
+    def _client(self) -> OpenAI:
+        from openai import OpenAI
+
+        root = self._endpoint.urls[0].rstrip("/").removesuffix("/v1")
+        key = self._endpoint.key or "none"
+        return OpenAI(base_url=root, api_key=key, timeout=_TIMEOUT_S, max_retries=2)
 
 
 def reader_of(tokenizer: str) -> Reader:

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.chat.guard import inspect, seen_by_trl
+from heavydistill.chat.guard import Inspection
 from heavydistill.chat.student import Student, lost_student
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.report.terminal import folded, plain
@@ -94,10 +94,12 @@ def print_tokens(
         )
     chat = student.chat
     if "completion" in row:
-        seen = seen_by_trl(chat, row)
+        inspection = Inspection(chat, row, manifest.student.max_tokens)
+        faults, seen = inspection.faults(), inspection.seen
         unlearnt, learnt = list(seen.ids[: seen.start]), seen.learnt
     else:  # for RL, whose answers are the student's own
-        unlearnt, learnt = chat.ids(chat.render(row["prompt"], opens=True)), []
+        faults, learnt = [], []
+        unlearnt = chat.ids(chat.render(row["prompt"], opens=True))
     count = len(unlearnt) + len(learnt)
     console.print(
         plain(
@@ -117,7 +119,6 @@ def print_tokens(
         first, *others = _lines(Text().join(parts), console, full)
         lines = [*lines[:-1], Text().join((lines[-1], first)), *others]
     console.print(Text("\n").join(lines))
-    faults = inspect(chat, row, manifest.student.max_tokens) if learnt else []
     for fault in faults:
         console.print(plain(f"guard: {fault.code}: {fault.detail}", style="red"))
     if learnt and not faults:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.chat.guard import NOT_LEARNT, Fault, GuardReport, Inspection
+from heavydistill.chat.guard import NOT_LEARNT, Fault, Inspection, demand_whole
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.train.datasets import ROLES, SetsFolder, SetSource, shares
 
@@ -162,7 +162,7 @@ def _demand_whole(rows: Dataset, where: str) -> None:
             f"were built: {len(others):,} of {len(rows):,} rows have other tokens. {others[0]}",
             "Build the sets with --student and this checkpoint, or train their own student.",
         )
-    GuardReport(len(rows), faults).demand_whole(where)
+    demand_whole(faults, len(rows), where)
 
 
 def _fingerprint(base: BaseCheckpoint, digest: str, counted: bool) -> str:

@@ -14,10 +14,10 @@ from students import ANSWER, MICRO, REASONING, row_of, tokenizer_with
 
 from heavydistill.chat.guard import (
     NOT_LEARNT,
+    Inspection,
     TokenizedRow,
+    demand_whole,
     guard,
-    inspect,
-    seen_by_trl,
 )
 from heavydistill.chat.student import Student
 from heavydistill.chat.template import Chat
@@ -43,7 +43,7 @@ def row(micro: Student) -> dict[str, Any]:
 def _codes(
     chat: Chat, row: Any, seen: TokenizedRow | None = None, most: int | None = None
 ) -> list[str]:
-    return [fault.code for fault in inspect(chat, row, most, seen)]
+    return [fault.code for fault in Inspection(chat, row, most, seen).faults()]
 
 
 def _changed(old: str, new: str) -> Chat:
@@ -53,9 +53,8 @@ def _changed(old: str, new: str) -> Chat:
 
 
 def test_whole_rows_have_no_fault(micro: Student, row: dict[str, Any]) -> None:
-    report = guard(micro.chat, [row, row_of(micro, reasoning="")], 1000)
-    assert (report.rows, report.faults) == (2, [])
-    report.demand_whole("here")
+    assert guard(micro.chat, [row, row_of(micro, reasoning="")], 1000) == []
+    demand_whole([], 2, "here")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_whole_rows_have_no_fault(micro: Student, row: dict[str, Any]) -> None:
     ],
 )
 def test_a_fault_of_a_template_is_found(old: str, new: str, code: str, row: dict[str, Any]) -> None:
-    faults = inspect(_changed(old, new), row)
+    faults = Inspection(_changed(old, new), row).faults()
     assert code in [fault.code for fault in faults]
     named = str(next(fault for fault in faults if fault.code == code))
     assert named.startswith(f"problem p_1, generation d_1: {code}: ") and len(named) < 400
@@ -121,7 +120,9 @@ def test_an_answer_before_its_thinking_is_found(row: dict[str, Any]) -> None:
 
 def test_a_detail_says_what_is_lost(row: dict[str, Any]) -> None:
     [fault] = [
-        fault for fault in inspect(_changed(THINKING, ""), row) if fault.code == "reasoning_lost"
+        fault
+        for fault in Inspection(_changed(THINKING, ""), row).faults()
+        if fault.code == "reasoning_lost"
     ]
     assert REASONING[:20] in fault.detail and "is not in the row" in fault.detail
     assert (fault.problem, fault.generation) == ("p_1", "d_1")
@@ -165,7 +166,7 @@ def _cut(seen: TokenizedRow, count: int) -> TokenizedRow:
 
 @given(count=st.integers(1, 30))
 def test_a_cut_is_found(micro: Student, row: dict[str, Any], count: int) -> None:
-    seen = seen_by_trl(micro.chat, row)
+    seen = Inspection(micro.chat, row).seen
     codes = _codes(micro.chat, row, _cut(seen, count))
     assert {"cut", "no_eos"} <= set(codes)
     assert ("answer_lost" in codes) == (count > 1)
@@ -175,7 +176,7 @@ def test_a_cut_is_found(micro: Student, row: dict[str, Any], count: int) -> None
 def test_learning_from_the_wrong_place_on_is_found(
     micro: Student, row: dict[str, Any], start: int
 ) -> None:
-    seen = seen_by_trl(micro.chat, row)
+    seen = Inspection(micro.chat, row).seen
     right = seen.start
     labels = [NOT_LEARNT if at < start else token for at, token in enumerate(seen.ids)]
     codes = _codes(micro.chat, row, TokenizedRow(seen.ids, labels))
@@ -186,29 +187,29 @@ def test_learning_from_the_wrong_place_on_is_found(
 
 
 def test_an_end_that_is_masked_like_padding_is_found(micro: Student, row: dict[str, Any]) -> None:
-    seen = seen_by_trl(micro.chat, row)
+    seen = Inspection(micro.chat, row).seen
     labels = [NOT_LEARNT if token in micro.chat.stops else token for token in seen.labels]
     assert _codes(micro.chat, row, TokenizedRow(seen.ids, labels)) == ["no_eos"]
 
 
 def test_a_trainers_other_tokens_are_found(micro: Student, row: dict[str, Any]) -> None:
-    seen = seen_by_trl(micro.chat, row)
+    seen = Inspection(micro.chat, row).seen
     other = TokenizedRow([seen.ids[0], *seen.ids], [NOT_LEARNT, *seen.labels])
     assert "other_tokens" in _codes(micro.chat, row, other)
 
 
 def test_a_row_that_does_not_fit_is_found(micro: Student, row: dict[str, Any]) -> None:
-    count = len(seen_by_trl(micro.chat, row).ids)
+    count = len(Inspection(micro.chat, row).seen.ids)
     assert _codes(micro.chat, row, most=count) == []
     assert _codes(micro.chat, row, most=count - 1) == ["too_long"]
 
 
 def test_a_report_counts_faults_and_names_the_first(micro: Student, row: dict[str, Any]) -> None:
     chat, plain = _changed(THINKING, ""), row_of(micro, reasoning="")
-    report = guard(chat, [plain, row, row | {"generation": "d_3"}], 30)
-    assert report.rows == 3 and len(report.faults) == 5
+    faults = guard(chat, [plain, row, row | {"generation": "d_3"}], 30)
+    assert len(faults) == 5
     with pytest.raises(ConfigError) as raised:
-        report.demand_whole("sets/first, sft_thinker")
+        demand_whole(faults, 3, "sets/first, sft_thinker")
     assert "sft_thinker: 3 of 3 rows" in raised.value.what
     assert "3 too_long, 2 reasoning_lost" in raised.value.what
     assert "problem p_1, generation d_2: too_long" in raised.value.what
@@ -217,9 +218,9 @@ def test_a_report_counts_faults_and_names_the_first(micro: Student, row: dict[st
 
 def test_prepared_rows_are_looked_at_in_their_order(micro: Student, row: dict[str, Any]) -> None:
     rows = [row, row_of(micro, reasoning="")]
-    prepared = [seen_by_trl(micro.chat, one) for one in rows]
-    assert guard(micro.chat, rows, 1000, prepared).faults == []
-    [fault, *_] = guard(micro.chat, rows, 1000, [prepared[0], _cut(prepared[1], 1)]).faults
+    prepared = [Inspection(micro.chat, one).seen for one in rows]
+    assert guard(micro.chat, rows, 1000, prepared) == []
+    [fault, *_] = guard(micro.chat, rows, 1000, [prepared[0], _cut(prepared[1], 1)])
     assert (fault.code, fault.generation) == ("cut", "d_2")
     with pytest.raises(ValueError, match="argument"):
         guard(micro.chat, rows, 1000, prepared[:1])
@@ -235,8 +236,8 @@ def test_rows_are_taken_as_read_from_a_folder_and_as_dataclasses(
         for split in splits_of(folder, name)
         for row in read_rows(folder, name, split)
     ]
-    assert len(rows) == 4 and guard(micro.chat, rows, 2048).faults == []
+    assert len(rows) == 4 and guard(micro.chat, rows, 2048) == []
     typed = from_row(ThoughtfulSftRow, rows[0])
-    assert guard(micro.chat, [typed], 2048).faults == []
+    assert guard(micro.chat, [typed], 2048) == []
     wrong = dataclasses.replace(typed, answer_text="It is another number.")
     assert "answer_lost" in _codes(micro.chat, wrong)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from students import QUESTION, REASONING, checkpoint, real_template, row_of
 
-from heavydistill.chat.guard import guard, seen_by_trl
+from heavydistill.chat.guard import Inspection, guard
 from heavydistill.chat.student import Student
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.errors import ConfigError
@@ -91,9 +91,10 @@ def test_a_template_is_taken_with_and_without_thinking(named: tuple[str, Student
     name, student = named
     assert (student.form, student.mended) == (TAKEN[name].form, TAKEN[name].mended)
     rows = [row_of(student), row_of(student, reasoning="")]
-    report = guard(student.chat, rows, 10_000)
-    assert (report.rows, report.faults) == (2, [])
-    thinking, plain = (student.chat.decode(seen_by_trl(student.chat, row).learnt) for row in rows)
+    assert guard(student.chat, rows, 10_000) == []
+    thinking, plain = (
+        student.chat.decode(Inspection(student.chat, row).seen.learnt) for row in rows
+    )
     assert REASONING in thinking and thinking.index(REASONING) < thinking.index("The product is")
     assert any(tag in plain for tag in TAGS) == (name in ALWAYS_TAGGED)
 
@@ -127,7 +128,7 @@ def test_what_was_mended_is_kept_and_needs_no_second_mending(
     file.write_text(student.chat_template, encoding="utf-8")
     again = Student(student.name, file)
     assert again.mended == () and again.template_sha256 == student.template_sha256
-    assert guard(again.chat, [row_of(again)], 10_000).faults == []
+    assert guard(again.chat, [row_of(again)], 10_000) == []
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -145,7 +146,7 @@ def test_the_reasons_why_some_templates_are_not_taken_as_they_are(tmp_path: Path
         student = Student(checkpoint(folder, real_template(name), TAKEN[name].eos))
         student.form = form
         own = Chat(student.chat.tokenizer, student.chat.stops)
-        return {fault.code for fault in guard(own, [row_of(student)], 10_000).faults}
+        return {fault.code for fault in guard(own, [row_of(student)], 10_000)}
 
     assert "reasoning_lost" in codes("qwen2_5", "field")
     assert "reasoning_lost" in codes("llama3_1", "field")

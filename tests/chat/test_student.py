@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from students import MICRO, checkpoint, real_template, row_of, tokenizer_with
 
-from heavydistill.chat.guard import guard, inspect
+from heavydistill.chat.guard import Inspection, guard
 from heavydistill.chat.student import Student, fit
 from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
@@ -300,7 +300,7 @@ def test_what_is_no_fault_to_the_student_is_none_to_the_guard(
     for student in fitted:
         row = row_of(student, reasoning, answer)
         tokens = student.tokens(row["prompt"][0]["content"], reasoning, answer)
-        assert bool(inspect(student.chat, row)) == bool(tokens.fault)
+        assert bool(Inspection(student.chat, row).faults()) == bool(tokens.fault)
 
 
 def test_the_quick_way_is_taken(micro: Student, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,4 +320,4 @@ def test_two_students_of_one_name_are_alike(tmp_path: Path) -> None:
     name = checkpoint(tmp_path, real_template("deepseekv3"), "<｜end▁of▁sentence｜>")
     one, other = Student(name), Student(name)
     assert one.template_sha256 == other.template_sha256 and one.chat_template == other.chat_template
-    assert guard(one.chat, [row_of(other), row_of(other, "")], 10_000).faults == []
+    assert guard(one.chat, [row_of(other), row_of(other, "")], 10_000) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from students import checkpoint, real_template, row_of
 
-from heavydistill.chat.guard import TokenizedRow, guard, seen_by_trl
+from heavydistill.chat.guard import Inspection, TokenizedRow, guard
 from heavydistill.chat.student import Student
 
 pytest.importorskip("trl", reason="TRL is not installed")
@@ -59,8 +59,8 @@ def test_trl_learns_what_the_guard_takes_for_learnt(name: str, tmp_path: Path) -
     by_trl = [
         TokenizedRow(row["input_ids"], row["labels"]) for row in _prepared(student, rows, tmp_path)
     ]
-    assert by_trl == [seen_by_trl(student.chat, row) for row in rows]
-    assert guard(student.chat, rows, 1000, by_trl).faults == []
+    assert by_trl == [Inspection(student.chat, row).seen for row in rows]
+    assert guard(student.chat, rows, 1000, by_trl) == []
     for row, seen in zip(rows, by_trl, strict=True):
         tokens = student.tokens(row["prompt"][0]["content"], row["reasoning"], row["answer_text"])
         assert [*tokens.prompt, *tokens.completion] == seen.ids and tokens.completion == seen.learnt
@@ -69,9 +69,9 @@ def test_trl_learns_what_the_guard_takes_for_learnt(name: str, tmp_path: Path) -
 def test_what_trl_cuts_is_found(tmp_path: Path) -> None:
     student = Student("micro-student")
     rows = [row_of(student)]
-    whole = seen_by_trl(student.chat, rows[0])
+    whole = Inspection(student.chat, rows[0]).seen
     [row] = _prepared(student, rows, tmp_path, max_length=len(whole.ids) - 4)
-    faults = guard(student.chat, rows, 1000, [TokenizedRow(row["input_ids"], row["labels"])]).faults
+    faults = guard(student.chat, rows, 1000, [TokenizedRow(row["input_ids"], row["labels"])])
     assert {fault.code for fault in faults} == {"cut", "answer_lost", "no_eos"}
 
 
@@ -79,5 +79,5 @@ def test_a_trainer_that_learns_all_of_it_is_found(tmp_path: Path) -> None:
     student = Student("micro-student")
     rows = [row_of(student)]
     [row] = _prepared(student, rows, tmp_path, completion_only_loss=False)
-    faults = guard(student.chat, rows, 1000, [TokenizedRow(row["input_ids"], row["labels"])]).faults
+    faults = guard(student.chat, rows, 1000, [TokenizedRow(row["input_ids"], row["labels"])])
     assert [fault.code for fault in faults] == ["starts_early"]

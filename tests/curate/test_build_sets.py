@@ -256,7 +256,7 @@ def test_the_parts_of_a_row_are_those_of_its_completion(student: Student) -> Non
     assert isinstance(row, SftRow)
     assert (row.reasoning, row.answer_text) == ("2 + 3\n  = 5", "It is 5.")
     assert row.completion == student.completion(row.reasoning, row.answer_text)
-    assert guard(student.chat, [row], row.prompt_tokens + row.completion_tokens).faults == []
+    assert guard(student.chat, [row], row.prompt_tokens + row.completion_tokens) == []
 
 
 def test_thinking_that_stands_in_an_answer_is_not_renderable(student: Student) -> None:

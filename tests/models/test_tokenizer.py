@@ -178,7 +178,7 @@ def test_a_server_that_stops_counting_is_said_and_marks_what_was_estimated(caplo
         assert exact.name == EXACT and estimated.name == ESTIMATED
     (warning,) = caplog.records
     assert warning.levelno == logging.WARNING
-    assert "has stopped counting" in warning.message and "estimated" in warning.message
+    assert "does not count" in warning.message and "estimated" in warning.message
 
 
 def test_what_a_server_says_that_stops_counting_shows_no_key_and_no_escapes(monkeypatch, caplog):

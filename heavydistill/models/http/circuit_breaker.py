@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
-from heavydistill.models.request import Request, Response, plain_question
+from heavydistill.models.request import Request, Response
 from heavydistill.store.journal import prompt_id
 
 _PROMPTS = 3
@@ -74,22 +74,22 @@ class CircuitBreaker:
             )
         return is_sure or is_doubted
 
-    def doubts(self, request: Request, sent: float, is_last: bool) -> Request | None:
-        """The plain request to ask, once in a silence, when too few prompts tell what is wrong.
+    def doubts(self, request: Request, sent: float, is_last: bool) -> bool:
+        """Whether to ask a plain question, once in a silence: too few prompts tell what is wrong.
 
         Until the server gives a sign of life all failures are general.
         """
         heard_at = self.heard_at
         since = self._since.get(prompt_id(request.messages), heard_at)
         if since <= heard_at or self._doubted_at > heard_at or len(self._since) >= _PROMPTS:
-            return None
+            return False
         if not is_last and sent - since <= self._patience_s:
-            return None
+            return False
         self._doubted_at, self._is_confirmed = sent, False
-        return plain_question(request)
+        return True
 
     def judge(self, response: Response) -> None:
-        """Take note of what became of the plain request."""
+        """Take note of what became of the plain question."""
         self._is_confirmed = response.failure in _SILENT
 
 
@@ -100,20 +100,19 @@ class RejectionBreaker:
         self._model, self._where = model, where
         self._prompts: set[str] | None = set()
 
-    def doubts(self, request: Request, response: Response) -> Request | None:
-        """The plain request to ask, once, when the first prompts are all refused."""
-        if self._prompts is not None and response.failure == "rejected":
+    def doubts(self, request: Request, response: Response) -> bool:
+        """Whether to ask a plain question, once, as the first prompts are all refused."""
+        if self._prompts is None:
+            return False
+        if response.failure == "rejected":
             self._prompts.add(prompt_id(request.messages))
-            if len(self._prompts) < _PROMPTS:
-                return None
+        is_reached = len(self._prompts) >= _PROMPTS
+        if is_reached or response.failure is None:
             self._prompts = None
-            return plain_question(request)
-        if response.failure is None:
-            self._prompts = None
-        return None
+        return is_reached
 
     def judge(self, response: Response) -> None:
-        """Look at what became of the plain request. Raises TeacherError if it is refused too."""
+        """Look at what became of the plain question. Raises TeacherError if it is refused too."""
         if response.failure == "rejected":
             raise TeacherError(
                 f"{self._where} refuses all that is asked of {self._model}: {response.error}",

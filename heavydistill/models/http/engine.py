@@ -52,7 +52,14 @@ from heavydistill.models.http.limits import Server
 from heavydistill.models.http.transport import loop, submit
 from heavydistill.models.ledger import Cost, Ledger, cost_of, most_cost
 from heavydistill.models.profiles import Price
-from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
+from heavydistill.models.request import (
+    INTERRUPTED,
+    Keep,
+    Request,
+    Response,
+    forget,
+    plain_question,
+)
 from heavydistill.schema import Failure
 
 _Result = TypeVar("_Result")
@@ -239,21 +246,16 @@ class OpenAIEngine:
             failure = best.failure
             if failure not in REPEATABLE or outcome.overrun or self.is_drained:
                 # Of several samples n may be why they are rejected.
-                plain = self._rejections.doubts(samples[0], best) if is_alone else None
-                if plain:
-                    with suppress(_DismissedError):
-                        _, asked = await self._attempt([plain])
-                        self._rejections.judge(asked.responses[0])
+                if is_alone and self._rejections.doubts(samples[0], best):
+                    await self._prove(self._rejections, samples[0])
                 return self._thinking.checked(responses)
             is_general = self._is_general(samples[0], best, sent)
             if not self._endpoint.retries:
                 return responses
             attempts += failure != "overloaded" and not is_general
             is_last = attempts > self._endpoint.retries
-            if is_alone and (plain := self._silence.doubts(samples[0], sent, is_last)):
-                with suppress(_DismissedError):
-                    _, asked = await self._attempt([plain], is_urgent=True)
-                    self._silence.judge(asked.responses[0])
+            if is_alone and self._silence.doubts(samples[0], sent, is_last):
+                await self._prove(self._silence, samples[0], is_urgent=True)
                 is_general = self._is_general(samples[0], best, sent)
             if is_last and not is_general:
                 return responses
@@ -262,6 +264,14 @@ class OpenAIEngine:
                 seconds = min(longest_s, _FIRST_BACK_OFF_S * 2.0**attempts)
                 with suppress(_DismissedError):
                     await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
+
+    async def _prove(
+        self, breaker: CircuitBreaker | RejectionBreaker, doubted: Request, is_urgent: bool = False
+    ) -> None:
+        """Ask a question that any model answers in place of a doubted one, for a breaker."""
+        with suppress(_DismissedError):
+            _, outcome = await self._attempt([plain_question(doubted)], is_urgent)
+            breaker.judge(outcome.responses[0])
 
     async def _attempt(
         self, samples: list[Request], is_urgent: bool = False

@@ -175,11 +175,9 @@ def quiet_bitsandbytes() -> None:
 
     It advises to install a kernel for 4-bit weights on a CPU, which nothing here computes with.
     """
-    logging.getLogger("bitsandbytes.backends.cpu.ops").addFilter(_is_no_kernel_advice)
-
-
-def _is_no_kernel_advice(said: logging.LogRecord) -> bool:
-    return not said.getMessage().startswith("Failed to load CPU gemm_4bit_forward")
+    advice = "Failed to load CPU gemm_4bit_forward"
+    logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
+    logger.addFilter(lambda said: not said.getMessage().startswith(advice))
 
 
 def _has(model: str, file: str) -> bool:
