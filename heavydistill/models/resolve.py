@@ -47,6 +47,11 @@ class ResolvedModel:
         """Whether it runs in this process."""
         return self.profile.kind == "local"
 
+    @property
+    def room(self) -> int:
+        """Tokens that a prompt may have beside the response."""
+        return self.profile.context - self.sampling.max_tokens - TEMPLATE_TOKENS
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:
@@ -71,7 +76,7 @@ class ResolvedRun:
     @property
     def cache_room(self) -> int:
         """Maximum number of tokens of a cache beside a deliberation in the context."""
-        return _room(self.deliberator.profile, "deliberate", self.deliberator.sampling)
+        return self.deliberator.room
 
     def server_command(self) -> list[str]:
         """The command that serves the teacher here, if ``endpoint.start_vllm`` wants that.
@@ -157,40 +162,32 @@ def resolve(
         thinker = dataclasses.replace(thinker, tokenizer=SERVER)
     config = config.model_copy(update={"endpoint": endpoint})
     _check_budget(config, thinker, deliberator)
-    seen = endpoint.capabilities
-    deliberate = bounded(_key(stage), config.deliberate.sampling, deliberator.deliberator, seen)
-    room = _room(deliberator, stage, deliberate)
-    budget = budget or min(PAPER_BUDGET_TOKENS, room)
-    if budget > room:
+    choice, known = config.deliberate.sampling, deliberator.deliberator
+    reads = _model(roles[1], deliberator, endpoint, stage, choice, known, config.deliberate.d)
+    budget = budget or min(PAPER_BUDGET_TOKENS, reads.room)
+    if budget > reads.room:
         raise ConfigError(
-            f"cache.budget_tokens {budget} and {deliberate.max_tokens} tokens of response do not "
-            f"fit the {deliberator.context} tokens of {deliberator.name}",
-            f"Set cache.budget_tokens to {room} or less{_more_context(deliberator)}.",
+            f"cache.budget_tokens {budget} and {reads.sampling.max_tokens} tokens of response do "
+            f"not fit the {deliberator.context} tokens of {deliberator.name}",
+            f"Set cache.budget_tokens to {reads.room} or less{_more_context(deliberator)}.",
         )
     decided: dict[str, Any] = {
         "deliberator": roles[1],
         "domain": config.domain or thinker.domain,
         "cache": config.cache.model_copy(update={"budget_tokens": budget}),
-        "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(deliberate)}),
+        "deliberate": config.deliberate.model_copy(update={"sampling": _chosen(reads)}),
     }
-    thinks = None
+    thinks = judge = None
     if not config.pools:
-        think = bounded("think.sampling", config.think.sampling, thinker.thinker, seen)
-        _room(thinker, "think", think)
-        thinks = ResolvedModel(roles[0], thinker, endpoint, think, config.think.k)
+        choice, known = config.think.sampling, thinker.thinker
+        thinks = _model(roles[0], thinker, endpoint, "think", choice, known, config.think.k)
         decided["thinker"] = roles[0]
-        decided["think"] = config.think.model_copy(update={"sampling": _chosen(think)})
-    judge = None
+        decided["think"] = config.think.model_copy(update={"sampling": _chosen(thinks)})
     if config.judge:
         judge, decided["judge"], seen_by_judge = _judge(config, config.judge, contact)
         contexts += [context for context in seen_by_judge if context not in contexts]
-    return ResolvedRun(
-        config.model_copy(update=decided),
-        thinks,
-        ResolvedModel(roles[1], deliberator, endpoint, deliberate, config.deliberate.d),
-        judge,
-        tuple(contexts),
-    )
+    config = config.model_copy(update=decided)
+    return ResolvedRun(config, thinks, reads, judge, tuple(contexts))
 
 
 def located(endpoint: Endpoint) -> Endpoint:
@@ -318,12 +315,9 @@ def _judge(
         )
     most = min(JUDGE_SAMPLING.max_tokens, profile.deliberator.max_tokens)
     known = JUDGE_SAMPLING.model_copy(update={"max_tokens": most})
-    seen = endpoint.capabilities if endpoint else run.capabilities
-    sampling = bounded("judge.sampling", judge.sampling, known, seen)
-    _room(profile, "judge", sampling)
     place = _judge_endpoint(config)
-    model = ResolvedModel(judge.model, profile, place, sampling, judge.votes)
-    return model, judge.model_copy(update={"sampling": _chosen(sampling)}), contexts
+    model = _model(judge.model, profile, place, JUDGE, judge.sampling, known, judge.votes)
+    return model, judge.model_copy(update={"sampling": _chosen(model)}), contexts
 
 
 def _judge_endpoint(config: RunConfig) -> Endpoint:
@@ -352,22 +346,28 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
         )
 
 
-def _room(profile: Profile, stage: str, sampling: Sampling) -> int:
-    """Tokens that a prompt may have beside the response."""
-    room = profile.context - sampling.max_tokens - TEMPLATE_TOKENS
-    if room < 1:
+def _model(
+    name: str,
+    profile: Profile,
+    endpoint: Endpoint,
+    stage: str,
+    choice: SamplingChoice,
+    known: Sampling,
+    samples: int,
+) -> ResolvedModel:
+    """A model with what is chosen over the known sampling of a stage, and room for a prompt."""
+    # The sampling of the whole configuration is in no section.
+    key = f"{stage}.sampling" if stage else "sampling"
+    sampling = bounded(key, choice, known, endpoint.capabilities)
+    model = ResolvedModel(name, profile, endpoint, sampling, samples)
+    if model.room < 1:
         raise ConfigError(
-            f"{_key(stage)}.max_tokens {sampling.max_tokens} leaves no room for a prompt "
+            f"{key}.max_tokens {sampling.max_tokens} leaves no room for a prompt "
             f"in the {profile.context} tokens of {profile.name}",
-            f"Set {_key(stage)}.max_tokens lower, to {profile.context // 2} for instance"
+            f"Set {key}.max_tokens lower, to {profile.context // 2} for instance"
             f"{_more_context(profile)}.",
         )
-    return room
-
-
-def _key(stage: str) -> str:
-    """The section of a stage's sampling; that of the whole configuration has no name."""
-    return f"{stage}.sampling" if stage else "sampling"
+    return model
 
 
 def _more_context(profile: Profile) -> str:
@@ -376,5 +376,5 @@ def _more_context(profile: Profile) -> str:
     return ", or endpoint.context higher if the server takes more"
 
 
-def _chosen(sampling: Sampling) -> SamplingChoice:
-    return SamplingChoice(**sampling.model_dump())
+def _chosen(model: ResolvedModel) -> SamplingChoice:
+    return SamplingChoice(**model.sampling.model_dump())
