@@ -29,7 +29,7 @@ from heavydistill.models.contact import Contact
 from heavydistill.models.http import limits
 from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN, ChatCompletion, Place
 from heavydistill.models.http.engine import beyond_openai
-from heavydistill.models.http.failures import (
+from heavydistill.models.http.errors import (
     REPEATABLE,
     Redactor,
     failure_of,
@@ -133,7 +133,7 @@ class Examination:
         self.requests = self.prompt_tokens = self.completion_tokens = 0
         self._length_name: str = _LENGTH_NAMES[0]
         self._whole = self._pieces = Answer()
-        self._gate = limits.enter(endpoint, endpoint.key)
+        self._client = limits.open_client(endpoint, endpoint.key)
         checks: tuple[Callable[[], Finding], ...] = (
             *(self._context, self._length, self._output, self._parameters, self._finish),
             *(self._thinking, self._stream, self._usage, self._samples, self._seed),
@@ -141,7 +141,7 @@ class Examination:
         try:
             self.findings = [check() for check in checks]
         finally:
-            limits.leave(self._gate)
+            limits.close_client(self._client)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -180,7 +180,7 @@ class Examination:
 
     def _answer(self, body: dict[str, Any], most_tokens: int) -> Answer:
         completion = ChatCompletion(most_tokens=most_tokens, redact=self._redact)
-        submit(self._gate.wire.ask(self._url, body, completion)).result()
+        submit(self._client.transport.ask(self._url, body, completion)).result()
         choices = completion.choices(self._profile.think_tags, 0.0)
         if not choices:
             raise ValueError("no choices")

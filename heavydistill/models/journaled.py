@@ -7,7 +7,7 @@ import time
 from concurrent.futures import Future
 
 from heavydistill.models.request import Engine, Keep, Request, Response, forget
-from heavydistill.models.shared import SharedResources
+from heavydistill.models.shared_resources import SharedResources
 from heavydistill.store.journal import Journal, key, prompt_id
 from heavydistill.store.segment import Record
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.http.failures import Redactor
+from heavydistill.models.http.errors import Redactor
 from heavydistill.models.hub_files import file_in, remedy, why
 from heavydistill.models.request import Response
 from heavydistill.store.journal import Journal

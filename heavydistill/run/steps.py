@@ -23,7 +23,7 @@ from heavydistill.config.run import CacheChoice, Domain, Language, Problems, Tas
 from heavydistill.errors import printable
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache, carried
-from heavydistill.models.shared import SharedResources
+from heavydistill.models.shared_resources import SharedResources
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.problems import load_fit
 from heavydistill.run.pools import stands, verifier_now

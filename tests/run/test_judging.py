@@ -13,7 +13,7 @@ from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.judge_votes import ballot_of
-from heavydistill.models.http.limits import Gate
+from heavydistill.models.http.limits import EndpointClient
 from heavydistill.models.request import JUDGE, THINK, Keep, Request, Response, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.llm import HeavyLLM
@@ -245,13 +245,13 @@ def test_a_judge_elsewhere_is_asked_there_for_all_votes_singly():
 def test_all_who_ask_at_one_address_share_its_slots_and_its_limits_a_minute(tmp_path):
     keys = {"judge__model": "other", "deliberate__rounds": 2, "journal": str(tmp_path)}
 
-    def gates(run: ResolvedRun) -> list[Gate]:
+    def gates(run: ResolvedRun) -> list[EndpointClient]:
         """Those of thinking, both rounds of deliberating, and the judge."""
         stages = [THINK, deliberate_stage(1), deliberate_stage(2), JUDGE]
         models = [llm_of(run, stage) for stage in stages]
         for model in models:
             model.load()
-        found = [model._engine._engine._gate for model in models]
+        found = [model._engine._engine._client for model in models]
         for model in models:
             model.unload()
         return found

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
-from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
+from heavydistill.models.http.errors import OF_THE_SERVER, OUTAGES
 from heavydistill.models.request import Request, Response
 from heavydistill.store.journal import prompt_id
 

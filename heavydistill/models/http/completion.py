@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from heavydistill.errors import TeacherError, encodable
-from heavydistill.models.http.failures import (
+from heavydistill.models.http.errors import (
     UNKNOWN,
     OverrunError,
     Redactor,

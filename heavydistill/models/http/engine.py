@@ -39,7 +39,7 @@ from heavydistill.models.http.completion import (
     ThinkingCheck,
     failed,
 )
-from heavydistill.models.http.failures import (
+from heavydistill.models.http.errors import (
     REPEATABLE,
     OverrunError,
     Redactor,
@@ -127,8 +127,8 @@ class OpenAIEngine:
         self._keepers = ThreadPoolExecutor(endpoint.slots)
         self._in_flight: set[asyncio.Task[Any]] = set()
         self._loop = loop()
-        self._gate = limits.enter(endpoint, self._key)
-        self._servers, self._rates = self._gate.servers, self._gate.rates
+        self._client = limits.open_client(endpoint, self._key)
+        self._servers, self._rates = self._client.servers, self._client.rates
 
     @property
     def revision(self) -> str:
@@ -185,7 +185,7 @@ class OpenAIEngine:
             await asyncio.gather(*calls, return_exceptions=True)
 
         submit(end()).result()
-        limits.leave(self._gate)
+        limits.close_client(self._client)
         self._keepers.shutdown()
         if self._ledger:
             self._ledger.close()
@@ -196,37 +196,35 @@ class OpenAIEngine:
             self._in_flight.add(task)
             task.add_done_callback(self._in_flight.discard)
         try:
-            found = dict(enumerate(await self._answered(samples)))
+            answered = await self._answered(samples)
         except (StoppedError, TeacherError) as error:
             if not self.is_drained:
                 _log.warning("%s. What is in flight is awaited.", error.what.rstrip("."))
             self.drain()
             raise
-        is_whole = any(response.failure is None for response in found.values())
+        is_whole = any(response.failure is None for response in answered)
         # The prompt may be why, or that several samples were asked for together.
-        is_doubted = len(samples) > 1 and not is_whole and found[0].failure in _DOUBTFUL
-        if is_doubted:
-            found = {}
-        elif len(found) < len(samples):
-            self._ask_singly(f"only {len(found)} different of {len(samples)} samples came together")
-        if is_whole:
-            # What is left of a call that brought something is asked for by itself.
-            found = {i: r for i, r in found.items() if r.failure not in REPEATABLE}
-        left = [i for i in range(len(samples)) if i not in found]
-        for index, response in found.items():
+        is_doubted = len(samples) > 1 and not is_whole and answered[0].failure in _DOUBTFUL
+        if len(answered) < len(samples) and not is_doubted:
+            came = f"only {len(answered)} different of {len(samples)} samples came together"
+            self._ask_singly(came)
+        # What is left of a call that brought something is asked for by itself.
+        again = REPEATABLE if is_whole else frozenset()
+        ended = {i: r for i, r in enumerate(answered) if r.failure not in again and not is_doubted}
+        for index, response in ended.items():
             if response is not INTERRUPTED:
                 await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
+        left = [i for i in range(len(samples)) if i not in ended]
         calls = (self._call([samples[i]], keep) for i in left)
         # None is given up for an error of another.
-        for i, answer in zip(
-            left, await asyncio.gather(*calls, return_exceptions=True), strict=True
-        ):
+        asked = await asyncio.gather(*calls, return_exceptions=True)
+        for i, answer in zip(left, asked, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
-            found[i] = answer[0]
-        if is_doubted and any(response.failure is None for response in found.values()):
+            ended[i] = answer[0]
+        if is_doubted and any(response.failure is None for response in ended.values()):
             self._ask_singly("a request for several samples fails where one for each works")
-        return [found[index] for index in range(len(samples))]
+        return [ended[index] for index in range(len(samples))]
 
     def _ask_singly(self, why: str) -> None:
         if self._n > 1:
@@ -346,7 +344,7 @@ class OpenAIEngine:
         completion = ChatCompletion("seed" in body, most_tokens, self._redact)
         try:
             with self._silence.listening(completion):
-                await self._gate.wire.ask(server.url, body, completion)
+                await self._client.transport.ask(server.url, body, completion)
             seconds = self._loop.time() - started
             responses = completion.responses(len(samples), self.think_tags, seconds)
             if completion.is_undercounted:

@@ -20,10 +20,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from heavydistill.config.models import Endpoint
-from heavydistill.models.http.failures import OUTAGES
+from heavydistill.models.http.errors import OUTAGES
 from heavydistill.models.http.transport import Transport, submit
 from heavydistill.models.request import Response
-from heavydistill.models.shared import SharedResources
+from heavydistill.models.shared_resources import SharedResources
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _FAULTS_IN_A_ROW = 3
@@ -205,8 +205,8 @@ class Rates:
             self._tokens.correct(tokens - charged)
 
 
-class Gate:
-    """The way to an endpoint: ``servers`` with their slots, ``rates``, and ``wire`` to send on."""
+class EndpointClient:
+    """What asks an endpoint: its ``servers`` with their slots, ``rates``, and a ``transport``."""
 
     def __init__(self, endpoint: Endpoint, key: str) -> None:
         async def connected() -> Transport:
@@ -215,23 +215,23 @@ class Gate:
         servers = [Server(url, endpoint.concurrency) for url in endpoint.urls]
         self.servers = Servers(servers, endpoint.timeout_s)
         self.rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
-        self.wire = submit(connected()).result()
+        self.transport = submit(connected()).result()
 
     def close(self) -> None:
         """End the connections."""
-        submit(self.wire.close()).result()
+        submit(self.transport.close()).result()
 
 
-_gates = SharedResources(Gate.close)
+_clients = SharedResources(EndpointClient.close)
 
 
-def enter(endpoint: Endpoint, key: str) -> Gate:
-    """The gate of an endpoint with that key; ``leave`` it in the end."""
+def open_client(endpoint: Endpoint, key: str) -> EndpointClient:
+    """The client of an endpoint with that key, which all who ask it share; close it once."""
     limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     same = endpoint.base_url, key, endpoint.timeout_s, *limits
-    return _gates.borrow(same, lambda: Gate(endpoint, key))
+    return _clients.borrow(same, lambda: EndpointClient(endpoint, key))
 
 
-def leave(gate: Gate) -> None:
-    """End a use of a gate."""
-    _gates.give_back(gate)
+def close_client(client: EndpointClient) -> None:
+    """End a use of a client."""
+    _clients.give_back(client)

@@ -24,7 +24,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.http.completion import ChatCompletion
-from heavydistill.models.http.failures import (
+from heavydistill.models.http.errors import (
     OverrunError,
     Redactor,
     RefusedError,
@@ -92,7 +92,7 @@ class Transport:
             RefusedError: It refuses the request.
             OverrunError: The reply goes on far past ``max_tokens``.
             TimeoutError: It was silent for too long.
-            Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
+            Exception: Whatever else ``errors.failure_of`` knows: no connection, a connection
                 that broke, a body that is no completion.
         """
         loop = asyncio.get_running_loop()

@@ -112,10 +112,7 @@ class LocalEngine:
     @property
     def revision(self) -> str:
         """Tells these weights from others under the same name: the Hub's commit, or a digest."""
-        # The commit is that of an adapter's base; a folder may also be one of the Hub's cache.
-        if Path(self._name).is_dir() or adapter_of(self._name):
-            return local_revision(self._name)
-        return self.model.config._commit_hash or local_revision(self._name)
+        return local_revision(self._name)
 
     def drain(self) -> None:
         """End after the token that is being written: what has not ended by then is interrupted."""

@@ -20,7 +20,7 @@ from heavydistill.models.http.completion import (
     failed,
     split_reasoning,
 )
-from heavydistill.models.http.failures import (
+from heavydistill.models.http.errors import (
     Redactor,
     ServerFault,
     count,
