@@ -280,7 +280,7 @@ class RunConfig(Section):
         return round(float(found[1]) * unit) if found and unit else None
 
     @model_validator(mode="after")
-    def _within_bounds(self) -> RunConfig:
+    def _no_contradictions(self) -> RunConfig:
         chosen = {
             "think.k": (0 if self.pools else self.think.k, 1024),
             "deliberate.d": (self.deliberate.d, 1024),
@@ -289,10 +289,6 @@ class RunConfig(Section):
         for key, (value, most) in chosen.items():
             if value > most:
                 raise ValueError(f"{key} is {value:,}, but a run asks for at most {most:,}")
-        return self
-
-    @model_validator(mode="after")
-    def _no_contradictions(self) -> RunConfig:
         if self.pools_sha256 and not self.pools:
             raise ValueError("pools_sha256 belongs to pools")
         if self.pools:

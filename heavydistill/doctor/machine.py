@@ -145,25 +145,25 @@ def _existing(folder: Path) -> Path:
 
 
 def _disk(folder: Path) -> Finding:
-    check = f"disk {folder}"
     fix = "Make room, or name another folder with --out and --journal."
     if not os.access(folder, os.W_OK):
-        return Finding(
-            check, "failure", "cannot be written", "Name another folder with --out and --journal."
-        )
+        return Finding(f"disk {folder}", "failure", "cannot be written", fix)
     free = shutil.disk_usage(folder).free
     result: Result = "failure" if free < _NO_DISK else "warning" if free < _TIGHT_DISK else "ok"
-    return Finding(check, result, f"{free / _GIB:.1f} GiB free", "" if result == "ok" else fix)
+    text = f"{free / _GIB:.1f} GiB free"
+    return Finding(f"disk {folder}", result, text, "" if result == "ok" else fix)
 
 
 def _open_files(endpoint: Endpoint) -> Finding:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = _OTHER_FILES + 2 * endpoint.slots  # for each role
-    text = "no limit" if most == resource.RLIM_INFINITY else f"{most:,} at once"
-    if most == resource.RLIM_INFINITY or most >= needed:
-        return Finding("open files", "ok", text)
+    if most == resource.RLIM_INFINITY:
+        return Finding("open files", "ok", "no limit")
+    if most >= needed:
+        return Finding("open files", "ok", f"{most:,} at once")
+    text = f"{most:,} at once, but the run may need {needed:,}"
     fix = f"ulimit -n {needed}, or a smaller endpoint.concurrency"
-    return Finding("open files", "failure", f"{text}, but the run may need {needed:,}", fix)
+    return Finding("open files", "failure", text, fix)
 
 
 def _key(endpoint: Endpoint) -> Iterator[Finding]:
@@ -192,16 +192,15 @@ def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Findin
     yield Finding("checkpoint", "ok", loaded)
     (response,) = engine.generate([Request(user_turn(prompt), sampling, seed=0)], forget)
     engine.close()
-    if response.error:
-        fix = "Correct the checkpoint or its profile."
-        yield Finding("answer", "failure", response.error, fix)
-        return
     text = (
         f"{response.completion_tokens} tokens in {response.latency_s:.1f} s, "
         f"{len(response.reasoning)} characters of thinking, finish reason {response.finish_reason}"
     )
-    if response.answer_text:
+    if response.error:
+        fix = "Correct the checkpoint or its profile."
+        yield Finding("answer", "failure", response.error, fix)
+    elif response.answer_text:
         yield Finding("answer", "ok", text)
-        return
-    fix = "Some attempts end so. If most of a run's do, raise think.sampling.max_tokens."
-    yield Finding("answer", "warning", f"{text}, no answer", fix)
+    else:
+        fix = "Some attempts end so. If most of a run's do, raise think.sampling.max_tokens."
+        yield Finding("answer", "warning", f"{text}, no answer", fix)

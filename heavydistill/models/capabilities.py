@@ -1,15 +1,14 @@
 """What a model takes at an address: the capability files of ``heavydistill doctor``, its context.
 
-One YAML file for each pair, in the user's cache folder, made to be read and, if need be, changed
-by hand. A run whose configuration says nothing of ``endpoint.capabilities`` obeys the files of
-its models at its addresses: together where there are several, the strictest wins. What it obeyed
-is in the configuration that is saved with it, also if that was nothing, so a replay reads no file.
+One YAML file for each pair, in the user's cache folder, made to be read and changed by hand. A run
+whose configuration says nothing of ``endpoint.capabilities`` obeys those of its models at its
+addresses, the strictest of several. What it obeyed is saved with it, so a replay reads no file.
 
 The context, in tokens of prompt and response together, is what the user set, else what doctor saw,
 else that of the run in the folder that goes on, unless the server has come to take less; else the
 smaller of what the server and the profile say, else what the checkpoint beside the tokenizer was
 made for, else ``ASSUMED`` tokens, which is said. The last two yield to a configuration that asks
-for more: a server may take more than a checkpoint was made for.
+for more.
 """
 
 from __future__ import annotations
@@ -171,14 +170,18 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
     known = [seen or Capabilities() for seen in files]
     if not any(files) or len(known) == 1:
         return known[0] if known else Capabilities()
-    names, places, seeds = (
-        {getattr(seen, name) for seen in known} for name in ("max_tokens_name", "reasoning", "seed")
-    )
+    names = {seen.max_tokens_name for seen in known}
     if len(names) > 1:
         raise ConfigError(
             f"The addresses do not call the length of a response alike: {', '.join(sorted(names))}",
             "Ask them in runs of their own, or run `heavydistill doctor` on each if you did not.",
         )
+
+    def agreed(key: str) -> str:
+        values = {getattr(seen, key) for seen in known}
+        return values.pop() if len(values) == 1 else "unknown"
+
+    is_lost = any(seen.reasoning == "none" for seen in known)
     fewest = min(known, key=lambda seen: seen.n)
     return fewest.model_copy(
         update={
@@ -186,15 +189,11 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
             "refused": sorted({name for seen in known for name in seen.refused}),
             "max_output": min((s.max_output for s in known if s.max_output), default=None),
             "context": min((seen.context for seen in known if seen.context), default=None),
-            "reasoning": "none" if "none" in places else _agreed(places),
-            "seed": _agreed(seeds),
+            "reasoning": "none" if is_lost else agreed("reasoning"),
+            "seed": agreed("seed"),
             "checked": " | ".join(seen.checked for seen in known if seen.checked),
         }
     )
-
-
-def _agreed(values: set[str]) -> str:
-    return values.pop() if len(values) == 1 else "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,9 @@
 """The first contact with servers: address, key, model and context, before anything large is loaded.
 
 Each address is asked once for its models, ``GET BASE/models``. Where that does not show whether the
-key is good, because the same question without the key is answered too or because there is no such
-list, an empty chat completion is posted: a server refuses the key or the request, and nothing is
-billed. A server without a key is asked for its models alone.
-
-A server that does not list its models is not refused for that: what it then refuses stops a run,
-see ``http.circuit_breaker``. Not covered: whether the server honours parameters, which ``doctor``
-finds out.
+key is good, an empty chat completion is posted: a server refuses the key or the request, and
+nothing is billed. A server that does not list its models is not refused for that: what it then
+refuses stops a run. Not covered: whether it honours parameters, which ``doctor`` finds out.
 """
 
 from __future__ import annotations
@@ -76,8 +72,7 @@ class Contact:
 
         Raises:
             TeacherError: Nothing answers there, the key is missing or refused, the model is not
-                served, or the address is not that of the API; the message has the right one if it
-                answers.
+                served, or the address is not that of the API.
         """
         said = [context_of(self._entries(model, url, endpoint), model) for url in endpoint.urls]
         return min((tokens for tokens in said if tokens), default=None)
@@ -117,11 +112,7 @@ class Contact:
 
 
 def refuse_missing_key(endpoint: Endpoint) -> None:
-    """Refuse an endpoint of a provider, all of which need a key, without one.
-
-    Raises:
-        TeacherError: The key is missing.
-    """
+    """Raise a TeacherError for an endpoint of a provider without a key, which all of them need."""
     provider = next(filter(None, map(provider_at, endpoint.urls)), None)
     if provider and not endpoint.key:
         raise TeacherError(

@@ -1,8 +1,8 @@
 """Files of a model: in a folder, in the cache of the Hub, or on the Hub.
 
-Libraries ask a Hub that does not answer again and again, for half a minute and more. So one request
-finds out whether it answers; if not, this process works offline from then on: what is in the cache
-is used, and everything else is reported at once.
+Libraries ask a Hub that does not answer for half a minute and more. So one request finds out
+whether it answers; if not, this process works offline from then on: what is in the cache is used,
+and everything else is reported at once.
 """
 
 from __future__ import annotations

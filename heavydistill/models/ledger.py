@@ -5,15 +5,12 @@ removed. It is a file in the journal, named by where the folder is as seen from 
 be moved together; where one of them was, the configuration saved in the folder helps (``adopt``).
 
 Before a request is sent, the most that it can cost is reserved; when it has ended, what it did cost
-is booked instead, so the cap holds however many processes ask. What a server did not count, and
-what was in flight when a run was killed, is booked at the most that it can have been: a token is at
-least a byte. A server that ignores ``max_tokens`` can exceed the cap by the replies in flight, each
-up to the length at which it is cut off; they are booked in full.
+is booked instead. What a server did not count, and what was in flight when a run was killed, is
+booked at the most that it can have been: a token is at least a byte. A server that ignores
+``max_tokens`` can exceed the cap by the replies in flight, each up to where it is cut off.
 
-Each shard has reserved in a line of its own after the first, so one that is begun again books at
-once what was in flight when the one before was lost. The room for the lines is taken when the file
-is made; where they cannot be written all the same, nothing more is sent. A lock beside the file
-keeps an account to one run; on a network file system the locks must work between hosts (NFS 4).
+The room for the lines is taken when the file is made; where they cannot be written all the same,
+nothing more is sent. On a network file system the locks must work between hosts (NFS 4).
 
 Not covered: the last seconds before a loss of power; a folder that was moved and whose name another
 run has taken since, or that was moved without its journal before it was there.

@@ -1,11 +1,8 @@
 """The file format of a profile: one YAML file a teacher, shipped in ``configs/teachers`` or yours.
 
-Every key is a field below and its text says what it means. ``name``, ``tokenizer`` and ``context``
-are all that a file of your own must have; the shipped ones say where each fact comes from. What
-no source tells is left out. Sizes are in tokens, prices in US dollars for a million tokens, GPUs
-are of the 80 GB class.
-
-Not covered: keys and addresses of providers, which are no property of a model
+``name``, ``tokenizer`` and ``context`` are all that a file of your own must have; the shipped ones
+say where each fact comes from, and leave out what no source tells. Sizes are in tokens, prices in
+US dollars for a million tokens, GPUs are of the 80 GB class. Not covered: keys of providers
 (``PROVIDERS``), and finding a file by its name (``models.registry``).
 """
 

@@ -2,10 +2,8 @@
 
 A name is, in this order: a shipped profile (a file of ``configs/teachers``), the path of a YAML
 file with a profile of your own, with ``endpoint.base_url`` the served name of any model, a folder
-with a checkpoint or an adapter, a Hub id of either. What a profile says and the configuration does
-not holds: with ``endpoint.base_url`` its served name, tags, tokenizer, context, sampling and what
-switches its thinking on. So does what ``heavydistill doctor`` saw there
-(``models.capabilities``).
+with a checkpoint or an adapter, a Hub id of either. What a profile says and neither the
+configuration nor the capability file says, holds.
 """
 
 from __future__ import annotations
@@ -229,15 +227,7 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import OpenAIEngine
 
-        return OpenAIEngine(
-            profile.model,
-            endpoint,
-            profile.think_tags,
-            profile.extra_body,
-            profile.thinks,
-            ledger,
-            profile.price,
-        )
+        return OpenAIEngine(profile, endpoint, ledger)
     from heavydistill.models.local.engine import LocalEngine
 
     return LocalEngine(profile.model, profile.think_tags)

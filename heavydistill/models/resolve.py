@@ -1,11 +1,8 @@
 """Resolves a configuration once: which models a run asks, where, how, and with how much context.
 
-``resolve`` reads the profiles and what ``heavydistill doctor`` saw and, given a contact, asks the
-servers. Nothing below it looks the name of a model up again. The configuration that it fills in is
-saved with the run; to resolve that one changes nothing in it, whatever profiles and capability
-files have become since.
-
-Not covered: whether a problem fits its prompt (``run.generate``), and the problems themselves.
+Nothing below it looks the name of a model up again. The configuration that it fills in is saved
+with the run; to resolve that one changes nothing in it, whatever profiles and capability files have
+become since. Not covered: whether a problem fits its prompt (``run.generate``).
 """
 
 from __future__ import annotations
@@ -132,10 +129,7 @@ def resolve(
 ) -> ResolvedRun:
     """Fill in everything that profiles, capability files and servers say of the models of a run.
 
-    A context that is not known otherwise is that of the run which is in the folder already.
-
-    ``contact`` asks the servers which models they serve, and how much these take; None sends
-    nothing.
+    ``contact`` asks the servers which models they serve, and how much these take, if it is given.
 
     Raises:
         TeacherError: A model is not known, cannot run here, or hides its thinking there; or its
@@ -306,13 +300,8 @@ def _judge(
         judge = judge.model_copy(update={"endpoint": endpoint})
     config = config.model_copy(update={"judge": judge})
     profile = profile_at(judge.model, endpoint or run)
-    if config.most_usd is not None and profile.kind == "endpoint" and not profile.price:
-        raise ConfigError(
-            f"budget: {config.budget} is in money, and the price of the judge {profile.name} is "
-            "not known here",
-            "Give judge.endpoint with base_url, price_in and price_out, or a budget in tokens, "
-            "e.g. --budget 40Mtok.",
-        )
+    set_it = "judge.endpoint with base_url, price_in and price_out"
+    _require_price(config, profile, "the judge ", set_it)
     most = min(JUDGE_SAMPLING.max_tokens, profile.deliberator.max_tokens)
     known = JUDGE_SAMPLING.model_copy(update={"max_tokens": most})
     place = _judge_endpoint(config)
@@ -338,11 +327,16 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
             f"budget: {config.budget} is for served models, and these run in this process",
             "Leave out --budget, or name a server with --endpoint.",
         )
-    unknown = [model.name for model in models if model.kind == "endpoint" and not model.price]
-    if config.most_usd is not None and unknown:
+    for profile in models:
+        _require_price(config, profile, "", "it with --price-in and --price-out")
+
+
+def _require_price(config: RunConfig, profile: Profile, role: str, set_it: str) -> None:
+    if config.most_usd is not None and profile.kind == "endpoint" and not profile.price:
         raise ConfigError(
-            f"budget: {config.budget} is in money, and the price of {unknown[0]} is not known here",
-            "Give it with --price-in and --price-out, or a budget in tokens, e.g. --budget 40Mtok.",
+            f"budget: {config.budget} is in money, and the price of {role}{profile.name} is not "
+            "known here",
+            f"Give {set_it}, or a budget in tokens, e.g. --budget 40Mtok.",
         )
 
 

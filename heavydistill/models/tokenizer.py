@@ -1,8 +1,7 @@
 """The tokenizer of the model that will read a cache, for counting and cutting.
 
-Implements ``heavy.pruning.Reader`` with the ``tokenizers`` library alone, so that the step which
-builds caches needs neither torch nor transformers; where no tokenizer is known, a model's server
-counts. Not covered: models without a ``tokenizer.json``.
+Needs neither torch nor transformers; where no tokenizer is known, a model's server counts. Not
+covered: models without a ``tokenizer.json``.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from heavydistill.models.http.completion import failed
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.ledger import Balance, Cost, Ledger, balance_of, cost_of, most_cost
 from heavydistill.models.profiles import Price
+from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, Response, user_turn
 
 SAMPLING = Sampling(max_tokens=100)
@@ -255,9 +256,9 @@ def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
     body["usage"] = {"prompt_tokens": count, "completion_tokens": count}
     with serving(lambda _: (status, body)) as server:
         ledger = Ledger(tmp_path / "run.ledger", most_usd=1.0)
-        endpoint = Endpoint(base_url=server.base_url)
-        price = Price(usd_per_mtok_in=1, usd_per_mtok_out=1, as_of="today")
-        engine = OpenAIEngine("served", endpoint, ledger=ledger, price=price)
+        endpoint = Endpoint(base_url=server.base_url, price_in=1, price_out=1)
+        profile = profile_at("served", endpoint)
+        engine = OpenAIEngine(profile, endpoint, ledger)
         (answered,) = engine.generate([REQUEST])
         engine.close()
     assert answered.completion_tokens == -1

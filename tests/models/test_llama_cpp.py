@@ -81,7 +81,8 @@ def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url: str
 
 def test_its_counts_are_those_that_it_reports_for_prompts(url: str) -> None:
     endpoint = Endpoint(base_url=url)
-    reader, engine = ServerTokenizer(MODEL, endpoint), OpenAIEngine(MODEL, endpoint)
+    reader = ServerTokenizer(MODEL, endpoint)
+    engine = OpenAIEngine(profile_at(MODEL, endpoint), endpoint)
     words = "Natalia sold 48 clips in April, half as many in May; 设 $x=1$, and so on. "
     texts = ["Hi.", words, words * 9]
     sampling = Sampling(max_tokens=1, top_k=0)

@@ -116,8 +116,8 @@ def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags()
     engine = registry.open_engine(profile, endpoint)
     assert registry.revision_of(profile, endpoint) == engine.revision
     assert isinstance(engine, OpenAIEngine)
-    assert (engine.model, engine.extra_body) == ("mine", {})
-    assert engine.think_tags == ("<think>", "</think>")
+    assert (engine.model, engine.profile.extra_body) == ("mine", {})
+    assert engine.profile.think_tags == ("<think>", "</think>")
     engine.close()
 
 

@@ -12,6 +12,7 @@ and one for ``vllm serve``, which that build lacks. On a processor, vLLM 0.32 br
 pieces, so that is off.
 """
 
+import dataclasses
 import json
 import os
 import urllib.request
@@ -102,8 +103,9 @@ def server(run: ResolvedRun, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def engine(run: ResolvedRun, server: VllmServer) -> Iterator[OpenAIEngine]:
+    profile = dataclasses.replace(run.deliberator.profile, think_tags=None)
     # Without tags: thinking that the server left in the text would stay there.
-    engine = OpenAIEngine(run.deliberator.profile.model, server.endpoint)
+    engine = OpenAIEngine(profile, server.endpoint)
     yield engine
     engine.close()
 

@@ -1,10 +1,9 @@
 """Tells a server that is gone or broken from a request that it cannot bear.
 
-An overload and a refused connection say nothing of the request. Any other fault may be due to it,
-so faults are held to be general only once several prompts have met them and nothing else has come
-since: no answer, and no piece of a stream that still flows. Where fewer prompts are asked, a plain
-question is asked before one of them is given up, and what becomes of that is the answer. Likewise
-one is asked when the first prompts are all refused.
+An overload and a refused connection say nothing of the request. Any other fault is held to be
+general only once several prompts have met it and nothing else has come since, not even a piece of a
+stream. Where fewer prompts are asked, a plain question is asked before one of them is given up, and
+what becomes of that is the answer; likewise when the first prompts are all refused.
 """
 
 from __future__ import annotations

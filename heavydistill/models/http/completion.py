@@ -1,13 +1,12 @@
 """Reads one chat completion from the wire, whole or in pieces, into responses.
 
-Servers do not agree on where the thinking goes; it is taken from ``reasoning_content`` or
-``reasoning``, from thinking blocks among the blocks of the content, or from the text between the
-model's tags (``split_reasoning``). What a server left out, or sent in a shape that is no count, is
-unknown (-1), never zero. A choice that cannot be read is a failure of its own; a body that is no
-completion at all is one of every sample that was asked for.
+The thinking is taken from ``reasoning_content`` or ``reasoning``, from thinking blocks among the
+blocks of the content, or from the text between the model's tags. What a server left out, or sent in
+a shape that is no count, is unknown (-1), never zero. A choice that cannot be read is a failure of
+its own; a body that is no completion at all is one of every sample that was asked for.
 
-The openai library's own reader is not used: it builds a model of every piece, which for hundreds
-of streams costs more than a core, and it knows no reasoning.
+The openai library's own reader builds a model of every piece, which for hundreds of streams costs
+more than a core, and it knows no reasoning.
 """
 
 from __future__ import annotations

@@ -1,19 +1,15 @@
 """OpenAI-compatible servers of one model: K samples are K requests, so that K means K.
 
-Requests run side by side, whoever asks, within the ``limits`` that all engines of this process
-share. Responses are streamed, so that a time-out is a silence and not a long thought. What can be
-repeated is repeated, on another server if there is one; whatever still fails is a response with an
-error. Where a server was seen to honour ``n``, samples of one prompt travel in one request, and
-those that it leaves out are asked for singly, as all are once it copies a sample or refuses ``n``.
-A reply that goes on far past ``max_tokens`` is cut off, booked with all that came, and not
-repeated: the next one would cost as much.
+Responses are streamed, so that a time-out is a silence and not a long thought. What can be repeated
+is repeated, on another server if there is one; whatever still fails is a response with an error.
+Where a server was seen to honour ``n``, samples of one prompt travel in one request, and those that
+it leaves out are asked for singly, as all are once it copies a sample or refuses ``n``. A reply
+that goes on far past ``max_tokens`` is cut off, booked, and not repeated.
 
 What a request can cost is reserved in the run's account before it is sent. A run stops when that
 does not hold another request, when no server answers any more or the endpoint refuses whatever is
 asked (``circuit_breaker``), and when a model that is known to think brings no thinking. What is in
-flight then is still answered and kept.
-
-Not covered: batch APIs that answer within a day.
+flight then is still answered and kept. Not covered: batch APIs.
 """
 
 from __future__ import annotations
@@ -51,7 +47,7 @@ from heavydistill.models.http.errors import (
 from heavydistill.models.http.limits import Server
 from heavydistill.models.http.transport import loop, submit
 from heavydistill.models.ledger import Cost, Ledger, cost_of, most_cost
-from heavydistill.models.profiles import Price
+from heavydistill.models.profiles import Profile
 from heavydistill.models.request import (
     INTERRUPTED,
     Keep,
@@ -87,39 +83,25 @@ class _Outcome:
 
 
 class OpenAIEngine:
-    """Chat completions of one served model, known to the servers by that name.
+    """Chat completions of a served model; the account of the run is closed with it, if it has one.
 
-    Args:
-        think_tags: Tags of thinking that a server leaves in the text, if any.
-        extra_body: Keys added to every request, e.g. what switches thinking on.
-        thinks: Whether a response without thinking has lost it.
-        ledger: The account of the run; None keeps none. Closed with this engine.
-        price: Price of the tokens, if it is known.
+    ``thinks`` of the profile says whether a response without thinking has lost it.
     """
 
-    def __init__(
-        self,
-        model: str,
-        endpoint: Endpoint,
-        think_tags: tuple[str, str] | None = None,
-        extra_body: Mapping[str, Any] | None = None,
-        thinks: bool = False,
-        ledger: Ledger | None = None,
-        price: Price | None = None,
-    ) -> None:
-        self.model = model
-        self.think_tags = think_tags
-        self.extra_body = dict(extra_body or {})
+    def __init__(self, profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> None:
+        self.model = profile.model
+        self.profile = profile
         self._endpoint = endpoint
         self._able = endpoint.capabilities or Capabilities()
         self._key = endpoint.key
         self._redact = Redactor(self._key)
-        self._ledger, self._price = ledger, price
+        self._ledger = ledger
         self._n = self._able.n
-        where, must_think = endpoint.base_url or "", thinks and endpoint.reasoning == "required"
-        self._thinking = ThinkingCheck(model, where, must_think)
-        self._silence = CircuitBreaker(model, endpoint.timeout_s)
-        self._rejections = RejectionBreaker(model, where)
+        where = endpoint.base_url or ""
+        must_think = profile.thinks and endpoint.reasoning == "required"
+        self._thinking = ThinkingCheck(self.model, where, must_think)
+        self._silence = CircuitBreaker(self.model, endpoint.timeout_s)
+        self._rejections = RejectionBreaker(self.model, where)
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
         # Writing to a disk must not hold up the other requests, and those who wait for it share a
@@ -133,7 +115,7 @@ class OpenAIEngine:
     @property
     def revision(self) -> str:
         """What ``served_revision`` says."""
-        return served_revision(self.extra_body, self._able)
+        return served_revision(self.profile.extra_body, self._able)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """Answer all requests, in their order. Several threads may ask at once.
@@ -284,7 +266,7 @@ class OpenAIEngine:
             outcome = _Outcome([failed("rejected", "the key was refused", 0.0)])
             raise
         finally:
-            cost = cost_of(samples, outcome.responses, self._price, outcome.overrun)
+            cost = cost_of(samples, outcome.responses, self.profile.price, outcome.overrun)
             # An absurd count, or a reply that went on too long, holds up no other request.
             self._rates.settle(charged, round(min(cost.tokens, reserved.tokens)))
             if self._ledger:
@@ -299,7 +281,7 @@ class OpenAIEngine:
         self, samples: list[Request], is_urgent: bool
     ) -> tuple[Server, float, Cost]:
         """Wait for everything that a call has to wait for."""
-        most = most_cost(samples, self._price)
+        most = most_cost(samples, self.profile.price)
         charged: float | None = None
         while True:
             # First of all, or what was admitted meanwhile would all be sent when a pause ends.
@@ -346,7 +328,7 @@ class OpenAIEngine:
             with self._silence.listening(completion):
                 await self._client.transport.ask(server.url, body, completion)
             seconds = self._loop.time() - started
-            responses = completion.responses(len(samples), self.think_tags, seconds)
+            responses = completion.responses(len(samples), self.profile.think_tags, seconds)
             if completion.is_undercounted:
                 self._ask_singly("its usage counts fewer tokens than its samples can have")
             return _Outcome(responses)
@@ -366,7 +348,7 @@ class OpenAIEngine:
         seconds = self._loop.time() - started
         failure = failed(failure_of(fault), self._redact(text, _MOST_SAID), seconds)
         return _Outcome(
-            completion.brought(len(samples), self.think_tags, failure),
+            completion.brought(len(samples), self.profile.think_tags, failure),
             retry_after(fault.headers) if isinstance(fault, RefusedError) else None,
             fault.tokens if isinstance(fault, OverrunError) else 0,
         )
@@ -387,7 +369,7 @@ class OpenAIEngine:
             body["n"] = len(samples)
         if self._able.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body |= self.extra_body
+        body |= self.profile.extra_body
         return {name: value for name, value in body.items() if name not in self._able.refused}
 
     def _check_credit_and_pause(

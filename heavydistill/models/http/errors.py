@@ -1,8 +1,8 @@
 """The kinds of failures of a request, and what a server says in place of an answer.
 
-JSON of any depth, counts of tokens, errors, ids and names become values of known types, whatever a
-server has sent; counts are read by the same rule from a journal. Not covered: the texts of a model,
-which ``completion`` reads and nobody changes.
+JSON of any depth, counts, errors, ids and names become values of known types, whatever a server has
+sent; counts are read by the same rule from a journal. Not covered: the texts of a model, which
+``completion`` reads.
 """
 
 from __future__ import annotations

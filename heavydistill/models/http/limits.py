@@ -1,12 +1,10 @@
 """The limits of an endpoint: its slots, the pauses it asks for, its requests and tokens a minute.
 
-All engines of this process that ask one endpoint share them, so a stage that asks alone has the
-whole of both, and stages that ask at once are admitted in the order in which they asked.
-
-Each server has so many slots. One that is overloaded loses half of them and is left alone for as
-long as it asks for, or ever longer while it goes on; each response gives back a part of a slot.
-One that fails several times in a row is taken out, and one request now and then looks whether it
-is back. All of it is for the one event loop of ``transport`` and needs no lock.
+All engines of this process that ask one endpoint share them, in the order in which they ask. Each
+server has so many slots. One that is overloaded loses half of them and is left alone for as long as
+it asks for, or ever longer; each response gives back a part of a slot. One that fails several times
+in a row is taken out, and one request now and then looks whether it is back. All of it is for the
+one event loop of ``transport`` and needs no lock.
 
 Not covered: other processes that ask the same endpoint (see ``run.shards``).
 """

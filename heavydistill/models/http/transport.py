@@ -1,13 +1,12 @@
 """HTTP to model servers: a body is sent, and what comes is read for as long as something comes.
 
 No server fills the memory: an error is read to its first 64 KiB, a body and a line to as many
-bytes as ``max_tokens`` can take, and a stream ends where ``ChatCompletion`` has had enough. The
-connection is closed then. All requests of a process are sent from one event loop, in a thread of
-its own. Proxies are those of the environment. Logins of ``~/.netrc`` are not: who asks is told by
-the key.
+bytes as ``max_tokens`` can take, and a stream ends where ``ChatCompletion`` has had enough. Proxies
+are those of the environment, logins of ``~/.netrc`` are not used. All requests of a process are
+sent from one event loop, in a thread of its own.
 
-aiohttp is asked directly. Through the openai library a streamed response takes much more of the
-processor (`benchmarks/throughput.py --stream`), and with hundreds of streams a run waits for that.
+aiohttp is asked directly: through the openai library a streamed response takes much more of the
+processor (`benchmarks/throughput.py --stream`).
 """
 
 from __future__ import annotations

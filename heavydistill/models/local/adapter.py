@@ -1,15 +1,11 @@
 """An adapter: what PEFT trains beside the weights of a base model, which stay as they are.
 
 A folder or a repository of the Hub with ``adapter_config.json``, which names the base model, and
-the adapter's weights. Where it brings a tokenizer, that one and its chat template are in use, for
-it was trained with them; else the base's. What stops a response is the base's.
+the adapter's weights. Where it brings a tokenizer, that one and its chat template are in use, else
+the base's. What stops a response is the base's. LoRA and its kinds are taken: rsLoRA, DoRA, modules
+that were trained whole, and adapters of a base that was in 4 bit while they were trained.
 
-LoRA and its kinds are taken: rsLoRA, DoRA, modules that were trained whole, and adapters of a base
-that was in 4 bit while they were trained; the base is loaded as it lies on disk. PEFT is needed to
-load the weights, and for nothing else here.
-
-Not covered: other kinds of adapters, several of them at a time, one on top of another, and tokens
-that were added for an adapter.
+Not covered: other kinds, several at a time, one on top of another, and added tokens.
 """
 
 from __future__ import annotations
@@ -171,10 +167,7 @@ def _unfit(adapter: Adapter, why: str) -> TeacherError:
 
 
 def quiet_bitsandbytes() -> None:
-    """Keep one line of bitsandbytes, which PEFT imports, off the terminal.
-
-    It advises to install a kernel for 4-bit weights on a CPU, which nothing here computes with.
-    """
+    """Keep bitsandbytes' advice on kernels for 4-bit weights on a CPU off the terminal."""
     advice = "Failed to load CPU gemm_4bit_forward"
     logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
     logger.addFilter(lambda said: not said.getMessage().startswith(advice))

@@ -2,11 +2,8 @@
 
 transformers' ``generate`` asks a model about all rows until the last one has ended. Here it is
 called for a stretch of tokens at a time: rows that have ended take no part in the next one, and
-keys and values are written into spare room (see ``growing``). Before the first stretch it reads
-each prompt but for its last token, and samples of one prompt begin with copies of what it keeps.
-
-Whoever asks may see each row as soon as it is over, at most ``_STRETCH`` tokens later, and may end
-the writing after any token. Neither changes what is written.
+keys and values are written into spare room. Whoever asks may see each row as soon as it is over, at
+most ``_STRETCH`` tokens later, and may end the writing after any token.
 
 Not covered: models that remember more than keys and values (see ``may_let_rows_go``); what
 ``generate`` counts from the beginning of a call, such as ``min_new_tokens``; beams; weights that

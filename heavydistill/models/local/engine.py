@@ -1,14 +1,12 @@
 """A checkpoint in this process, through transformers: the micro models and other small ones.
 
-Requests are sorted by the length of their prompts and run in batches, so little is padded. Sampling
-is seeded per request: random numbers come from a hash of (request seed, step, token id), so a
-sample does not depend on which requests it shares a batch with (beyond rounding). ``keep`` sees a
-sample when it ends, not when its batch does. A prompt that does not fit the model's context with
-its completion is a response with an error, not a truncation. An adapter is merged into its base in
-memory (see ``adapter``), for that is as fast as the base.
+Requests are sorted by the length of their prompts and run in batches. Random numbers come from a
+hash of (request seed, step, token id), so a sample does not depend on which requests it shares a
+batch with (beyond rounding). ``keep`` sees a sample when it ends, not when its batch does. A prompt
+that does not fit the model's context with its completion is a response with an error, not a
+truncation. An adapter is merged into its base in memory.
 
-Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM
-and ask the endpoint.
+Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM.
 """
 
 from __future__ import annotations
@@ -207,13 +205,10 @@ def _batch_tokens(model: Any) -> int:
 
 
 def local_revision(model: str) -> str:
-    """The revision of a folder or Hub id, without loading its weights.
-
-    That of an adapter is another one as soon as its base is.
+    """The revision of a folder or Hub id, without loading its weights; an adapter's has its base's.
 
     Raises:
-        OSError, ValueError: There is no such folder, and the Hub cannot be reached or does not
-            have it.
+        OSError, ValueError: It is no folder, and the Hub cannot be reached or does not have it.
         TeacherError: It is an adapter, and its configuration cannot be used, or its base is gone.
     """
     adapter = adapter_of(model)

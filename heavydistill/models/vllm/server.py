@@ -1,8 +1,8 @@
 """Serves a teacher on this machine for as long as a run lasts: vLLM, watched, stopped at the end.
 
-The server is on a free port of the loopback. It is asked nothing before it says that it is healthy;
-all that it prints goes to a log. ``supervisor`` holds it, so nothing of it is left when the block
-ends or this process dies, whatever of.
+The server is on a free port of the loopback, and is asked nothing before it is healthy; all that it
+prints goes to a log. ``supervisor`` holds it, so nothing of it is left when the block ends or this
+process dies, whatever of.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ from loopback import Handler, listening
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.models.http.engine import OpenAIEngine
+from heavydistill.models.ledger import Ledger
+from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, Response, user_turn
 
 Body = dict[str, Any]
-TAGS = ("<think>", "</think>")
 SAMPLING = Sampling(top_k=0, max_tokens=64)
 
 
@@ -93,13 +95,19 @@ def requests(count: int, prompt: str = "3+4?") -> list[Request]:
     return [request(seed, prompt=prompt) for seed in range(count)]
 
 
+def engine_at(endpoint: Endpoint, ledger: Ledger | None = None, **known: Any) -> OpenAIEngine:
+    """An engine of a model of which its name and ``known`` is known."""
+    profile = profile_at("served", endpoint)
+    return OpenAIEngine(dataclasses.replace(profile, **known), endpoint, ledger)
+
+
 @contextlib.contextmanager
 def asking(
     server: FaultServer | Replying | str, thinks: bool = False, **endpoint: Any
 ) -> Iterator[OpenAIEngine]:
     """An engine that asks a server, closed when the block ends."""
     url = server if isinstance(server, str) else server.base_url
-    engine = OpenAIEngine("served", Endpoint(base_url=url, **endpoint), TAGS, thinks=thinks)
+    engine = engine_at(Endpoint(base_url=url, **endpoint), thinks=thinks)
     with contextlib.closing(engine):
         yield engine
 

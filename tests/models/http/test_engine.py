@@ -25,6 +25,7 @@ from asking import (
     ask_one,
     asking,
     completion,
+    engine_at,
     first_attempt,
     is_right,
     request,
@@ -33,7 +34,6 @@ from asking import (
 from fault_server import faulty
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
-from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.request import Response
 
 
@@ -67,7 +67,7 @@ def test_what_is_not_set_does_not_go_out(serve):
 def test_extra_keys_go_out_beside_the_sampling(serve):
     server = serve(answering(completion()))
     extra = {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"}
-    engine = OpenAIEngine("served", Endpoint(base_url=server.base_url), None, extra)
+    engine = engine_at(Endpoint(base_url=server.base_url), extra_body=extra)
     engine.generate([request(1, Sampling(top_k=20)), request(2)])
     engine.close()
     in_order = sorted(server.asked, key=lambda body: body["seed"])

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from asking import completion
+from asking import completion, engine_at
 from fault_server import faulty
 from loopback import Handler, listening
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import TeacherError
-from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.request import Request, Response, user_turn
 
@@ -29,7 +28,7 @@ def ask(
     base_url: str, ledger: Ledger | None = None, extra_body: Any = None, **endpoint: Any
 ) -> Response:
     settings = Endpoint(base_url=base_url, **endpoint)
-    engine = OpenAIEngine("served", settings, extra_body=extra_body, ledger=ledger)
+    engine = engine_at(settings, ledger, extra_body=extra_body or {})
     try:
         return engine.generate([REQUEST])[0]
     finally:
