@@ -16,7 +16,7 @@ from students import MICRO
 from trainings import sft_arguments
 from trl import pack_dataset
 
-from heavydistill.chat.guard import NOT_LEARNT, seen_by_trl
+from heavydistill.chat.guard import NOT_LEARNT, Inspection
 from heavydistill.chat.student import Student
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.schema import from_row
@@ -64,12 +64,12 @@ def learnt(read: Rows, split: str = "train") -> int:
 
 @pytest.mark.parametrize("role", ["thinker", "deliberator"])
 def test_the_tokens_and_labels_are_those_that_trl_prepares(sets: Path, role: str) -> None:
-    """``test_trl_agrees`` compares ``seen_by_trl`` with TRL's own."""
+    """``test_trl_agrees`` compares ``Inspection.seen`` with TRL's own."""
     chat = Student("micro-student").chat
     own = reading(sets, role=role, eval_strategy="steps").parts[0]
     for split, given_rows in (("train", own.train), ("validation", own.validation)):
         there = rows(sets, f"sft_{role}", split)
-        seen = [seen_by_trl(chat, row) for row in there]
+        seen = [Inspection(chat, row).seen for row in there]
         assert given_rows["input_ids"][:] == [row.ids for row in seen]
         assert given_rows["labels"][:] == [row.labels for row in seen]
         assert given_rows["generation"][:] == [row["generation"] for row in there]
