@@ -125,6 +125,8 @@ class ChatCompletion:
         self._most_tokens = most_tokens
         self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # of a body, or of a line
         self.pieces = self._characters = 0  # of a stream
+        self._unended: list[bytes] = []  # its last line, as far as it has come
+        self._unended_bytes = 0
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
@@ -143,6 +145,23 @@ class ChatCompletion:
         """
         self._take(parsed(body), is_piece=False)
         self.is_whole = True
+
+    def add_bytes(self, read: bytes) -> bool:
+        """Take what was read of a stream of lines; whether a piece ended in it.
+
+        Raises:
+            OverrunError: A line is too long; otherwise as ``add_line``.
+        """
+        *lines, rest = read.split(b"\n")
+        if lines:
+            lines[0] = b"".join((*self._unended, lines[0]))
+            self._unended, self._unended_bytes = [], 0
+        self._unended.append(rest)
+        self._unended_bytes += len(rest)
+        if self._unended_bytes > self.most_bytes:
+            much = f"a line of more than {self.most_bytes:,} bytes"
+            raise self.overrun(much, self._unended_bytes)
+        return sum(map(self.add_line, lines)) > 0
 
     def add_line(self, line: bytes) -> bool:
         """Take a line of a stream of server-sent events; whether it held a piece.

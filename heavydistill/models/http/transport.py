@@ -114,10 +114,9 @@ class Transport:
                         raise completion.overrun(much, unread=len(whole))
                     completion.add_whole(whole)
                     return
-                lines = _Lines(completion)
                 # To its very end, or the connection could not be used again.
                 async for read in answer.content.iter_any():
-                    if sum(map(completion.add_line, lines.ended(read))):
+                    if completion.add_bytes(read):
                         completion.heard_at = now = loop.time()
                         left_s = _LAST_BYTES_S if completion.is_whole else self._patience_s
                         timer.reschedule(now + left_s)
@@ -152,27 +151,6 @@ class Transport:
 
     async def close(self) -> None:
         await self._session.close()
-
-
-class _Lines:
-    """Cuts a stream into lines."""
-
-    def __init__(self, completion: ChatCompletion) -> None:
-        self._completion = completion
-        self._rest: list[bytes] = []
-        self._length = 0
-
-    def ended(self, read: bytes) -> list[bytes]:
-        """The lines that end in what was read. Raises OverrunError if one is too long."""
-        *lines, rest = read.split(b"\n")
-        if lines:
-            lines[0] = b"".join((*self._rest, lines[0]))
-            self._rest, self._length = [], 0
-        self._rest.append(rest)
-        self._length += len(rest)
-        if self._length > (most := self._completion.most_bytes):
-            raise self._completion.overrun(f"a line of more than {most:,} bytes", self._length)
-        return lines
 
 
 async def beginning(answer: ClientResponse, most: int) -> bytes:
