@@ -6,20 +6,13 @@ from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from samples import trajectory
 
 from heavydistill.schema import (
     SCHEMA_VERSION,
-    Cache,
-    CacheItem,
-    Deliberation,
     Label,
-    LeftOut,
     Problem,
     Trace,
-    Trajectory,
     Verdict,
     arrow_schema,
     content_id,
@@ -96,41 +89,6 @@ VERSION_4 = {
     "schema_version": "string",
 }
 
-numbers = st.integers(-1, 2**62)
-seconds = st.floats(0, 1e9)
-maybe_text = st.none() | st.text()
-verdicts = st.builds(Verdict, extracted=maybe_text)
-generation = {
-    "index": numbers,
-    "seed": numbers,
-    "prompt_tokens": numbers,
-    "completion_tokens": numbers,
-    "latency_s": seconds,
-    "error": maybe_text,
-    "verdict": st.none() | verdicts,
-}
-items = st.builds(CacheItem, tokens_before=numbers, tokens_after=numbers, defused=numbers)
-caches = st.builds(
-    Cache,
-    round=numbers,
-    seed=numbers,
-    budget_tokens=numbers,
-    prompt_tokens=numbers,
-    defused=numbers,
-    items=st.lists(items, max_size=2),
-    left_out=st.lists(st.builds(LeftOut), max_size=2),
-)
-traces = st.builds(
-    Trace,
-    problem=st.builds(Problem, domain=st.text(), source=st.text()),
-    pool=st.lists(st.builds(Trajectory, **generation), max_size=2),
-    caches=st.lists(caches, max_size=2),
-    deliberations=st.lists(st.builds(Deliberation, round=numbers, **generation), max_size=2),
-    stratum=...,
-    outcome=...,
-    status=st.text(),
-)
-
 
 def shape(kind: pa.DataType | pa.Schema) -> Any:
     """Nested names and types: a dict for a struct, a list of one for a list."""
@@ -147,15 +105,6 @@ def test_the_arrow_schema_of_this_version_is_fixed():
     assert SCHEMA_VERSION == "4"
     # As JSON, because the order of the columns counts too.
     assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_4, indent=1)
-
-
-@settings(max_examples=25, deadline=None)
-@given(trace=traces)
-def test_a_trace_survives_its_row_and_parquets_types(trace):
-    row = to_row(trace)
-    assert from_row(Trace, row) == trace
-    stored = pa.Table.from_pylist([row], schema=arrow_schema(Trace))
-    assert from_row(Trace, stored.to_pylist()[0]) == trace
 
 
 def test_types_stay_where_all_that_may_be_null_is_null():

@@ -11,17 +11,21 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
-BENCHMARKS = "from heavydistill.curate.filters.contamination import read, shipped; "
-BENCHMARKS += "print(*(read(file).name for file in shipped()))"
-PUBLIC = "from heavydistill.problems.benchmarks import benchmark, shipped; "
-PUBLIC += "print(*(benchmark(name).name for name in shipped()))"
-PAGE = "from heavydistill.report.page.html import shipped; "
-PAGE += "from heavydistill.report.page.writer import script; "
-PAGE += "print(*(len(shipped('katex', name)) for name in ('katex.min.js', 'LICENSE'))); "
-PAGE += "print(len(script()), len(shipped('web', 'page.css')), len(shipped('web', 'page.html')))"
-LIST = "from heavydistill.models.registry import profile_at, shipped; "
-LIST += "from heavydistill.config.models import Endpoint; "
-LIST += "print(*shipped()); print(profile_at('micro', Endpoint()).model)"
+PROGRAM = """
+from heavydistill.config.models import Endpoint
+from heavydistill.curate.filters.contamination import read, shipped as hashes
+from heavydistill.models.registry import profile_at, shipped as profiles
+from heavydistill.problems.benchmarks import benchmark, shipped as benchmarks
+from heavydistill.report.page.html import shipped
+from heavydistill.report.page.writer import script
+
+print(*profiles())
+print(profile_at("micro", Endpoint()).model)
+print(*(benchmark(name).name for name in benchmarks()))
+print(*(read(file).name for file in hashes()))
+print(*(len(shipped("katex", name)) for name in ("katex.min.js", "LICENSE")))
+print(len(script()), len(shipped("web", "page.css")), len(shipped("web", "page.html")))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -38,54 +42,34 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def printed(installed: Path, folder: Path, code: str) -> list[str]:
-    """The lines that a program prints which sees the wheel and not the checkout."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(installed)!r}); {code}"],
-        cwd=folder,
+def stems(folder: str, pattern: str) -> list[str]:
+    """The names of files of the checkout, without endings."""
+    found = sorted(file.stem for file in (ROOT / folder).glob(pattern))
+    assert found
+    return found
+
+
+def test_what_modules_read_is_found_in_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
+    done = subprocess.run(  # it sees the wheel and not the checkout
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(installed)!r}); {PROGRAM}"],
+        cwd=tmp_path,
         env={"PATH": "", "PYTHONNOUSERSITE": "1"},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
-
-
-def test_the_profiles_are_found_in_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
-    found, model = printed(installed, tmp_path, LIST)
-    assert found.split() == sorted(file.stem for file in (ROOT / "configs/teachers").glob("*.yaml"))
+    profiles, model, benchmarks, hashes, katex, ours = done.stdout.splitlines()
+    assert profiles.split() == stems("configs/teachers", "*.yaml")
     assert Path(model) == installed / "heavydistill" / "micro" / "teacher"
     assert (Path(model) / "model.safetensors").is_file()
-
-
-def test_the_public_benchmarks_are_found_in_an_installed_wheel(
-    installed: Path, tmp_path: Path
-) -> None:
-    (names,) = printed(installed, tmp_path, PUBLIC)
-    files = sorted((ROOT / "configs/benchmarks").glob("*.yaml"))
-    assert files and names.split() == [file.stem for file in files]
-
-
-def test_the_hashes_of_benchmarks_are_found_in_an_installed_wheel(
-    installed: Path, tmp_path: Path
-) -> None:
-    (names,) = printed(installed, tmp_path, BENCHMARKS)
-    files = sorted((ROOT / "data/benchmarks").glob("*.parquet"))
-    assert files and names.split() == [file.stem for file in files]
-
-
-def test_the_page_of_reports_is_whole_in_an_installed_wheel(
-    installed: Path, tmp_path: Path
-) -> None:
-    katex, ours = (list(map(int, line.split())) for line in printed(installed, tmp_path, PAGE))
+    assert benchmarks.split() == stems("configs/benchmarks", "*.yaml")
+    assert hashes.split() == stems("data/benchmarks", "*.parquet")
     folder = ROOT / "heavydistill" / "report" / "page" / "katex"
     sizes = [len((folder / name).read_text("utf-8")) for name in ("katex.min.js", "LICENSE")]
-    assert katex == sizes and all(ours)
-    for folder in ("report/page/web", "hub/templates"):
-        shipped = {path.name for path in (ROOT / "heavydistill" / folder).iterdir()}
-        assert shipped and shipped == {
-            p.name for p in (installed / "heavydistill" / folder).iterdir()
-        }
+    assert list(map(int, katex.split())) == sizes and all(map(int, ours.split()))
+
+
+def test_the_licences_of_what_is_shipped_are_told(installed: Path) -> None:
     (metadata,) = installed.glob("heavydistill-*.dist-info/METADATA")
     told = metadata.read_text(encoding="utf-8")
     assert "License-Expression: Apache-2.0 AND MIT" in told
@@ -93,10 +77,12 @@ def test_the_page_of_reports_is_whole_in_an_installed_wheel(
 
 
 def test_words_prompts_and_templates_are_in_the_wheel(installed: Path) -> None:
+    places = ("heavy", "curate/exports/templates", "report/page/web", "hub/templates")
+
     def beside_modules(root: Path) -> set[str]:
-        folders = (root / "heavydistill/heavy", root / "heavydistill/curate/exports/templates")
-        files = (file for folder in folders for file in folder.rglob("*.*") if file.is_file())
+        files = (file for place in places for file in (root / "heavydistill" / place).rglob("*.*"))
         return {str(f.relative_to(root)) for f in files if f.suffix not in (".py", ".pyc")}
 
     assert beside_modules(installed) == beside_modules(ROOT)
-    assert "heavydistill/heavy/mentions.yaml" in beside_modules(ROOT)
+    for name in ("heavy/mentions.yaml", "hub/templates/model_card.md", "report/page/web/page.css"):
+        assert f"heavydistill/{name}" in beside_modules(ROOT)

@@ -23,7 +23,6 @@ import base64
 import contextlib
 import gzip
 import hashlib
-import html.parser
 import json
 import re
 import shutil
@@ -34,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import answering
+import bs4
 import pyarrow.parquet
 from command_line import run_command
 from fake_server import serving
@@ -306,30 +306,8 @@ def embedded(page: str) -> Iterator[tuple[str, str]]:
 
 def cells(page: str) -> Iterator[str]:
     """The texts of all rows of tables, one row a line."""
-    parser = _Tables()
-    parser.feed(page)
-    return iter(" | ".join(" ".join(cell.split()) for cell in row) for row in parser.rows)
-
-
-class _Tables(html.parser.HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: list[list[str]] = []
-        self._is_cell = False
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        if tag == "tr":
-            self.rows.append([])
-        elif tag in ("td", "th") and self.rows:
-            self.rows[-1].append("")
-            self._is_cell = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self._is_cell = self._is_cell and tag not in ("td", "th", "tr")
-
-    def handle_data(self, data: str) -> None:
-        if self._is_cell:
-            self.rows[-1][-1] += data
+    for row in bs4.BeautifulSoup(page, "html.parser").find_all("tr"):
+        yield " | ".join(" ".join(cell.text.split()) for cell in row.find_all(("td", "th")))
 
 
 def stored(name: str) -> Path:

@@ -7,20 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from set_folders import manifest
 from students import MICRO
+from trainings import RECORD, RESULT
 
 from heavydistill.config.models import Sampling
 from heavydistill.models.local.engine import LocalEngine, local_revision
 from heavydistill.models.request import Request, user_turn
-from heavydistill.store.training_record import (
-    BaseModelUsed,
-    Launch,
-    Result,
-    SetsUsed,
-    TrainingRecord,
-    write_record,
-)
+from heavydistill.store.training_record import write_record
 
 KINDS: dict[str, dict[str, Any]] = {
     "lora": {},
@@ -65,33 +58,11 @@ def write_adapter(
     return folder
 
 
-def training_record(model: Path = MICRO, **changes: Any) -> TrainingRecord:
-    """That of an adapter."""
-    usual: dict[str, Any] = {
-        "heavydistill": "0.1.0",
-        "versions": {"trl": "1.16.0"},
-        "role": "deliberator",
-        "method": "lora",
-        "base": BaseModelUsed(
-            name="micro-student", revision=local_revision(str(model)), template_sha256="1" * 64
-        ),
-        "sets": [SetsUsed(name="s", role="deliberator", rows={}, left_out={}, manifest=manifest())],
-        "max_length": 96,
-        "sequences": 40,
-        "tokens": 60_000,
-        "learnt_tokens": 12_345,
-        "arguments": {},
-        "launch": Launch(processes=1, engine="single", device="cpu", attention="sdpa"),
-        "result": Result(
-            steps=1, epochs=1.0, train_loss=1.0, tokens=1, seconds=1.0, peak_memory_gib=None
-        ),
-    }
-    return TrainingRecord(**(usual | changes))
-
-
 def write_training(adapter: Path, base: Path = MICRO, **changes: Any) -> Path:
     """The record of its training beside an adapter."""
-    write_record(training_record(base, **changes), adapter)
+    used = RECORD.base.model_copy(update={"revision": local_revision(str(base))})
+    usual = {"role": "deliberator", "base": used, "result": RESULT}
+    write_record(RECORD.model_copy(update=usual | changes), adapter)
     return adapter
 
 

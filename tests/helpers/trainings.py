@@ -15,7 +15,13 @@ import pytest
 import yaml
 from set_folders import manifest
 
-from heavydistill.store.training_record import BaseModelUsed, Launch, SetsUsed, TrainingRecord
+from heavydistill.store.training_record import (
+    BaseModelUsed,
+    Launch,
+    Result,
+    SetsUsed,
+    TrainingRecord,
+)
 
 if TYPE_CHECKING:
     from heavydistill.train.arguments import TrainArguments
@@ -46,6 +52,15 @@ RECORD = TrainingRecord(
     launch=Launch(processes=1, engine="single", device="cpu", attention="sdpa"),
 )
 """A training that has not ended."""
+RESULT = Result(
+    steps=150,
+    epochs=3.0,
+    train_loss=0.81234,
+    eval_loss={"deliberator": 0.9},
+    tokens=2_000_000,
+    seconds=321.4,
+    peak_memory_gib=None,
+)
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "sft.py"

@@ -9,16 +9,16 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from adapters import training_record, write_adapter
+from adapters import write_adapter
 from set_folders import manifest
 from students import MICRO
+from trainings import RECORD, RESULT
 
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.store.sets.folder import Manifest, RunUsed
 from heavydistill.store.training_record import (
     BaseModelUsed,
     Launch,
-    Result,
     SetsUsed,
     TrainingRecord,
     write_record,
@@ -36,15 +36,6 @@ ON_HUB = BaseModelUsed(name="Qwen/Qwen3-8B", revision=COMMIT, template_sha256="1
 TOKENIZER = {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"}
 FULL = {"model.safetensors", "config.json", "generation_config.json"}
 ADAPTER = {"adapter_model.safetensors", "adapter_config.json"}
-RESULT = Result(
-    steps=150,
-    epochs=3.0,
-    train_loss=0.81234,
-    eval_loss={"deliberator": 0.9},
-    tokens=2_000_000,
-    seconds=321.4,
-    peak_memory_gib=None,
-)
 
 
 def write_model(folder: Path, *, lora: dict[str, Any] | None = None, **changes: Any) -> Path:
@@ -64,18 +55,17 @@ def write_model(folder: Path, *, lora: dict[str, Any] | None = None, **changes: 
 
 def record(**changes: Any) -> TrainingRecord:
     """That of the folder."""
-    usual = training_record(
-        versions={"trl": "1.16.0", "peft": "0.21.2"},
-        method="full",
-        base=BaseModelUsed(
-            name="micro-student", revision="00112233aabbccdd", template_sha256="1" * 64
-        ),
-        sets=[sets()],
-        arguments={"learning_rate": 0.0002, "packing": True, "report_to": ["trackio"]},
-        launch=Launch(processes=2, engine="ddp", device="cpu", attention="sdpa"),
-        result=RESULT,
-    )
-    return usual.model_copy(update=changes)
+    usual: dict[str, Any] = {
+        "versions": {"trl": "1.16.0", "peft": "0.21.2"},
+        "role": "deliberator",
+        "method": "full",
+        "sets": [sets()],
+        "max_length": 96,
+        "arguments": {"learning_rate": 0.0002, "packing": True, "report_to": ["trackio"]},
+        "launch": Launch(processes=2, engine="ddp", device="cpu", attention="sdpa"),
+        "result": RESULT,
+    }
+    return RECORD.model_copy(update=usual | changes)
 
 
 def sets(told: Manifest | None = None, **changes: Any) -> SetsUsed:

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heavydistill.config.models import Sampling
-from heavydistill.errors import JournalError, RunError
+from heavydistill.errors import RunError
 from heavydistill.models.journaled import JournaledEngine
 from heavydistill.models.request import Keep, Request, Response, user_turn
 from heavydistill.store.journal import Journal, key, prompt_id, usage
@@ -97,15 +97,6 @@ def test_a_torn_last_line_is_dropped_and_the_rest_is_whole(tmp_path, kept):
     assert found.torn == len(lines[-1][:kept]) and not found.damaged
 
 
-def test_a_damaged_line_is_skipped_and_named(tmp_path):
-    filled(tmp_path, "a", "b", "c")
-    segment = only_segment(tmp_path)
-    segment.write_bytes(segment.read_bytes().replace(b'"b"', b'"x"'))
-    assert answers(tmp_path, 3) == ["a", None, "c"]
-    (found,) = segments(tmp_path)
-    assert found.damaged == [3]
-
-
 def test_every_truncation_leaves_a_journal_that_can_be_read_and_written(tmp_path):
     filled(tmp_path / "whole", "a", "b")
     data = only_segment(tmp_path / "whole").read_bytes()
@@ -115,19 +106,6 @@ def test_every_truncation_leaves_a_journal_that_can_be_read_and_written(tmp_path
         (folder / "1.segment").write_bytes(data[:length])
         put(folder, record(request(index=9), "new"))
         assert answers(folder, 10)[9] == "new"
-
-
-def test_a_failed_response_is_kept_for_the_record_and_asked_again(tmp_path):
-    put(tmp_path, failure())
-    assert answers(tmp_path, 1) == [None]
-    (found,) = segments(tmp_path)
-    assert len(found.lines) == 1
-
-
-def test_a_folder_that_is_a_file_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(JournalError, match="cannot be used"):
-        Journal(tmp_path / "file")
 
 
 def test_a_full_disk_stops_the_writer_and_leaves_what_was_written(tmp_path, monkeypatch):

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_journal import answers, ask, filled, only_segment, record, request
+from test_journal import answers, ask, filled, only_segment, request
 from typer.testing import CliRunner
 
 from heavydistill.cli.inspect import journal
 from heavydistill.errors import JournalError
 from heavydistill.store.journal import Journal, _warn, key, usage
-from heavydistill.store.segment import FORMAT, NoRecordError, record_at, require, segments
+from heavydistill.store.segment import FORMAT, require, segments
 
 RESPONSE = {"answer_text": "4", "finish_reason": "stop"}
 PAYLOAD = {"model": "m", "asked": {"seed": 7}, "response": RESPONSE, "at": 1.5}
@@ -107,12 +107,6 @@ def test_a_journal_counts_what_it_skips_and_warns_of_what_shows_late(tmp_path, c
     assert f"`heavydistill journal check {tmp_path}`" in told
 
 
-def test_a_record_of_another_shape_is_named_as_such(tmp_path: Path) -> None:
-    path = with_line(tmp_path, FOREIGN["a field is unknown"])
-    with pytest.raises(NoRecordError, match="unknown field colour"):
-        record_at(path, len(FORMAT))
-
-
 def put_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as held:
         held.bind(str(path))
@@ -179,9 +173,10 @@ def test_a_journal_is_checked_without_reading_it_or_leaving_anything(tmp_path: P
 def test_a_place_where_no_journal_can_be_is_refused(tmp_path: Path, place: str) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to("nowhere")
-    with pytest.raises(JournalError, match="cannot be used") as caught:
-        require(tmp_path / place, writes=True)
-    assert caught.value.fix == "Name another --journal."
+    for use in (Journal, lambda folder: require(folder, writes=True)):
+        with pytest.raises(JournalError, match="cannot be used") as caught:
+            use(tmp_path / place)
+        assert caught.value.fix == "Name another --journal."
 
 
 def test_stats_and_check_print_what_they_skip(tmp_path: Path) -> None:
@@ -201,9 +196,3 @@ def test_a_journal_that_is_a_file_is_called_one(tmp_path: Path) -> None:
         done = CliRunner().invoke(journal, [verb, str(tmp_path / "file")])
         assert isinstance(done.exception, JournalError)
         assert "is a file, not a folder" in done.exception.what
-
-
-def test_a_record_is_written_as_it_is_read(tmp_path: Path) -> None:
-    written = record(request(), "4", reasoning="2 and 2", latency_s=3, error=None)
-    (tmp_path / "1.segment").write_bytes(FORMAT + written.line())
-    assert record_at(tmp_path / "1.segment", len(FORMAT)) == written

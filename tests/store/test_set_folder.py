@@ -32,16 +32,6 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read == [str(number) for number in range(250)]
 
 
-def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path: Path) -> None:
-    (tmp_path / MANIFEST).write_text("{}", encoding="utf-8")
-    file = file_of(tmp_path, "sft_thinker", "train")
-    file.parent.mkdir()
-    file.write_bytes(b"PAR1 cut off")
-    with pytest.raises(ConfigError, match=r"cannot be read as parquet.* Build it again") as caught:
-        next(read_rows(tmp_path, "sft_thinker"))
-    assert str(file) in caught.value.what
-
-
 def test_groups_of_rows_are_small(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
@@ -78,3 +68,8 @@ def test_what_is_no_folder_of_sets_is_refused(tmp_path, text, message):
 def test_rows_are_read_from_folders_of_sets_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no sets"):
         read_rows(tmp_path, "rl")
+    folder = write_sets(tmp_path / "sets")
+    file_of(folder, "rl", "train").write_bytes(b"PAR1 cut off")
+    with pytest.raises(ConfigError, match=r"cannot be read as parquet.* Build it again") as caught:
+        next(read_rows(folder, "rl"))
+    assert str(file_of(folder, "rl", "train")) in caught.value.what

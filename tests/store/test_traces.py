@@ -5,7 +5,7 @@ import resource
 import tempfile
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -132,31 +132,28 @@ def test_single_files_are_read_in_the_order_in_which_they_are_given(tmp_path: Pa
         assert str(path) in caught.value.what
 
 
-def _replace_file(run: Path, table: pa.Table) -> None:
-    pq.write_table(table, write_traces([_trace(1)], run / TRACES_FOLDER))
-
-
-def test_other_parquet_files_are_refused(tmp_path: Path) -> None:
-    _replace_file(tmp_path, pa.table({"text": ["a"]}))
-    with pytest.raises(ConfigError, match="holds no traces"):
-        read_traces(tmp_path)
-
-
-def test_missing_and_changed_columns_are_refused(tmp_path: Path) -> None:
+def _replaced(run: Path, change: Callable[[pa.Table], pa.Table]) -> Path:
+    """The file of a run, with other columns."""
     table = pa.Table.from_pylist([to_row(_trace(1))], arrow_schema(Trace))
-    _replace_file(tmp_path, table.drop_columns(["pool"]))
-    with pytest.raises(ConfigError, match="lacks the columns pool,"):
-        read_traces(tmp_path)
-    problem = pa.array([{"id": "p", "text": "2 + 2"}])
-    _replace_file(tmp_path, table.set_column(0, "problem", problem))
-    with pytest.raises(ConfigError, match="problem, or they have other fields"):
-        read_traces(tmp_path)
+    path = write_traces([_trace(1)], run / TRACES_FOLDER)
+    pq.write_table(change(table), path)
+    return path
 
 
-def test_a_broken_file_is_refused_by_name(tmp_path: Path) -> None:
-    path = write_traces([_trace(1)], tmp_path / TRACES_FOLDER)
-    path.write_bytes(b"PAR1 cut off")
-    with pytest.raises(ConfigError, match="cannot be read as parquet") as caught:
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda _: pa.table({"text": ["a"]}), "holds no traces"),
+        (lambda table: table.drop_columns(["pool"]), "lacks the columns pool,"),
+        (
+            lambda table: table.set_column(0, "problem", pa.array([{"id": "p", "text": "2 + 2"}])),
+            "lacks the columns problem, or they have other fields",
+        ),
+    ],
+)
+def test_files_with_other_columns_are_refused(tmp_path: Path, change: Any, fault: str) -> None:
+    path = _replaced(tmp_path, change)
+    with pytest.raises(ConfigError, match=fault) as caught:
         read_traces(tmp_path)
     assert str(path) in caught.value.what
 
@@ -172,13 +169,15 @@ def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path: Path) -> No
     damage(path, "schema_version")
     with pytest.raises(ConfigError, match="cannot be read as parquet"):
         read_traces(tmp_path)
+    path.write_bytes(b"PAR1 cut off")
+    with pytest.raises(ConfigError, match="cannot be read as parquet"):
+        read_traces(tmp_path)
 
 
 def test_text_that_is_none_is_said_with_its_file(tmp_path: Path) -> None:
-    table = pa.Table.from_pylist([to_row(_trace(1))], arrow_schema(Trace))
     damaged = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
-    status = table.schema.get_field_index("status")
-    _replace_file(tmp_path, table.set_column(status, "status", damaged))
+    status = arrow_schema(Trace).get_field_index("status")
+    _replaced(tmp_path, lambda table: table.set_column(status, "status", damaged))
     with pytest.raises(ConfigError, match="cannot be read as parquet"):
         list(read_traces(tmp_path))
 

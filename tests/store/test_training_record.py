@@ -6,20 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from trainings import RECORD
+from trainings import RECORD, RESULT
 
 from heavydistill.errors import ConfigError
-from heavydistill.store.training_record import Result, TrainingRecord, read_record, write_record
-
-RESULT = Result(
-    steps=5,
-    epochs=1.0,
-    train_loss=0.5,
-    eval_loss={"thinker": 0.25},
-    tokens=3000,
-    seconds=1.5,
-    peak_memory_gib=None,
-)
+from heavydistill.store.training_record import TrainingRecord, read_record, write_record
 
 
 @pytest.mark.parametrize("record", [RECORD, RECORD.model_copy(update={"result": RESULT})])

@@ -15,8 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 import yaml
 from loopback import Handler, listening
@@ -31,11 +30,10 @@ LICENCES = {"mit", "apache-2.0", "cc-by-4.0", "other"}
 
 @dataclass
 class Commit:
-    """A state of a branch, and the id of the one before."""
+    """A state of a branch."""
 
     sha: str
     files: dict[str, bytes]
-    parent: str | None = None
 
 
 @dataclass
@@ -101,21 +99,10 @@ def _handler(hub: HubServer) -> type[Handler]:
 
         do_HEAD = do_POST = do_PUT = do_GET
 
-        def send(
-            self, status: int, data: bytes, kind: str, headers: dict[str, str] | None = None
-        ) -> None:
-            if self.command != "HEAD":
-                super().send(status, data, kind, headers)
-                return
-            self.send_response(status)
-            for name, value in {**(headers or {}), "Content-Length": str(len(data))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-
         def _answer(self) -> None:
             raw = urlsplit(self.path).path
             path = unquote(raw)
-            content = self._content()
+            content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             with hub.lock:
                 hub.requests.append((self.command, path))
                 fault = hub.plan(self.command, path)
@@ -133,32 +120,13 @@ def _handler(hub: HubServer) -> type[Handler]:
                         headers["X-Error-Code"] = refused.code
                     self.send_json(refused.status, {"error": refused.message}, headers)
 
-        def _content(self) -> bytes:
-            if self.headers.get("Transfer-Encoding") == "chunked":
-                parts = []
-                while size := int(self.rfile.readline(), 16):
-                    parts.append(self.rfile.read(size))
-                    self.rfile.readline()
-                self.rfile.readline()
-                return b"".join(parts)
-            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
         def _route(self, path: str, content: bytes) -> None:
             for method, pattern, act in ROUTES:
                 if self.command in method and (match := re.fullmatch(pattern, path)):
-                    named = match.groupdict()
-                    plain = {name: value and unquote(value) for name, value in named.items()}
-                    self._check_kind(plain)
-                    act(self, content, **plain)
+                    named = match.groupdict().items()
+                    act(self, content, **{name: unquote(value) for name, value in named})
                     return
             raise Refused(404, f"no such address: {self.command} {path}")
-
-        def _check_kind(self, named: dict[str, str | None]) -> None:
-            if "kind" in named:
-                kind = (named.pop("kind") or "models").removesuffix("/").removesuffix("s")
-                known = hub.repos.get(named["repo"] or "")
-                if known and known.kind != kind:
-                    raise Refused(404, f"There is no such {kind}", "RepoNotFound")
 
         # What a client needs to write.
 
@@ -245,7 +213,7 @@ def _handler(hub: HubServer) -> type[Handler]:
                         del files[value["path"]]
                     case key:
                         raise Refused(400, f"unknown operation {key}")
-            made = Commit(hub.new_sha(), files, head.sha)
+            made = Commit(hub.new_sha(), files)
             hub.repos[repo].branches[rev].append(made)
             hub.received += names
             prefix = "datasets/" * (hub.repos[repo].kind == "dataset")
@@ -254,52 +222,40 @@ def _handler(hub: HubServer) -> type[Handler]:
 
         # What a client needs to read.
 
-        def info(self, content: bytes, repo: str, rev: str | None = None) -> None:
-            found = self._commit(repo, rev or "main")
+        def info(self, content: bytes, repo: str, rev: str = "main") -> None:
+            found = self._commit(repo, rev)
             files = [{"rfilename": path} for path in sorted(found.files)]
             told = {"id": repo, "sha": found.sha, "private": hub.repos[repo].private, "tags": []}
             self.send_json(200, {**told, "siblings": files})
 
         def tree(self, content: bytes, repo: str, rev: str, path: str = "") -> None:
-            files = self._commit(repo, rev).files
             inside = f"{path}/" if path else ""
-            under = {name: files[name] for name in files if name.startswith(inside)}
-            deep = parse_qs(urlsplit(self.path).query).get("recursive", ["false"])[0] == "true"
+            files = self._commit(repo, rev).files
+            under = {name.removeprefix(inside): name for name in files if name.startswith(inside)}
+            deep = "recursive=true" in self.path.lower()
             if path and not under:
                 raise Refused(404, f"{path} does not exist", "EntryNotFound")
-            listed = [
-                _entry(name, data)
-                for name, data in under.items()
-                if deep or "/" not in name.removeprefix(inside)
+            entries = [
+                {
+                    "type": "file",
+                    "path": name,
+                    "size": len(files[name]),
+                    "oid": _oid("", files[name]),
+                }
+                for below, name in under.items()
+                if deep or "/" not in below
             ]
-            folders = {
-                inside + name.removeprefix(inside).partition("/")[0]
-                for name in under
-                if "/" in name.removeprefix(inside)
-            }
-            self.send_json(200, listed + list(map(_folder, sorted(folders))))
-
-        def paths(self, content: bytes, repo: str, rev: str) -> None:
-            files = self._commit(repo, rev).files
-            if self.headers["Content-Type"].startswith("application/json"):
-                wanted = json.loads(content)["paths"]
-            else:
-                wanted = parse_qs(content.decode())["paths"]
-            listed = [_entry(name, files[name]) for name in wanted if name in files]
-            folders = [n for n in wanted if any(file.startswith(f"{n}/") for file in files)]
-            self.send_json(200, listed + list(map(_folder, folders)))
+            for folder in sorted({below.partition("/")[0] for below in under if "/" in below}):
+                entries.append({"type": "directory", "path": inside + folder, "oid": "0" * 40})
+            self.send_json(200, entries)
 
         def resolve(self, content: bytes, repo: str, rev: str, path: str) -> None:
             found = self._commit(repo, rev)
             if path not in found.files:
                 raise Refused(404, f"{path} does not exist", "EntryNotFound")
             data = found.files[path]
-            status, headers = 200, {"X-Repo-Commit": found.sha, "ETag": f'"{_oid("", data)}"'}
-            if wanted := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or ""):
-                first, last = int(wanted[1]), min(int(wanted[2]), len(data) - 1)
-                headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-                status, data = 206, data[first : last + 1]
-            self.send(status, data, "application/octet-stream", headers)
+            headers = {"X-Repo-Commit": found.sha, "ETag": f'"{_oid("", data)}"'}
+            self.send(200, data, "application/octet-stream", headers)
 
         def _must_know(self) -> None:
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -324,8 +280,7 @@ def _handler(hub: HubServer) -> type[Handler]:
             return every[rev]
 
     repo, rev = r"(?P<repo>[^/]+/[^/]+)", r"(?P<rev>[^/]+)"
-    kind = r"(?P<kind>datasets|models)"
-    api, plain = f"/api/{kind}/{repo}", rf"/(?P<kind>datasets/)?{repo}"
+    api, plain = f"/api/(?:datasets|models)/{repo}", f"/(?:datasets/)?{repo}"
     ROUTES: list[tuple[str, str, Callable[..., None]]] = [
         ("POST", "/api/repos/create", HubHandler.create),
         ("POST", "/api/validate-yaml", HubHandler.validate),
@@ -338,7 +293,6 @@ def _handler(hub: HubServer) -> type[Handler]:
         ("GET", f"{api}/revision/{rev}", HubHandler.info),
         ("GET", f"{api}/tree/{rev}", HubHandler.tree),
         ("GET", f"{api}/tree/{rev}/(?P<path>.+)", HubHandler.tree),
-        ("POST", f"{api}/paths-info/{rev}", HubHandler.paths),
         ("GET", api, HubHandler.info),
         ("GET HEAD", f"{plain}/resolve/{rev}/(?P<path>.+)", HubHandler.resolve),
     ]
@@ -350,14 +304,6 @@ def _oid(mode: str, content: bytes) -> str:
     if mode == "lfs":
         return hashlib.sha256(content).hexdigest()
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
-def _entry(path: str, content: bytes) -> dict[str, Any]:
-    return {"type": "file", "path": path, "size": len(content), "oid": _oid("", content)}
-
-
-def _folder(path: str) -> dict[str, Any]:
-    return {"type": "directory", "path": path, "oid": "0" * 40}
 
 
 @contextlib.contextmanager

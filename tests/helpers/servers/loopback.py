@@ -28,7 +28,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            if self.command != "HEAD":
+                self.wfile.write(data)
 
     def send_json(self, status: int, payload: Any, headers: dict[str, str] | None = None) -> None:
         """A response of JSON."""
