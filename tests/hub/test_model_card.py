@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from command_line import run_command
 from huggingface_hub import ModelCard
-from model_folders import COMMIT, GENERATED, ON_HUB, card_of, record, sets, write_model
+from model_folders import COMMIT, GENERATED, ON_HUB, RESULT, card_of, record, sets, write_model
 from set_folders import manifest
 from students import MICRO
 from summaries import comparison
@@ -22,7 +22,7 @@ from heavydistill.hub.terms import origin_of
 from heavydistill.metrics.comparison import Comparison
 from heavydistill.metrics.summary import NAMES
 from heavydistill.store.sets.folder import BenchmarkUsed
-from heavydistill.store.training_record import Alarm, BaseModelUsed, Ends, Result, RlUsed
+from heavydistill.store.training_record import Alarm, BaseModelUsed, Ends, RlUsed
 
 MODELS = ("--teacher", "--thinker", "--deliberator")
 GLM = {"thinker": ["glm-4.6"], "deliberator": ["glm-4.6"]}
@@ -76,18 +76,6 @@ def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it(changes, li
     assert told.name == licence and because in told.because
 
 
-def test_what_the_user_wrote_at_the_end_is_kept_and_a_card_of_another_program_is_not(tmp_path):
-    folder = write_model(tmp_path / "model")
-    path = folder / "README.md"
-    path.write_text("# Model Card for model\n\n## Citations\n", encoding="utf-8")
-    write_model_card(folder)
-    first = path.read_text(encoding="utf-8")
-    assert "Citations" not in first
-    path.write_text(f"{first}\nCite *me*.\n", encoding="utf-8")
-    write_model_card(folder)
-    assert path.read_text(encoding="utf-8") == f"{first}\nCite *me*.\n"
-
-
 @pytest.mark.parametrize(
     ("method", "lora", "what"),
     [
@@ -134,15 +122,9 @@ def test_data_has_its_provenance(tmp_path):
 
 
 def test_what_not_every_training_has_is_told(tmp_path):
-    result = Result(
-        steps=1500,
-        epochs=2.5,
-        train_loss=0.81234,
-        eval_loss={"thinker": 0.7, "deliberator": 0.61},
-        tokens=3_000_000,
-        seconds=3600.7,
-        peak_memory_gib=23.456,
-    )
+    losses = {"thinker": 0.7, "deliberator": 0.61}
+    changes = {"steps": 1500, "epochs": 2.5, "seconds": 3600.7, "peak_memory_gib": 23.456}
+    result = RESULT.model_copy(update=changes | {"eval_loss": losses})
     arguments = {"note": "a|b`c", "report_to": ["wandb"]}
     card = card_of(tmp_path / "a", method="qlora", lora={}, arguments=arguments, result=result)
     for row in (
@@ -283,19 +265,18 @@ def test_the_hub_lists_as_its_results_only_what_the_model_did_itself(tmp_path, r
 
 def evaluated(folder: Path, told: Comparison, **changes: Any) -> str:
     """The card of a model, made for it, with an evaluation."""
-    if not folder.exists():
-        (write_model(folder, **changes) / "evaluation").mkdir()
+    (write_model(folder, **changes) / "evaluation").mkdir()
     write_versioned(told, folder / "evaluation" / "evaluation.json")
     write_model_card(folder)
     return (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_card_tells_what_the_evaluation_left_out(tmp_path):
+@pytest.mark.parametrize(("left_out", "is_told"), [(3, True), (0, False), (None, False)])
+def test_the_card_tells_what_the_evaluation_left_out(tmp_path, left_out, is_told):
     told = comparison()
-    for left_out, said in ((3, True), (0, False), (None, False)):
-        after = dataclasses.replace(told.after, left_out=left_out)
-        card = evaluated(tmp_path / "model", dataclasses.replace(told, after=after))
-        assert ("3 rows of it cannot be judged, and are left out." in card) == said
+    after = dataclasses.replace(told.after, left_out=left_out)
+    card = evaluated(tmp_path / "model", dataclasses.replace(told, after=after))
+    assert ("3 rows of it cannot be judged, and are left out." in card) == is_told
 
 
 def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
@@ -315,14 +296,8 @@ ASKED = RlUsed(
     left_out={"never_right": 7, "too_long": 2},
     problems_sha256="0" * 64,
 )
-REWARDED = Result(
-    steps=8,
-    epochs=1.0,
-    train_loss=0.1,
-    rollouts={"reward": Ends(first=0.25, last=0.5)},
-    tokens=3000,
-    seconds=1.5,
-    peak_memory_gib=None,
+REWARDED = RESULT.model_copy(
+    update={"steps": 8, "epochs": 1.0, "rollouts": {"reward": Ends(first=0.25, last=0.5)}}
 )
 
 

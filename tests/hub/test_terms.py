@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from set_folders import manifest, write_sets
+from set_folders import ASKED, manifest, write_sets
 
-from heavydistill.errors import ConfigError
 from heavydistill.hub.terms import authors_of, licence_of
-from heavydistill.store.sets.folder import Manifest, RedeliberationSummary, RunUsed
+from heavydistill.store.sets.folder import Manifest, RunUsed
 
 REPO = "org/sets"
 OWN = """
@@ -59,37 +58,18 @@ def test_a_model_is_known_by_all_its_names(name):
             by("micro").model_copy(update={"models": {"thinker": ["micro"]}, "deliberations": {}}),
             [("micro", ("thinker",), "allowed")],
         ),
+        (
+            by("micro").model_copy(update={"asked": [ASKED]}),
+            [
+                ("gpt-5", ("deliberator",), "restricted"),
+                ("micro", ("deliberator", "thinker"), "allowed"),
+            ],
+        ),
     ],
 )
-def test_who_is_not_known_or_not_named_has_unknown_terms(told, expected):
+def test_authors_are_all_who_wrote_and_who_is_not_known_has_unknown_terms(told, expected):
     found = [(a.name, a.roles, a.terms.distillation) for a in authors_of(told)]
     assert found == expected
-
-
-def test_who_was_asked_again_is_an_author():
-    asked = RedeliberationSummary(
-        model="gpt-5",
-        sets=1,
-        deliberations=4,
-        failed=0,
-        prompt_tokens=1,
-        completion_tokens=1,
-        cost_usd=None,
-    )
-    authors = authors_of(by("micro").model_copy(update={"asked": [asked]}))
-    assert [(a.name, a.terms.distillation) for a in authors] == [
-        ("gpt-5", "restricted"),
-        ("micro", "allowed"),
-    ]
-
-
-def test_a_profile_of_ones_own_tells_its_terms(tmp_path):
-    for name in ("house", "me/house"):
-        (author,) = authors_of(by(name), [own(tmp_path, "house")])
-        assert (author.licence, author.terms.distillation) == ("MIT", "allowed")
-        assert author.terms.source == "our wiki"
-    with pytest.raises(ConfigError):
-        authors_of(by("house"), [tmp_path / "missing.yaml"])
 
 
 @pytest.mark.parametrize(
@@ -136,12 +116,15 @@ def test_terms_that_do_not_clearly_allow_it_need_their_flag(
 
 
 def test_a_profile_given_to_the_verb_opens_the_gate_if_it_allows(hub, publish, tmp_path):
-    folder = write_sets(tmp_path / "sets", models={"thinker": ["house"], "deliberator": ["house"]})
+    models = {"thinker": ["house"], "deliberator": ["me/house"]}  # its name and its Hub id
+    folder = write_sets(tmp_path / "sets", models=models)
     assert publish(folder, "--to", REPO)[0] == 2
+    assert publish(folder, "--to", REPO, "--profile", tmp_path / "missing.yaml")[0] == 2
     forbids = own(tmp_path, "house", terms="restricted")
     assert publish(folder, "--to", REPO, "--profile", forbids)[0] == 2
     assert publish(folder, "--to", REPO, "--profile", own(tmp_path, "house"))[0] == 0
-    assert "our wiki" in hub.files(REPO)["README.md"].decode()
+    card = hub.files(REPO)["README.md"].decode()
+    assert card.count("| MIT | allowed | we wrote it | our wiki |") == 2
 
 
 def test_a_judge_is_an_author_of_the_verdicts(hub, publish, tmp_path):

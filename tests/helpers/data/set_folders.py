@@ -15,6 +15,7 @@ from heavydistill.store.sets.folder import (
     BenchmarkUsed,
     Fraction,
     Manifest,
+    RedeliberationSummary,
     RunUsed,
     Strata,
     StudentUsed,
@@ -34,6 +35,17 @@ from heavydistill.store.sets.set_rows import (
 
 RIGHT = Verdict(label="correct", reason="equal", extracted="6", verifier="math@2")
 WRONG = Verdict(label="incorrect", reason="different", extracted="5", verifier="math@2")
+ASKED = RedeliberationSummary(
+    model="gpt-5",
+    sets=5,
+    deliberations=20,
+    failed=1,
+    prompt_tokens=777,
+    completion_tokens=888,
+    cost_usd=0.25,
+    sampling={"temperature": 0.8, "top_p": 0.95, "top_k": 20, "max_tokens": 32768},
+)
+"""What was asked again of a model."""
 PROMPT = "Problem\nWhat is 2 * 3?\n==== Attempt 1\nIt is 6.\n==== Attempt 2\nIt is 5."
 
 
