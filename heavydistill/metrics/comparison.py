@@ -1,14 +1,13 @@
 """A run before and one after, on the same problems, compared problem by problem.
 
-A difference is after minus before, with the interval of pairs: each problem stands against itself.
-What failed counts as wrong in both, and a problem that was not deliberated is worth 0 there (see
-``estimators``). V, P and HP change with their size, so runs of different sizes are compared at the
-smaller one, with the expected value of so many samples of the larger. ``dataclasses.asdict`` of a
-comparison is what ``evaluation.json`` holds: the same runs give the same bytes, and nothing in it
-is a path or an address.
+A difference is after minus before, paired by problem. What failed counts as wrong in both, and a
+problem that was not deliberated is worth 0 there. V, P and HP change with their size, so runs of
+different sizes are compared at the smaller one, with the expected value of so many samples of the
+larger. Both runs must be over the same problems, judged by the same versions of verifiers and the
+same judge: else nobody could tell a difference of answers from one of verdicts.
 
-Both runs must be over the same problems, judged by the same versions of verifiers and the same
-judge: else nobody could tell a difference of answers from one of verdicts.
+``dataclasses.asdict`` of a comparison is what ``evaluation.json`` holds: the same runs give the
+same bytes, and nothing in it is a path or an address.
 
 Not covered: more than two runs.
 """
@@ -316,11 +315,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
 
 
 def read_comparison(path: Path) -> Comparison:
-    """The comparison in a file, as ``write_versioned`` left it.
-
-    Raises:
-        ConfigError: There is none, it is of another version, or a field has a wrong type.
-    """
+    """Read a comparison; raises ConfigError if there is none or it is of another version."""
     fix = "Give the file that `heavydistill evaluate` wrote, or evaluate again."
     return read_versioned(path, Comparison, FORMAT, what="evaluation", missing=fix, other=fix)
 

@@ -9,8 +9,7 @@ that a step of that failed on. They count as wrong in both.
 How much the order of the attempts matters is measured between runs whose caches differ in it alone:
 the chance that two deliberations of different orders differ in being right, beside the chance that
 two of one order do, which is what sampling does by itself. Both are unbiased for the D that there
-are. Attempts that read the same make the same cache in several orders, whose deliberations are the
-same ones: they differ as those of one order do.
+are. Caches that are the same in two orders have the same deliberations, as of one order.
 
 Not covered: votes that spend the same tokens, which come from the pool alone.
 """

@@ -1,19 +1,17 @@
 """Accuracy over tokens: what as many tokens are worth when they are spent on votes alone.
 
-HM@D is the mean over D deliberations of which each is one answer, so its price is what one answer
-costs: the trajectories that its cache was made from (see ``problem_figures``), all deliberations of
-earlier rounds, which stand in that cache, and one deliberation of its own round. A vote of d of
-them takes d - 1 deliberations more. Tokens are counted in two ways: those written (``completion``),
-as papers count test-time compute, and those read as well (``all``), which is harder on
-deliberation, whose prompt holds the attempts. A claim should hold in both.
+HM@D is the mean over D deliberations, each one answer, so its price is what one answer costs: the
+trajectories that its cache was made from (see ``problem_figures``), all deliberations of earlier
+rounds, and one of its own round. A vote of d of them takes d - 1 more. Tokens are counted in two
+ways: those written (``completion``), as papers count test-time compute, and those read as well
+(``all``), which is harder on deliberation, whose prompt holds the attempts.
 
 The token-matched vote is V at so many votes as take the same mean tokens a problem. Between two
 whole numbers it is the value of taking one vote more with the chance that makes the tokens equal.
 It is never extrapolated: where K is too small, ``needs`` says how large a pool would have to be.
+Intervals of differences take the number of matched votes as given.
 
-Not covered: ways to answer that need calls of their own, such as a judge's choice of one of k or
-one long chain (see ``controls``); prices and time. Intervals of differences take the number of
-matched votes as given.
+Not covered: ways to answer that need calls of their own (see ``controls``); prices and time.
 """
 
 from __future__ import annotations

@@ -94,12 +94,12 @@ def _resampled(
     return np.concatenate(means)
 
 
-def bootstrap_difference(a: Sequence[float], b: Sequence[float], seed: int = 0) -> Interval:
+def bootstrap_difference(a: Sequence[float], b: Sequence[float]) -> Interval:
     """The mean of ``a - b``, paired: position i of both is the same problem.
 
     A ValueError if there are no values, or the lengths differ.
     """
-    return bootstrap_mean([x - y for x, y in zip(a, b, strict=True)], seed)
+    return bootstrap_mean([x - y for x, y in zip(a, b, strict=True)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

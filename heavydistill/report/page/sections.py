@@ -41,10 +41,7 @@ _FROM_ROWS = (
     "Added up over the responses in this report, for the run has left no summary of its own: where "
     "its pools are those of another run, what that one paid is in it."
 )
-_SAME_PROBLEMS = (
-    "All runs are over the same problems. Each interval is of a run by itself; differences "
-    "paired by problem are what `heavydistill compare` tells."
-)
+_ALONE = "Each interval is of a run by itself; `heavydistill compare` pairs two runs by problem."
 _OTHER_PROBLEMS = (
     "The runs are over different problems, or the same with other references or verifiers, "
     "so that differences between these rows may be those of the problems."
@@ -173,8 +170,7 @@ def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Ite
     ]
     head = ["Run", "Problems", "K", "D", "M@K", "V@K", "P@K", "HM@D", "HP@D", "HM - V"]
     grid = Grid([*head, "Verifiers", "Prompts"], lines)
-    notes = [_SAME_PROBLEMS] if same else []
-    card = Card("Metrics of each run", tables=[grid], notes=notes, warnings=warnings, wide=True)
+    card = Card("Metrics of each run", tables=[grid], notes=[_ALONE], warnings=warnings, wide=True)
     yield PageSection("Runs", [card])
 
 
