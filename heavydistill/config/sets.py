@@ -167,8 +167,7 @@ class ImportedProblems(Section):
 
     columns: dict[str, str] = Field(default_factory=dict)
     """Field to column: those of a run's ``problems.columns``, and ``answers`` (a column, or a
-    pattern such as ``model_*`` for several), ``answer_text`` (key of the text where an answer is an
-    object), ``labels`` and ``finish_reasons`` (lists beside a list of answers)."""
+    pattern such as ``model_*`` for several)."""
     verifier: str | None = None
     """Verifier of rows that name none and have no options (default: math)."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)

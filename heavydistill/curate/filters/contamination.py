@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from heavydistill.curate.filters.duplicates import NearDuplicates
 from heavydistill.curate.filters.words import digest, masked, tokens_of
@@ -105,18 +105,13 @@ class BenchmarkHashes:
         about = json.dumps({"name": self.name, "size": self.size, "rule": _RULE})
         columns = {"kind": pa.array(kinds, pa.string()), "hash": pa.array(hashes, pa.uint64())}
         table = pa.table(columns).replace_schema_metadata({_ABOUT: about})
-        unfinished = path.with_name(f".{path.name}.unfinished")
-        try:
-            pq.write_table(
-                table,
-                unfinished,
-                use_dictionary=["kind"],
-                column_encoding={"hash": "DELTA_BINARY_PACKED"},  # they are sorted
-                compression="none",  # and otherwise random
-            )
-            unfinished.replace(path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        pq.write_table(
+            table,
+            path,
+            use_dictionary=["kind"],
+            column_encoding={"hash": "DELTA_BINARY_PACKED"},  # they are sorted
+            compression="none",  # and otherwise random
+        )
 
     def _rows(self) -> list[tuple[str, list[int]]]:
         return [
@@ -238,23 +233,21 @@ class Screen:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Hashes:
-    """What is compared of a text."""
+class _Hashes(NamedTuple):
+    """What is compared of a text: hashes of all of it, and of its runs of 13 and 8 words."""
 
     is_brief: bool  # whether it has fewer than 8 words
-    whole: int  # hash of its words, numbers and signs
-    long: frozenset[int]  # hashes of its runs of 13 words
-    short: Sequence[int]  # hashes of its runs of 8 words
+    whole: int  # with its numbers and signs
+    long: frozenset[int]
+    short: Sequence[int]
 
 
 @lru_cache(maxsize=1)  # one text is compared with several benchmarks
 def _hashes_of(text: str) -> _Hashes:
     tokens = tokens_of(text)
     words = masked(tokens)
-    return _Hashes(
-        len(words) < SHORT, digest(tokens), frozenset(_runs(words, LONG)), _runs(words, SHORT)
-    )
+    long, short = frozenset(_runs(words, LONG)), _runs(words, SHORT)
+    return _Hashes(len(words) < SHORT, digest(tokens), long, short)
 
 
 def _runs(words: list[str], length: int) -> list[int]:

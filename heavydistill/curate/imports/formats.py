@@ -42,8 +42,6 @@ from heavydistill.problems.columns import FIELDS
 from heavydistill.problems.tables import TableRow, choices, rows_of
 from heavydistill.schema import Failure, FinishReason, Trajectory
 
-ANSWER_FIELDS = ("answers", "answer_text", "labels", "finish_reasons")
-"""The fields of ``problems.columns`` beside those of a problem."""
 SUMMARIES = "summaries_left_out"
 LISTS = (
     *("answers", "responses", "generations", "trajectories"),
@@ -67,8 +65,6 @@ class Format:
     nothing tells what stands where.
     """
 
-    takes: ClassVar[frozenset[str]] = frozenset({"answers", "answer_text"})
-    """Those of ``ANSWER_FIELDS`` that have a meaning in it."""
     usual: ClassVar[Mapping[str, str]] = {}  # The columns of text, reference and answers
 
     def __init__(
@@ -83,7 +79,7 @@ class Format:
         self.notes: Counter[str] = Counter()  # What was counted on the way
         self.targets: dict[str, Any] = {}
         """References of rows without answers, by the text of the problem."""
-        self._kept, self._text_key = kept, columns.get("answer_text")
+        self._kept = kept
 
     def lacks(self, values: Mapping[str, Any]) -> list[str]:
         """The columns by which a row of this format is known and that this one has not."""
@@ -96,7 +92,7 @@ class Format:
 
     def attempts(self, row: TableRow) -> list[ImportedAttempt]:
         """The answers of a row. Raises ProblemsError if they cannot be read."""
-        return attempts_of(row.values.get(self.answers), row.where, text_key=self._text_key)
+        return attempts_of(row.values.get(self.answers), row.where)
 
 
 class HeavySkill(Format):
@@ -165,7 +161,6 @@ def _question(conversation: Any, where: str) -> Any:
 
 
 class NeMo(Format):
-    takes = frozenset({"answers"})
     usual: ClassVar[Mapping[str, str]] = {
         "text": "problem",
         "reference": "expected_answer",
@@ -174,13 +169,13 @@ class NeMo(Format):
 
     def attempts(self, row: TableRow) -> list[ImportedAttempt]:
         answer = {key: row.values[key] for key in _NEMO_ANSWER if key in row.values}
-        answer[self.answers] = row.values.get(self.answers)
+        answer["generation"] = row.values.get(self.answers)
         whole = row.values.get(f"_full_{self.answers}")
         if isinstance(whole, str):
-            answer[self.answers] = whole
+            answer["generation"] = whole
         if row.values.get(f"_{self.answers}_finished_thinking") is False:
-            answer["reasoning_content"], answer[self.answers] = answer[self.answers], ""
-        return [attempt_of(answer, row.where, text_key=self.answers)]
+            answer["reasoning_content"], answer["generation"] = answer["generation"], ""
+        return [attempt_of(answer, row.where)]
 
 
 def by_seed(files: Sequence[Path]) -> list[Path]:
@@ -194,8 +189,6 @@ def by_seed(files: Sequence[Path]) -> list[Path]:
 
 
 class Answers(Format):
-    takes = frozenset(ANSWER_FIELDS)
-
     def __init__(
         self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
     ) -> None:
@@ -203,15 +196,9 @@ class Answers(Format):
         first = next(rows_of(files[0], files[0].name), TableRow("", 0, {})).values
         self.answers = self.answers or _list_of_answers(first)
         self._is_one = "*" not in self.answers
-        for field in ("labels", "finish_reasons"):
-            if field in columns and not self._is_one:
-                raise ProblemsError(
-                    f"problems.columns.{field} has no effect on answers in columns of their own",
-                    "Take it out, and write objects that say it, or a list of answers.",
-                )
-        is_list = isinstance(first.get(self.answers), list)
-        self._labels = columns.get("labels") or self._beside(_LABELS, first, is_list)
-        self._ends = columns.get("finish_reasons") or self._beside(_FINISH_REASONS, first, is_list)
+        self._labels, self._ends = (
+            self._beside(usual, first) for usual in (_LABELS, _FINISH_REASONS)
+        )
 
     def lacks(self, values: Mapping[str, Any]) -> list[str]:
         answers = [self.answers or "answers"] if not self._names(values) else []
@@ -229,18 +216,17 @@ class Answers(Format):
                 f"{row.where}: there is no column {self.answers!r}, so the answers are missing",
                 choices(self.answers, row.values, "Columns of this row"),
             )
-        key = self._text_key
         if not self._is_one:
             return [
-                attempt_of(row.values[name], row.where, text_key=key, model=self._model(name))
+                attempt_of(row.values[name], row.where, model=self._model(name))
                 for name in names
                 if row.values[name] is not None
             ]
         labels, ends = row.values.get(self._labels), row.values.get(self._ends)
         answers = row.values[self.answers]
         if isinstance(answers, list):
-            return attempts_of(answers, row.where, text_key=key, labels=labels, ends=ends)
-        return [attempt_of(answers, row.where, text_key=key, label=labels, finish_reason=ends)]
+            return attempts_of(answers, row.where, labels=labels, ends=ends)
+        return [attempt_of(answers, row.where, label=labels, finish_reason=ends)]
 
     def _names(self, values: Mapping[str, Any]) -> list[str]:
         """The columns of this row that hold its answers."""
@@ -248,8 +234,9 @@ class Answers(Format):
             return [self.answers] if self.answers in values else []
         return [name for name in values if fnmatchcase(name, self.answers)]
 
-    def _beside(self, usual: Sequence[str], values: Mapping[str, Any], is_list: bool) -> str:
-        """The column of a usual name beside the answers; empty if there is none."""
+    def _beside(self, usual: Sequence[str], values: Mapping[str, Any]) -> str:
+        """The column of a usual name beside a list or a single answer; empty if there is none."""
+        is_list = isinstance(values.get(self.answers), list)
         there = (name for name in usual if values.get(name) is not None and self._is_one)
         return next((name for name in there if isinstance(values[name], list) == is_list), "")
 
@@ -310,29 +297,21 @@ class ImportedAttempt:
 
 
 def attempt_of(
-    value: Any,
-    where: str,
-    *,
-    text_key: str | None = None,
-    model: str = "",
-    label: Any = None,
-    finish_reason: Any = None,
+    value: Any, where: str, *, model: str = "", label: Any = None, finish_reason: Any = None
 ) -> ImportedAttempt:
     """One answer of a file: text, an object, or null for an answer that is empty.
 
-    ``text_key`` is the key of the text in an object; None takes the one of ``TEXT_KEYS`` that is
-    there. The last three hold where an object does not say. Raises ProblemsError where it is none
-    of these, or nothing tells which key holds the text.
+    The last three hold where an object does not say. Raises ProblemsError where it is none of
+    these, or not just one of its keys is among ``TEXT_KEYS``.
     """
     known: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
-    text = value[_text_key(value, where, text_key)] if isinstance(value, Mapping) else value
+    text = value[_text_key(value, where)] if isinstance(value, Mapping) else value
     reasoning = next((known[key] for key in _REASONING_KEYS if known.get(key)), "")
     for part in (text, reasoning):
         if part is not None and not isinstance(part, str):
             raise ProblemsError(
                 f"{where}: an answer holds {type(part).__name__}, not text",
-                "Write it as a string, or name the key of its text in problems.columns.answer_text "
-                "(--columns answer_text=KEY).",
+                "Write it as a string.",
             )
     inline, answer = split_reasoning(text or "", THINK_TAGS)
     reasoning = "\n\n".join(filter(None, (reasoning.strip(), inline)))
@@ -371,7 +350,7 @@ def attempt_of(
 
 
 def attempts_of(
-    values: Any, where: str, *, text_key: str | None = None, labels: Any = None, ends: Any = None
+    values: Any, where: str, *, labels: Any = None, ends: Any = None
 ) -> list[ImportedAttempt]:
     """The answers of a list, with the lists of labels and finish reasons beside it, if any.
 
@@ -387,31 +366,25 @@ def attempts_of(
         if column is not None and (not isinstance(column, list) or len(column) != len(values)):
             raise ProblemsError(
                 f"{where}: there are {len(values)} answers, and the {name} are not as many",
-                f"Write one a answer, or do not name a column for the {name}.",
+                f"Write one for each answer, or rename the column of the {name}.",
             )
         beside.append([None] * len(values) if column is None else column)
     return [
-        attempt_of(value, where, text_key=text_key, label=label, finish_reason=end)
+        attempt_of(value, where, label=label, finish_reason=end)
         for value, label, end in zip(values, *beside, strict=True)
     ]
 
 
-def _text_key(value: Mapping[str, Any], where: str, named: str | None) -> str:
-    """The key of the text in an object: the one that is named, else the only one that is known."""
-    there = [key for key in ([named] if named else TEXT_KEYS) if key in value]
+def _text_key(value: Mapping[str, Any], where: str) -> str:
+    """The key of the text in an object, the only one that is known."""
+    there = [key for key in TEXT_KEYS if key in value]
     if len(there) == 1:
         return there[0]
-    what = (
-        f"the keys {' and '.join(there)} of an answer could each be its text"
-        if there
-        else f"an answer has no key {named!r}"
-        if named
-        else "no key of an answer is known to hold its text"
-    )
+    what = f"the keys {' and '.join(there)} of an answer could each be its text"
     raise ProblemsError(
-        f"{where}: {what}",
-        "Name it in problems.columns.answer_text (--columns answer_text=KEY). "
-        + choices("text", map(str, value), "Keys there"),
+        f"{where}: {what if there else 'no key of an answer is known to hold its text'}",
+        f"Rename the one that holds the text to {TEXT_KEYS[0]}, and the others to what is not "
+        f"among {', '.join(TEXT_KEYS)}. " + choices("text", map(str, value), "Keys there"),
     )
 
 

@@ -41,10 +41,8 @@ import heavydistill
 from heavydistill.config.run import Problems
 from heavydistill.config.sets import ImportConfig
 from heavydistill.curate.imports.formats import (
-    ANSWER_FIELDS,
     FORMATS,
     UNKNOWN_MODEL,
-    Format,
     ImportedAttempt,
     by_seed,
 )
@@ -165,7 +163,12 @@ class ImportedPools:
         self.files = _files(config)  # in the order in which their answers stand in the pools
         columns = config.problems.columns
         self._verifier = registry.get(config.problems.verifier or DEFAULT_VERIFIER)
-        _check_fields(columns, FORMATS[config.format], config.format)
+        known = (*FIELDS, "answers")
+        if unknown := next((field for field in columns if field not in known), None):
+            raise ProblemsError(
+                f"problems.columns.{unknown}: there is no such field",
+                choices(unknown, known, "Fields"),
+            )
         self.format = FORMATS[config.format](columns, self.files, self._verifier.argument_columns)
         # A format of its own gives values under the names of our fields already.
         self._mapped = {} if self.format.own else {f: columns[f] for f in FIELDS if f in columns}
@@ -317,19 +320,6 @@ def _files(config: ImportConfig) -> list[Path]:
             "Give each file once, and rename one if they are different files.",
         )
     return by_seed(files) if config.format == "nemo" else files
-
-
-def _check_fields(columns: Mapping[str, str], kind: type[Format], name: str) -> None:
-    known = (*FIELDS, *ANSWER_FIELDS)
-    for each in columns:
-        if each not in known:
-            raise ProblemsError(
-                f"problems.columns.{each}: there is no such field", choices(each, known, "Fields")
-            )
-        if each in ANSWER_FIELDS and each not in kind.takes:
-            raise ProblemsError(
-                f"problems.columns.{each} has no effect on files of {name}", "Take it out."
-            )
 
 
 def _other_format(name: str, lacks: Sequence[str], row: TableRow) -> ProblemsError:
