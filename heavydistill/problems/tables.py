@@ -8,7 +8,6 @@ Not covered: what the columns mean (``columns``).
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import json
 import shlex
@@ -43,7 +42,7 @@ class Table:
 _BOM = b"\xef\xbb\xbf"
 # How gzip, Zstandard, xz, bzip2 and zip begin.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
-_MOST_OPENING = 2**20  # bytes that are read to find the first line that is not blank
+_MOST_OPENING = 2**16  # bytes that are read to see what a file holds
 _ROWS_AT_ONCE = 64  # rows of parquet in memory
 _FIX = "Give a file of JSON lines, a JSON array of objects, or parquet."
 _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas, which reads them
@@ -90,17 +89,11 @@ def rows_of(path: Path, name: str) -> Iterator[TableRow]:
         raise ProblemsError(f"{name}: {error.strerror}", _FIX) from error
     if opening.startswith(_PACKED):
         raise ProblemsError(f"{name} is compressed", "Unpack it first.")
-    values: Iterable[dict[str, Any]] | None = None
     if opening.startswith(b"PAR1") or path.suffix == ".parquet":
-        values = _parquet(path, name)
+        values: Iterable[dict[str, Any]] = _parquet(path, name)
     elif opening.startswith(b"[") or opening.partition(b"\n")[0].strip() == b"{":
         values = _document(path, name)
-    elif not _first_is_json(opening):
-        # A document that begins with more than a bracket, or lines of which the first is broken
-        # and is complained of by its number.
-        with contextlib.suppress(ProblemsError):
-            values = _document(path, name)
-    if values is None:
+    else:
         yield from _lines(path, name)
         return
     for number, row in enumerate(values, 1):
@@ -125,16 +118,6 @@ def _parquet(path: Path, name: str) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise ProblemsError(f"{name} cannot be read as parquet: {error}", _FIX) from error
-
-
-def _first_is_json(opening: bytes) -> bool:
-    """Whether the first line is, which is taken for granted where it is longer than the opening."""
-    line, ended, _ = opening.partition(b"\n")
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return not ended and len(opening) >= _MOST_OPENING // 2
-    return True
 
 
 def _document(path: Path, name: str) -> list[dict[str, Any]]:
