@@ -128,11 +128,6 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
         )
     registry.load_own(config.verify.own)
     kinds = {problem.verifier for problem in problems.values()}
-    if unknown := sorted(kinds - set(registry.names())):
-        raise ConfigError(
-            f"{sets} has problems for the verifier {unknown[0]!r}, which is not known here",
-            "Give its file with --set verify.own=[FILE.py].",
-        )
     warnings = [
         f"{lacking}\nIts verdicts would be undecided; give the command again then."
         for lacking in registry.unavailable(kinds, config.verify)
@@ -238,8 +233,9 @@ def _caches(sets: Path) -> Iterator[CacheRow]:
 
 def _pairs(sets: Path, problems: Mapping[str, ProblemRow]) -> Iterator[tuple[ProblemRow, CacheRow]]:
     """Each cache that the checkpoint is asked about, with its problem."""
-    asked_about = (cache for cache in _caches(sets) if cache.rl_label in ASKED_ABOUT)
-    return ((problems[cache.problem], cache) for cache in asked_about)
+    for cache in _caches(sets):
+        if cache.rl_label in ASKED_ABOUT:
+            yield problems[cache.problem], cache
 
 
 def _measured(
@@ -290,9 +286,9 @@ def _manifest(plan: RefilterPlan, outcome: RefilterOutcome) -> Manifest:
                 seed=plan.config.seed,
                 caches=tally.caches,
                 kept=outcome.labelled(USED),
-                always_right=outcome.labelled(ALWAYS_RIGHT),
-                never_right=outcome.labelled(NEVER_RIGHT),
-                unmeasured=outcome.labelled(UNMEASURED),
+                **{
+                    name: outcome.labelled(name) for name in (ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
+                },
                 deliberations=tally.usage.requests,
                 failed=tally.failed,
                 cut_off=tally.cut_off,

@@ -35,7 +35,8 @@ def names() -> list[str]:
 def get(name: str) -> Verifier:
     """The verifier of that name; ``ProblemsError`` lists those there are if there is none."""
     if name not in _known:
-        raise ProblemsError(f"There is no verifier {name!r}", f"Name one of: {', '.join(names())}.")
+        fix = f"Name one of: {', '.join(names())}; or give the file of your own in verify.own."
+        raise ProblemsError(f"There is no verifier {name!r}", fix)
     return _known[name]
 
 
