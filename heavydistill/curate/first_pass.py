@@ -327,7 +327,9 @@ class Build:
                 f"Only attempts of the {written_by} are wanted (--cache-from), and there are none: "
                 f"all are by {', '.join(sorted(writers))}, and the student is known as "
                 f"{', '.join(sorted(self.own_names))}",
-                "Give --student the model that wrote them, or leave out --cache-from.",
+                "Give --student the model that wrote them, or leave out --cache-from."
+                if written_by == "student"
+                else "Give runs of another model, or leave out --cache-from.",
             )
 
     def look_at_deliberation(

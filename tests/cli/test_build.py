@@ -240,7 +240,6 @@ def test_nemo_files_become_a_run_that_can_be_shown(bring, call, tmp_path):
     assert "output-rs0.jsonl:4: the problem has 1 answer" in errors
     printed = bring(*command, "--model=r1", "--set=problems.unfit=leave_out")
     assert "Left out, too_few: 1 row(s)\n  output-rs0.jsonl:4: the problem has 1 answer" in printed
-    assert "Problems without an answer in a file: output-rs2.jsonl 1" in printed
     assert "Both say the same of 8 of 8 labelled answers (100.0%)" in printed
     assert {each.model for trace in read_traces(out) for each in trace.pool} == {"r1"}
     code, printed, _ = call("show", out, "--problem=output-rs0:2")
