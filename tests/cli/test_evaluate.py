@@ -301,14 +301,3 @@ def test_a_crossing_is_announced_with_the_names_of_its_models(problems, tmp_path
     asked = ["--thinkers=x[v1],x[v2]", "--deliberators=r[v2]", f"--out={tmp_path / 'x'}"]
     printed, _ = measured("cross", "http://localhost:9/v1", problems, *asked, "--dry-run")
     assert "plan: x[v1] " in printed and "plan: x[v2] " in printed
-
-
-@pytest.mark.parametrize(
-    ("verb", "flags", "said"),
-    [
-        ("evaluate", ["--teacher=x", "--controls=lone"], "Choose of alone, chain, choose"),
-        ("cross", ["--thinkers=,", "--deliberators=x"], "--thinkers names nobody"),
-    ],
-)
-def test_controls_and_models_that_are_not_are_refused(problems, verb, flags, said):
-    assert said in measured(verb, "http://localhost:9/v1", problems, *flags, code=2)[1]

@@ -87,15 +87,6 @@ def test_the_saved_configuration_repeats_the_run(micro_run, tmp_path):
     assert first == again
 
 
-def test_dry_run_asks_nobody_and_writes_nothing(tmp_path):
-    with serving(lambda body: completion("no")) as server:
-        out = tmp_path / "run"
-        printed = ran(*of_server(server.base_url, doubles(tmp_path), out, "--dry-run"))
-    assert not server.requests and not out.exists() and "What is 1 + 1?" in printed
-    told = " ".join(printed.split())
-    assert "thinking 12 " in told and "deliberating 8 " in told
-
-
 def test_failures_of_an_endpoint_are_records(tmp_path):
     """p1 is fine, p2 is refused always, p3 is cut off once, p4 returns its thinking apart."""
 
@@ -412,17 +403,6 @@ def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(pools, 
     usage = json.loads((out / "summary.json").read_text())["usage"]
     assert (usage["thinking"]["requests"], usage["thinking"]["cost_usd"]) == (0, 0.0)
     assert usage["deliberating"]["cost_usd"] == pytest.approx(10 * 18 / 1e6)
-
-
-def test_a_dry_run_tells_of_deliberations_alone_and_asks_nobody(pools, tmp_path):
-    with serving(lambda body: completion("no")) as server:
-        dry = ran(*on_pools(server, pools, tmp_path / "run", "--limit=4", "--dry-run"))
-        assert not server.requests
-    unfolded = " ".join(dry.split())
-    assert "4 problems, K=3 trajectories by somebody" in unfolded
-    assert "deliberating 8 " in unfolded and "thinking" not in dry
-    assert f"pools: {pools}" in dry and "first prompt" not in dry
-    assert not (tmp_path / "run").exists()
 
 
 def test_an_interrupted_run_on_pools_goes_on_with_the_same_command(tmp_path):

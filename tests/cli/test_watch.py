@@ -171,32 +171,6 @@ def test_ctrl_c_leaves_the_watch_and_not_the_run(slow_server: FakeServer, tmp_pa
     assert "is finished: 40 problems" in second.printed.replace("\r\n", "")
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_the_micro_teacher_is_watched_through_an_evaluation(tmp_path: Path, call: Any) -> None:
-    out = tmp_path / "evaluation"
-    named = ["--thinker=micro", "--deliberator=micro", "--before=micro-student"]
-    process = started([COMMAND, "evaluate", *named, "--limit=30", "--k=4", "--d=2", f"--out={out}"])
-    seen = set()
-    latest = time.monotonic() + 600
-    while process.poll() is None and time.monotonic() < latest:
-        if found := running(out):
-            seen.add(found[0])
-            code, printed, _ = call(out)
-            # Meanwhile the next of its runs may have begun.
-            shown = tuple(
-                f"{one[0]}; {what} for"
-                for one in (found, running(out))
-                for what in ("loading", "running")
-                if one
-            )
-            assert code == 0 and (printed.startswith(shown) or out.exists()), printed
-        time.sleep(0.5)
-    assert process.wait() == 0 and seen == {"before", "after"}
-    code, printed, _ = call(out)
-    assert code == 0 and printed.count("is finished: 30 problems") == 2
-
-
 def test_a_run_that_never_was_is_an_error(tmp_path: Path, call: Any) -> None:
     code, printed, told = call(tmp_path / "none")
     assert code == 2 and not printed and "There is no run" in told and ".none.unfinished" in told

@@ -140,41 +140,6 @@ def test_a_cache_counted_by_the_server_is_built_again_by_a_replay(tmp_path):
     assert estimated["prompt_tokens"] == len(estimated["prompt"].encode()) <= 2500
 
 
-def test_load_problems_yields_batches_and_says_which_is_last():
-    step = LoadProblems(source=Problems(size=5), batch_size=2)
-    step.load()
-    batches = list(step.process())
-    assert [len(rows) for rows, _ in batches] == [2, 2, 1]
-    assert [last for _, last in batches] == [False, False, True]
-    assert len({row["problem"]["id"] for rows, _ in batches for row in rows}) == 5
-
-
-def test_k_samples_are_k_requests_and_more_begin_with_the_same_seeds():
-    def sampled_seeds(k: int) -> list[int]:
-        model, engine = llm(lambda request, before: said("2"))
-        task = SampleTrajectories(llm=model, num_generations=k, domain="brief")
-        (row,) = run(task, [problem_row()])
-        assert len(engine.requests) == len({request.seed for request in engine.requests}) == k
-        assert [t["index"] for t in row["pool"]] == list(range(k))
-        assert len({t["id"] for t in row["pool"]}) == k
-        return [request.seed for request in engine.requests]
-
-    assert sampled_seeds(8)[:3] == sampled_seeds(3)
-
-
-def test_reasoning_finish_reason_and_errors_are_kept():
-    failed = Response(finish_reason="error", error="APITimeoutError: 1800 s")
-    cut = Response(reasoning="so far", finish_reason="length", completion_tokens=64)
-    (row,) = sampled([said("2", request_id="r-1"), failed, cut])
-    right, wrong, truncated = row["pool"]
-    assert right["reasoning"] == "thought about 2" and right["request_id"] == "r-1"
-    assert right["verdict"]["label"] == "correct" and right["verdict"]["extracted"] == "2"
-    assert wrong["error"] == "APITimeoutError: 1800 s"
-    assert wrong["verdict"]["label"] == "undecided"
-    assert truncated["finish_reason"] == "length"
-    assert truncated["verdict"]["reason"] == "truncated"
-
-
 def test_the_thinker_never_sees_the_reference():
     row = problem_row()
     row["problem"]["reference"] = "REFERENCE"
