@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import runs
 import set_folders
 import yaml
 from command_line import run_command, started
-from damaging import damage
 from import_files import lines
 from rich.console import Console
 from set_folders import write_sets
@@ -25,10 +22,9 @@ import heavydistill
 from heavydistill.chat.student import Student
 from heavydistill.config.run import load_config
 from heavydistill.models import registry
-from heavydistill.models.profiles import ProfileFile
 from heavydistill.problems.benchmarks import shipped
 from heavydistill.report.row import print_tokens
-from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
+from heavydistill.store.traces import read_traces
 
 LEARNT = """\
 <|im_start|>assistant
@@ -169,35 +165,10 @@ def test_the_page_lies_beside_the_run_unless_it_is_named(run):
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("no run", "no traces/*.parquet"),
-        ("version", "schema version '999'"),
-        ("damaged", "cannot be read as parquet"),
-        ("no verdicts", "has no verdicts"),
-        ("taken", "is no report"),
-    ],
-)
-def test_bad_input_is_refused_with_what_is_missing(run, tmp_path, fault, said):
-    traces, folder, out = list(read_traces(run)), tmp_path / "bad", tmp_path / "page.html"
-    folder.mkdir()
-    if fault == "version":
-        traces = [dataclasses.replace(trace, schema_version="999") for trace in traces]
-    elif fault == "no verdicts":
-        for trace in traces:
-            trace.pool[:] = [dataclasses.replace(t, verdict=None) for t in trace.pool]
-            trace.deliberations.clear()
-    if fault != "no run":
-        write_traces(traces, folder / TRACES_FOLDER)
-    if fault == "damaged":
-        file = damage(next((folder / TRACES_FOLDER).iterdir()), "pool.list.element.reasoning")
-        said = f"{file} {said}"
-    elif fault == "taken":
-        out.write_text("mine")
-    done = run_command("report", run, folder, "--out", out)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
-    assert out.exists() == (fault == "taken")
+def test_what_cannot_be_reported_is_refused_and_nothing_is_written(run, tmp_path):
+    done = run_command("report", run, tmp_path, "--out", tmp_path / "page.html")
+    assert done.returncode == 2 and "no traces/*.parquet" in done.stderr
+    assert "Traceback" not in done.stderr and not list(tmp_path.iterdir())
 
 
 def listed(call, verb: str) -> dict[str, list[str]]:
@@ -249,6 +220,8 @@ def test_each_teacher_can_be_printed(call, name):
             "problems.columns has no effect on the source micro",
         ),
         ("teachers glm-4.6", 0, "# 8 GPU(s): vllm serve "),
+        ("teachers deepseek-v3.2", 0, "# 8 GPU(s): does not fit"),
+        ("teachers deepseek-v3.2", 0, "# openrouter: https://openrouter.ai/api/v1, key in OPEN"),
         ("teachers glm4.6", 2, "There is no profile 'glm4.6'. Did you mean glm-4.6?"),
         ("teachers bad.yaml", 2, "bad.yaml: unknown key hubb. Did you mean hub?"),
     ],
@@ -277,37 +250,21 @@ def test_rows_outside_the_window_are_counted(tmp_path, call):
     assert "Not asked for: 1 row(s) outside contest_date 2024-08-01 to 2025-05-31" in printed
 
 
-def sum_of(name: str, n: int) -> dict[str, Any]:
-    """A row as a benchmark has it: n plus its successor."""
-    question, answer = f"How much is {n} + {n + 1}?", 2 * n + 1
-    if name == "gsm8k":
-        return {"question": question, "answer": f"{n}+{n + 1}={answer}\n#### {answer}"}
-    wrong = {f"Incorrect Answer {k}": str(answer + k) for k in (1, 2, 3)}
-    own = {"Record ID": f"own{n}", "Question": question, "Correct Answer": str(answer)}
-    return own | wrong
-
-
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    ("name", "split", "verifier"), [("gsm8k", "test", "math"), ("gpqa-diamond", "train", "choice")]
-)
-def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(
-    name, split, verifier, tmp_path
-):
-    out = tmp_path / "evaluation"
-    path = lines(tmp_path / "rows.jsonl", *(sum_of(name, n) for n in range(21, 25)))
+def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(tmp_path):
+    rows = [{"question": f"How much is {n} + 1?", "answer": f"#### {n + 1}"} for n in range(4)]
+    path, out = lines(tmp_path / "rows.jsonl", *rows), tmp_path / "evaluation"
     asked = ["--thinker=micro", "--deliberator=micro", "--k=4", "--set=deliberate.d=2"]
-    files = [f"--benchmark={name}", f"--problems={path}", "--limit=3", f"--out={out}"]
+    files = ["--benchmark=gsm8k", f"--problems={path}", "--limit=3", f"--out={out}"]
     done = run_command("evaluate", *files, *asked)
     assert done.returncode == 0, done.stdout + done.stderr
     saved = load_config(out / "after" / "config.yaml")
-    assert (saved.problems.split, saved.think.k, saved.deliberate.d) == (split, 4, 2)
+    assert (saved.problems.split, saved.think.k, saved.deliberate.d) == ("test", 4, 2)
     traces = list(read_traces(out / "after"))
     assert len(traces) == 3 and all(len(trace.pool) == 4 for trace in traces)
     for trace in traces:
-        assert trace.problem.verifier == verifier
         for each in (*trace.pool, *trace.deliberations):
-            assert each.verdict and each.verdict.verifier.startswith(verifier)
+            assert each.verdict and each.verdict.verifier.startswith("math")
 
 
 def test_no_name_is_folded_in_a_narrow_terminal():
@@ -317,22 +274,6 @@ def test_no_name_is_folded_in_a_narrow_terminal():
     for name in registry.shipped():
         assert f"\n{name} " in printed
     assert "Hub id" not in printed
-
-
-def test_one_teacher_is_printed_as_a_profile_with_its_sources(call):
-    code, printed, _ = call("teachers", "deepseek-v3.2")
-    assert code == 0
-    assert ProfileFile.model_validate(yaml.safe_load(printed)) == registry.profile_of(
-        "deepseek-v3.2"
-    )
-    for part in (
-        "# the card gives no length",
-        "# openrouter: https://openrouter.ai/api/v1, key in OPENROUTER_API_KEY",
-        "# 8 GPU(s): does not fit",
-        "model card of deepseek-ai/DeepSeek-V3.2",
-        "arXiv 2605.02396",
-    ):
-        assert part in printed, part
 
 
 def test_a_file_of_ones_own_is_printed_too(call, tmp_path):
