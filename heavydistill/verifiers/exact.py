@@ -20,12 +20,11 @@ units, percent and currencies. Those are undecided, never wrong.
 
 from __future__ import annotations
 
-import json
 from typing import ClassVar
 
 from heavydistill.schema import Label, Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import final_answer, marker_in, reference_answer
+from heavydistill.verifiers.extraction import final_answer, marker_of, reference_answer
 from heavydistill.verifiers.normal import NormalForm, normal_form
 
 MOST_CHARACTERS = 1000
@@ -39,13 +38,13 @@ class Exact(Verifier):
     runs_in: ClassVar[Place] = "here"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
-        answer = final_answer(text, _marker(problem.verifier_args))
+        answer = final_answer(text, marker_of(problem))
         if not answer:
             return Decision("incorrect", "no_answer")
         return answer
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
-        reference = reference_answer(problem.reference, _marker(problem.verifier_args))
+        reference = reference_answer(problem.reference, marker_of(problem))
         if max(len(candidate), len(reference)) > MOST_CHARACTERS:
             return Decision("undecided", "too_complex", candidate[:MOST_CHARACTERS])
         given, wanted = normal_form(candidate), normal_form(reference)
@@ -55,7 +54,7 @@ class Exact(Verifier):
 
     def check_reference(self, problem: Problem) -> str | None:
         try:
-            reference = reference_answer(problem.reference, _marker(problem.verifier_args))
+            reference = reference_answer(problem.reference, marker_of(problem))
         except ValueError as error:
             return str(error)
         if len(reference) > MOST_CHARACTERS:
@@ -75,17 +74,3 @@ def _compare(given: NormalForm, wanted: NormalForm) -> tuple[Label, str]:
     if given.has_structure or wanted.has_structure:
         return "undecided", "needs_symbolic"
     return "incorrect", "different"
-
-
-def _marker(verifier_args: str) -> str | None:
-    """The marker in ``verifier_args``, if any.
-
-    Raises:
-        ValueError: They hold another key, or a marker that is no text.
-    """
-    args = json.loads(verifier_args)
-    if not isinstance(args, dict) or args.keys() - {"marker"}:
-        raise ValueError(
-            f'verifier_args of exact may hold "marker" and nothing else, not {verifier_args}'
-        )
-    return marker_in(args)

@@ -10,7 +10,8 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+
+from heavydistill.schema import Problem
 
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
@@ -117,12 +118,18 @@ def reference_answer(reference: str, marker: str | None) -> str:
     return reference.strip()
 
 
-def marker_in(args: dict[str, Any]) -> str | None:
-    """The marker among the arguments of a problem, if any.
+def marker_of(problem: Problem) -> str | None:
+    """The marker in the arguments of a problem of ``math`` or ``exact``, if any.
 
     Raises:
-        ValueError: It is no text.
+        ValueError: They hold another key, or a marker that is no text.
     """
+    args = json.loads(problem.verifier_args)
+    if not isinstance(args, dict) or args.keys() - {"marker"}:
+        raise ValueError(
+            f'verifier_args of {problem.verifier} may hold "marker" and nothing else, not '
+            f"{problem.verifier_args}"
+        )
     marker = args.get("marker")
     if marker is not None and not (isinstance(marker, str) and marker.strip()):
         raise ValueError(f'"marker" in verifier_args takes text such as "####", not {marker!r}')

@@ -16,7 +16,6 @@ Other verifiers (``instructions``, a user's own) have no form for a final answer
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from collections.abc import Iterable
@@ -28,7 +27,7 @@ from heavydistill.verifiers.choice.claims import claims_in
 from heavydistill.verifiers.choice.reading import options_of
 from heavydistill.verifiers.code.answer import programs_in
 from heavydistill.verifiers.code.formats import task_of
-from heavydistill.verifiers.extraction import boxes, outermost, without_code
+from heavydistill.verifiers.extraction import boxes, marker_of, outermost, without_code
 from heavydistill.verifiers.mathematics.find import find
 from heavydistill.verifiers.normal import normal_form
 from heavydistill.verifiers.screening import THINKING_ENDS
@@ -55,7 +54,7 @@ def final_answers(problem: Problem, answer_text: str) -> int | None:
     if problem.verifier == "math":
         return _mathematical(problem, text)
     if problem.verifier in ("exact", "procedural"):
-        marker = _marker(problem)
+        marker = marker_of(problem) if problem.verifier == "exact" else None
         contents = [box.content(text) for box in outermost(boxes(text)) if box.closes is not None]
         return _different(_marked(text, marker) if marker and not contents else contents)
     if problem.verifier == "choice":
@@ -70,7 +69,7 @@ def final_answers(problem: Problem, answer_text: str) -> int | None:
 
 
 def _mathematical(problem: Problem, text: str) -> int:
-    marker = _marker(problem)
+    marker = marker_of(problem)
     found = find(text, marker, problem.text)
     if found is None or found.doubt in ("unclosed_box", "in_code"):
         return 0
@@ -86,11 +85,6 @@ def _bare(answer: str) -> str:
     """An answer without the name in front of it and the unit behind it."""
     is_long = len(answer) >= MOST_CHARACTERS
     return answer if is_long else _UNIT.sub("", _NAME.sub("", answer, count=1))
-
-
-def _marker(problem: Problem) -> str | None:
-    marker: str | None = json.loads(problem.verifier_args).get("marker")
-    return marker
 
 
 def _marked(text: str, marker: str) -> list[str]:

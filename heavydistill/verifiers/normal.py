@@ -127,7 +127,7 @@ def _one_alphabet(text: str) -> str:
 
 def plain(text: str) -> str:
     """``text`` without its typography; blanks count for nothing but to part words."""
-    text = _unwrapped(_one_alphabet(text))
+    text = unwrapped(_one_alphabet(text))
     text = re.sub(r"\\[dtc]frac(?![a-zA-Z])", r"\\frac", text)
     text = re.sub(r"\\(?:left|right)(?![a-zA-Z])", "", text).replace("{,}", ",")
     text = re.sub(r"(?<=[0-9])\\,(?=[0-9]{3}(?![0-9]))", ",", text)
@@ -136,7 +136,7 @@ def plain(text: str) -> str:
     return re.sub(r"\s+", " ", text).strip()
 
 
-def _unwrapped(text: str) -> str:
+def unwrapped(text: str) -> str:
     """``text`` without what surrounds it: blanks, math delimiters, a text macro, a period."""
     while True:
         inner = without_text_macro(text)

@@ -61,11 +61,6 @@ def test_wordings_in_front_of_a_marker_may_differ() -> None:
     assert found(texts).marker == "answer is"
 
 
-def test_other_arguments_of_the_configuration_are_kept() -> None:
-    shared = found(ending("A: {}"), {"units": "required"})
-    assert shared.arguments == {"units": "required", "marker": "A:"}
-
-
 @pytest.mark.parametrize(
     "texts",
     [
@@ -80,7 +75,7 @@ def test_nothing_is_proposed_where_there_is_no_such_marker(texts: list[str]) -> 
 
 
 def test_only_what_the_configuration_can_change_counts() -> None:
-    traces = judged(ending("A: {}"), args={"units": "required"})
+    traces = judged(ending("A: {}"), args={"marker": "####"})
     assert shared_marker(traces, {}, Verifying()) is None
     options = judged(ending("{}"), "choice", args={"options": ["x", "y"]})
     assert shared_marker(options, {"options": ["x", "y"]}, Verifying()) is None

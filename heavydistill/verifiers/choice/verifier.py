@@ -46,7 +46,7 @@ class Choice(Verifier):
     """See the module."""
 
     name = "choice"
-    version = "7"
+    version = "6"
     runs_in: ClassVar[Place] = "here"
     argument_columns: ClassVar[tuple[str, ...]] = ("options",)
 

@@ -153,12 +153,11 @@ def _demand(id: Any, given: Any) -> tuple[str, list[Any]]:
     there = {name: value for name, value in (given or {}).items() if value is not None}
     readers = KINDS[plain].arguments
     takes = ", ".join(readers) or "no arguments"
-    for name in sorted(there.keys() - readers.keys()):
-        raise ValueError(f"kwargs of {plain}: there is no {name!r}; it takes {takes}")
+    for name in sorted(there.keys() ^ readers.keys()):
+        fault = f"{name} is missing" if name in readers else f"there is no {name!r}"
+        raise ValueError(f"kwargs of {plain}: {fault}; it takes {takes}")
     values: dict[str, Any] = {}
     for name, read in readers.items():
-        if name not in there:
-            raise ValueError(f"kwargs of {plain}: {name} is missing; it takes {takes}")
         try:
             values[name] = read(there[name])
         except ValueError as error:

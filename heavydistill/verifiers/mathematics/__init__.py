@@ -3,7 +3,6 @@
 The way of a response:
 
 verifier    the verdicts and their reasons
-arguments   what a dataset may say about its answers
 find        where the final answer stands
 surroundings  what stands around it, and may change it; whether it only repeats the problem
 shape       what kind of answer it is, on the tokens of ``tokens``: a list, an interval, ...

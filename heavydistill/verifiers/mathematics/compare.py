@@ -3,11 +3,10 @@ r"""Compares two shapes, kind by kind, and finds one text for equal ones.
 Verdicts beside those of ``equality``, by reason:
 
     incorrect  hedged        several values for a reference of one
-    incorrect  unit_missing  no unit, where ``units`` is ``required``
     undecided  needs_units   units that do not convert, or one that would have to be known
     undecided  unknown_unit  a word after a number that the problem does not mention
     undecided  number_word   a word after a number that makes another number of it: ``5 fifths``
-    undecided  needs_percent a percent sign on one side alone, without the argument ``percent``
+    undecided  needs_percent a percent sign on one side alone, where no percents are asked for
     undecided  ambiguous_commas  ``0,5`` or ``1,234`` beside a list: one number or several?
     undecided  brackets      the same values in other brackets, or without
     undecided  not_a_value   an equation with more than a name on its left
@@ -23,7 +22,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from heavydistill.verifiers.mathematics import relations, sets, units
-from heavydistill.verifiers.mathematics.arguments import Arguments
 from heavydistill.verifiers.mathematics.equality import compare_formulas, value_of
 from heavydistill.verifiers.mathematics.formula import Unread, read
 from heavydistill.verifiers.mathematics.shape import (
@@ -128,9 +126,8 @@ _BASED = re.compile(r"\(?(?:\\text\{)?([0-9A-F]{2,}|[0-9])\}?\)?_\{?([0-9]{1,2})
 
 @dataclass(frozen=True, slots=True)
 class AnswerComparison:
-    """Compares answers to one problem, of which these are the arguments and the text."""
+    """Compares answers to one problem, of which this is the text."""
 
-    arguments: Arguments
     text: str
 
     def outcome(self, given: Shape, wanted: Shape) -> Outcome:
@@ -144,7 +141,7 @@ class AnswerComparison:
             return EQUAL
         given, wanted = _only(relations.spread(given)), _only(relations.spread(wanted))
         if _are_sets(given, wanted):
-            outcome = sets.compare_sets(given, wanted)
+            outcome = self._sets(given, wanted)
             both = isinstance(given, Relation) and isinstance(wanted, Relation)
             if outcome[0] != "undecided" or not both:
                 return outcome
@@ -155,6 +152,17 @@ class AnswerComparison:
         if isinstance(given, Measure) or isinstance(wanted, Measure):
             return self._measures(given, wanted)
         return self._single(given, wanted)
+
+    def _sets(self, given: Shape, wanted: Shape) -> Outcome:
+        try:
+            parts, others = sets.parts_of(given), sets.parts_of(wanted)
+        except Unread as unread:
+            return "undecided", str(unread)
+        if len(parts) != len(others):
+            return OTHER_KIND
+        outcome = self._in_any_order(parts, others)
+        names = {sets.variable_of(shape) for shape in (given, wanted)} - {None}
+        return ("undecided", "other_names") if outcome == EQUAL and len(names) > 1 else outcome
 
     def _many(self, given: Shape, wanted: Shape) -> Outcome:
         if _may_be_one_number(given, wanted) or _may_be_one_number(wanted, given):
@@ -170,7 +178,7 @@ class AnswerComparison:
             return DIFFERENT if is_one else OTHER_KIND
         answers = _flat(given)
         in_order = self._in_order(answers, items)
-        if self.arguments.ordered or in_order == EQUAL:
+        if in_order == EQUAL:
             return in_order
         outcome = self._in_any_order(answers, items)
         # "2, 1" does not say which of x = 1, y = 2 is which.
@@ -263,10 +271,7 @@ class AnswerComparison:
         if isinstance(given, Measure) and isinstance(wanted, Formula):
             return self._one_measure(given, given.value.tokens, wanted.tokens)
         if isinstance(given, Formula) and isinstance(wanted, Measure):
-            outcome = self._one_measure(wanted, given.tokens, wanted.value.tokens)
-            is_percent = units.known(wanted.unit) == units.known("%")
-            missing = self.arguments.units == "required" and not is_percent
-            return ("incorrect", "unit_missing") if outcome == EQUAL and missing else outcome
+            return self._one_measure(wanted, given.tokens, wanted.value.tokens)
         return OTHER_KIND
 
     def _one_measure(self, measure: Measure, given: Tokens, wanted: Tokens) -> Outcome:
@@ -278,7 +283,13 @@ class AnswerComparison:
             return outcome if is_noun else ("undecided", "unknown_unit")
         is_given = measure.value.tokens is given
         if unit.kind == "percent":
-            return self._percent(is_given, given, wanted, outcome)
+            # Where percents are asked for, a reference of 50 is 50 of them.
+            if _ASKS_PERCENT.search(self.text):
+                return outcome
+            percent, other = (given, wanted) if is_given else (wanted, given)
+            fraction = compare_formulas(_scaled(percent, Fraction(1, 100)), other)
+            is_neither = outcome == fraction == DIFFERENT
+            return DIFFERENT if is_neither else ("undecided", "needs_percent")
         if outcome != DIFFERENT:
             # 5 cm for a reference of 5 where the problem speaks of metres.
             is_other = is_given and units.is_named_otherwise(unit, self.text)
@@ -290,18 +301,6 @@ class AnswerComparison:
             return _NEEDS_UNITS
         is_angle = unit.kind in ("angle", "radian") and r"\pi" in (*given, *wanted)
         return _NEEDS_UNITS if is_angle else DIFFERENT
-
-    def _percent(self, is_given: bool, given: Tokens, wanted: Tokens, outcome: Outcome) -> Outcome:
-        """The outcome where one side alone is in percent; ``outcome`` is that of the numbers."""
-        scale = Fraction(1, 100)
-        pair = (_scaled(given, scale), wanted) if is_given else (given, _scaled(wanted, scale))
-        fraction = compare_formulas(*pair)
-        # Where percents are asked for, a reference of 50 is 50 of them.
-        if self.arguments.percent == "fraction":
-            return fraction
-        if self.arguments.percent == "number" or _ASKS_PERCENT.search(self.text):
-            return outcome
-        return DIFFERENT if outcome == fraction == DIFFERENT else ("undecided", "needs_percent")
 
 
 def _in_brackets(outcome: Outcome) -> Outcome:
@@ -317,8 +316,12 @@ def _only(shape: Shape) -> Shape:
 
 
 def _are_sets(given: Shape, wanted: Shape) -> bool:
-    """Whether both can be read as sets of numbers, and one can be nothing else."""
-    if not (sets.is_set(given) or sets.is_set(wanted)):
+    """Whether both can be read as sets of numbers, and one can be nothing else.
+
+    Two pairs of brackets are compared as they are.
+    """
+    both_brackets = isinstance(given, Brackets) and isinstance(wanted, Brackets)
+    if both_brackets or not (sets.is_set(given) or sets.is_set(wanted)):
         return False
     return all(
         sets.is_set(shape) or isinstance(shape, Brackets | Many) for shape in (given, wanted)

@@ -23,11 +23,11 @@ _BARE = re.compile(
     r"\\(?:boxed|fbox)(?:\s*(-?[0-9]+(?:\.[0-9]+)?)|\s+([a-zA-Z]))(?![a-zA-Z0-9{\\^_])"
 )
 _NAME = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?(?:\([a-z]\))?"
-_NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})\s*=\s*$")
 _JOINS = re.compile(
     rf"(?:[\s,;&*$]|\\[,;:!()\[\]]|\\q?quad|\\text\{{\s*(?:,?\s*and|,?\s*or|,)\s*\}}|and\b|or\b"
     rf"|\\\\|{_NAME}\s*=)*+"
 )
+_NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})\s*=\s*$")
 _SEPARATES = re.compile(r"[,;]|\band\b|\bor\b|quad")
 # What stands between the answers of a list or of a chain, as in \boxed{4} = \boxed{5}.
 _ITEMS = re.compile(

@@ -172,12 +172,11 @@ def _words(tokens: Tokens) -> Shape | None:
     if len(tokens) == 1 and len(text) == 1 and text.isalpha():
         return Formula((text,))
     if set_as_text:
-        inner = tokens_of(text)
         # \text{1, 2 and 3} holds values; \text{none} does not.
-        if any(token[0].isdigit() for token in inner):
-            return _shape(inner) if inner != tokens else _NOT_UNDERSTOOD
-        if {*inner} & {*_OR, *_AND, ","}:
-            return None if len(tokens) > 1 else _many(inner)
+        inner = {*tokens_of(text)}
+        is_list = inner & {*_OR, *_AND, ","} or any(token[0].isdigit() for token in inner)
+        if is_list:
+            return None if len(tokens) > 1 else _NOT_UNDERSTOOD
         return Words(text)
     is_name = {"-", ".", *_OR, *_AND} & {*tokens} or max(map(len, words), default=0) < 2
     return None if is_name else Words(text, len(words) == 1 and len(words[0]) <= 3)

@@ -3,8 +3,10 @@ r"""The verifier ``math``: the final answer is worth what the reference is worth
 The final answer is the last ``\boxed{...}`` (with those joined to it), or where there is no box
 what follows the problem's marker. It is compared with the reference by what it is: numbers exactly,
 formulas at many digits, lists, tuples, sets, intervals, equations, matrices,
-ratios, units and words by rules of their own. ``verifier_args`` is described in
-``mathematics.arguments``.
+ratios, units and words by rules of their own.
+
+``verifier_args`` may hold ``marker``, text such as ``####``, ``A:`` or ``答案``: where there is no
+box, what follows the last one on its line is the answer, in responses and references.
 
 What may take long is left to ``decide``, which a worker's limits bound.
 
@@ -35,8 +37,7 @@ from typing import ClassVar
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.base import Decision, Place, Verifier
-from heavydistill.verifiers.extraction import reference_answer
-from heavydistill.verifiers.mathematics import arguments
+from heavydistill.verifiers.extraction import marker_of, reference_answer
 from heavydistill.verifiers.mathematics.find import Found, find
 from heavydistill.verifiers.mathematics.shape import Many, shape_of
 from heavydistill.verifiers.mathematics.surroundings import echoes
@@ -56,7 +57,7 @@ class Math(Verifier):
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
         """The final answer, and on further lines what earlier boxes hold if they may matter."""
-        found = find(text, arguments.read(problem.verifier_args).marker, problem.text)
+        found = find(text, marker_of(problem), problem.text)
         if found is None:
             return Decision("incorrect", "no_answer")
         if found.doubt:
@@ -73,8 +74,7 @@ class Math(Verifier):
         answer, _, earlier = candidate.partition("\n")
         reference, _ = _reference(problem)
         given, wanted = shape_of(answer), shape_of(reference)
-        comparison = AnswerComparison(arguments.read(problem.verifier_args), problem.text)
-        label, reason = comparison.outcome(given, wanted)
+        label, reason = AnswerComparison(problem.text).outcome(given, wanted)
         if label == "incorrect" and earlier and isinstance(wanted, Many):
             label, reason = "undecided", "several_boxes"
         if label == "correct" and echoes(answer, reference, problem.text):
@@ -137,7 +137,7 @@ def _candidate(found: Found, reference: str) -> str:
 
 
 def _reference(problem: Problem) -> tuple[str, NormalForm]:
-    return _answer_in(problem.reference, arguments.read(problem.verifier_args).marker)
+    return _answer_in(problem.reference, marker_of(problem))
 
 
 @lru_cache(maxsize=1024)

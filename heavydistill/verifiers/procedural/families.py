@@ -31,7 +31,7 @@ import contextlib
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -43,7 +43,6 @@ from heavydistill.verifiers.procedural import forms
 from heavydistill.verifiers.procedural.forms import (
     NotInForm,
     plain_notation,
-    unwrapped,
     without_name,
     without_period,
 )
@@ -104,14 +103,10 @@ def decision(right: bool, extracted: str) -> Decision:
 def shown(said: Any) -> str:
     """What was read as a text: equal for equal answers."""
     match said:
-        case dict():
-            return ", ".join(f"{key}: {said[key]}" for key in sorted(said))
         case [list(), *_]:
             return "\n".join(map(shown, said))
         case list():
             return " ".join(map(shown, said))
-        case tuple():
-            return "/".join(map(shown, said))
         case Decimal():
             digits = f"{said:f}"
             return digits.rstrip("0").rstrip(".") if "." in digits else digits
@@ -122,22 +117,16 @@ def shown(said: Any) -> str:
 
 
 def _as_it_is(answer: GymAnswer) -> Decision:
-    plain, outside = plain_notation(answer.text), unwrapped(answer.text)
+    plain = plain_notation(answer.text)
     bare = plain if "=" in answer.item["answer"] else without_name(plain)
-    spellings = [answer.text, outside, plain, bare]
-    if outside.endswith("."):
+    spellings = [answer.text, plain, bare]
+    if re.search(r"\.\W*$", answer.text):
         spellings.append(f"{plain}.")
     with contextlib.suppress(NotInForm):
         if plain.startswith("["):
             spellings.append("\n".join(map(" ".join, forms.matrix(plain))))
     decisions = (answer.scored(spelling) for spelling in dict.fromkeys(spellings))
     return next((each for each in decisions if each.label == "correct"), decision(False, bare))
-
-
-def _counted(unit: str) -> Judge:
-    """A number with or without the one unit that it can have in this family."""
-    pattern = re.compile(f"(?<=[0-9]) ?(?:{unit})$")
-    return lambda answer: _as_it_is(replace(answer, text=pattern.sub("", answer.plain)))
 
 
 def _by_form(form: Callable[[str], str]) -> Judge:
@@ -168,21 +157,19 @@ def _are_near(said: Sequence[Any], wanted: Sequence[Any], most: Any) -> bool:
 
 def _advanced_geometry(answer: GymAnswer) -> Decision:
     """The reference, or the exact value to the three decimals that are asked for or more."""
-    metadata = answer.item["metadata"]
-    if metadata["task_type"] == "orthocenter":
-        exact = [Fraction(part) for part in metadata["ortho"]]
-        parts = answer.plain.removeprefix("(").removesuffix(")").split(",")
-    else:
-        key = {"angle_measure": "angle_ABC_degrees", "incircle_radius": "incircle_radius_approx"}
-        exact = [Fraction(metadata[key[metadata["task_type"]]])]
-        parts = [re.sub("°$| degrees?$", "", answer.plain)]
-    read = [normal_form(part) for part in parts]
-    said = [form.value for form in read if form.value is not None]
-    if len(said) != len(parts) or len(said) != len(exact):
+    said, metadata = _coordinates(answer.plain), answer.item["metadata"]
+    keys = ("angle_ABC_degrees", "incircle_radius_approx")
+    exact = metadata.get("orthocenter_approx") or [metadata[key] for key in keys if key in metadata]
+    is_printed = said == _coordinates(answer.item["answer"])
+    return decision(is_printed or _are_near(said, exact, "0.0005000001"), shown(said))
+
+
+def _coordinates(text: str) -> list[Fraction]:
+    bare = re.sub(r"^\((.*)\)$", r"\1", text)
+    values = [normal_form(re.sub("°$| degrees?$", "", part)).value for part in bare.split(",")]
+    if None in values:
         raise NotInForm
-    printed = [Fraction(part.strip(" ()°")) for part in answer.item["answer"].split(",")]
-    right = said == printed or _are_near(said, exact, "0.0005000001")
-    return decision(right, ", ".join(form.text for form in read))
+    return [value for value in values if value is not None]
 
 
 def _antiderivative(answer: GymAnswer) -> Decision:
@@ -355,66 +342,59 @@ def _time_intervals(answer: GymAnswer) -> Decision:
     return answer.scored(forms.duration(answer.plain, form))
 
 
-_JUDGES: dict[str, Judge] = {
-    "acre": _by_value(str.lower),
+_OWN: dict[str, Judge] = {
     "advanced_geometry": _advanced_geometry,
     "base_conversion": _base_conversion,
-    "binary_alternation": _counted("swaps?"),
-    "binary_matrix": _by_value(forms.numbers),
-    "calendar_arithmetic": _by_value(str.lower),
-    "chain_sum": _by_form(forms.number_alone),
     "coin_flip": _coin_flip,
     "complex_arithmetic": _complex_arithmetic,
-    "count_bits": _counted("ones|bits"),
-    "count_primes": _counted("primes?|prime numbers"),
     "countdown": _arithmetic,
-    "course_schedule": _by_value(str.lower),
-    "cryptarithm": _by_form(forms.letter_digits),
     "decimal_arithmetic": _decimal_arithmetic,
-    "figlet_font": _by_value(lambda text: re.sub(r"\s", "", text).lower()),
-    "fraction_simplification": _by_value(forms.fraction),
-    "futoshiki": _by_value(forms.futoshiki_grid),
-    "game_of_life": _by_value(forms.numbers),
-    "game_of_life_halting": _by_value(str.lower),
-    "group_anagrams": _by_form(forms.lists_of_words),
-    "gsm_symbolic": _by_value(forms.amount),
     "intermediate_integration": _antiderivative,
-    "jugs": _by_form(forms.moves_of_water),
-    "kakurasu": _by_form(forms.binary_grid),
-    "knights_knaves": _by_value(forms.roles),
-    "leg_counting": _counted("legs?"),
-    "letter_counting": _counted("times?"),
-    "letter_jumble": _by_value(lambda text: text.lower().split()),
-    "mahjong_puzzle": _by_value(str.lower),
-    "manipulate_matrix": _by_value(forms.numbers),
-    "maze": _counted("steps?"),
-    "mini_sudoku": _by_value(forms.numbers),
     "n_queens": _n_queens,
-    "number_filtering": _by_value(forms.row),
     "number_format": _number_format,
-    "number_sorting": _by_value(forms.row),
-    "palindrome_partitioning": _by_form(forms.lists_of_words),
     "polynomial_equations": _polynomial_equations,
     "pool_matrix": _pool_matrix,
     "power_function": _power_function,
-    "prime_factorization": _by_value(forms.factors),
-    "products": _by_form(forms.number_alone),
     "puzzle24": _arithmetic,
-    "quantum_lock": _by_form(forms.buttons),
-    "rectangle_count": _counted("rectangles?"),
-    "rotate_matrix": _by_value(forms.numbers),
-    "rotten_oranges": _counted("minutes?"),
-    "shortest_path": _by_form(forms.directions),
-    "simple_geometry": _counted("°|degrees?"),
     "simple_integration": _antiderivative,
-    "sokoban": _by_form(forms.pushes),
-    "spiral_matrix": _by_value(forms.row),
-    "string_insertion": _by_value(forms.letters),
-    "sudoku": _by_value(forms.numbers),
     "survo": _survo,
-    "syllogism": _by_value(str.lower),
     "time_intervals": _time_intervals,
     "tower_of_hanoi": _tower_of_hanoi,
-    "word_sequence_reversal": _by_value(forms.words),
-    "word_sorting": _by_value(forms.words),
 }
+_FORMS: dict[str, Callable[[str], str]] = {
+    "chain_sum products": forms.number_alone,
+    "cryptarithm": forms.letter_digits,
+    "group_anagrams palindrome_partitioning": forms.lists_of_words,
+    "jugs": forms.moves_of_water,
+    "kakurasu": forms.binary_grid,
+    "quantum_lock": forms.buttons,
+    "shortest_path": forms.directions,
+    "sokoban": forms.pushes,
+}
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "acre calendar_arithmetic course_schedule game_of_life_halting": str.lower,
+    "mahjong_puzzle syllogism": str.lower,
+    "binary_matrix game_of_life manipulate_matrix mini_sudoku rotate_matrix sudoku": forms.numbers,
+    "figlet_font": lambda text: re.sub(r"\s", "", text).lower(),
+    "fraction_simplification": forms.fraction,
+    "futoshiki": forms.futoshiki_grid,
+    "gsm_symbolic simple_geometry": forms.amount,
+    "knights_knaves": forms.roles,
+    "letter_jumble": lambda text: text.lower().split(),
+    "number_filtering number_sorting spiral_matrix": forms.row,
+    "prime_factorization": forms.factors,
+    "string_insertion": forms.letters,
+    "word_sequence_reversal word_sorting": forms.words,
+}
+
+
+def _judges() -> dict[str, Judge]:
+    found = dict(_OWN)
+    for families, form in _FORMS.items():
+        found |= dict.fromkeys(families.split(), _by_form(form))
+    for families, read in _VALUES.items():
+        found |= dict.fromkeys(families.split(), _by_value(read))
+    return found
+
+
+_JUDGES = _judges()

@@ -13,9 +13,9 @@ import contextlib
 import json
 import re
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
-_T = TypeVar("_T")
+from heavydistill.verifiers.normal import unwrapped
 
 _TEXT = re.compile(
     r"\\(?:text(?:bf|it|rm|tt|sf)?|math(?:rm|bf|tt|it|sf)|boldsymbol|bm|mbox) ?\{([^{}]*)\}"
@@ -55,13 +55,7 @@ _SIGNS |= dict.fromkeys(map(ord, "\u00a0\u3000"), " ")
 _SIGNS |= dict.fromkeys(map(ord, "\u200b\u2060\ufeff"))
 _SIGNS |= {ord("。"): ".", ord("、"): ","}
 _NAMED = re.compile(r"[A-Za-z](?:_\{?[0-9A-Za-z]\}?)?(?:\([A-Za-z]\))? ?= ?([^=]+)")
-_FENCE = re.compile(r"```(?:[A-Za-z]*\n)?([^`]+)```")
-_MARKS = (
-    ("$$", "$$"),
-    (r"\(", r"\)"),
-    (r"\[", r"\]"),
-    *((mark, mark) for mark in ("$", "**", "`", '"', "'")),
-)
+_QUOTED = re.compile(r"""(["'])([^"']+)\1""")
 
 
 def plain_notation(text: str) -> str:
@@ -92,36 +86,10 @@ def without_name(text: str) -> str:
 
 
 def without_period(text: str) -> str:
-    """``unwrapped`` without the period of a sentence."""
-    text = unwrapped(text)
-    if text.endswith(".") and not text.endswith(".."):
-        text = unwrapped(text[:-1])
-    return text
-
-
-def unwrapped(text: str) -> str:
-    r"""``text`` without what is around the whole of it, in narrow characters.
-
-    That is quotes, marks of mathematics, code or markdown (``$``, ``\(``, fences, ``**``) and a
-    macro that only sets the type (``\text{...}``, ``\displaystyle``).
-    """
-    text = text.translate(_SIGNS).strip()
-    while True:
-        inner = _inside(text).strip().removeprefix(r"\displaystyle ")
-        if inner == text or not inner:
-            return text
-        text = inner
-
-
-def _inside(text: str) -> str:
-    whole = _TEXT.fullmatch(text) or _FENCE.fullmatch(text)
-    if whole:
-        return whole[1]
-    for opens, closes in _MARKS:
-        inner = text[len(opens) : -len(closes)]
-        if text == f"{opens}{inner}{closes}" and opens not in inner.replace(r"\$", ""):
-            return inner
-    return text
+    """``text`` in narrow characters, without marks and quotes around it or a period behind it."""
+    text = unwrapped(text.translate(_SIGNS).strip())
+    quoted = _QUOTED.fullmatch(text)
+    return unwrapped(quoted[2]) if quoted else text
 
 
 MOST_DIGITS = 400
@@ -184,18 +152,20 @@ def matrix(text: str) -> list[list[str]]:
 
 def numbers(text: str) -> list[list[Decimal]]:
     """A ``matrix`` of decimal numbers."""
-    rows = matrix(text)
-    for cell in (cell for row in rows for cell in row):
-        _whole(r"[+-]?(?:0|[1-9][0-9]{0,399})(?:\.[0-9]{0,399})?", cell)
-    return [[Decimal(cell) for cell in row] for row in rows]
+    return [list(map(_cell, cells)) for cells in matrix(text)]
 
 
 def row(text: str) -> list[Decimal]:
     """The numbers of one line or list."""
-    return _one_row(numbers(text))
+    return list(map(_cell, _only_row(text)))
 
 
-def _one_row(rows: list[list[_T]]) -> list[_T]:
+def _cell(text: str) -> Decimal:
+    return Decimal(_whole(r"[+-]?(?:0|[1-9][0-9]{0,399})(?:\.[0-9]{0,399})?", text)[0])
+
+
+def _only_row(text: str) -> list[str]:
+    rows = matrix(text)
     if len(rows) != 1:
         raise NotInForm
     return rows[0]
@@ -220,7 +190,7 @@ def words(text: str) -> list[str]:
 
 def letters(text: str) -> str:
     """A word, or the list of its letters."""
-    return "".join(_one_row(matrix(text))) if text.startswith("[") else text
+    return "".join(_only_row(text)) if text.startswith("[") else text
 
 
 def complex_number(text: str) -> tuple[Decimal, Decimal]:
@@ -240,14 +210,14 @@ def complex_number(text: str) -> tuple[Decimal, Decimal]:
 
 
 def amount(text: str) -> Decimal:
-    """A number with or without a sign of currency or percent."""
-    return number(re.sub(r"^([+-]?)[$€£¥] ?", r"\1", text).removesuffix("%").strip())
+    """A number with or without a sign of currency, percent or degrees."""
+    return number(re.sub(r"^([+-]?)[$€£¥] ?| ?(?:%|°|degrees?)$", r"\1", text))
 
 
-def fraction(text: str) -> tuple[int, int]:
+def fraction(text: str) -> str:
     """Numerator and denominator, as they are written."""
-    match = _whole(r"([0-9]{1,30}) ?/ ?([0-9]{1,30})", text)
-    return int(match[1]), int(match[2])
+    match = _whole(r"0*([0-9]{1,30}) ?/ ?0*([0-9]{1,30})", text)
+    return f"{match[1]}/{match[2]}"
 
 
 def factors(text: str) -> list[int]:
@@ -259,7 +229,7 @@ def factors(text: str) -> list[int]:
     return sorted(found)
 
 
-def roles(text: str) -> dict[str, str]:
+def roles(text: str) -> list[str]:
     """Who is what: ``Ada is a knight, and Alan is a knave``; every name once, in lower case."""
     found: dict[str, str] = {}
     for clause in re.split(r",? and |[,;\n]", text.lower().removesuffix(".")):
@@ -268,7 +238,7 @@ def roles(text: str) -> dict[str, str]:
         if name in found:
             raise NotInForm
         found[name] = role
-    return found
+    return sorted(f"{name}: {role}" for name, role in found.items())
 
 
 def letter_digits(text: str) -> str:

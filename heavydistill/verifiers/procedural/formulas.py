@@ -68,13 +68,9 @@ def rational(text: str) -> Fraction | None:
 
 
 def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[Label, str]:
-    """Label and reason of an answer.
+    """Label and reason of an answer, as ``families`` lists them.
 
-        correct    scored           SymPy reduces derivative minus integrand to 0
-        incorrect  scored_below_1   the derivative differs at a point
-        undecided  unsafe_answer    it is not read
-        undecided  too_complex      too large, or too few points at which it has a value
-        undecided  needs_symbolic   it agrees at all points, and SymPy finds no proof
+    Too few points at which it has a value are ``too_complex``.
 
     Not covered: ``abs`` and ``log|x|``, constants other than ``C``, ``c``, ``K``, ``k``, ``pi``,
     ``e``.

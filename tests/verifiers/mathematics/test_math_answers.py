@@ -76,7 +76,7 @@ DIFFERENT = pairs(r"""
     3,5,7 ‖ 5  ¦  1,2 ‖ 5  ¦  1, 2 ‖ 1, 3  ¦  1, 2 ‖ 1, 2, 3  ¦  1, 2 ‖ 1  ¦  1, 2, 3 ‖ 1, 2
     x=1, y=2 ‖ x=3, y=4  ¦  (1, 2) ‖ (2, 1)  ¦  (1, 2) ‖ (1, 2, 3)  ¦  [0, 1) ‖ (0, 1)
     [0, 1) ‖ [0, 1]  ¦  [0, \infty) ‖ (0, \infty)  ¦  x > 5 ‖ x < 5  ¦  x > 5 ‖ x \ge 5
-    (-\infty, 2) ‖ (2, \infty)  ¦  (-\infty,1)\cup(2,\infty) ‖ (1,2)  ¦  \{1, 2\} ‖ \{1, 3\}
+    (-\infty, 2) ‖ (2, \infty)  ¦  \{1, 2\} ‖ \{1, 3\}
     \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix} ‖ \begin{pmatrix} 1 & 3 \\ 2 & 4 \end{pmatrix}
     \begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix} ‖ \begin{pmatrix} 1 & 2 \end{pmatrix}
     Tuesday ‖ Wednesday  ¦  \text{listen} ‖ \text{silent}  ¦  A ‖ B  ¦  18 ‖ \text{no solution}
@@ -107,8 +107,8 @@ UNDECIDED = pairs(r"""
     \text{CBA} ‖ \text{ABC}  ¦  AB ‖ BA  ¦  27 ‖ 26.67 \approx 27
     11111111100 ‖ 11, 111, 111, 100  ¦  1,3,5,\ldots,2n-1 ‖ 1,2,\ldots,n  ¦  3:4 ‖ 6:8
     3:4 ‖ 4:3  ¦  (-\infty,3)\cup(3,\infty) ‖ \mathbb{R}\setminus\{3\}  ¦  12\text{ m/s} ‖ 12 m/s
-    2\sin 40^\circ ‖ 2\cos 40^\circ  ¦  \sin 30^\circ ‖ \sin 30
-    x > 2 ‖ \{x \in \mathbb{R} : x > 2\}
+    (-\infty,1)\cup(2,\infty) ‖ (1,2)  ¦  2\sin 40^\circ ‖ 2\cos 40^\circ
+    \sin 30^\circ ‖ \sin 30  ¦  x > 2 ‖ \{x \in \mathbb{R} : x > 2\}
     (-\infty,1)\cup(2,\infty) ‖ \{x \mid x<1 \text{ or } x>2\}
     3/4 ‖ 3:4  ¦  1/3 ‖ 0.333  ¦  \sqrt{2} ‖ 1.414  ¦  3.14 ‖ \pi  ¦  3.14 ‖ 3.1416
     5 ‖ 5.0000001  ¦  2x ‖ x/2y  ¦  \frac{x}{2} ‖ 1/2x  ¦  \frac{1}{2x} ‖ 1/2x  ¦  2 ‖ \log 100
@@ -147,47 +147,37 @@ TOO_COMPLEX = [
     *("(" * 30 + "1" + ")" * 30, "{" * 500 + "1" + "}" * 500, r"\frac{1}{" * 26 + "2" + "}" * 26),
     *("1" * 1001, "+".join(["x"] * 300)),
 ]
-# (problem, reference, content of the box, arguments, label)
+# (problem, reference, content of the box, label)
 WITH_PROBLEM = [
-    ("What is 12 * 13?", "156", r"12 \cdot 13", {}, "undecided"),
-    (r"What is $12 \times 13$?", "156", r"12 \times 13", {}, "undecided"),
-    (r"Simplify $\sqrt{8}$.", r"2\sqrt{2}", r"\sqrt{8}", {}, "undecided"),
-    ("Simplify 2/4.", "1/2", "2/4", {}, "undecided"),
-    (r"Factor $x^2-1$.", "(x-1)(x+1)", "x^2 - 1", {}, "undecided"),
-    (r"Factor $x^2-1$.", "(x-1)(x+1)", "(x+1)(x-1)", {}, "correct"),
-    ("Is 1/2 more than 1/3?", "1/2", "1/2", {}, "correct"),
-    ("Add -5 and 0.", "-5", "-5", {}, "correct"),
-    ("How many apples?", "5", "5 apples", {}, "correct"),
-    ("How many pears?", "5", "5 apples", {}, "undecided"),
-    ("How many pairs of socks?", "5", "5 pairs of socks", {}, "undecided"),
-    ("How many hours?", "12", "12 hours", {}, "correct"),
-    ("How many hours?", "12", "12 minutes", {}, "undecided"),
-    ("What percent of the 10 are red?", "50", r"50\%", {}, "correct"),
-    ("What percent of the 10 are red?", r"50\%", "50", {}, "correct"),
-    ("What percent of the 10 are red?", "50", r"40\%", {}, "incorrect"),
-    ("It costs 50 percent less. How much is that?", "50", r"50\%", {}, "undecided"),
-    ("?", "50", r"50\%", {"percent": "number"}, "correct"),
-    ("?", "0.5", r"50\%", {"percent": "number"}, "incorrect"),
-    ("?", "0.5", r"50\%", {"percent": "fraction"}, "correct"),
-    ("?", r"50\%", "0.5", {"percent": "fraction"}, "correct"),
-    ("?", "50", r"50\%", {"percent": "fraction"}, "incorrect"),
-    ("?", "5 cm", "5", {"units": "required"}, "incorrect"),
-    ("?", "5 cm", "5 cm", {"units": "required"}, "correct"),
-    ("?", "5", "5 cm", {"units": "required"}, "correct"),
-    ("?", "1, 2", "2, 1", {"ordered": True}, "incorrect"),
-    ("?", "1, 2", "1, 2", {"ordered": True}, "correct"),
-    ("Find $m + n$.", "13", "m+n = 13", {}, "undecided"),
-    ("Find $\\left( a,b \\right)$ and $|x+y|$.", "3", "|x + y| = 3", {}, "undecided"),
-    ("Given $2x = 10$, find $x$.", "10", "2x = 10", {}, "undecided"),
-    ("Find $m + n$.", "13", "m+n = 14", {}, "undecided"),
-    ("How fast, in feet per second?", "12", "12\\text{ ft/s}", {}, "correct"),
-    ("How fast, in feet per second?", "12", "12\\text{ m/s}", {}, "undecided"),
-    ("How fast, in km/h?", "36", "10\\text{ m/s}", {}, "undecided"),
-    ("Is it true?", "yes", "true", {}, "undecided"),
+    ("What is 12 * 13?", "156", r"12 \cdot 13", "undecided"),
+    (r"What is $12 \times 13$?", "156", r"12 \times 13", "undecided"),
+    (r"Simplify $\sqrt{8}$.", r"2\sqrt{2}", r"\sqrt{8}", "undecided"),
+    ("Simplify 2/4.", "1/2", "2/4", "undecided"),
+    (r"Factor $x^2-1$.", "(x-1)(x+1)", "x^2 - 1", "undecided"),
+    (r"Factor $x^2-1$.", "(x-1)(x+1)", "(x+1)(x-1)", "correct"),
+    ("Is 1/2 more than 1/3?", "1/2", "1/2", "correct"),
+    ("Add -5 and 0.", "-5", "-5", "correct"),
+    ("How many apples?", "5", "5 apples", "correct"),
+    ("How many pears?", "5", "5 apples", "undecided"),
+    ("How many pairs of socks?", "5", "5 pairs of socks", "undecided"),
+    ("How many hours?", "12", "12 hours", "correct"),
+    ("How many hours?", "12", "12 minutes", "undecided"),
+    ("What percent of the 10 are red?", "50", r"50\%", "correct"),
+    ("What percent of the 10 are red?", r"50\%", "50", "correct"),
+    ("What percent of the 10 are red?", "50", r"40\%", "incorrect"),
+    ("It costs 50 percent less. How much is that?", "50", r"50\%", "undecided"),
+    ("Find $m + n$.", "13", "m+n = 13", "undecided"),
+    ("Find $\\left( a,b \\right)$ and $|x+y|$.", "3", "|x + y| = 3", "undecided"),
+    ("Given $2x = 10$, find $x$.", "10", "2x = 10", "undecided"),
+    ("Find $m + n$.", "13", "m+n = 14", "undecided"),
+    ("How fast, in feet per second?", "12", "12\\text{ ft/s}", "correct"),
+    ("How fast, in feet per second?", "12", "12\\text{ m/s}", "undecided"),
+    ("How fast, in km/h?", "36", "10\\text{ m/s}", "undecided"),
+    ("Is it true?", "yes", "true", "undecided"),
     # An answer may repeat the problem where the reference does.
-    ("Which has probability 1/3, and which p?", r"\frac{1}{3}", r"\dfrac{1}{3}", {}, "correct"),
-    ("Find the derivative of $e^{x}$.", "e^x", "e^{x}", {}, "correct"),
-    (r"Is $\sqrt{2}$ or $2$ irrational?", r"\sqrt{2}", r"\sqrt 2", {}, "correct"),
+    ("Which has probability 1/3, and which p?", r"\frac{1}{3}", r"\dfrac{1}{3}", "correct"),
+    ("Find the derivative of $e^{x}$.", "e^x", "e^{x}", "correct"),
+    (r"Is $\sqrt{2}$ or $2$ irrational?", r"\sqrt{2}", r"\sqrt 2", "correct"),
 ]
 # (reference, whole text, marker, label, reason)
 WHOLE_TEXTS = [
@@ -261,9 +251,9 @@ def test_what_could_blow_up_is_never_evaluated(answer):
     assert Math().check_reference(problem(answer))
 
 
-@pytest.mark.parametrize(("text", "reference", "answer", "args", "label"), WITH_PROBLEM)
-def test_the_problem_and_its_arguments_say_what_counts(text, reference, answer, args, label):
-    assert outcome(reference, boxed(answer), text, **args)[0] == label
+@pytest.mark.parametrize(("text", "reference", "answer", "label"), WITH_PROBLEM)
+def test_the_problem_says_what_counts(text, reference, answer, label):
+    assert outcome(reference, boxed(answer), text)[0] == label
 
 
 @pytest.mark.parametrize(("reference", "text", "marker", "label", "reason"), WHOLE_TEXTS)
@@ -294,11 +284,9 @@ def test_every_reference_is_correct_for_itself(reference):
         (r"2+\begin{pmatrix}1\\2\end{pmatrix}", {}, "not understood"),
         (r"n \equiv 1 \pmod{3}", {}, "not understood"), ("18", {"maker": "####"}, "maker"),
         ("18", {"marker": 4}, "not 4"), ("18", {"marker": " "}, "marker"),
-        ("18", {"units": "some"}, "optional or required"),
-        ("18", {"percent": 5}, "number or fraction"), ("1, 2", {"ordered": "yes"}, "true or false"),
+        ("18", {"units": "required"}, "nothing else"),
         ("two\nlines\n#### 5", {"marker": "####"}, None),
         ("\\begin{pmatrix}\n1 \\\\\n2\n\\end{pmatrix}", {}, None), ("no solution", {}, None),
-        ("18", {"units": "required", "percent": "number", "ordered": False}, None),
     ],
 )  # fmt: skip
 def test_unfit_references_are_told_before_a_run(reference, args, says):
