@@ -65,15 +65,6 @@ def advance(rows: list[Row], station: str, work: Callable[[Row], Row]) -> list[R
     return rows
 
 
-def _batches(rows: Iterator[Row], size: int) -> Iterator[tuple[list[Row], bool]]:
-    """Batches of rows, and whether each is the last."""
-    batch = list(islice(rows, size))
-    while batch:
-        following = list(islice(rows, size))
-        yield batch, not following
-        batch = following
-
-
 class _Load(GeneratorStep):
     """Yields rows; what a subclass makes of them is read as it is needed."""
 
@@ -83,7 +74,12 @@ class _Load(GeneratorStep):
 
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
         """Batches of rows, of which two are in memory, and whether it is the last."""
-        return _batches(self.rows(offset), int(self.batch_size))
+        rows, size = self.rows(offset), int(self.batch_size)
+        batch = list(islice(rows, size))
+        while batch:
+            following = list(islice(rows, size))
+            yield batch, not following
+            batch = following
 
 
 class LoadProblems(_Load):

@@ -158,17 +158,14 @@ class Deliberate(HeavyTask):
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """The deliberations of this round, after those of earlier ones."""
+        cache = self._cache(row)
         if self.task == "choose":
-            answers = self._answers(row)
+            texts = {item["id"]: item["answer_text"] for item in row["pool"]}
+            answers = [texts[item["generation"]] for item in cache["items"]]
             samples = [answered_by_choice(fields, answers) for fields in samples]
-        problem, cache = row["problem"]["id"], self._cache(row)["id"]
-        new = [deliberation(problem, cache, self.round, fields) for fields in samples]
+        problem = row["problem"]["id"]
+        new = [deliberation(problem, cache["id"], self.round, fields) for fields in samples]
         return {"deliberations": [*row["deliberations"], *map(to_row, new)]}
-
-    def _answers(self, row: Row) -> list[str]:
-        """Of the attempts, in the order of the cache."""
-        answers = {item["id"]: item["answer_text"] for item in row["pool"]}
-        return [answers[item["generation"]] for item in self._cache(row)["items"]]
 
     def _cache(self, row: Row) -> Row:
         return next(cache for cache in row["caches"] if cache["round"] == self.round)
