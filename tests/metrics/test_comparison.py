@@ -159,20 +159,6 @@ def test_a_file_gives_back_what_was_written(comparison, tmp_path):
     assert read_comparison(file).after.left_out is None
 
 
-def test_a_file_that_is_none_or_of_another_version_is_refused(comparison, tmp_path):
-    file = tmp_path / "evaluation.json"
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_comparison(file)
-    write_versioned(dataclasses.replace(comparison, format="heavydistill-evaluation/0"), file)
-    with pytest.raises(ConfigError, match="heavydistill-evaluation/0"):
-        read_comparison(file)
-    tree = dataclasses.asdict(comparison)
-    tree["mean_at_k"]["after"]["low"] = "much"
-    file.write_text(json.dumps(tree))
-    with pytest.raises(ConfigError, match=r"mean_at_k\.after\.low"):
-        read_comparison(file)
-
-
 def test_imported_pools_have_no_configuration_and_no_metrics_of_deliberation(make_trace):
     pools = numbered([make_trace(["7", "8"]), make_trace(["8", "8"])])
     traces = numbered([make_trace(["7", "8"], ["7"]), make_trace(["7", "8"], ["7"])])
@@ -231,25 +217,6 @@ def test_votes_of_other_sizes_are_not_paired(make_trace, before, after, unpaired
     votes = told.vote_pairs
     assert (votes and (votes.both, votes.neither)) == pairs
     assert told.deliberation_pairs and told.deliberation_pairs.problems == len(before)
-
-
-def test_each_kind_of_problem_is_compared(make_trace):
-    def of_kinds(*pools: list[str]) -> list[Trace]:
-        kinds = [
-            {"verifier": "procedural", "verifier_args": '{"family": "a"}'},
-            {"verifier": "procedural", "verifier_args": '{"family": "b"}'},
-            {"verifier": "math"},
-        ]
-        traces = numbered([make_trace(pool, ["7"]) for pool in pools])
-        return [altered(trace, asked=kind) for trace, kind in zip(traces, kinds, strict=True)]
-
-    before, after = of_kinds(["8"], ["7"], ["8"]), of_kinds(["7"], ["7"], ["8"])
-    told = compare(side(after, "trained"), side(before), {})
-    assert list(told.by_verifier) == ["math", "procedural"]
-    procedural = told.by_verifier["procedural"]
-    assert (procedural.problems, procedural.mean_at_k.difference.mean) == (2, 0.5)
-    families = {name: of.mean_at_k.difference.mean for name, of in told.by_family.items()}
-    assert families == {"a": 1.0, "b": 0.0}
 
 
 def judged_by(traces: Sequence[Trace], **changed: Any) -> list[Trace]:

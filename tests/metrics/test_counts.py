@@ -156,17 +156,14 @@ def test_a_judges_verdicts_are_counted_apart_and_its_votes_once(judged):
     assert json.loads(json.dumps(dataclasses.asdict(summary)))["judging"]["asked"] == 4
 
 
-def test_what_another_run_asked_for_is_in_no_usage(judged):
+def test_what_another_run_asked_for_is_in_no_usage(judged, make_trace):
     own, voted = summarize([judged]), summarize([judged], {t.id for t in judged.pool})
     assert voted.usage["thinking"] == Usage(0, 0, 0, 0, 0, 0, 0)
     assert voted.usage["judging"] == Usage(3, 30, 0, 9, 0, 3, 0), "that of the deliberation"
     assert voted.usage["deliberating"] == own.usage["deliberating"]
     # What the figures rest on is told all the same.
     assert (voted.judging, voted.trajectories) == (own.judging, own.trajectories)
+    unjudged = summarize([make_trace(["7", "?"], ["7"])])
+    assert unjudged.judging == Judging() and "judging" not in unjudged.usage
     asked_nobody = dataclasses.replace(judged, deliberations=[])
     assert "judging" not in summarize([asked_nobody], {t.id for t in judged.pool}).usage
-
-
-def test_without_a_judge_nothing_is_counted(make_trace):
-    summary = summarize([make_trace(["7", "?"], ["7"])])
-    assert summary.judging == Judging() and set(summary.usage) == {"thinking", "deliberating"}

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import random
 from statistics import fmean
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,8 +16,6 @@ from heavydistill.metrics import estimators as subsets
 from heavydistill.metrics.estimators import passes_at, vote_copy_rate, votes_at
 from heavydistill.metrics.problem_figures import ProblemFigures
 from heavydistill.schema import Trace, Trajectory
-
-ANSWERS = st.lists(st.sampled_from(["7", "8", "9", "?", None]), max_size=9)
 
 
 def of_pool(trace: Trace) -> tuple[float, float, float]:
@@ -80,45 +77,11 @@ def test_vote_copy_rate(make_trace, pool, deliberations, rate):
     assert vote_copy_rate(make_trace(pool, deliberations), 1) == rate
 
 
-def _with_any_finish_and_label(data: st.DataObject, generations: list[Any]) -> list[Any]:
-    """Verifiers may contradict themselves and cut-off texts may hold an answer."""
-    finishes = st.sampled_from(["stop", "length", "error"])
-    labels = st.sampled_from(["correct", "incorrect", "undecided"])
-    return [
-        dataclasses.replace(
-            g,
-            finish_reason=data.draw(finishes),
-            verdict=dataclasses.replace(g.verdict, label=data.draw(labels)),
-        )
-        for g in generations
-    ]
-
-
 def test_a_trajectory_that_cannot_vote_is_not_the_vote_that_is_copied(make_trace):
     trace = make_trace(["8", "8", "7"], ["8", "7", "7", "7"])
     cut_off = [dataclasses.replace(t, finish_reason="length") for t in trace.pool[:2]]
     trace = dataclasses.replace(trace, pool=[*cut_off, trace.pool[2]])
     assert vote_copy_rate(trace, 1) == 0.75
-
-
-@given(pool=ANSWERS, deliberations=ANSWERS, data=st.data())
-def test_no_estimate_breaks_the_order_that_the_definitions_imply(
-    make_trace, pool, deliberations, data
-):
-    clean = make_trace(pool, deliberations)
-    trace = dataclasses.replace(
-        clean,
-        pool=_with_any_finish_and_label(data, clean.pool),
-        deliberations=_with_any_finish_and_label(data, clean.deliberations),
-    )
-    mean, any_right, vote = of_pool(trace)
-    heavy_mean, heavy_any = of_round(trace, 1)
-    assert any_right >= mean
-    assert any_right >= vote
-    assert heavy_any >= heavy_mean
-    copied = vote_copy_rate(trace, 1) or 0.0
-    values = (mean, any_right, vote, heavy_mean, heavy_any, copied)
-    assert all(0 <= value <= 1 for value in values)
 
 
 POOLS = st.lists(st.sampled_from(["7", "8", "9", "?", None]), max_size=8)
@@ -151,13 +114,10 @@ def test_it_is_the_mean_over_all_subsets(make_trace, answers, data):
 def test_one_vote_is_one_trajectory_and_all_votes_are_the_vote(make_trace, answers):
     trace = make_trace(answers)
     votes, passes = votes_at(trace.pool), passes_at(trace.pool)
-    assert len(votes) == len(passes) == len(trace.pool)
     mean, any_right, vote = of_pool(trace)
     if answers:
         assert votes[0] == pytest.approx(mean) == pytest.approx(passes[0])
         assert votes[-1] == pytest.approx(vote) and passes[-1] == any_right
-    assert list(passes) == sorted(passes)
-    assert all(0 <= vote <= some + 1e-12 for vote, some in zip(votes, passes, strict=True))
     # Two that agree say what one says, and a tie of two is drawn.
     decided = make_trace([answer or "9" for answer in answers]).pool
     assert len(votes) < 2 or votes_at(decided)[1] == pytest.approx(votes_at(decided)[0])

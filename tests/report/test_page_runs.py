@@ -34,7 +34,7 @@ def test_an_evaluation_is_its_runs(run, tmp_path):
     assert [source.name for source in runs.find(tmp_path / "e")] == ["e / before", "e / after"]
     told = writer.write_report([tmp_path / "e"], tmp_path / "page.html")
     text = told.file.read_text("utf-8")
-    assert "All runs are over the same problems" in text and "index-1" in text
+    assert "pairs two runs by problem" in text and "index-1" in text
     assert "evaluation.json" in text and "evaluate again" in text  # it holds no comparison
 
 
