@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import tempfile
 import time
@@ -26,20 +25,13 @@ def _state() -> object:
     return variables, [signal.getsignal(number) for number in _SIGNALS], os.getcwd()
 
 
-def _children() -> dict[int, str]:
-    """The processes that this one has started, but for those that live as long as it does."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:  # it has ended
-            continue
-        if int(parent) == os.getpid() and not any(
-            lasting in command for lasting in ("resource_tracker", "forkserver")
-        ):
-            found[int(folder.name)] = command or "ended, and nobody asked how"
-    return found
+def _lasting(pid: int) -> bool:
+    """Whether a child is one of those that live as long as this process does."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:  # it has ended
+        return True
+    return b"resource_tracker" in command or b"forkserver" in command
 
 
 @pytest.fixture(autouse=True)
@@ -73,25 +65,18 @@ def _open_files() -> int:
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    children = _children()
-    tmp_path_factory.getbasetemp()  # is where temporary files were before
-    folder = tempfile.mkdtemp(prefix="verifiers-")
-    before, tempfile.tempdir = tempfile.tempdir, folder
-    os.environ["TMPDIR"], earlier = folder, os.environ.get("TMPDIR")
-    try:
+    before, folder = children(), tmp_path_factory.mktemp("verifiers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        patch.setenv("TMPDIR", str(folder))
         yield
         deadline = time.monotonic() + _GRACE_S
-        while (left := _children().keys() - children.keys()) and time.monotonic() < deadline:
+        while (
+            not (ended := all(map(_lasting, children() - before))) and time.monotonic() < deadline
+        ):
             time.sleep(0.05)
-        assert not left, [command for pid, command in _children().items() if pid in left]
+        assert ended, "a process is left"
         assert not os.listdir(folder)
-    finally:
-        tempfile.tempdir = before
-        if earlier is None:
-            del os.environ["TMPDIR"]
-        else:
-            os.environ["TMPDIR"] = earlier
-        shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

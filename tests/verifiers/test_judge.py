@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -13,8 +12,6 @@ from samples import trajectory
 from heavydistill.heavy import prompts
 from heavydistill.heavy.prompts import load
 from heavydistill.schema import Problem, Trajectory, Verdict
-from heavydistill.verifiers import registry
-from heavydistill.verifiers.base import Decision, Verifier
 from heavydistill.verifiers.judge import MOST_BYTES, answer_for_judge, question
 
 PROMPT = load("judge", "general", "en")
@@ -159,38 +156,15 @@ def test_nothing_is_put_to_a_judge_that_was_not_judged_or_failed_or_has_no_answe
     assert answer_for_judge(blank, judged_as(verdict), None) is None
 
 
-class Tested(Verifier):
-    """Decides by something else than the reference."""
-
-    name = "tested"
-    version = "1"
-    needs_reference: ClassVar[bool] = False
-
-    def extract(self, problem: Problem, text: str) -> Decision:
-        return Decision("undecided", "conflict")
-
-    def decide(self, problem: Problem, candidate: str) -> Decision:
-        raise AssertionError("extract has settled it")
-
-
-class Compared(Tested):
-    """Finds no one answer in a text."""
-
-    name = "compared"
-    needs_reference: ClassVar[bool] = True
-
-
-def test_a_verifier_that_compares_nothing_is_not_replaced_by_a_judge(monkeypatch):
-    known = {"tested": Tested(), "compared": Compared()}
-    monkeypatch.setattr(registry, "_known", known)
-    generation = judged_as(undecided("conflict"), "<think>5?</think> It is A. Or B. ")
-    for name, answer in (("tested", None), ("compared", "It is A. Or B.")):
-        problem = Problem(id="p", text="?", reference="5", verifier=name)
-        assert answer_for_judge(problem, generation, None) == answer
-
-
-def test_no_judge_is_asked_where_other_answers_than_the_reference_are_right():
-    generation = judged_as(undecided("not_reproduced"), "\\boxed{500\\text{ cm}}")
-    for name, answer in (("exact", "500\\text{ cm}"), ("procedural", None)):
-        problem = Problem(id="p", text="?", reference="5 m", verifier=name)
-        assert answer_for_judge(problem, generation, None) == answer
+@pytest.mark.parametrize(
+    ("verifier", "text", "answer"),
+    [
+        ("exact", "\\boxed{500\\text{ cm}}", "500\\text{ cm}"),
+        ("exact", "<think>5?</think> It is A. Or B. ", "It is A. Or B."),  # no one answer in it
+        ("procedural", "\\boxed{5}", None),  # other answers than the reference are right
+        ("code", "```python\nprint(5)\n```", None),  # decided by something else than it
+    ],
+)
+def test_only_what_is_compared_with_a_reference_alone_is_put_to_a_judge(verifier, text, answer):
+    problem = Problem(id="p", text="?", reference="5 m", verifier=verifier)
+    assert answer_for_judge(problem, judged_as(undecided("conflict"), text), None) == answer

@@ -65,12 +65,6 @@ def test_ordinary_python_works(program: str) -> None:
 
 
 @works
-def test_sets_are_printed_in_the_same_order_each_time() -> None:
-    program = "print({str(number) for number in range(100)})"
-    assert len({ran(program).stdout for _ in range(3)}) == 1
-
-
-@works
 def test_runs_at_the_same_time_do_not_mix() -> None:
     def one(number: int) -> bytes:
         return ran(

@@ -79,12 +79,23 @@ def test_arguments_are_looked_at(machine: str, name: str) -> None:
             assert verdict(machine, number, *arguments) == expected, arguments
 
 
+DANGEROUS = """
+    vfork fork clone3 execve execveat socket connect accept bind sendmsg recvmsg ptrace
+    process_vm_readv process_vm_writev mount umount2 pivot_root chroot open_tree move_mount fsopen
+    fsmount mount_setattr unshare setns keyctl add_key request_key bpf perf_event_open
+    io_uring_setup io_setup userfaultfd memfd_create memfd_secret shmget msgget semget mq_open
+    kexec_load kexec_file_load init_module finit_module reboot syslog acct swapon settimeofday
+    clock_settime adjtimex sethostname iopl ioperm mknod mknodat chown fchownat setxattr capset
+    personality seccomp landlock_create_ruleset pidfd_open pidfd_getfd pidfd_send_signal
+    inotify_init1 fanotify_init name_to_handle_at open_by_handle_at quotactl vhangup modify_ldt kcmp
+    mlock mlockall migrate_pages move_pages vmsplice splice tee lookup_dcookie setuid setresuid
+    setgroups openat2 setfsuid rt_tgsigqueueinfo
+"""
+
+
 @MACHINES
-def test_no_call_that_makes_a_process_or_a_socket_is_listed(machine: str) -> None:
-    assert not {
-        "fork", "vfork", "clone3", "execve", "execveat", "socket", "connect", "ptrace", "mount",
-        "memfd_create", "shmget", "unshare", "setns", "bpf", "io_uring_setup", "pidfd_open",
-    } & set(seccomp.numbers(machine))  # fmt: skip
+def test_no_call_that_could_reach_out_is_listed(machine: str) -> None:
+    assert not seccomp.numbers(machine).keys() & set(DANGEROUS.split())
 
 
 @MACHINES
