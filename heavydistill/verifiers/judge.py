@@ -10,12 +10,11 @@ running tests or by rules that other answers than the reference fulfil. It is no
   and only its form in doubt, which a judge who compares results does not see;
 - where the answer has more than ``MOST_BYTES``: an answer is shown whole or not at all.
 
-It reads the problem, the reference and the answer as the verifier found it, before any
-normalization; the text after the thinking where the verifier found none. All three are quoted in
-blocks whose headers begin with a fence that is longer than any run of its character in them, with
-their control tokens made harmless, so no text can end its block, open another or take another turn.
-A text can still speak to the judge; the wording says that it is material, and only the votes of
-``heavy.judge_votes`` come of it.
+It reads the problem, the reference and the answer as the verifier found it, or the text after the
+thinking where it found none. All three are quoted in blocks whose headers begin with a fence that
+is longer than any run of its character in them, with their control tokens made harmless, so no text
+can end its block, open another or take another turn. A text can still speak to the judge; the
+wording says that it is material, and only the votes of ``heavy.judge_votes`` come of it.
 
 Not covered: whether the model judges well. Its verdicts carry its name, so they can be counted
 apart.

@@ -85,7 +85,7 @@ class TaskOutcome:
     seconds: float = 0.0
     """Time that it took in the process; of a task that was killed, its limit."""
     was_ready: bool = True
-    """Whether the process had prepared the verifier, so that the task began."""
+    """Whether the process had prepared the verifier."""
 
 
 def default_size() -> int:

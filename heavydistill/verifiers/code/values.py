@@ -99,8 +99,7 @@ def is_close(left: float, right: float, tolerance: float | None) -> bool:
 def likeness(
     left: Tree, right: Tree, *, tuples_are_lists: bool = False, tolerance: float | None = None
 ) -> Likeness:
-    """How much alike two values are; ``tolerance`` as in ``is_close``; ``Malformed`` if one is
-    none."""
+    """How much alike two values are; raises ``Malformed`` if one is none."""
     flat = tuples_are_lists
     try:
         if _canonical(left, True, flat) == _canonical(right, True, flat):

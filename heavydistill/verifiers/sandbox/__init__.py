@@ -1,8 +1,4 @@
-"""Where model-written programs run, and nowhere else.
-
-    base             what every place offers: ``Sandbox``, ``Limits``, ``Ran``
-    bubblewrap       this machine: namespaces, system call filter and limits of its own
-    sandbox_fusion   a server of SandboxFusion, over HTTP
+"""Where model-written programs run: ``bubblewrap`` on this machine, or a ``sandbox_fusion`` server.
 
 It fails closed. Where the place that was chosen cannot be had, nothing runs and the reason is
 said; there is no other place to fall back to.

@@ -60,8 +60,6 @@ def start_alone(
     """The same, for the first process of a namespace: a child of it is limited in all respects.
 
     Args:
-        cpu_s: Seconds of processor time until it is killed, looked at every 50 ms.
-        file_bytes: Most bytes of one file.
         uid: User and group to become, as root; None to stay who it is.
         filtered: The filter of system calls, instructions of classic BPF.
         alive: End of a pipe that whoever started this holds the other end of.
