@@ -226,20 +226,8 @@ def test_a_row_whose_prompt_is_no_prefix_is_a_fault(tmp_path: Path) -> None:
     assert [*tokens.prompt, *tokens.completion] == student.chat.ids(whole)
 
 
-PIECES = [
-    "a",
-    "6",
-    " ",
-    "  ",
-    "\n",
-    "\n\n",
-    "\t",
-    "\u00e9",
-    "e\u0301",
-    "\u4e2d",
-    "\U0001f600",
-    "{{ 6 }}",
-]
+PIECES = ["a", "6", " ", "  ", "\n", "\n\n", "\t", "\u00e9", "e\u0301", "\u4e2d", "\U0001f600"]
+PIECES += ["{{ 6 }}"]
 # What stands in the marks of many templates too.
 PIECES += ["<", ">", "/", "k", "think", "<think>\n", "\n</think>\n\n"]
 PIECES += ["<think>", "</think>", "<|im_end|>", "<|eot_id|>", "<s>", "assistant", "\\boxed{6}", "."]

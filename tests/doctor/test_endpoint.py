@@ -55,19 +55,14 @@ def test_a_good_server_has_no_findings_but_good_ones():
     )
     assert f"{MODEL} at {served.url}" in checked
     assert "4 choices, all different" in by_check["n"].text
-
-
-def test_few_and_small_requests_are_asked_and_counted():
-    seen, served, _ = visit(Habits())
+    # Few and small requests, and each is counted.
     assert seen.requests == len(served.asked) <= 10
     assert seen.prompt_tokens == 100 * len(served.asked)
     assert 0 < seen.completion_tokens < 200
     lengths = sorted(body["max_tokens"] for body in served.asked)
     assert lengths[-1] == PAPER.max_tokens and lengths[-2] <= 4096
 
-
-def test_the_question_about_thinking_is_what_the_run_would_send():
-    _, served, _ = visit(Habits())
+    # The question about thinking is what the run would send.
     sent = [body for body in served.asked if "17 + 25" in body["messages"][0]["content"]]
     whole, streamed = sent
     wanted = {"temperature": 1.0, "top_p": 0.95, "top_k": 10, "seed": 1, **SWITCH}
@@ -139,14 +134,12 @@ def test_a_usage_far_below_the_tokenizers_count_is_a_warning():
     assert finding.result == "warning" and "usage says 9 completion tokens" in finding.text
 
 
-def test_n_is_asked_for_as_the_run_would_ask():
-    _, served, by_check = visit(Habits())
+@pytest.mark.parametrize("stream", ["pieces", "refused"])
+def test_n_is_asked_for_as_the_run_would_ask(stream):
+    _, served, by_check = visit(Habits(stream=stream))
     (asked,) = (body for body in served.asked if "n" in body)
-    assert {"seed", "stream", "stream_options", "top_p", *SWITCH} <= asked.keys()
-    assert "4 choices, all different" in by_check["n"].text
-    _, served, by_check = visit(Habits(stream="refused"))
-    (asked,) = (body for body in served.asked if "n" in body)
-    assert "seed" in asked and not {"stream", "stream_options"} & asked.keys()
+    assert {"seed", "top_p", *SWITCH} <= asked.keys()
+    assert ({"stream", "stream_options"} & asked.keys() != set()) is (stream == "pieces")
     assert "4 choices, all different" in by_check["n"].text
 
 
@@ -322,17 +315,11 @@ def test_findings_never_show_the_key(monkeypatch):
     ("listed", "result", "told"),
     [
         ({}, "warning", "the server does not say it; 8,192 tokens, assumed"),
-        (
-            {"meta": {"n_ctx": 4096}},
-            "ok",
-            "4,096 tokens by its list of models, which the run obeys",
-        ),
+        ({"meta": {"n_ctx": 4096}}, "ok", "4,096 tokens by its list of models, which the run"),
         ({"context_length": 32_768}, "ok", "32,768 tokens by its list of models, which the run"),
     ],
 )
-def test_a_context_that_no_profile_knows_is_the_server_s_or_said_to_be_assumed(
-    listed, result, told
-):
+def test_a_context_that_no_profile_knows_is_the_server_s_or_assumed(listed, result, told):
     unknown = dataclasses.replace(patient(), context=Context("m", ASSUMED, "assumed"))
     seen, _, by_check = visit(Habits(listed=listed), unknown)
     finding = by_check["context"]

@@ -11,7 +11,6 @@ from heavydistill.config.models import Endpoint, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models import registry
-from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.request import Request, user_turn
 from heavydistill.models.resolve import resolve
 from heavydistill.models.tokenizer import SERVER
@@ -110,23 +109,14 @@ def test_a_served_model_without_a_profile_is_sent_top_k_only_on_request():
         assert (config.think.sampling.top_k, config.deliberate.sampling.top_k) == (top_k, 0)
 
 
-def test_a_served_model_without_a_profile_opens_the_client_with_the_usual_tags():
-    endpoint = Endpoint(base_url=URL, tokenizer="org/model")
-    profile = registry.profile_at("mine", endpoint)
-    engine = registry.open_engine(profile, endpoint)
-    assert registry.revision_of(profile, endpoint) == engine.revision
-    assert isinstance(engine, OpenAIEngine)
-    assert (engine.model, engine.profile.extra_body) == ("mine", {})
-    assert engine.profile.think_tags == ("<think>", "</think>")
-    engine.close()
-
-
 def test_a_server_of_ones_own_is_asked_as_the_profile_says():
     with serving(lambda body: completion("7", reasoning="3+4")) as server:
         endpoint = Endpoint(base_url=server.base_url)
         profile = registry.profile_at("deepseek-v3.2", endpoint)
         requests = [Request(user_turn("3+4?"), profile.thinker, seed) for seed in range(3)]
-        responses = registry.open_engine(profile, endpoint).generate(requests)
+        engine = registry.open_engine(profile, endpoint)
+        assert registry.revision_of(profile, endpoint) == engine.revision
+        responses = engine.generate(requests)
     hub = "deepseek-ai/DeepSeek-V3.2"
     assert (profile.kind, profile.model, profile.tokenizer) == ("endpoint", hub, hub)
     assert (profile.context, profile.think_tags) == (163_840, ("<think>", "</think>"))
@@ -227,12 +217,6 @@ def test_a_profile_of_ones_own_is_one_file(tmp_path, monkeypatch):
     assert resolve(config).config == config
     monkeypatch.chdir(tmp_path)
     assert registry.profile_at("mine.yaml", Endpoint(base_url=URL)).model == "mine"
-
-
-def test_a_file_that_is_not_there_is_named():
-    with pytest.raises(ConfigError) as caught:
-        registry.profile_at("nowhere/mine.yaml", Endpoint(base_url=URL))
-    assert str(caught.value).startswith("nowhere/mine.yaml: No such file")
 
 
 def test_completing_fills_in_what_the_profile_of_each_role_decides(checkpoint):

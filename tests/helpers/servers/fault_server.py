@@ -103,6 +103,14 @@ def text_of(body: Body, index: int) -> tuple[str, str]:
     return f"so {draw.random()} so", f"It is \\boxed{{{draw.randrange(4)}}}."
 
 
+def message_of(reasoning: str, thought: str, answer: str) -> Body:
+    """A message with its thinking where ``reasoning`` says, a key of ``REASONING``."""
+    message = REASONING[reasoning](thought)
+    content = message.pop("content", "")
+    text = [{"type": "text", "text": answer}] if isinstance(content, list) else answer
+    return {"role": "assistant", **message, "content": content + text}
+
+
 def tokens_of(thought: str, answer: str) -> int:
     return len(thought) // 4 + len(answer) // 4
 
@@ -152,15 +160,9 @@ class _Handler(Handler):
     def _choices(self, body: Body) -> list[Body]:
         choices = []
         for index in range(min(body.get("n") or 1, self.fault_server.honours_n)):
-            thought, answer = self.fault_server.text_of(body, index)
-            message = REASONING[self.fault_server.reasoning](thought)
-            content = message.pop("content", "")
-            content = (
-                [*content, {"type": "text", "text": answer}]
-                if isinstance(content, list)
-                else content + answer
+            message = message_of(
+                self.fault_server.reasoning, *self.fault_server.text_of(body, index)
             )
-            message = {"role": "assistant", **message, "content": content}
             choices.append({"index": index, "finish_reason": "stop", "message": message})
         return choices
 
@@ -187,7 +189,7 @@ class _Handler(Handler):
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         self._event(": keep-alive")
-        events = list(_pieces(choices))
+        events = list(pieces(choices))
         sent = dict.fromkeys(("cut", "stall", "fault in the stream"), len(events) // 2)
         sent |= {"fault at the last end": len(events) - 1, "fault after the ends": len(events)}
         if fault in sent:
@@ -216,7 +218,7 @@ class _Handler(Handler):
         self.connection.close()
 
 
-def _pieces(choices: list[Body]) -> Iterator[Body]:
+def pieces(choices: list[Body]) -> Iterator[Body]:
     """Each message in pieces of a few characters, the choices interleaved; then their ends."""
     streams = [list(_deltas(choice["message"])) for choice in choices]
     for step in range(max(map(len, streams), default=0)):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fault_server import message_of, pieces
 from loopback import Handler, listening
 
 Body = dict[str, Any]
@@ -20,10 +21,9 @@ MODEL = "served"
 class Habits:
     """How it answers; the defaults are those of a good one.
 
-    ``reasoning`` is the field, ``blocks``, ``tags`` or ``none``; ``n`` is honours, ignores,
-    refuses, refuses streamed or copies; ``seed`` is honours, alone (each choice has the text of the
-    seed), ignores or fixed; ``stream`` is pieces, whole, refused
-    or thoughtless.
+    ``reasoning`` is a key of ``fault_server.REASONING``; ``n`` is honours, ignores, refuses,
+    refuses streamed or copies; ``seed`` is honours, alone (each choice has the text of the seed),
+    ignores or fixed; ``stream`` is pieces, whole, refused or thoughtless.
     """
 
     reasoning: str = "reasoning_content"
@@ -163,36 +163,15 @@ def _words(habits: Habits, served: Served, body: Body, index: int) -> str:
 
 
 def _message(habits: Habits, words: str) -> Body:
-    thinking, answer = f"let me see {words}", rf"It is \boxed{{34}} {words}"
-    message: Body = {"role": "assistant", "content": answer}
-    if habits.reasoning in ("reasoning_content", "reasoning"):
-        message[habits.reasoning] = thinking
-    elif habits.reasoning == "tags":
-        message["content"] = f"<think>{thinking}</think>{answer}"
-    elif habits.reasoning == "blocks":
-        inside = [{"type": "text", "text": thinking}]
-        parts = [{"type": "thinking", "thinking": inside}, {"type": "text", "text": answer}]
-        message["content"] = parts
-    return message
+    return message_of(habits.reasoning, f"let me see {words}", rf"It is \boxed{{34}} {words}")
 
 
 def in_pieces(habits: Habits, body: Body, completion: Body) -> Iterator[Body]:
-    head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
-    for choice in completion["choices"]:
-        for delta in _deltas(habits, choice["message"]):
-            yield {**head, "choices": [{"index": choice["index"], "delta": delta}]}
-    for choice in completion["choices"]:
-        end = {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
-        yield {**head, "choices": [end]}
+    choices = completion["choices"]
+    if habits.stream == "thoughtless":
+        texts = [{"role": "assistant", "content": c["message"]["content"]} for c in choices]
+        choices = [c | {"message": text} for c, text in zip(choices, texts, strict=True)]
+    yield from pieces(choices)
     wants = (body.get("stream_options") or {}).get("include_usage")
     if wants and habits.usage and habits.usage_in_pieces:
-        yield {**head, "choices": [], "usage": completion["usage"]}
-
-
-def _deltas(habits: Habits, message: Body) -> Iterator[Body]:
-    for key, value in message.items():
-        if key == "role" or (habits.stream == "thoughtless" and key != "content"):
-            continue
-        parts = [value[:5], value[5:]] if isinstance(value, str) else [[part] for part in value]
-        for part in parts:
-            yield {key: part}
+        yield {"id": "c", "choices": [], "usage": completion["usage"]}

