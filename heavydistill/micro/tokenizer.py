@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,26 +21,7 @@ _TURN_OPENS, _TURN_ENDS, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 
 # ``reasoning_content`` is where TRL and the chat APIs keep the thinking of a turn;
 # the generation marks let TRL supervise the assistant's tokens alone.
-CHAT_TEMPLATE = """\
-{%- for message in messages -%}
-{%- if message.role == 'assistant' -%}
-<|im_start|>assistant
-{% generation -%}
-{%- if message.reasoning_content -%}
-<think>
-{{ message.reasoning_content }}
-</think>
-{% endif -%}
-{{ message.content }}<|im_end|>{%- endgeneration %}
-{% else -%}
-<|im_start|>{{ message.role }}
-{{ message.content }}<|im_end|>
-{% endif -%}
-{%- endfor -%}
-{%- if add_generation_prompt -%}
-<|im_start|>assistant
-{% endif -%}
-"""
+CHAT_TEMPLATE = (Path(__file__).parent / "teacher" / "chat_template.jinja").read_text("utf-8")
 
 
 def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:

@@ -18,6 +18,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
@@ -37,10 +38,17 @@ REFUSED: Refused = {
     "save_only_model": ((False,), "a checkpoint is there to go on from"),
     "auto_find_batch_size": ((False,), "the batch is the one that is asked for"),
 }
+# Beginnings of parameters that have no effect without another one.
+_NEEDED = {
+    "use_peft": ("lora_", "use_dora", "use_rslora", "load_in_"),
+    "load_in_4bit": ("bnb_4bit_", "use_bnb_"),
+    "push_to_hub": ("hub_model_id", "hub_revision", "license"),
+}
 # What ``model_init_kwargs`` could say past the flag that says it.
 _FLAGS = {"revision", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code"}
 _MORE_THAN_0 = (
     *("learning_rate", "num_train_epochs", "gradient_accumulation_steps", "num_iterations"),
+    "save_steps",
     *("per_device_train_batch_size", "per_device_eval_batch_size", "steps_per_generation"),
 )
 # Keys of earlier versions, and what to do instead.
@@ -159,7 +167,8 @@ def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
     config, model = arguments.config, arguments.model
     usual = dict(config.recorded)
     for known in (*dataclasses.fields(config.trl_config), *dataclasses.fields(ModelConfig)):
-        if not _NOT_RECORDED.fullmatch(known.name):
+        is_unused = known.name.startswith("lora_") and not model.use_peft
+        if not (is_unused or _NOT_RECORDED.fullmatch(known.name)):
             factory = known.default_factory
             usual[known.name] = known.default if factory is dataclasses.MISSING else factory()
     found = {}
@@ -239,16 +248,16 @@ def _check(arguments: TrainArguments[Any]) -> None:
             f"max_steps: {config.max_steps} is no number of steps",
             "Give 1 or more, or leave it out for num_train_epochs.",
         )
-    if config.save_strategy == "steps" and not config.save_steps > 0:
-        raise ConfigError(
-            f"save_steps: {config.save_steps:g} is not more than 0",
-            "Give a number of steps, a share of all below 1, or --save_strategy no.",
-        )
-    for name in ("hub_model_id", "hub_revision", "license"):
-        if getattr(config, name) is not None and not config.push_to_hub:
+    values = {
+        known.name: (getattr(part, known.name), known.default)
+        for part in (config, model)
+        for known in dataclasses.fields(part)
+    }
+    for needed, (name, (value, usual)) in product(_NEEDED, values.items()):
+        if name.startswith(_NEEDED[needed]) and value != usual and not values[needed][0]:
             raise ConfigError(
-                f"{name} is set, and push_to_hub is not",
-                f"Give --push_to_hub true, or leave {name} out.",
+                f"{name} is set, and {needed} is not",
+                f"Set {needed}: true, or leave {name} out.",
             )
     if config.push_to_hub and not config.hub_model_id:
         raise ConfigError(

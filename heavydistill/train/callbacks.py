@@ -55,11 +55,8 @@ class GoOn(TrainerCallback):
         if before == self._measure:
             return
         if state.best_global_step and state.is_world_process_zero:
-            print(
-                f"Step {state.best_global_step} is no longer the best one: what is measured has "
-                "changed. Only evaluations from here on are compared.",
-                flush=True,
-            )
+            step = f"Step {state.best_global_step} is no longer the best one"
+            print(f"{step}: what is measured has changed.", flush=True)
         state.best_metric = state.best_global_step = state.best_model_checkpoint = None
 
 
@@ -77,13 +74,9 @@ class WatchGuards(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Find what fired before the checkpoint."""
         self.alarms = []
-        self._look(args, state, control, says_warnings=False)
+        self.on_log(args, state, control)
         if control.should_training_stop:
             state.max_steps = state.global_step
-
-    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Look at what was logged."""
-        self._look(args, state, control)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Draw the curves into the output folder."""
@@ -111,7 +104,8 @@ class WatchGuards(TrainerCallback):
                 )
         self.on_evaluate(args, state, control)
 
-    def _look(self, args: Any, state: Any, control: Any, says_warnings: bool = True) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Look at what was logged."""
         # The first process decides for all: one that went on alone would wait for ever.
         shared = [alarms(state.log_history, self._guards, self._metric)]
         if PartialState().num_processes > 1:
@@ -123,6 +117,6 @@ class WatchGuards(TrainerCallback):
                 control.should_training_stop = True
                 # What the Trainer does at the end, with every engine.
                 args.load_best_model_at_end |= alarm.action == ROLL_BACK
-            if state.is_world_process_zero and (says_warnings or alarm.action != WARN):
+            if state.is_world_process_zero:
                 ending = "" if alarm.action == WARN else " The training ends here."
                 print(f"{alarm_text(alarm, self._guards)}{ending}", flush=True)

@@ -12,7 +12,6 @@ the same model, rows, batches and schedule.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from pathlib import Path
@@ -72,12 +71,6 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
     Raises:
         ConfigError: ``resume`` names none that is whole; or what is in the folder would be lost.
     """
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        raise ConfigError(
-            f"output_dir: {folder} cannot be written: {there} is no folder, or not yours",
-            "Name another --output_dir.",
-        )
     if (folder / EVALUATION).exists():  # the card would tell its figures of the model that comes
         raise ConfigError(
             f"output_dir: there is an evaluation in {folder}, of the model that was there before",

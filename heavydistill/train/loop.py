@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib.util
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -121,25 +119,7 @@ def new_record(
 
 
 def method_of(model: ModelConfig) -> str:
-    """What is trained of the model, as the record calls it.
-
-    Raises:
-        ConfigError: A parameter is set that has no effect without another one.
-    """
-    from trl import ModelConfig
-
-    unused = {
-        "use_peft": ("lora_", "use_dora", "use_rslora", "load_in_"),
-        "load_in_4bit": ("bnb_4bit_", "use_bnb_"),
-    }
-    for field, needed in product(fields(ModelConfig), unused):
-        name = field.name
-        is_unused = name.startswith(unused[needed]) and not getattr(model, needed)
-        if is_unused and getattr(model, name) != field.default:
-            raise ConfigError(
-                f"{name} is set, and {needed} is not",
-                f"Set {needed}: true, or leave {name} out (--{name} {field.default}).",
-            )
+    """What is trained of the model, as the record calls it."""
     if model.load_in_4bit and model.dtype == "auto":
         raise ConfigError(
             "dtype: auto does not say what 4 bits are unpacked to", "Give --dtype bfloat16."
@@ -336,8 +316,7 @@ def attention(arguments: TrainArguments[Any]) -> str:
     from transformers.utils import is_kernels_available
 
     is_nvidia = torch.cuda.is_available() and not torch.version.hip
-    has_kernels = is_kernels_available() and importlib.util.find_spec("kernels")
-    if not (is_nvidia and has_kernels):
+    if not (is_nvidia and is_kernels_available()):
         return FALLBACK
     from kernels import get_kernel
 

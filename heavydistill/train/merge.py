@@ -20,11 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.heavy import prompts
 from heavydistill.models.hub_files import file_in
 from heavydistill.models.local.adapter import Adapter, adapter_of, load_adapter, merge_adapter
 from heavydistill.models.local.engine import base_revision, load_tokenizer
-from heavydistill.models.request import user_turn
 from heavydistill.store.atomic import new_folder
 from heavydistill.store.training_record import RECORD, TrainingRecord, read_record
 
@@ -101,10 +99,11 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
         )
     tokenizer = load_tokenizer(adapter.tokenizer)
     with new_folder(out) as folder:
-        wanted, plain = _write(adapter, tokenizer, folder, dtype)
+        ids = tokenizer(_PROBLEM, return_tensors="pt")["input_ids"]
+        wanted, plain = _write(adapter, tokenizer, folder, dtype, ids)
         if record:
             shutil.copyfile(file_in(adapter.name, RECORD), folder / RECORD)
-        merged = _look(adapter.base, folder, _prompt(tokenizer), wanted, plain)
+        merged = _look(adapter.base, folder, ids, wanted, plain)
         if not merged.is_right:
             raise RunError(
                 f"The merged model is not {adapter.base} with {name}: a logit differs by "
@@ -129,23 +128,13 @@ def _record(adapter: Adapter) -> TrainingRecord | None:
     return record
 
 
-def _prompt(tokenizer: Any) -> torch.Tensor:
-    """Token ids of a thinker's prompt, shape (1, length)."""
-    text = prompts.thinker_prompt(_PROBLEM, prompts.load("thinker", "general", "en"))
-    ids: torch.Tensor = tokenizer.apply_chat_template(
-        user_turn(text), add_generation_prompt=True, return_tensors="pt", return_dict=False
-    )
-    return ids
-
-
 def _write(
-    adapter: Adapter, tokenizer: Any, folder: Path, dtype: str | None
+    adapter: Adapter, tokenizer: Any, folder: Path, dtype: str | None, ids: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Merge into a folder; the logits of base + adapter, and of the base."""
     import torch
 
     adapted = load_adapter(adapter, torch.float32 if dtype else "auto").eval()
-    ids = _prompt(tokenizer)
     wanted = _logits(adapted, ids)
     with adapted.disable_adapter():
         plain = _logits(adapted, ids)

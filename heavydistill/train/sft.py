@@ -17,6 +17,7 @@ from trl import ModelConfig, SFTConfig, SFTTrainer
 
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
+from heavydistill.store.sets.set_rows import SPLITS
 from heavydistill.store.training_record import SetsUsed, TrainingRecord
 from heavydistill.train.arguments import (
     Refused,
@@ -65,6 +66,7 @@ class SftConfig(SFTConfig, TrainingOptions):
         "dataset_kwargs": ((None,), "the rows are prepared by the guard"),
         "truncation_mode": (("keep_start",), _WHOLE),
         "packing_strategy": (("bfd",), _WHOLE),
+        "eval_packing": ((None,), "validation rows are packed where those of the training are"),
         "eos_token": ((None,), "a response ends as the chat template ends it"),
         "pad_token": ((None,), "the tokenizer's own is taken, or else its end of sequence"),
         "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
@@ -113,11 +115,6 @@ class SftConfig(SFTConfig, TrainingOptions):
             learner = "thinker" if roles == "thinker" else "deliberator"
             trl.metric_for_best_model = f"eval_{learner}_loss"
         super().__post_init__()
-        if self.eval_packing and not self.packing:
-            raise ConfigError(
-                "eval_packing without packing: rows in one sequence would attend to each other",
-                "Give packing as well, or leave eval_packing out.",
-            )
 
     @property
     def sources(self) -> tuple[SetSource, ...]:
@@ -159,12 +156,7 @@ def parse(
     arguments: Sequence[str] | None = None, description: str | None = None
 ) -> TrainArguments[SftConfig]:
     """Read the command line, and the file that it names; see ``arguments.read_arguments``."""
-    found = read_arguments(SftConfig, ModelConfig, arguments, description)
-    if found.config.muon and found.model.use_peft:
-        raise ConfigError(
-            "muon is set, and what is trained is an adapter", "Leave out muon, or use_peft."
-        )
-    return found
+    return read_arguments(SftConfig, ModelConfig, arguments, description)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,23 +174,23 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
 
     config = arguments.config
     launch, start = begin(arguments)
-    if config.muon and launch.engine not in ("single", "ddp"):
+    trained = "an adapter" if arguments.model.use_peft else launch.engine
+    if config.muon and trained not in ("single", "ddp"):
         raise ConfigError(
-            f"muon is set, and {launch.engine} spreads matrices that Muon needs as a whole",
-            "Leave out muon, or launch with configs/accelerate/single.yaml or ddp.yaml.",
+            f"muon is set, and {trained} has no matrices that are whole, as Muon needs them",
+            "Leave out muon, or train all weights with configs/accelerate/single.yaml or ddp.yaml.",
         )
     found = [locate_source(source) for source in config.sources]
     base = load_base(arguments, found)
     parts, max_length = tokenize_sources(config, base, found)
-    train = [part.train for part in parts]
-    held_out = [part.validation for part in parts if part.validation is not None]
+    train = [part.splits["train"] for part in parts]
+    held_out = [part.splits["validation"] for part in parts if "validation" in part.splits]
     with config.main_process_first(desc="packing"):
-        packs = config.packing if config.eval_packing is None else config.eval_packing
         sequences = concatenate_datasets(
             [*sequences_of_roles(train, max_length, config.packing).values()]
         )
         # Of each role, so that damage to one of them is seen.
-        validation = sequences_of_roles(held_out, max_length, packs)
+        validation = sequences_of_roles(held_out, max_length, config.packing)
     losses = [f"{role}_loss" for role in validation]
     metric = config.metric_for_best_model
     if losses and metric is not None and metric.removeprefix("eval_") not in losses:
@@ -249,13 +241,13 @@ def new_trainer(plan: SftPlan) -> SFTTrainer:
 
 
 def _used(part: SourceRows) -> SetsUsed:
-    sets, source, validation = part.sets, part.source, part.validation
+    sets, source = part.sets, part.source
     return SetsUsed(
         name=sets.name,
         revision=sets.revision,
         role=source.role,
         fraction=source.fraction,
-        rows={"train": len(part.train), "validation": len(validation) if validation else 0},
+        rows={split: len(part.splits.get(split, ())) for split in SPLITS},
         left_out=part.left_out,
         manifest=sets.manifest,
     )

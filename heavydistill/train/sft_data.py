@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -48,11 +48,10 @@ class SourceRows:
 
     source: SetSource
     sets: SetsFolder
-    train: Dataset
-    """Columns ``input_ids``, ``labels``, ``tokens``, ``role``, ``problem`` and ``generation``;
-    lists of token ids, ``-100`` in ``labels`` where nothing is learnt."""
-    validation: Dataset | None
-    """Rows with the same columns; None if none are looked at."""
+    splits: dict[str, Dataset]
+    """``train``, and ``validation`` if it is looked at. Columns ``input_ids``, ``labels``,
+    ``tokens``, ``role``, ``problem`` and ``generation``; lists of token ids, ``-100`` in ``labels``
+    where nothing is learnt."""
     left_out: dict[str, int]
     """Rows of each split that are longer than ``max_length``."""
 
@@ -69,34 +68,33 @@ def tokenize_sources(
         ConfigError: A row would not be learnt as it stands, with its problem and generation; rows
             do not fit ``max_length``, or that does not fit the model; a split has no rows.
     """
-    splits = ["train"] + ["validation"] * (config.do_eval or config.eval_on_start)
+    names = ["train"] + ["validation"] * (config.do_eval or config.eval_on_start)
     sources = list(zip(config.sources, found, strict=True))
     whole = [
-        {split: _split(config, base, sets, source.role, split) for split in splits}
+        {split: _split(config, base, sets, source.role, split) for split in names}
         for source, sets in sources
     ]
-    if len(splits) > 1 and not any(len(parts["validation"]) for parts in whole):
+    if len(names) > 1 and not any(len(splits["validation"]) for splits in whole):
         raise ConfigError(
             "Validation is asked for, and the sets have no validation rows",
             "Build them with --set validation=0.05, or train with --eval_strategy no "
             "--load_best_model_at_end false.",
         )
-    lengths = [tokens for parts in whole for part in parts.values() for tokens in part["tokens"]]
+    lengths = [tokens for splits in whole for part in splits.values() for tokens in part["tokens"]]
     max_length = _max_length(config, base, lengths)
-    fitting = [
-        _fitting(source, sets, parts, max_length)
-        for (source, sets), parts in zip(sources, whole, strict=True)
+    parts = [
+        _fitting(source, sets, splits, max_length)
+        for (source, sets), splits in zip(sources, whole, strict=True)
     ]
     # Shares of those that fit, for the mixture is of what is learnt.
-    fractions = [source.fraction for source in config.sources]
-    counts = shares([len(rows.train) for rows in fitting], fractions)
-    drawn = [
-        rows
-        if count == len(rows.train)
-        else replace(rows, train=rows.train.shuffle(seed=config.seed).select(range(count)))
-        for rows, count in zip(fitting, counts, strict=True)
-    ]
-    return drawn, max_length
+    counts = shares(
+        [len(part.splits["train"]) for part in parts],
+        [source.fraction for source in config.sources],
+    )
+    for part, count in zip(parts, counts, strict=True):
+        if count < len(rows := part.splits["train"]):
+            part.splits["train"] = rows.shuffle(seed=config.seed).select(range(count))
+    return parts, max_length
 
 
 def _split(config: Any, base: BaseCheckpoint, sets: SetsFolder, role: str, split: str) -> Dataset:
@@ -155,13 +153,6 @@ def _demand_whole(rows: Dataset, where: str) -> None:
         for row in rows.select([at for at, found in enumerate(rows["faults"]) if found])
         for code, detail in row["faults"]
     ]
-    others = [fault for fault in faults if fault.code == "other_tokenizer"]
-    if others:
-        raise ConfigError(
-            f"{where}: the checkpoint has another tokenizer than the student for whom the sets "
-            f"were built: {len(others):,} of {len(rows):,} rows have other tokens. {others[0]}",
-            "Build the sets with --student and this checkpoint, or train their own student.",
-        )
     demand_whole(faults, len(rows), where)
 
 
@@ -197,20 +188,18 @@ def _max_length(config: Any, base: BaseCheckpoint, lengths: list[int]) -> int:
 
 
 def _fitting(
-    source: SetSource, sets: SetsFolder, parts: dict[str, Dataset], max_length: int
+    source: SetSource, sets: SetsFolder, splits: dict[str, Dataset], max_length: int
 ) -> SourceRows:
-    fits = {
-        split: [i for i, tokens in enumerate(part["tokens"]) if tokens <= max_length]
-        for split, part in parts.items()
-    }
-    if not fits["train"]:
+    kept, left_out = {}, {}
+    for split, part in splits.items():
+        kept[split] = part.select([i for i, n in enumerate(part["tokens"]) if n <= max_length])
+        left_out[split] = len(part) - len(kept[split])
+    if not len(kept["train"]):
         raise ConfigError(
             f"No row of {sets.name} for a {source.role} has {max_length:,} tokens or fewer",
             "Give a larger --max_length.",
         )
-    left_out = {split: len(part) - len(fits[split]) for split, part in parts.items()}
-    kept = {split: part.select(fits[split]) for split, part in parts.items()}
-    return SourceRows(source, sets, kept["train"], kept.get("validation"), left_out)
+    return SourceRows(source, sets, kept, left_out)
 
 
 def sequences_of_roles(

@@ -36,15 +36,7 @@ _SHARE_OF_REST = 0.5
 
 
 class RolesMixin(Trainer):
-    """Stands before one of TRL's trainers; writes no card, and tied weights once.
-
-    With ``muon``, Muon replaces the optimizer of the arguments.
-    """
-
-    def __init__(self, *, muon: bool, **options: Any) -> None:
-        self._muon = muon
-        self.optimizer: torch.optim.Optimizer | None
-        super().__init__(**options)
+    """Stands before one of TRL's trainers; writes no card, and tied weights once."""
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
@@ -68,20 +60,6 @@ class RolesMixin(Trainer):
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(**options)
 
-    def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
-        """Make the optimizer of the arguments, or Muon."""
-        if self._muon and self.optimizer is None:
-            self.optimizer = MuonAdamW(
-                self.model.named_parameters(),
-                lr=self.args.learning_rate,
-                weight_decay=self.args.weight_decay,
-                betas=(self.args.adam_beta1, self.args.adam_beta2),
-                eps=self.args.adam_epsilon,
-            )
-            return self.optimizer
-        made: torch.optim.Optimizer = super().create_optimizer(*arguments)
-        return made
-
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
     ) -> None:
@@ -98,9 +76,31 @@ class RolesMixin(Trainer):
 
 
 class RolesTrainer(RolesMixin, SFTTrainer):
-    """TRL's trainer for SFT with these manners, which packs only rows that stay apart."""
+    """TRL's trainer for SFT with these manners, which packs only rows that stay apart.
+
+    With ``muon``, Muon replaces the optimizer of the arguments.
+    """
 
     _is_probed = False
+
+    def __init__(self, *, muon: bool, **options: Any) -> None:
+        self._muon = muon
+        self.optimizer: torch.optim.Optimizer | None
+        super().__init__(**options)
+
+    def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
+        """Make the optimizer of the arguments, or Muon."""
+        if self._muon and self.optimizer is None:
+            self.optimizer = MuonAdamW(
+                self.model.named_parameters(),
+                lr=self.args.learning_rate,
+                weight_decay=self.args.weight_decay,
+                betas=(self.args.adam_beta1, self.args.adam_beta2),
+                eps=self.args.adam_epsilon,
+            )
+            return self.optimizer
+        made: torch.optim.Optimizer = super().create_optimizer(*arguments)
+        return made
 
     def _run_epoch(self, **options: Any) -> None:
         if self.args.packing and not self._is_probed:

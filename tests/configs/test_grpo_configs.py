@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import functools
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from shipped import ROOT, command_of, values, without_reason
 
 from heavydistill.config.run import load_config
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.grpo.config import HM, MODES, PASS_AT_1, STEPS, GrpoConfig, parse
-from heavydistill.train.grpo.guards import GUARDS, ROLL_BACK, GuardOptions, check_guards
+from heavydistill.train.grpo.guards import GUARDS, ROLL_BACK, check_guards
 
 pytest.importorskip("trl", reason="TRL is not installed")
 
-ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs" / "grpo"
 SIZES = ("1gpu", "8gpu", "micro")
 PROCESSES = {"1gpu": 1, "8gpu": 8, "micro": 2}
@@ -44,12 +42,7 @@ def read(file: Path) -> TrainArguments[GrpoConfig]:
 
 def given(file: Path) -> list[str]:
     """The flags of the command in its first line, behind the file."""
-    command = shlex.split(file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# "))
-    return command[command.index("--config") + 2 :]
-
-
-def values(file: Path) -> dict[str, Any]:
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
+    return command_of(file)[4:]
 
 
 def responses(file: Path) -> int:
@@ -108,8 +101,10 @@ def test_it_is_measured_meanwhile_where_the_time_allows(file: Path) -> None:
     assert trl.per_device_eval_batch_size % trl.num_generations_eval == 0
     of_generation = trl.per_device_train_batch_size * trl.steps_per_generation
     assert trl.per_device_eval_batch_size <= of_generation
-    every = {f"guard_{guard}": ROLL_BACK for guard in GUARDS}
-    check_guards(GuardOptions(**every), trl)
+    rolling = copy.copy(trl)
+    for guard in GUARDS:
+        setattr(rolling, f"guard_{guard}", ROLL_BACK)
+    check_guards(rolling)
     assert found.config.dataset_name or found.config.held_out_from, "a run holds no problems out"
     if sets := found.config.held_out_from:
         assert f"measured on the validation problems of {sets}" in text
@@ -131,37 +126,18 @@ def test_there_are_as_many_problems_as_a_generation_asks_or_it_says_whose(file: 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
-    first = file.read_text(encoding="utf-8").partition("\n")[0]
-    command = shlex.split(first.removeprefix("# "))
-    assert command[:3] == ["accelerate", "launch", "--config_file"]
-    launch, script, *rest = command[3:]
-    processes = yaml.safe_load((ROOT / launch).read_text(encoding="utf-8"))["num_processes"]
-    assert processes == PROCESSES[file.parent.name] and (ROOT / script).is_file()
-    assert rest[:2] == ["--config", str(file.relative_to(ROOT))]
+    launch = command_of(file)[0]
+    assert values(ROOT / launch)["num_processes"] == PROCESSES[file.parent.name]
     assert read(file).config.dataset_name or read(file).config.run
-
-
-@functools.cache
-def defaults() -> dict[str, Any]:
-    """What TRL and our own arguments are without a file, after they have completed themselves."""
-    from trl import GRPOConfig, ModelConfig
-
-    own = GrpoConfig("out", use_cpu=True, mode="deliberator", dataset_name="sets")
-    parts = (own, GRPOConfig("out", use_cpu=True), ModelConfig())
-    found = {
-        field.name: getattr(part, field.name)
-        for part in parts
-        for field in dataclasses.fields(part)
-    }
-    return {**found, "use_cpu": False, "steps_per_generation": None}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_what_is_not_the_default_has_its_reason_beside_it(file: Path) -> None:
-    usual, said = defaults(), values(file)
-    lines = {line.partition(":")[0]: line for line in file.read_text(encoding="utf-8").splitlines()}
-    other = {key for key in said if said[key] != usual[key]} - {"mode", "output_dir"}
-    assert not {key for key in other if " # " not in lines[key]}
+    from trl import GRPOConfig, ModelConfig
+
+    own = GrpoConfig("out", use_cpu=True, mode="deliberator", dataset_name="sets")
+    usual = (own, GRPOConfig("out", use_cpu=True), ModelConfig())
+    assert without_reason(file, *usual) <= {"mode", "output_dir"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from shipped import ROOT, command_of, values, without_reason
 
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.sft import SftConfig, parse
 
 pytest.importorskip("trl", reason="TRL is not installed")
 
-ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"
 FILES = sorted((CONFIGS / "sft").glob("*.yaml"))
 LAUNCHES = sorted((CONFIGS / "accelerate").glob("*.yaml"))
@@ -30,25 +27,6 @@ def read(file: Path) -> TrainArguments[SftConfig]:
     """As scripts/sft.py reads it; once for all tests, which change nothing of it."""
     given = ["--dataset_name", "sets/glm", "--role", "both", *HERE]
     return parse(["--config", str(file), *given])
-
-
-def values(file: Path) -> dict[str, Any]:
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
-
-
-@functools.cache
-def defaults() -> dict[str, Any]:
-    """What TRL and our own arguments are without a file, after they have completed themselves."""
-    from trl import ModelConfig, SFTConfig
-
-    sets = SftConfig("out", use_cpu=True, dataset_name="sets", role="both")
-    parts = (sets, SFTConfig("out", use_cpu=True), ModelConfig())
-    found = {
-        field.name: getattr(part, field.name)
-        for part in parts
-        for field in dataclasses.fields(part)
-    }
-    return {**found, "use_cpu": False, "max_length": None}
 
 
 def test_there_are_files_for_all_sizes_and_launches() -> None:
@@ -73,21 +51,16 @@ def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
-    first = file.read_text(encoding="utf-8").partition("\n")[0]
-    command = shlex.split(first.removeprefix("# "))
-    assert command[:3] == ["accelerate", "launch", "--config_file"]
-    launch, script, *rest = command[3:]
-    assert (ROOT / launch) in LAUNCHES and (ROOT / script).is_file()
-    assert rest[:2] == ["--config", str(file.relative_to(ROOT))]
-    assert rest[2::2] == ["--role", "--dataset_name"]
+    assert command_of(file)[4::2] == ["--role", "--dataset_name"]
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_what_is_not_the_default_has_its_reason_beside_it(file: Path) -> None:
-    usual, given = defaults(), values(file)
-    lines = {line.partition(":")[0]: line for line in file.read_text(encoding="utf-8").splitlines()}
-    other = {key for key in given if given[key] != usual[key]} - {"model_name_or_path"}
-    assert not {key for key in other if " # " not in lines[key]}
+    from trl import ModelConfig, SFTConfig
+
+    own = SftConfig("out", use_cpu=True, dataset_name="sets", role="both")
+    usual = (own, SFTConfig("out", use_cpu=True), ModelConfig())
+    assert without_reason(file, *usual) <= {"model_name_or_path"}
 
 
 def test_adapters_learn_ten_times_as_fast_as_all_weights() -> None:

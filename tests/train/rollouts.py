@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tiny_grpo
 from generations import trajectory
+from tiny_grpo import STUDENT as STUDENT
 
 from heavydistill.schema import Cache
 from heavydistill.train.grpo.episodes import Episode, EpisodeRow, Episodes, PolicyCompletion
 
-STUDENT = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")
 END = 678
 _WORDS = range(100, 600)
 _CACHE = Cache(
@@ -77,19 +78,7 @@ def problems(number: int) -> Any:
     """A set of so many problems."""
     from datasets import Dataset
 
-    return Dataset.from_list(
-        [
-            {
-                "prompt": [{"role": "user", "content": f"What is {n} + 1?"}],
-                "problem": f"p{n}",
-                "text": f"What is {n} + 1?",
-                "reference": str(n + 1),
-                "verifier": "math",
-                "verifier_args": "{}",
-            }
-            for n in range(number)
-        ]
-    )
+    return Dataset.from_list(tiny_grpo.rows(number))
 
 
 def arguments(folder: Path, **changes: Any) -> Any:
@@ -97,23 +86,14 @@ def arguments(folder: Path, **changes: Any) -> Any:
     from trl import GRPOConfig
 
     usual: dict[str, Any] = {
-        "output_dir": str(folder),
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "logging_steps": 1,
         "importance_sampling_level": "sequence",
         "loss_type": "grpo",
         "max_completion_length": 64,
         "shuffle_dataset": False,
         "max_grad_norm": 0.0,
-        "model_init_kwargs": {"dtype": "float32"},
         "ddp_find_unused_parameters": False,
     }
-    return GRPOConfig(**{**usual, **changes})
+    return GRPOConfig(str(folder), **{**tiny_grpo.ON_A_CPU, **usual, **changes})
 
 
 def rewarding(rewards: Sequence[float | None], process: int = 0) -> Callable[..., Any]:

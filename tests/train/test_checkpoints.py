@@ -96,13 +96,6 @@ def test_a_checkpoint_that_is_not_whole_or_of_another_folder_is_refused(tmp_path
         assert f"{chosen} is no whole checkpoint" in refused(tmp_path, str(chosen))
 
 
-def test_an_output_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("", encoding="utf-8")
-    for folder in (file, file / "out"):
-        assert f"output_dir: {folder} cannot be written" in refused(folder)
-
-
 def test_broken_and_later_checkpoints_are_removed_when_a_training_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

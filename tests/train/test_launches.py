@@ -13,13 +13,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import runs
+from marked import MARK, alive, eventually
 from trainings import Trained, last_checkpoint, logged, main
 
 from heavydistill.store.training_record import read_record
@@ -74,33 +74,17 @@ def run(*command: str, **environment: str) -> Ran:
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "CUDA_VISIBLE_DEVICES": "",
-            "HEAVYDISTILL_TEST_MARK": mark,
+            MARK: mark,
             **environment,
         },
     )
     try:
         said, _ = process.communicate(timeout=_LIMIT_S)
-        deadline = time.monotonic() + _GONE_S
-        while (left := alive(mark)) and time.monotonic() < deadline:
-            time.sleep(0.2)
-        assert not left, said
+        assert eventually(lambda: not alive(mark), _GONE_S), said
     finally:
         for pid in alive(mark):
             os.kill(pid, signal.SIGKILL)
     return Ran(process.returncode, said)
-
-
-def alive(mark: str) -> list[int]:
-    """Processes with the mark in their environment that are no zombies."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (folder / "environ").read_bytes():
-                state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-                found += [int(folder.name)] if state != "Z" else []
-        except OSError:
-            continue
-    return found
 
 
 def launched(launch: Path, sets: Path, out: Path, *flags: str, **environment: str) -> Ran:

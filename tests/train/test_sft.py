@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 import weakref
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -214,14 +212,6 @@ def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: 
     assert prepared.validation == {} and not prepared.arguments.config.load_best_model_at_end
 
 
-def test_validation_may_be_packed_otherwise(sets: Path, tmp_path: Path) -> None:
-    packs = prepare(sft_arguments(sets, tmp_path, packing=True, do_eval=True)).validation
-    alone = prepare(
-        sft_arguments(sets, tmp_path, packing=True, eval_packing=False, do_eval=True)
-    ).validation
-    assert len(packs["thinker"]) < len(alone["thinker"])
-
-
 def test_rows_without_packing_may_be_flattened(sets: Path, tmp_path: Path) -> None:
     keys = {"padding_free": True, "role": "thinker"}
     batch = next(
@@ -281,33 +271,6 @@ def test_bad_input_ends_with_2_and_leaves_nothing(
     assert main(flags(sets, "out", **keys)) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-TRACKER = """
-class SummaryWriter:
-    seen = []
-    def __init__(self, log_dir=None): pass
-    def add_text(self, *text): pass
-    def add_scalar(self, name, value, step): self.seen.append((name, value, step))
-    def flush(self): pass
-    def close(self): pass
-"""
-
-
-def test_a_tracker_is_told_the_losses(
-    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if find_spec("tensorboard") or find_spec("tensorboardX"):
-        pytest.skip("a real tracker would be taken")
-    (tmp_path / "tensorboardX.py").write_text(TRACKER, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    keys = {"report_to": "tensorboard", "role": "thinker", "max_steps": 2}
-    try:
-        train(prepare(sft_arguments(sets, tmp_path / "out", **keys)))
-        seen = sys.modules["tensorboardX"].SummaryWriter.seen
-    finally:
-        sys.modules.pop("tensorboardX", None)
-    assert {(name, step) for name, _, step in seen} >= {("train/loss", 1), ("train/loss", 2)}
 
 
 @pytest.mark.parametrize("looked_at", [True, False], ids=["validation", "steps"])

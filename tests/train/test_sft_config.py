@@ -40,7 +40,7 @@ def refused(*arguments: str) -> str:
 
 
 def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path: Path) -> None:
-    path = written(tmp_path, learning_rate=1e-3, lora_r=8, num_train_epochs=2)
+    path = written(tmp_path, learning_rate=1e-3, use_peft=True, lora_r=8, num_train_epochs=2)
     for arguments in (["--config", path], [f"--config={path}"]):
         read = parse([*arguments, "--learning-rate", "1e-5", "--role", "both"])
         assert (read.config.learning_rate, read.model.lora_r) == (1e-5, 8)
@@ -63,11 +63,6 @@ def test_folder_and_best_model_are_those_of_the_role(
     config = parse(["--config", written(tmp_path, role=role, **best)]).config
     assert config.output_dir == f"out/{role}"
     assert config.metric_for_best_model == f"eval_{learner}_loss"
-
-
-def test_without_max_length_the_data_decides_it(tmp_path: Path) -> None:
-    assert parse(["--config", written(tmp_path)]).config.max_length is None
-    assert parse(["--config", written(tmp_path, max_length=77)]).config.max_length == 77
 
 
 @pytest.mark.parametrize(
@@ -111,7 +106,6 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
         (["stray"], "There is no flag stray"),
         (["--max_steps", "ten"], "invalid int value: 'ten'"),
         (["--role", "judge"], "invalid choice: 'judge'"),
-        (["--eval_packing", "true"], "eval_packing without packing"),
         (
             ["--evaluate", "e.yaml", "--model_revision", "v2"],
             "and model_revision v2",
@@ -209,6 +203,7 @@ OTHER: dict[str, Any] = {
     "dataset_kwargs": {"skip_prepare_dataset": False},
     "truncation_mode": "keep_end",
     "packing_strategy": "wrapped",
+    "eval_packing": True,
     "eos_token": "</s>",
     "pad_token": "</s>",
     "shuffle_dataset": True,
@@ -233,16 +228,6 @@ def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
     named = message.partition(":")[0]
     assert named in keys and message.endswith(f"Leave {named} out.")
     assert "hf_secret" not in message
-
-
-def test_what_is_refused_may_be_said_as_it_is(tmp_path: Path) -> None:
-    for name, (allowed, _) in {**REFUSED, **SftConfig.refused}.items():
-        for value in allowed:
-            if value is not None:
-                assert (
-                    getattr(parse(["--config", written(tmp_path, **{name: value})]).config, name)
-                    in allowed
-                )
 
 
 def run_python(code: str, **environment: str) -> str:

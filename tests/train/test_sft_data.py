@@ -57,7 +57,7 @@ def learnt(read: Rows, split: str = "train") -> int:
     return sum(
         label != NOT_LEARNT
         for part in read.parts
-        for labels in (getattr(part, split) or {"labels": []})["labels"]
+        for labels in part.splits[split]["labels"]
         for label in labels
     )
 
@@ -67,7 +67,7 @@ def test_the_tokens_and_labels_are_those_that_trl_prepares(sets: Path, role: str
     """``test_trl_agrees`` compares ``Inspection.seen`` with TRL's own."""
     chat = Student("micro-student").chat
     own = reading(sets, role=role, eval_strategy="steps").parts[0]
-    for split, given_rows in (("train", own.train), ("validation", own.validation)):
+    for split, given_rows in own.splits.items():
         there = rows(sets, f"sft_{role}", split)
         seen = [Inspection(chat, row).seen for row in there]
         assert given_rows["input_ids"][:] == [row.ids for row in seen]
@@ -76,9 +76,9 @@ def test_the_tokens_and_labels_are_those_that_trl_prepares(sets: Path, role: str
 
 
 def test_validation_rows_are_read_only_if_they_are_looked_at(sets: Path) -> None:
-    assert all(part.validation is None for part in reading(sets).parts)
+    assert all([*part.splits] == ["train"] for part in reading(sets).parts)
     for keys in ({"eval_strategy": "epoch"}, {"do_eval": True}, {"eval_on_start": True}):
-        assert all(len(part.validation or ()) for part in reading(sets, **keys).parts)
+        assert all(len(part.splits["validation"]) for part in reading(sets, **keys).parts)
 
 
 def test_sets_without_validation_rows_cannot_be_validated_on(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_rows_that_a_template_loses_are_refused_with_their_ids(
 def test_what_was_read_with_one_template_is_not_taken_for_another(
     sets: Path, tmp_path: Path
 ) -> None:
-    before = reading(sets, role="thinker").parts[0].train
+    before = reading(sets, role="thinker").parts[0].splits["train"]
     path = tmp_path / "other.jinja"
     path.write_text(
         TEMPLATE.replace(
@@ -128,9 +128,12 @@ def test_what_was_read_with_one_template_is_not_taken_for_another(
         ),
         encoding="utf-8",
     )
-    after = reading(sets, role="thinker", chat_template_path=path).parts[0].train
+    after = reading(sets, role="thinker", chat_template_path=path).parts[0].splits["train"]
     assert after["tokens"][0] > before["tokens"][0]
-    assert reading(sets, role="thinker").parts[0].train["input_ids"][:] == before["input_ids"][:]
+    assert (
+        reading(sets, role="thinker").parts[0].splits["train"]["input_ids"][:]
+        == before["input_ids"][:]
+    )
 
 
 def changed(sets: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
@@ -158,7 +161,7 @@ def test_a_row_with_other_counts_is_of_another_tokenizer(sets: Path, tmp_path: P
     folder = changed(sets, tmp_path / "sets", lambda row: row.update(completion_tokens=3))
     row = rows(sets, "sft_thinker", "train")[0]
     message = refused(folder, role="thinker")
-    assert "1 of 30 rows have other tokens" in message
+    assert "1 of 30 rows would not be learnt as they stand (1 other_tokenizer)" in message
     assert f"problem {row['problem']}, generation {row['generation']}" in message
     assert "and the build counted" in message and "and 3." in message
 
@@ -176,7 +179,7 @@ def test_a_row_whose_text_is_a_control_token_is_refused(sets: Path, tmp_path: Pa
 
 def test_max_length_is_that_of_the_longest_row_or_of_the_99th_of_100(sets: Path) -> None:
     whole = reading(sets)
-    lengths = sorted(tokens for part in whole.parts for tokens in part.train["tokens"])
+    lengths = sorted(tokens for part in whole.parts for tokens in part.splits["train"]["tokens"])
     assert whole.max_length == lengths[-1]
     assert all(part.left_out == {"train": 0} for part in whole.parts)
     most = reading(sets, too_long="leave_out")
@@ -186,7 +189,7 @@ def test_max_length_is_that_of_the_longest_row_or_of_the_99th_of_100(sets: Path)
 
 
 def test_a_max_length_that_cuts_is_refused_with_the_one_that_does_not(sets: Path) -> None:
-    lengths = [tokens for part in reading(sets).parts for tokens in part.train["tokens"]]
+    lengths = [tokens for part in reading(sets).parts for tokens in part.splits["train"]["tokens"]]
     limit = max(lengths) - 1
     message = refused(sets, max_length=limit)
     more = sum(length > limit for length in lengths)
@@ -195,14 +198,15 @@ def test_a_max_length_that_cuts_is_refused_with_the_one_that_does_not(sets: Path
     assert reading(sets, max_length=max(lengths)).max_length == max(lengths)
 
 
-def test_a_max_length_that_the_model_does_not_take(sets: Path) -> None:
-    message = refused(sets, max_length=4096)
-    assert "4,096 tokens do not fit micro-student, which takes 2,048" in message
-
-
-def test_a_role_of_which_no_row_fits_is_named(sets: Path) -> None:
-    message = refused(sets, max_length=3, too_long="leave_out")
-    assert "has 3 tokens or fewer. Give a larger --max_length." in message
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"max_length": 4096}, "4,096 tokens do not fit micro-student, which takes 2,048"),
+        ({"max_length": 3, "too_long": "leave_out"}, "has 3 tokens or fewer. Give a larger"),
+    ],
+)
+def test_a_max_length_without_sense_is_refused(sets: Path, keys: dict[str, Any], said: str) -> None:
+    assert said in refused(sets, **keys)
 
 
 @settings(max_examples=8, deadline=None)
@@ -218,11 +222,11 @@ def test_nothing_that_is_learnt_is_ever_cut(sets: Path, limit: int) -> None:
         for split in ("train", "validation"):
             kept = {
                 row["generation"]: row["labels"]
-                for row in getattr(before, split)
+                for row in before.splits[split]
                 if row["tokens"] <= limit
             }
-            assert {row["generation"]: row["labels"] for row in getattr(after, split)} == kept
-            missing = len(getattr(before, split)) - len(getattr(after, split))
+            assert {row["generation"]: row["labels"] for row in after.splits[split]} == kept
+            missing = len(before.splits[split]) - len(after.splits[split])
             assert after.left_out[split] == missing
 
 
@@ -236,14 +240,14 @@ def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets: Path, tmp_path: Pat
 
     def mixed(**keys: Any) -> list[list[str]]:
         parts = reading(None, config=config, role=None, **keys).parts
-        return [part.train["generation"][:] for part in parts]
+        return [part.splits["train"]["generation"][:] for part in parts]
 
     thinker, deliberator = mixed()
     assert len(thinker) == len(deliberator) == 21
     assert len(set(thinker)) == 21
     assert mixed() == [thinker, deliberator]
     assert set(mixed(seed=7)[0]) != set(thinker)
-    lengths = sorted(reading(sets, role="deliberator").parts[0].train["tokens"])
+    lengths = sorted(reading(sets, role="deliberator").parts[0].splits["train"]["tokens"])
     thinker, deliberator = mixed(max_length=lengths[9], too_long="leave_out")
     assert len(thinker) == len(deliberator) < 21
 
@@ -297,11 +301,6 @@ def test_every_row_is_in_one_pack_whole_and_with_rows_of_its_role_alone(
     before = [(row["input_ids"], row["labels"]) for row in given_rows]
     assert sorted(seen) == sorted(before)
     assert sum_of(packed) == sum_of(given_rows)
-
-
-def test_the_same_rows_are_packed_in_the_same_way() -> None:
-    rows = [("thinker", 3 + number % 7, 5) for number in range(40)]
-    assert pack([rows_of(rows)], 40)[:] == pack([rows_of(rows)], 40)[:]
 
 
 def test_sources_of_a_role_share_packs(sets: Path) -> None:

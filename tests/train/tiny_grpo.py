@@ -38,28 +38,32 @@ def held_out(number: int, vote: float = 0.5) -> dict[str, Any]:
     }
 
 
+ON_A_CPU: dict[str, Any] = {
+    "use_cpu": True,
+    "bf16": False,
+    "gradient_checkpointing": False,
+    "report_to": "none",
+    "save_strategy": "no",
+    "disable_tqdm": True,
+    "logging_steps": 1,
+    "model_init_kwargs": {"dtype": "float32"},
+}
+"""Arguments of TRL for the tests of both kinds of trainings."""
+
+
 def arguments(folder: Path, **changes: Any) -> Any:
     """Of a training of 6 steps, each on 2 groups of 2 short answers."""
     from trl import GRPOConfig
 
     usual: dict[str, Any] = {
-        "output_dir": str(folder),
         "max_steps": 6,
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "logging_steps": 1,
         "learning_rate": 1e-3,
         "num_generations": 2,
         "per_device_train_batch_size": 4,
         "per_device_eval_batch_size": 4,
         "max_completion_length": 4,
-        "model_init_kwargs": {"dtype": "float32"},
     }
-    return GRPOConfig(**{**usual, **changes})
+    return GRPOConfig(str(folder), **{**ON_A_CPU, **usual, **changes})
 
 
 def varied(completion_ids: Sequence[Sequence[int]]) -> list[float]:

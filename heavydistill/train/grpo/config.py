@@ -10,15 +10,12 @@ variable under ``env`` of the file is set before, by ``arguments.set_environment
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from trl import GRPOConfig, ModelConfig
 
-from heavydistill.chat.student import generation_config
 from heavydistill.config.run import Verifying
 from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
@@ -60,6 +57,7 @@ _NEUTRAL = {
 }
 _SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
 _ONE_REWARD = "there is one reward, the verdict; format_share is its share of form"
+_GUARDS = {field.name: field.default for field in dataclasses.fields(GuardOptions)}
 # Least and largest value of numbers that TRL takes as they are; more form would be learnt in place
 # of what is right.
 _BOUNDS = {
@@ -67,19 +65,13 @@ _BOUNDS = {
     **dict.fromkeys(("epsilon", "epsilon_high", "beta"), (0, 1000)),
     **dict.fromkeys(("top_entropy_quantile", "max_accuracy"), (0, 1)),
     **{"format_share": (0, 0.05), "held_out": (1, 1_000_000), "num_generations_eval": (1, 1000)},
-}
-_LOSSES = ("grpo", "dr_grpo", "dapo", "bnpo", "cispo", "sapo", "luspo", "vespo")
-_CORRECTIONS = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
-# Settings of a generation_config.json that TRL sets, or that leave alone which tokens are sampled.
-_HARMLESS = {
-    *("bos_token_id", "eos_token_id", "pad_token_id", "transformers_version"),
-    *("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
-    *("max_length", "max_new_tokens", "use_cache", "cache_implementation"),
+    **{name: (0, 1) for name, default in _GUARDS.items() if isinstance(default, float)},
+    **{name: (1, 1000) for name, default in _GUARDS.items() if isinstance(default, int)},
 }
 
 
-def _of_preset(what: str, *choices: str) -> Any:
-    return option(None, f"{what}. [default: the preset's, or else TRL's]", *choices)
+def _of_preset(what: str) -> Any:
+    return option(None, f"{what}. [default: the preset's, or else TRL's]")
 
 
 @dataclass
@@ -96,7 +88,7 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         "unmeasured": LEAVE_OUT,
         "too_long": "refuse",
         "held_out": 128,
-        **{field.name: field.default for field in dataclasses.fields(GuardOptions)},
+        **_GUARDS,
         "guard_evaluation": WARN,
     }
     refused: ClassVar[Refused] = {
@@ -182,12 +174,12 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         None, "Jinja file with the chat template, in place of that of the sets or the model."
     )
     # TRL's, with other defaults.
-    loss_type: str | None = _of_preset("Loss", *_LOSSES)
+    loss_type: str | None = _of_preset("Loss")
     importance_sampling_level: str | None = _of_preset(
-        "What has a ratio of its own", "token", "sequence"
+        "What has a ratio of its own: token or sequence"
     )
     scale_rewards: str | None = _of_preset(
-        "Whose standard deviation divides rewards", "group", "batch", "none"
+        "Whose standard deviation divides rewards: group, batch, or none"
     )
     epsilon: float | None = _of_preset("Lower bound of clipping")
     epsilon_high: float | None = _of_preset("Upper bound of clipping")
@@ -201,7 +193,6 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
         "token_truncate",
         "Correction of what vLLM samples. The ratio of a whole long response is nearly always out "
         "of bounds.",
-        *_CORRECTIONS,
     )
 
     def __post_init__(self) -> None:
@@ -225,7 +216,7 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
             trl.metric_for_best_model = self.held_out_metric
         super().__post_init__()
         self._check_values()
-        check_guards(self, self)
+        check_guards(self)
         fix = "Correct the value in the file."
         # How answers are judged, where the run does not say it.
         self.verifying = parse_section(Verifying, dict(self.verify or {}), "verify: ", fix)
@@ -332,24 +323,16 @@ class GrpoConfig(GRPOConfig, GuardOptions, TrainingOptions):
 class GrpoModelConfig(ModelConfig):
     """TRL's arguments of the model; an adapter has no dropout."""
 
-    lora_dropout: float | None = option(
-        None, "Always 0: it would add noise to the importance ratios."
-    )
+    lora_dropout: float = option(0.0, "Always 0: it would add noise to the importance ratios.")
 
     def __post_init__(self) -> None:
-        if self.lora_dropout is None:
-            usual = ModelConfig.__dataclass_fields__["lora_dropout"].default
-            self.lora_dropout = 0.0 if self.use_peft else usual
         super().__post_init__()
-        if not self.use_peft:
-            return
-        if self.lora_dropout:
+        if self.use_peft and self.lora_dropout:
             raise ConfigError(
                 f"lora_dropout: {self.lora_dropout} adds noise to the importance ratios",
                 "Leave it out.",
             )
-        targets = self.lora_target_modules or ()
-        if "lm_head" in ([targets] if isinstance(targets, str) else targets):
+        if "lm_head" in (self.lora_target_modules or ()):
             raise ConfigError(
                 "lora_target_modules: an adapter of lm_head would learn nothing in TRL",
                 "Leave lm_head out.",
@@ -378,28 +361,4 @@ def parse(
             f"vllm_importance_sampling_mode: {correction} is of rows, and a sample is an episode",
             "Set vllm_importance_sampling_mode: token_truncate.",
         )
-    if importlib.util.find_spec("vllm") is None:
-        raise ConfigError(
-            "use_vllm is set, and vllm is not installed here",
-            'Give --use_vllm false, or install it: pip install "heavydistill[vllm]"',
-        )
     return found
-
-
-def check_sampling(model: str, revision: str | None = None) -> None:
-    """Refuse a model that does not sample from its own distribution, of which the ratios are.
-
-    TRL sets temperature, top_p, top_k, min_p and repetition_penalty; transformers takes whatever
-    else is in a model's ``generation_config.json``, and vLLM, as TRL calls it, nothing of it.
-    """
-    bending = {}
-    for name, value in generation_config(model, revision).items():
-        is_neutral = value in (None, [], {}, 0, 1) and (value is None or "forced_" not in name)
-        if not (is_neutral or name in _HARMLESS or name.startswith("_")):
-            bending[name] = value
-    if bending:
-        raise ConfigError(
-            f"The generation_config.json of {model} has {json.dumps(bending)[1:-1]}, and what is "
-            "learnt is what the model itself would write",
-            "Take a copy of the model without them, or --use_vllm true, which does not read them.",
-        )

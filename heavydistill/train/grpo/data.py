@@ -21,6 +21,7 @@ and ``verify``. Not covered: what is measured while it trains (``held_out``).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shlex
@@ -98,13 +99,9 @@ def find_sets(config: GrpoConfig) -> SetsFolder | None:
     """The folder of sets; None where a run is given."""
     if not config.dataset_name:
         return None
-    names = {"rl"} if config.mode == DELIBERATOR else {"problems", "trajectories"}
-    if config.mode == JOINT:
-        names |= {"caches"}
-    if config.unmeasured == ASK:
-        names |= {"caches", "problems"}
-    if config.looks_at_held_out and config.held_out_from is None:
-        names |= {"caches", "problems", "trajectories"}
+    names = {"rl"} if config.mode == DELIBERATOR else {"problems", "trajectories", "caches"}
+    if config.unmeasured == ASK or config.looks_at_held_out:
+        names |= {"problems", "trajectories", "caches"}
     return locate(config.dataset_name, sorted(names))
 
 
@@ -155,7 +152,7 @@ def read_prompts(
     if sets:
         rows = _teaching(rows, config.max_accuracy, left_out)
         if not rows:
-            raise _nothing_left(arguments, sets, left_out)
+            raise _nothing_left(config, str(arguments.model.model_name_or_path), left_out)
     rows, lengths = with_room(config, base, rows, response, left_out)
     if episodes:
         for row in rows:
@@ -240,26 +237,18 @@ def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) 
     return kept
 
 
-def _nothing_left(
-    arguments: TrainArguments[GrpoConfig], sets: SetsFolder, left_out: Counter[str]
-) -> ConfigError:
-    """What is said where no prompt can teach something; ``rl`` has only what the build left."""
-    is_of_caches = arguments.config.mode == DELIBERATOR
-    reasons = left_out or Counter(
-        row["rl_label"] for row in read_rows(sets.folder, "caches") if row["rl_label"]
-    )
-    if not reasons and sets.manifest.unmeasured:  # caches are not always fetched from the Hub
-        reasons = Counter({UNMEASURED: sets.manifest.unmeasured})
-    listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.most_common(3))
-    path, model = str(arguments.config.dataset_name), str(arguments.model.model_name_or_path)
+def _nothing_left(config: GrpoConfig, model: str, left_out: Counter[str]) -> ConfigError:
+    """What is said where no prompt can teach something."""
+    listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+    path = str(config.dataset_name)
     again = ["heavydistill", "refilter", path, "--checkpoint", model, "--out", f"{path}-refiltered"]
     return ConfigError(
-        f"{sets.name} has no {'cache' if is_of_caches else 'problem'} to learn from that is "
-        f"answered rightly sometimes and not always{f' ({listed})' if listed else ''}",
+        f"{path} has nothing to learn from that is answered rightly sometimes and not always"
+        f"{f' ({listed})' if listed else ''}",
         f"Measure the caches on this model with `{shlex.join(again)}`, ask them as they are with "
         "--unmeasured ask, or give a larger max_accuracy; or build sets from harder problems, or "
         "train the model on sft_deliberator first, where they are never right."
-        if is_of_caches
+        if config.mode == DELIBERATOR
         else "Build sets from harder or easier problems or from the model's own run, or ask all of "
         "them: give --run, the configuration of a run, in place of --dataset_name.",
     )
@@ -311,15 +300,9 @@ def _way(config: dict[str, Any]) -> dict[str, Any]:
 
 def wording_of(manifest: Manifest | None) -> RunConfig | None:
     """How the runs behind sets worded their prompts; None if they did not do it alike."""
-    found = {
-        (run.config.get("domain"), run.config.get("language"))
-        for run in (manifest.runs if manifest else [])
-        if run.config
-    }
-    if len(found) != 1:
-        return None
-    domain, language = found.pop()
-    return RunConfig(domain=domain, **({"language": language} if language else {}))
+    with contextlib.suppress(ConfigError):
+        return _run_behind(manifest)
+    return None
 
 
 def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
@@ -330,17 +313,17 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
             "Leave it out, and say with problems what is asked.",
         )
     most, is_joint = config.max_completion_length, config.mode == JOINT
-    stages: dict[str, Any] = {"think": run.think}
+    stages = [("think", run.think.sampling)]
     if is_joint:
-        stages["deliberate"] = run.deliberate
-    for name, stage in stages.items():
-        if stage.sampling.model_copy(update={"max_tokens": None}) != SamplingChoice():
+        stages.append(("deliberate", run.deliberate.sampling))
+    for name, sampling in stages:
+        if sampling.model_copy(update={"max_tokens": None}) != SamplingChoice():
             raise ConfigError(
                 f"{config.run}: of {name}.sampling max_tokens alone counts in a training",
                 "Leave the others out; temperature is a key of the training.",
             )
         # In an episode either role may have a smaller number of its own.
-        tokens = stage.sampling.max_tokens or most
+        tokens = sampling.max_tokens or most
         if tokens > most or (tokens < most and not is_joint):
             raise ConfigError(
                 f"{name}.sampling.max_tokens is {tokens}, and max_completion_length {most}",

@@ -22,17 +22,14 @@ A guard fires once; ``cut_off`` a second time to end the training. Alarms are de
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.report.curves import Point, series, smoothed
 from heavydistill.store.training_record import Alarm
 from heavydistill.train.arguments import option
-
-if TYPE_CHECKING:
-    from trl import GRPOConfig
 
 OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
 ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
@@ -85,26 +82,20 @@ class GuardOptions:
         return str(getattr(self, f"guard_{guard}") or WARN)
 
 
-def check_guards(guards: GuardOptions, config: GRPOConfig) -> None:
-    """Whether the guards can do what they are to do.
+def check_guards(config: Any) -> None:
+    """Whether the guards of a ``GrpoConfig`` can do what they are to do.
 
     Raises:
-        ConfigError: A value is out of its range; a guard watches the evaluation, and there is none;
-            or there is no best checkpoint to roll back to.
+        ConfigError: A guard watches the evaluation, and there is none; or there is no best
+            checkpoint to roll back to.
     """
-    for field in fields(GuardOptions):
-        value = getattr(guards, field.name)
-        if isinstance(field.default, float) and not 0 < value < 1:
-            raise ConfigError(f"{field.name}: {value} is not between 0 and 1", "Give a share.")
-        if isinstance(field.default, int) and value < 1:
-            raise ConfigError(f"{field.name}: {value} is below 1", "Give 1 or more.")
     evaluated, saved = str(config.eval_strategy.value), str(config.save_strategy.value)
-    if evaluated == "no" and guards.action_of("evaluation") != OFF:
+    if evaluated == "no" and config.action_of("evaluation") != OFF:
         raise ConfigError(
-            f"guard_evaluation is {guards.action_of('evaluation')}, and nothing is evaluated",
+            f"guard_evaluation is {config.action_of('evaluation')}, and nothing is evaluated",
             "Give --eval_strategy steps (and beside a run --held_out_from), or leave it out.",
         )
-    rolling = [guard for guard in GUARDS if guards.action_of(guard) == ROLL_BACK]
+    rolling = [guard for guard in GUARDS if config.action_of(guard) == ROLL_BACK]
     if not rolling:
         return
     # The best one must have been saved when it was measured.

@@ -188,7 +188,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
         **options: Any,
     ) -> None:
         self._judge, self._most_tokens = judge, most_tokens or {}
-        super().__init__(muon=False, **options)
+        super().__init__(**options)
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"

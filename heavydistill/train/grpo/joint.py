@@ -183,12 +183,8 @@ def episode_advantages(rewards: torch.Tensor, group: int, scale: str) -> torch.T
     advantages = grouped - grouped.nanmean(dim=1, keepdim=True)
     if scale != "none":
         others = grouped if scale == "group" else rewards.view(1, -1)
-        advantages = advantages / (_deviation(others) + 1e-4)  # as TRL keeps from dividing by 0
+        squares = (others - others.nanmean(dim=1, keepdim=True)).square()
+        count = (~others.isnan()).sum(dim=1, keepdim=True)
+        variance = squares.nansum(dim=1, keepdim=True) / (count - 1).clamp(min=1)
+        advantages = advantages / (variance.sqrt() + 1e-4)  # as TRL keeps from dividing by 0
     return advantages.view(-1).nan_to_num(0.0)
-
-
-def _deviation(values: torch.Tensor) -> torch.Tensor:
-    """The standard deviation of each row, (rows, 1), of what is there; 0 of a single value."""
-    squares = (values - values.nanmean(dim=1, keepdim=True)).square().nansum(dim=1, keepdim=True)
-    count = (~values.isnan()).sum(dim=1, keepdim=True)
-    return (squares / (count - 1).clamp(min=1)).sqrt()

@@ -19,14 +19,12 @@ of log p(answer i). Nothing changes if u_i is subtracted from s_i, the mean over
 answer i is not in, for u_i does not depend on answer i. And rho = (k / G) s_i + (1 - k / G) u_i,
 so s_i - rho = (1 - k / G) (s_i - u_i).
 
-From this follows: k = 1 is the plain advantage; groups whose rewards are equal have none; it adds
-up to zero in a group, because the mean of s_i is rho. With k = G there is only one set, and nothing
-to compare it with: it is refused.
+So k = 1 is the plain advantage, groups whose rewards are equal have none, and it adds up to zero in
+a group. With k = G there is only one set, and nothing to compare it with: it is refused.
 
-The sets of k are those of the analytical form in arXiv 2508.10751 (Pass@k Training), which divides
-the advantage by the standard deviation of the best reward, and so has the gradient of something
-else. Nor may it be divided by the standard deviation of s_i in the group, as GRPO does: with
-rewards of 0 and 1 both s_i and r_i have two values, so what comes out is the same for every k.
+The sets of k are those of arXiv 2508.10751 (Pass@k Training), which divides the advantage by the
+standard deviation of the best reward, and so has the gradient of something else. Divided by that of
+s_i, as GRPO does, it would be the same for every k.
 
 Answers without a reward (undecided ones) belong to no set, and have no advantage; a group in which
 k or fewer are left has none either, which is counted.
@@ -47,15 +45,10 @@ TOO_FEW = "pass_at_k/too_few"
 
 
 def advantages(rewards: Sequence[float], k: int) -> list[float]:
-    """The advantages of a group's answers, of which those without a reward have NaN.
+    """The advantages of a group's answers, of which those without a reward have NaN; k >= 1.
 
     They are 0 where there is no reward, and everywhere if k or fewer answers have one.
-
-    Raises:
-        ValueError: ``k`` is below 1.
     """
-    if k < 1:
-        raise ValueError(f"pass@k needs k >= 1, got {k}")
     scored = sorted(
         (i for i, reward in enumerate(rewards) if not math.isnan(reward)), key=rewards.__getitem__
     )

@@ -33,7 +33,6 @@ from heavydistill.chat.template import TAGS, Chat
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Problem, Verdict
 from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
-from heavydistill.verifiers import registry
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -102,7 +101,9 @@ class FinalAnswer:
         """
         from accelerate.utils import gather_object
 
-        rewarded = self._rewarded(_problems(columns), completion_ids)
+        rows = zip(*(columns[name] for name in PROBLEM_COLUMNS), strict=True)
+        problems = [problem_of(dict(zip(PROBLEM_COLUMNS, row, strict=True))) for row in rows]
+        rewarded = self._rewarded(problems, completion_ids)
         if failed:
             pairs = zip(rewarded, failed, strict=True)
             rewarded = [FAILED if is_failed else reward for reward, is_failed in pairs]
@@ -120,7 +121,7 @@ class FinalAnswer:
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
     ) -> list[Reward]:
         """What responses to rows would earn, from their tokens, with the one that ends them."""
-        return self._rewarded([_known(problem_of(row)) for row in rows], completion_ids)
+        return self._rewarded([problem_of(row) for row in rows], completion_ids)
 
     def _rewarded(
         self, problems: Sequence[Problem], completion_ids: Sequence[Sequence[int]]
@@ -201,16 +202,6 @@ def _repeats(problem: Problem, verdict: Verdict) -> bool:
     """Whether the answer is a piece of the problem, and longer than one is by chance."""
     answer = "".join((verdict.extracted or "").split())
     return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.text.split())
-
-
-def _problems(columns: Mapping[str, Sequence[Any]]) -> list[Problem]:
-    rows = zip(*(columns[name] for name in PROBLEM_COLUMNS), strict=True)
-    return [_known(problem_of(dict(zip(PROBLEM_COLUMNS, row, strict=True)))) for row in rows]
-
-
-def _known(problem: Problem) -> Problem:
-    registry.get(problem.verifier)  # one that is not known would leave every answer undecided
-    return problem
 
 
 ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"

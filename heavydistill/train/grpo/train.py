@@ -18,7 +18,7 @@ from heavydistill.store.training_record import Ends, RlUsed, SetsUsed, TrainingR
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
-from heavydistill.train.grpo.config import DELIBERATOR, JOINT, THINKER, GrpoConfig, check_sampling
+from heavydistill.train.grpo.config import DELIBERATOR, JOINT, THINKER, GrpoConfig
 from heavydistill.train.grpo.data import (
     Prompts,
     check_verifiers,
@@ -84,20 +84,14 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
             f"pip install 'trl=={TRL}.*'",
         )
     launch, start = begin(arguments)
-    if launch.engine.startswith("fsdp") and not config.use_vllm:
+    if launch.engine.startswith("fsdp") and (not config.use_vllm or arguments.model.use_peft):
         raise ConfigError(
-            "FSDP and no vLLM: processes with responses of other lengths would wait for ever",
-            "Give --use_vllm true, or launch with zero2 or zero3.",
-        )
-    if launch.engine.startswith("fsdp") and arguments.model.use_peft:
-        raise ConfigError(
-            "FSDP, an adapter and vLLM: the adapter cannot be merged into sharded weights",
-            "Launch with configs/accelerate/ddp.yaml, zero2.yaml or zero3.yaml.",
+            "FSDP: without vLLM processes with responses of other lengths would wait for ever, and "
+            "for vLLM an adapter cannot be merged into sharded weights",
+            "Give --use_vllm true and no adapter, or launch with zero2 or zero3.",
         )
     sets = find_sets(config)
     base = load_base(arguments, [sets] if sets else [])
-    if not config.use_vllm:
-        check_sampling(base.path, arguments.model.model_revision)
     prompts = read_prompts(arguments, base, sets)
     measured_on = _held_out(config, base, sets, prompts)
     record = new_record(

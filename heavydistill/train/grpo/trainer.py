@@ -10,10 +10,9 @@ the loss, because rounding depends on the shapes of a pass: in bfloat16, the sam
 same row in another micro-batch differ by more than GSPO's clipping range. This way a ratio is
 exactly 1 until the weights change.
 
-Where the model itself generates, rows that have ended leave the batch, or it is printed why not. A
-model whose settings count from the beginning is refused before (``config``). The order of the
-prompts depends on the seed and the epoch, so that a resumed training asks what it would have asked;
-TRL's depends on the epochs of the process.
+Where the model itself generates, rows that have ended leave the batch, or it is printed. The order
+of the prompts depends on the seed and the epoch, so that a resumed training asks what it would have
+asked; TRL's depends on the epochs of the process.
 
 TRL gives vLLM an adapter by merging it into the base and subtracting it again, which in bfloat16
 does not restore the base that the saved adapter is loaded on. Here PEFT merges into a copy in
@@ -62,25 +61,31 @@ class RlTrainer(HeldOutEvaluation):
             return
         if self.args.use_transformers_continuous_batching:
             return
-        if kept := self._what_keeps_rows():
+        keeps_rows = (
+            self.args.cache_implementation
+            or is_deepspeed_zero3_enabled()  # whose processes must all call the model as often
+            or not may_let_rows_go(self.model.config)
+        )
+        if keeps_rows:
             self.accelerator.print(
                 "Responses that have ended are generated on until the longest of their batch has "
-                f"ended too, because of {kept}."
+                "ended too: the model, its cache or ZeRO-3 needs it."
             )
         else:
             self.model.generate = partial(_generate, self.model.generate)
 
-    def _what_keeps_rows(self) -> str:
-        """Why rows that have ended may not leave their batch; empty if they may."""
+    def _generate_single_turn(self, *arguments: Any) -> Any:
+        """TRL's, with nothing of the model's own ``generation_config.json``.
+
+        What stands there (penalties, suppressed tokens) would bend what is written, and ratios are
+        of the model's own distribution.
+        """
         own = self.model.generation_config
-        reasons = {
-            "cache_implementation": self.args.cache_implementation or own.cache_implementation,
-            # Its processes must all call the model as often.
-            "weights that are spread over processes": is_deepspeed_zero3_enabled(),
-            "what the model remembers": not may_let_rows_go(self.model.config),
-            "use_cache in its generation_config.json": own.use_cache is False,
-        }
-        return next((reason for reason, holds in reasons.items() if holds), "")
+        self.model.generation_config = GenerationConfig()
+        try:
+            return super()._generate_single_turn(*arguments)
+        finally:
+            self.model.generation_config = own
 
     def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
         # Of all processes, (samples, 1): there is one reward function. NaN where it gives none.
@@ -160,7 +165,11 @@ class RlTrainer(HeldOutEvaluation):
             lengths = torch.cat([made["prompt_mask"], made["completion_mask"]], dim=1).sum(dim=1)
             cut = by_length(lengths, len(lengths) // micro_batches)
             self._buffered_inputs = [
-                {name: _rows_of(value, cut[number]) for name, value in made.items()}
+                {
+                    # Numbers are of the whole generation.
+                    name: value[cut[number]] if torch.is_tensor(value) and value.dim() else value
+                    for name, value in made.items()
+                }
                 for number in torch.randperm(len(cut)).tolist()
             ]
         return self._buffered_inputs[self._step % micro_batches]
@@ -202,11 +211,6 @@ class RlTrainer(HeldOutEvaluation):
 def by_length(lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
     """Cut samples of these lengths, sorted, into parts of at most ``size``: their numbers."""
     return list(lengths.argsort(stable=True).split(size))
-
-
-def _rows_of(value: Any, rows: torch.Tensor) -> Any:
-    """Some rows of what a generation is made of; a number of all of it as it is."""
-    return value[rows] if isinstance(value, torch.Tensor) and value.dim() else value
 
 
 def _generate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from heavydistill.train.grpo.episodes import (
     PolicyCompletion,
     figures,
     problem_of,
+    problem_row,
 )
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -56,14 +58,10 @@ def rows(number: int = 2) -> list[dict[str, Any]]:
     """Micro problems, of a verifier that needs no worker."""
     wording = prompts.load("thinker", "brief", "en")
     return [
-        {
-            "prompt": [{"role": "user", "content": prompts.thinker_prompt(one.text, wording)}],
-            "problem": one.id,
-            "text": one.text,
-            "reference": one.reference,
-            "verifier": "exact",
-            "verifier_args": "{}",
-        }
+        problem_row(
+            replace(one, verifier="exact", verifier_args="{}"),
+            prompts.thinker_prompt(one.text, wording),
+        )
         for one in micro_problems(Problems(size=number, seed=5))
     ]
 
@@ -150,15 +148,6 @@ def judged(problem: Problem, episode: Episode, verdicts: VerdictPool) -> list[Tr
         assert attempt.answer_text in text and attempt.reasoning in text
         assert attempt.verdict == verdicts.submit_generation(problem, attempt).result().verdict
     return episode.pool
-
-
-def test_the_order_is_given_by_the_seed(verdicts: VerdictPool) -> None:
-    row = rows(1)
-    texts = attempts(row[0], RIGHT, WRONG, WRONG, RIGHT)
-    caches = [
-        episodes().play(row, [seed], Policy(*texts, "end"), verdicts)[0].cache for seed in (1, 1, 2)
-    ]
-    assert caches[0] == caches[1] != caches[2]
 
 
 def test_width_and_pruning_are_those_of_the_run(verdicts: VerdictPool) -> None:

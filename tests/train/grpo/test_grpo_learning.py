@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from students import MICRO
-from trainings import GRPO, LOOKED_AT, ROOT, Trained, grpo_arguments, grpo_flags, history, logged
+from trainings import LOOKED_AT, Trained, grpo_arguments, history, logged
 
-from heavydistill.errors import ConfigError
 from heavydistill.hub.model_card import write_model_card
-from heavydistill.store.training_record import read_record
 from heavydistill.train.grpo.passk import TOO_FEW
 from heavydistill.train.grpo.train import prepare, summary, train
 
@@ -106,35 +101,6 @@ def test_what_goes_on_from_a_generation_ends_as_the_same_model(
     assert record.result.steps == 8
     assert 0 < record.result.tokens < trained.record.result.tokens
     assert record.result.rollouts == trained.record.result.rollouts
-
-
-def test_another_training_does_not_go_on(trained: Trained, real: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(trained.folder, out)
-    for keys, named in (({"epsilon": 0.1}, "epsilon"), ({"max_accuracy": 0.5}, "source 1")):
-        asked = grpo_arguments(real, out, **STEPS, resume_from_checkpoint="true", **keys)
-        with pytest.raises(ConfigError, match=f"began with {named}"):
-            prepare(asked)
-
-
-def test_two_processes_train_and_judge_together(real: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    given = grpo_flags(real, out, **{**STEPS, "max_steps": 4}, per_device_train_batch_size=2)
-    config = ROOT / "configs" / "accelerate" / "cpu2.yaml"
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
-    done = subprocess.run(
-        [*launch, "--main_process_port", "0", str(GRPO), *given],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-        timeout=800,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    record = read_record(out)
-    assert (record.launch.processes, record.launch.engine) == (2, "ddp")
-    assert record.result is not None and record.result.steps == 4
-    assert 0 < record.result.rollouts["reward"].first < 1
-    assert "a generation 2 prompts x 8 responses" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize("of_pool", [{}, {"pass_at_k": 2, "scale_rewards": "none"}])

@@ -15,7 +15,6 @@ from trainings import GRPO, LOOKED_AT, grpo_arguments, grpo_flags, main
 from transformers import TrainerState
 
 from heavydistill.errors import ConfigError
-from heavydistill.hub.model_card import write_model_card
 from heavydistill.store.sets.folder import file_of
 from heavydistill.store.training_record import Alarm, Launch, read_record, write_record
 from heavydistill.train.callbacks import WatchGuards
@@ -60,7 +59,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
         ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
         ({"learning_rate": 0}, "Error: learning_rate: 0.0 is not more than 0"),
         ({"max_steps": 0}, "Error: max_steps: 0 is no number of steps"),
-        ({"save_strategy": "steps", "save_steps": 0}, "Error: save_steps: 0 is not more than 0"),
+        ({"save_strategy": "steps", "save_steps": 0}, "Error: save_steps: 0.0 is not more than 0"),
         ({"lora_r": 8}, "Error: lora_r is set, and use_peft is not"),
     ],
 )
@@ -97,11 +96,11 @@ def test_fsdp_needs_vllm_and_no_adapter(
 ) -> None:
     launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
     monkeypatch.setattr("heavydistill.train.loop.planned", lambda _: launch)
-    with pytest.raises(ConfigError, match="FSDP and no vLLM"):
+    with pytest.raises(ConfigError, match="FSDP: without vLLM"):
         prepare(grpo_arguments(sets, tmp_path / "out", **FEW))
     with_vllm = grpo_arguments(sets, tmp_path / "out", **FEW, use_peft=True)
     with_vllm.config.use_vllm = True
-    with pytest.raises(ConfigError, match="FSDP, an adapter and vLLM"):
+    with pytest.raises(ConfigError, match="Give --use_vllm true and no adapter"):
         prepare(with_vllm)
 
 
@@ -137,14 +136,17 @@ def test_what_the_libraries_do_not_take_is_said(sets: Path, tmp_path: Path) -> N
         train(prepared)
 
 
-def test_a_step_on_prompts_that_nobody_answers_leaves_a_model_and_its_record(
-    sets: Path, tmp_path: Path
+def test_a_training_that_learns_nothing_leaves_a_model_with_its_record_and_says_why(
+    sets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
-    asked = grpo_arguments(sets, out, **keys, use_peft=True, lora_target_modules="all-linear")
-    record = train(prepare(asked))
-    assert read_record(out) == record
+    keys |= {"use_peft": True, "lora_target_modules": "all-linear"}
+    assert main(grpo_flags(sets, out, **keys), GRPO) == 1
+    shown = capfd.readouterr()
+    assert "Nothing was learnt" in shown.err and "100% of the last ones were cut off" in shown.err
+    assert "Raise max_completion_length" in shown.err
+    record = read_record(out)
     assert (record.stage, record.role, record.method) == ("grpo", "deliberator", "lora")
     assert record.rl is not None and record.rl.mode == "deliberator"
     assert record.sets[0].rows["train"] == record.sequences == len(rows(sets, "rl", "train"))
@@ -157,23 +159,10 @@ def test_a_step_on_prompts_that_nobody_answers_leaves_a_model_and_its_record(
     assert result.rollouts["groups/uncompared"].last == 1.0 and result.is_unlearnt
     assert str(tmp_path) not in (out / "training.json").read_text(encoding="utf-8")
     assert {"adapter_model.safetensors", "adapter_config.json"} <= {p.name for p in out.iterdir()}
-    write_model_card(out)
     card = (out / "README.md").read_text(encoding="utf-8")
     assert "reinforcement learning, in which the verdict of a verifier on its answers" in card
     assert "- grpo" in card and "caches of `sets` were asked" in card
     assert "nothing: no response earned a reward" in card
-
-
-def test_a_training_that_learnt_nothing_ends_with_1_and_says_why(
-    sets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
-    assert main(grpo_flags(sets, out, **keys), GRPO) == 1
-    shown = capfd.readouterr()
-    assert "Nothing was learnt" in shown.err and "100% of the last ones were cut off" in shown.err
-    assert "Raise max_completion_length" in shown.err
-    assert read_record(out).result and (out / "README.md").is_file()
 
 
 def test_the_reward_ends_responses_where_the_trainer_does(sets: Path, tmp_path: Path) -> None:

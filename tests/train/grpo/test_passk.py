@@ -37,24 +37,6 @@ def test_the_advantage_is_that_of_all_sets_one_by_one(rewards: list[float], data
     assert advantages(rewards, k) == pytest.approx(by_enumeration(rewards, k), abs=1e-12)
 
 
-@given(GROUPS)
-def test_k_1_is_the_plain_advantage(rewards: list[float]) -> None:
-    plain = [reward - fmean(rewards) for reward in rewards]
-    assert advantages(rewards, 1) == pytest.approx(plain, abs=1e-12)
-
-
-@given(st.integers(2, 9), st.sampled_from([0.0, 1.0]), st.data())
-def test_groups_that_are_all_right_or_all_wrong_have_none(size: int, one: float, data: Any) -> None:
-    k = data.draw(st.integers(1, size - 1))
-    assert advantages([one] * size, k) == [0.0] * size
-
-
-@given(GROUPS, st.data())
-def test_it_adds_up_to_zero(rewards: list[float], data: Any) -> None:
-    k = data.draw(st.integers(1, len(rewards) - 1))
-    assert sum(advantages(rewards, k)) == pytest.approx(0, abs=1e-9)
-
-
 @pytest.mark.parametrize(("size", "k"), [(2, 1), (4, 1), (4, 2), (4, 3), (6, 2), (6, 4), (8, 7)])
 @pytest.mark.parametrize("chance", [0.1, 0.5, 0.8])
 def test_its_expectation_is_the_gradient_of_pass_at_k(size: int, k: int, chance: float) -> None:

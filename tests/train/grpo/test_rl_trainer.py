@@ -257,12 +257,19 @@ def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(
     assert set(all_rows) == {5} and rows[0] == 5 and min(rows) < 5
 
 
-def test_settings_of_the_model_and_the_training_keep_rows(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("keys", [{}, {"cache_implementation": "dynamic"}])
+def test_settings_that_keep_rows_are_said(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], keys: dict[str, Any]
 ) -> None:
-    free = trainer(RlTrainer, tmp_path / "free")
-    assert not free._what_keeps_rows() and not capfd.readouterr().out
-    free.model.generation_config.use_cache = False
-    assert free._what_keeps_rows() == "use_cache in its generation_config.json"
-    trainer(RlTrainer, tmp_path / "kept", cache_implementation="dynamic")
-    assert "until the longest of their batch" in capfd.readouterr().out
+    trainer(RlTrainer, tmp_path, **keys)
+    assert ("until the longest of their batch" in capfd.readouterr().out) == bool(keys)
+
+
+def test_settings_of_the_models_own_bend_nothing_and_stay(tmp_path: Path) -> None:
+    made = trainer(RlTrainer, tmp_path, max_completion_length=4)
+    own = made.model.generation_config
+    own.min_p, own.no_repeat_ngram_size = 1.0, 3  # only the likeliest token
+    prompt = tokenizer()("17 + 25 =")["input_ids"]
+    written = made._generate_single_turn([prompt] * 32, None, {}, 1)[0]
+    assert len({tuple(ids) for ids in written}) >= 8
+    assert made.model.generation_config is own
