@@ -7,12 +7,9 @@ thinking of a completion goes differs between templates:
     inline   into its ``content``, between think tags, before the answer
 
 The form is found by rendering: the first one with which the guard finds no fault in a row with
-thinking and in one without. A template that takes neither is mended, and the mended text is kept
-with the sets, for the student must be trained and asked with it. A few words of ours are put before
-and behind the template: today's date is fixed, or no build could be repeated; the thinking is
-handed on under the name that the template reads; thinking is switched on; the end of sequence
-follows the last turn; or the last turn continues the prompt as the model would. A template that
-cannot be mended is refused, and the message says what it loses.
+thinking and in one without. A template that takes neither is mended by a few words before and
+behind it, and the mended text is kept with the sets, for the student must be trained and asked with
+it. One that cannot be mended is refused, and the message says what it loses.
 
 Not covered: tools, several turns, and what a template does to a system message.
 """

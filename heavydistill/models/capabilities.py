@@ -227,15 +227,11 @@ def context_of(
     needed: int = 0,
     saved: int | None = None,
 ) -> Context:
-    """The context of a served model.
+    """The context of a served model, whose profile was found with the endpoint as ``given``.
 
-    Args:
-        profile: Profile of the model at ``given``.
-        given: Where it is served, as the user gave it.
-        seen: The same with what doctor saw (``obeyed``).
-        said: What the server says of it.
-        needed: Tokens that a prompt and its response have in a configuration that sets its limits.
-        saved: The context of the run in the folder that this one may go on with.
+    ``seen`` is that endpoint with what doctor saw (``obeyed``), ``said`` what the server says,
+    ``needed`` what a prompt and its response have in a configuration that sets its limits, and
+    ``saved`` the context of the run in the folder that this one may go on with.
     """
 
     def decided() -> tuple[int, Source]:
