@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from heavydistill.cli.remarks import FIRST_TRAJECTORIES, remark_without_thinking
 from heavydistill.cli.watch import lines_of, picture_of
 from heavydistill.errors import StoppedError, printable
 from heavydistill.run.interrupts import as_exceptions
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from heavydistill.run.generate import Plan
 
 _PLAIN_LINE_EVERY_S = 10.0
+_FIRST_TRAJECTORIES = 8  # so many without thinking are remarked on while a run lasts
 
 
 def say(line: str, console: Console, style: str | None = None) -> None:
@@ -136,7 +136,7 @@ class Progress:
             self._last = status
             for stage in status.stages:
                 answered = stage.asked - sum(stage.failures.values())
-                is_enough = stage.name == THINKING and answered >= FIRST_TRAJECTORIES
+                is_enough = stage.name == THINKING and answered >= _FIRST_TRAJECTORIES
                 if self._without_thinking and is_enough and not stage.thoughts:
                     say(self._without_thinking, self._console)
                     self._without_thinking = ""
@@ -157,6 +157,20 @@ class Progress:
                 self._last_line = time.monotonic()
                 line = shown if isinstance(shown, str) else "; ".join(lines_of("", shown))
                 say(printable(line), self._console)
+
+
+def remark_without_thinking(run: ResolvedRun) -> str:
+    """The line for trajectories none of which holds thinking; empty where that is as it should."""
+    if not run.thinker or run.thinker.profile.is_described:
+        return ""
+    text = f"No response of {run.thinker.profile.name} held thinking, so a model that is trained "
+    text += "on these traces learns answers without reasoning. If it thinks, "
+    if run.thinker.is_local:
+        return f"{text}name the tags of its thinking in a profile (a YAML file)."
+    return (
+        f"{text}its server leaves the thinking out: start vLLM with --reasoning-parser; "
+        "`heavydistill doctor` with the same flags shows what comes."
+    )
 
 
 def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:

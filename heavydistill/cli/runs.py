@@ -10,8 +10,7 @@ from rich.console import Console
 
 from heavydistill.cli.flags import DryRun, with_run_flags
 from heavydistill.cli.plan import print_plan, print_warnings
-from heavydistill.cli.progress import Progress, checked, say
-from heavydistill.cli.remarks import remarks
+from heavydistill.cli.progress import Progress, checked, remark_without_thinking, say
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
 from heavydistill.errors import ConfigError, StoppedError
 from heavydistill.models.contact import Contact
@@ -20,6 +19,8 @@ from heavydistill.store.atomic import recover
 from heavydistill.store.traces import read_traces
 
 if TYPE_CHECKING:
+    from heavydistill.metrics.summary import Summary
+    from heavydistill.models.resolve import ResolvedRun
     from heavydistill.run.generate import Finished, Plan
 
 
@@ -164,3 +165,18 @@ def _end(finished: Finished, plan: Plan, console: Console) -> None:
         say(line, console, "yellow")
     if not finished.is_complete:
         raise typer.Exit(1)
+
+
+def remarks(summary: Summary, run: ResolvedRun) -> list[str]:
+    """Lines on the server behind a run, from what came anyway, for whoever uses its traces."""
+    if not (thinker := run.thinker):
+        return []
+    answered = summary.trajectories.total - summary.trajectories.failed
+    lines = [remark_without_thinking(run)] if answered and not summary.thoughts else []
+    if summary.same_texts and thinker.sampling.temperature > 0:
+        lines.append(
+            f"In {summary.same_texts:,} of {summary.problems:,} problems all trajectories of "
+            f"{thinker.profile.name} are the same text, though each has a seed of its own: look "
+            "for a cache of responses on the way, or a server that forces temperature 0."
+        )
+    return [line for line in lines if line]

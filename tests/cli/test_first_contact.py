@@ -14,7 +14,7 @@ from fake_server import completion, serving
 from loopback import Handler, listening
 from summaries import summary
 
-from heavydistill.cli.remarks import remarks
+from heavydistill.cli.runs import remarks
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import ResolvedRun, resolve
