@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 from samples import cache_of, generation
 
+import heavydistill
 from heavydistill.heavy import prompts
+from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Cache, Deliberation, Label, Problem, Trajectory, Verdict
 
 
@@ -48,59 +50,18 @@ class WordReader:
         return re.findall(r"\s*\S+|\s+\Z", text)
 
 
-class BpeReader:
-    """Byte-level BPE: parts that are cut out of a text may have more tokens than in it."""
-
-    name = "bpe"
-    control_tokens: tuple[str, ...] = ("<|im_start|>", "<|im_end|>", "<eos>")
-
-    def __init__(self) -> None:
-        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-
-        self._tokenizer = Tokenizer(models.BPE())
-        self._tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        self._tokenizer.decoder = decoders.ByteLevel()
-        trainer = trainers.BpeTrainer(
-            vocab_size=500,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        )
-        corpus = ["the answer is therefore boxed", "==== Attempt", "so the sum of the terms"]
-        self._tokenizer.train_from_iterator(corpus * 20, trainer)
-        self._tokenizer.add_special_tokens(list(self.control_tokens))
-
-    def count(self, text: str) -> int:
-        return len(self.ids(text))
-
-    def head(self, text: str, tokens: int) -> str:
-        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        cut = text[: offsets[tokens - 1][1]] if 0 < tokens < len(offsets) else text * (tokens > 0)
-        while self.count(cut) > tokens:
-            cut = cut[:-1]
-        return cut
-
-    def tail(self, text: str, tokens: int) -> str:
-        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        cut = text[offsets[-tokens][0] :] if 0 < tokens < len(offsets) else text * (tokens > 0)
-        while self.count(cut) > tokens:
-            cut = cut[1:]
-        return cut
-
-    def ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids
-
-    def control_ids(self) -> set[int]:
-        return {self._tokenizer.token_to_id(token) for token in self.control_tokens}
+BPE = ReaderTokenizer(str(Path(heavydistill.__file__).parent / "micro" / "student"))
+"""Byte-level BPE: parts that are cut out of a text may have more tokens than in it."""
+CONTROL_IDS = {BPE._tokenizer.token_to_id(token) for token in BPE.control_tokens}
 
 
-@cache
-def bpe_reader() -> BpeReader:
-    return BpeReader()
+def ids_of(text: str) -> set[int]:
+    """The tokens of a text for ``BPE``."""
+    return set(BPE._tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 CHARS = CharReader()
-READERS = [CHARS, WordReader(), bpe_reader()]
+READERS = {"chars": CHARS, "words": WordReader(), "bpe": BPE}
 BRIEF = prompts.load("deliberator", "brief", "en")
 
 
