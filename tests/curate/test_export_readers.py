@@ -9,22 +9,12 @@ from pathlib import Path
 import pytest
 from datasets import load_dataset
 from set_folders import write_sets
+from students import real_template
 from transformers import AutoTokenizer
 
 from heavydistill.curate.exports.export import export
 
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "student")
-# As that of Qwen3: thinking only after the last user turn, and its marks even without thinking.
-QWEN3 = (
-    "{%- set ns = namespace(user=messages|length - 1) %}"
-    "{%- for m in messages %}{% if m.role == 'user' %}{% set ns.user = loop.index0 %}{% endif %}"
-    "{% endfor %}"
-    "{%- for m in messages %}<|im_start|>{{ m.role }}\n"
-    "{% if m.role == 'assistant' and loop.index0 > ns.user %}"
-    "<think>\n{{ m.reasoning_content or '' }}\n</think>\n\n{% endif %}"
-    "{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 ON_CPU = ["--use_cpu", "True", "--bf16", "False", "--report_to", "none"]
 LEARNT = (
     "<think>\nAttempt 1 is right, attempt 2 is wrong: 2*3=6.\n</think>\n\n"
@@ -49,7 +39,7 @@ def test_trl_learns_the_completion_alone(out):
     from trl.scripts.sft import make_parser
 
     tokenizer = AutoTokenizer.from_pretrained(MICRO)
-    tokenizer.chat_template = QWEN3
+    tokenizer.chat_template = real_template("qwen3")
     script, args, _, _ = make_parser().parse_args_and_config(
         ["--config", "sft_deliberator.yaml", *ON_CPU]
     )

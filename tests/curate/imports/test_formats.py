@@ -1,8 +1,7 @@
-"""Files, their rows and their answers, as each format has them."""
+"""Rows and their answers, as each format has them."""
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -27,73 +26,6 @@ from import_files import (
 from heavydistill.curate.imports.formats import attempt_of, attempts_of
 from heavydistill.curate.imports.import_pools import ImportedPool, ImportedPools
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.tables import rows_of
-
-ROWS = [{"n": number, "text": "é" * number} for number in range(1, 6)]
-
-
-def written(kind: str, path: Path, rows: list[Any]) -> Path:
-    if kind == "parquet":
-        return parquet(path, rows)
-    return document(path, rows) if kind == "array" else lines(path, *rows)
-
-
-@pytest.mark.parametrize("kind", ["parquet", "array", "lines"])
-def test_the_name_of_a_file_does_not_say_what_it_is(kind: str, tmp_path: Path) -> None:
-    rows = list(rows_of(written(kind, tmp_path / "rows.txt", ROWS), "rows.txt"))
-    assert [row.values for row in rows] == ROWS
-    assert [row.number for row in rows] == [1, 2, 3, 4, 5]
-
-
-def test_lines_keep_their_numbers_where_some_are_blank(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'\xef\xbb\xbf{"n": 1}\n\n   \n{"n": 2}')
-    assert [(row.number, row.where, row.values) for row in rows_of(path, path.name)] == [
-        (1, "rows.jsonl:1", {"n": 1}),
-        (4, "rows.jsonl:4", {"n": 2}),
-    ]
-
-
-def test_one_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
-    path = document(tmp_path / "result.json", ROWS[0])
-    assert [row.values for row in rows_of(path, path.name)] == ROWS[:1]
-
-
-def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
-    path = parquet(tmp_path / "rows.parquet", [{"text": str(n) * 999} for n in range(9)])
-    content = bytearray(path.read_bytes())
-    content[20:400] = b"\xff" * 380
-    path.write_bytes(content)
-    with pytest.raises(ProblemsError, match=r"rows\.parquet cannot be read as parquet"):
-        list(rows_of(path, path.name))
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b'{"n": 1}\n{"n": 2\n', r"rows\.jsonl:2 is not JSON"),
-        (b'{"n": 1\n{"n": 2}\n', r"rows\.jsonl:1 is not JSON"),
-        (b'{"n": 1}\n[1]\n', r"rows\.jsonl:2 holds list, not an object"),
-        (b'{"n": 1}\n{"n": "\xff"}\n', r"rows\.jsonl:2 is not UTF-8"),
-        (b'[{"n": 1},\n{"n": 2},\n', r"rows\.jsonl:3 is not JSON"),
-        (b'[{"n": 1}, 7]', r"rows\.jsonl: row 2 holds int, not an object"),
-        (b'{\n "n": 1\n "m": 2}', r"rows\.jsonl:3 is not JSON"),
-        (b'[{"n": NaN}]', r"rows\.jsonl is not JSON: NaN"),
-        (gzip.compress(b'{"n": 1}', mtime=0), r"rows\.jsonl is compressed.*Unpack"),
-        (b"PAR1 and then nothing", r"rows\.jsonl cannot be read as parquet"),
-        (b"question,answer\n1,2\n", r"rows\.jsonl:1 is not JSON"),
-    ],
-)
-def test_a_broken_file_is_named_with_the_line(content: bytes, says: str, tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(ProblemsError, match=says):
-        list(rows_of(path, path.name))
-
-
-def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ProblemsError, match=r"none\.jsonl: No such file"):
-        next(rows_of(tmp_path / "none.jsonl", "none.jsonl"))
 
 
 @pytest.mark.parametrize(
@@ -257,10 +189,9 @@ def test_two_targets_of_one_query_are_refused(tmp_path: Path) -> None:
         ImportedPools(config_of("heavyskill", result, document(tmp_path / "targets.json", twice)))
 
 
-@pytest.mark.parametrize("kind", ["parquet", "array", "lines"])
-def test_pacore_rows(kind: str, tmp_path: Path) -> None:
+def test_pacore_rows(tmp_path: Path) -> None:
     rows = [pacore_row(), pacore_row(STAIRS, "36", f"Slowly.</think>{boxed(36)}", boxed(15))]
-    first, second = ImportedPools(config_of("pacore", written(kind, tmp_path / "stage1", rows)))
+    first, second = ImportedPools(config_of("pacore", parquet(tmp_path / "stage1", rows)))
     assert (first.problem.text, first.problem.reference) == (EGGS, "42")
     assert texts(second) == [boxed(36), boxed(15)]
     assert second.trajectories[0].reasoning == "Slowly."
