@@ -11,7 +11,7 @@ from browsing import PHONE, visiting
 from generations import altered, problem, trajectory, unboxed
 
 from heavydistill.report.page import writer as chunks
-from heavydistill.report.page.writer import write_report
+from heavydistill.report.page.writer import whole, write_report
 from heavydistill.schema import Trace
 
 PROBLEMS = 60
@@ -130,14 +130,11 @@ def test_a_trace_shows_attempts_cache_and_what_deliberations_use(browser, report
         names = {one.id: f"T{one.index + 1}" for one in trace.pool}
         order = page.locator("#cache-1 .attempt h5 a").all_text_contents()
         assert order == [names[item.generation] for item in cache.items]
-        first = trace.deliberations[0]
-        answers = {one.id: one.extracted for one in trace.pool}
-        shown = [item.generation for item in cache.items]
-        same = [names[id] for id in shown if answers[id] == first.extracted]
+        used = whole(trace)["deliberations"][0]["uses"]
+        same, named = (", ".join(names[id] for id in used[how]) for how in ("same", "named"))
         uses = page.locator("#deliberations-1 .response dd").nth(3).text_content()
-        named = [names[item.generation] for item in cache.items[:2]]
-        assert uses.endswith(f"names {', '.join(named)}")
-        assert uses.startswith(f"same answer as {', '.join(same)}" if same else "no attempt")
+        assert uses.startswith(f"same answer as {same}" if same else "no attempt")
+        assert uses.endswith(f"names {named}")
 
 
 def test_a_response_without_a_final_answer_is_not_shown_as_a_wrong_one(browser, written):
@@ -299,10 +296,9 @@ def test_a_file_that_is_cut_off_says_so(browser, report, tmp_path):
 # The longest run of a text in which no line can be broken, over the elements of a page.
 LONGEST_RUN = """root => {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
-  let longest = 0;
-  for (let node; (node = walker.nextNode()); )
-    for (const run of node.data.split(/[ \\t\\n]/)) longest = Math.max(longest, run.length);
-  return longest;
+  const runs = [];
+  while (walker.nextNode()) runs.push(...walker.currentNode.data.split(/[ \\t\\n]/));
+  return runs.reduce((longest, run) => Math.max(longest, run.length), 0);
 }"""
 COPIED = """element => {
   getSelection().selectAllChildren(element);

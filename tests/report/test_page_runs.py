@@ -53,6 +53,10 @@ def test_a_killed_run_and_one_in_progress_are_reported_as_far_as_they_got(traces
     (place.rows / LEAF_FOLDER / "00000.parquet").write_bytes(leaf[0])
     (source,) = runs.find(tmp_path / "run")
     assert "was killed" in source.unfinished
+    write_traces(traces, tmp_path / "run" / TRACES_FOLDER)
+    (tmp_path / "run" / "summary.json").write_text(json.dumps({"missing": 7}))
+    (source,) = runs.find(tmp_path / "run")
+    assert source.unfinished == "7 problems have no row: the run was stopped."
 
 
 def test_an_evaluation_is_reported_when_it_is_whole(traces, tmp_path):
@@ -62,13 +66,6 @@ def test_an_evaluation_is_reported_when_it_is_whole(traces, tmp_path):
         with pytest.raises(ConfigError, match="is in progress") as caught:
             runs.find(tmp_path / "e")
     assert "the end of an evaluation" in caught.value.fix
-
-
-def test_a_run_that_was_stopped_says_what_is_missing(run, tmp_path):
-    (tmp_path / TRACES_FOLDER).symlink_to(run / TRACES_FOLDER)
-    (tmp_path / "summary.json").write_text(json.dumps({"missing": 7}))
-    (source,) = runs.find(tmp_path)
-    assert source.unfinished == "7 problems have no row: the run was stopped."
 
 
 def test_what_is_no_run_is_refused_with_what_is_missing(tmp_path):

@@ -64,6 +64,9 @@ def test_figures_come_from_the_rows_and_prices_from_the_record(traces):
     told = runs.figures(recorded({"usage": paid}), traces)
     assert told.summary.usage["thinking"].cost_usd == 1.5
     assert dataclasses.replace(told.summary, usage=own.usage) == own
+    for count, said in ((1, "1 row of the source left out"), (1200, "1,200 rows of the source")):
+        assert said in rendered(sections.of_run(0, recorded({"left_out": count}), told))
+    assert "of the source" not in rendered(sections.of_run(0, RUN, told))
     assert told.summary.verifiers == ["math@2"]
     assert runs.figures(recorded({"usage": "old"}), traces).summary == own
     again = runs.figures(RUN, reversed(traces))
@@ -81,13 +84,6 @@ def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(trac
         assert f"{used['thinking']['completion']:,}" in cost
 
 
-def test_rows_that_were_left_out_are_counted(traces):
-    for count, said in ((0, ""), (1, "1 row of the source left out"), (1200, "1,200 rows of")):
-        source = recorded({"left_out": count})
-        page = rendered(sections.of_run(0, source, runs.figures(source, traces)))
-        assert said in page and ("of the source" in page) == bool(count)
-
-
 def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     def side_by_side(*compared: list[Trace]) -> str:
         return rendered(
@@ -100,6 +96,7 @@ def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     alike = side_by_side(traces, traces)
     assert "pairs two runs by problem" in alike and "warning" not in alike
     assert "math@2" in alike and "thinker.brief.en@" in alike
+    assert alike.count("<td>12 (few)</td>") == 2 and FEW_NOTE in alike
     for other in (asked(verifier="exact"), asked(verifier_args='{"units": true}')):
         shown = side_by_side(traces, other)
         assert "different problems" in shown and shown.count("warning") == 1
@@ -108,14 +105,6 @@ def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     shown = side_by_side(traces, older)
     assert "different problems" not in shown and shown.count("note warning") == 1
     assert "judged by different verifiers or versions" in shown and "math@1" in shown
-
-
-def test_small_runs_are_marked_beside_others(traces):
-    told = runs.figures(RUN, traces)
-    large = dataclasses.replace(told, summary=dataclasses.replace(told.summary, problems=30))
-    shown = rendered(*sections.of_all([RUN, RUN], [told, large]))
-    assert "<td>12 (few)</td>" in shown and "<td>30</td>" in shown and FEW_NOTE in shown
-    assert FEW_NOTE not in rendered(*sections.of_all([RUN, RUN], [large, large]))
 
 
 LOST = {"label": None, "finish_reason": "error", "error": "no answer", "failure": "timeout"}

@@ -73,19 +73,13 @@ def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(comparison,
     assert "| Rows left out | - | 1,234 |" in as_markdown(told)
 
 
-def test_pools_of_another_run_have_no_thinker(comparison, printed):
+def test_attempts_that_a_run_took_from_another_have_no_thinker_and_no_sampling(comparison, printed):
     text = printed(print_comparison, changed(comparison, "before", "after", thinker=None))
     assert "Thinker of another run of another run" in lines_of(text)
     assert "thinking:" not in text
-
-
-@pytest.mark.parametrize("name", ["before", "after"])
-def test_sampling_of_attempts_that_one_run_took_from_another_is_not_called_alike(
-    comparison, printed, name
-):
-    told = changed(comparison, name, thinker=None)
+    told = changed(comparison, "after", thinker=None)
     for text in (printed(print_comparison, told), as_markdown(told)):
-        assert f"thinking: not compared, the run {name} has the pools of another one" in text
+        assert "thinking: not compared, the run after has the pools of another one" in text
         assert "thinking: temperature" not in text and "deliberating: temperature" in text
 
 
@@ -124,9 +118,7 @@ def test_groups_and_strata_of_few_problems_are_marked(comparison, printed):
             assert f"{size} (few)" in text, size
         assert text.count("(few): fewer than 30 problems") == 1
         assert "in pools of K, HM - V is at most 0 where that is right" in text
-
-
-def test_runs_without_deliberations_have_no_note_on_what_they_add(comparison):
+    # Where nothing was deliberated, nothing is said of what that adds.
     alone = summary(by_stratum={"tie": dataclasses.replace(group(40), heavy_minus_vote=None)})
     text = as_markdown(changed(comparison, "before", "after", summary=alone))
     assert "| tie | 40 | - | 40 | - |" in text and "Strata are told" not in text
