@@ -1,5 +1,5 @@
-"""Tables of many short texts: ``¦`` parts them, ``‖`` the two of a pair, ``□`` is a box of 5 and
-``⏎`` a new line."""
+"""Tables of many short texts: ``¦`` parts them, ``‖`` parts what belongs together, ``□`` is a box
+of 5 and ``⏎`` a new line."""
 
 from __future__ import annotations
 
@@ -9,6 +9,5 @@ def texts(table: str) -> list[str]:
     return [cell.replace("□", r"\boxed{5}").replace("⏎", "\n") for cell in cells]
 
 
-def pairs(table: str) -> list[tuple[str, str]]:
-    found = (text.split("‖") for text in texts(table))
-    return [(reference.strip(" "), answer.strip(" ")) for reference, answer in found]
+def pairs(table: str) -> list[tuple[str, ...]]:
+    return [tuple(part.strip(" ") for part in text.split("‖")) for text in texts(table)]

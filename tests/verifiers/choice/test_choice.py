@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from judging import judged
+from linear import assert_linear
 
 from heavydistill.schema import Problem
 from heavydistill.verifiers.choice.verifier import MOST_CHARACTERS, Choice
@@ -329,24 +329,6 @@ def test_what_is_not_correct_alone_is_not_correct_after_other_words(before):
     assert [text for text in texts if judged(problem(), before + text).is_correct] == []
 
 
-LONG = 200_000
-HUGE = {
-    "prose": "The quick brown fox, e.g. A or B, is not there. So it is. ",
-    "words of claims": "the answer is ", "claims": "Answer: C\n", "boxes": r"\boxed{C} ",
-    "unclosed boxes": r"\boxed{", "letters": "A or ", "corrections": "wait, ",
-    "denials": "answer: A is not ", "qualities": "only correct right best ", "line ends": "\n ",
-    "dots": ".", "stars": "*", "strokes": "~~a", "tags": "<answer>",
-    "options said to be right": "C is correct.\n", "Chinese words of claims": "答案是",
-    "full width": "Ａ", "ligatures": "ﷺ",
-}  # fmt: skip
-HUGE = {name: part * (LONG // len(part)) for name, part in HUGE.items()} | {
-    "nested boxes": r"\boxed{" * (LONG // 8) + "C" + "}" * (LONG // 8),
-    "braces": "{" * (LONG // 2) + "}" * (LONG // 2),
-    "a box of letters": r"\boxed{" + "A, " * (LONG // 3) + "}",
-    "an answer of letters": "Answer: " + "A, " * (LONG // 3), "blanks": " " * LONG + "x",
-}  # fmt: skip
-
-
 def test_a_text_far_longer_than_any_reply_is_not_read():
     verdict = judged(problem(), "Answer: C\n" * (MOST_CHARACTERS // 5))
     assert (verdict.label, verdict.reason) == ("undecided", "too_complex")
@@ -355,14 +337,26 @@ def test_a_text_far_longer_than_any_reply_is_not_read():
     assert not judged(problem(), " " + at_most).is_correct
 
 
-@pytest.mark.parametrize("name", HUGE)
-def test_twice_the_text_takes_about_twice_the_time(name):
-    """With quadratic work in it, 40 times the text would take 1,600 times as long."""
+# Texts with a long stretch of one piece at each ~.
+LONG = [
+    ("~", "The fox, e.g. A or B, is not there. So it is. "), ("~", "the answer is "),
+    ("~", "Answer: C\n"), ("~", r"\boxed{C} "), ("~", r"\boxed{"), ("~", "A or "), ("~", "wait, "),
+    ("~", "answer: A is not "), ("~", "only correct right best "), ("~", "\n "), ("~", "."),
+    ("~", "*"), ("~", "~~a"), ("~", "<answer>"), ("~", "C is correct.\n"), ("~", "答案是"),
+    ("~", "Ａ"), ("~", "ﷺ"), (r"\boxed{~}", "A, "), ("Answer: ~", "A, "), ("~x", " "),
+]  # fmt: skip
 
-    def seconds(text: str) -> float:
-        started = time.process_time()
-        judged(problem(), text)
-        return time.process_time() - started
 
-    short, long = HUGE[name][:5_000], HUGE[name]
-    assert seconds(long) < 400 * max(min(seconds(short) for _ in range(3)), 2e-3)
+@pytest.mark.parametrize(("text", "piece"), LONG)
+def test_reading_is_linear_in_the_text(text, piece):
+    assert_linear(
+        lambda text: judged(problem(), text),
+        lambda size: text.replace("~", piece * (size // len(piece))),
+    )
+
+
+@pytest.mark.parametrize("opens", [r"\boxed{", "{"])
+def test_reading_is_linear_in_the_depth_of_braces(opens):
+    assert_linear(
+        lambda text: judged(problem(), text), lambda size: opens * (size // 8) + "}" * (size // 8)
+    )
