@@ -118,15 +118,12 @@ def test_flips_are_those_of_all_pairs(make_trace, right):
     assert told.flips.mean == pytest.approx(told.between.mean - told.within.mean)
 
 
-def test_problems_that_were_not_deliberated_in_every_order_tell_nothing(make_trace):
+def test_only_problems_deliberated_in_every_order_and_other_caches_tell_of_the_order(make_trace):
     first = named([make_trace(["7"], ["7", "1"]), make_trace(["7"], ["7", "7"])])
     second = named([make_trace(["7"], ["7", "7"]), make_trace(["7"])], 1)
     told = hold_against(first, 1, {order_name(1): second}).orders
     assert told and told.problems == 1 and told.between.mean == 0.5
     assert hold_against(second[1:], 1, {order_name(1): first[1:]}).orders is None
-
-
-def test_a_cache_that_is_the_same_in_two_orders_tells_nothing_of_the_order(make_trace):
     same = named([make_trace(["7"], ["7", "1"])])
     told = hold_against(same, 1, {order_name(1): same}).orders
     # Its deliberations are the same ones, and not two draws that agree.

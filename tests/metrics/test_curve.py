@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -60,7 +59,7 @@ def test_a_vote_of_deliberations_costs_each_of_them_and_reads_one_cache(make_tra
     trace = make_trace(["7", "8", "8", "9"], ["7", "8"], given)
     trace = with_cache(trace, ["t_0", "t_1", "t_2", "t_3"])
     trace = with_cache(trace, ["d1_0", "d1_1", "t_0"], round=2)
-    alone = make_trace(["8", "8", "8", "8"])  # was not deliberated
+    alone = make_trace(["8", "8", "8", "8"])  # was not deliberated, and costs its pool
     curve = of([costing(trace, 100, 20), alone], rounds=2, d=3)
     votes = [one for one in curve.points if one.way == "heavy_vote"]
     assert [(p.d, p.rounds, p.k) for p in votes] == [(2, 2, 4), (3, 2, 4)]
@@ -95,11 +94,6 @@ def test_a_cache_of_some_costs_what_it_took_to_draw_them(
     row = ProblemFigures.of(with_cache(trace, shown, selection=selection))
     assert row.round(1).tokens["completion"] == pytest.approx(share * 4 * WRITTEN + WRITTEN)
     assert row.round(1).used == round(share * 4)
-
-
-def test_a_problem_that_was_not_deliberated_costs_its_pool(make_trace):
-    row = ProblemFigures.of(make_trace(["7", None, None, None]))
-    assert row.round(1).tokens == {"completion": 4 * WRITTEN, "all": 4 * (WRITTEN + READ)}
 
 
 @pytest.fixture
@@ -162,19 +156,12 @@ def test_smaller_pools_are_left_out_and_counted(make_trace):
 @given(pools=st.lists(st.tuples(ANSWERS, ANSWERS), min_size=1, max_size=5))
 def test_the_ends_of_the_curve_are_the_figures_of_the_summary(make_trace, pools):
     summary = summarize([make_trace(pool, some[:2]) for pool, some in pools])
-    for way, first, last in (
-        ("vote", summary.mean_at_k, summary.vote_at_k),
-        ("pass", summary.mean_at_k, summary.pass_at_k),
-    ):
-        for told, expected in ((1, first), (4, last)):
-            found = dataclasses.astuple(point(summary.curve, way, told).accuracy)
+    for way, last in (("vote", summary.vote_at_k), ("pass", summary.pass_at_k)):
+        for k, expected in ((1, summary.mean_at_k), (4, last)):
+            found = dataclasses.astuple(point(summary.curve, way, k).accuracy)
             assert found == pytest.approx(dataclasses.astuple(expected), abs=1e-9)
-    passes = [p.accuracy.mean for p in summary.curve.points if p.way == "pass"]
-    assert passes == sorted(passes)
     heavy = point(summary.curve, "deliberation", round=1)
     assert heavy.accuracy == summary.heavy_mean_at_d
-    tree = json.loads(json.dumps(dataclasses.asdict(summary)))["curve"]
-    assert tree["points"][0]["tokens"]["all"]["mean"] == READ + WRITTEN
 
 
 def made(way: Any, accuracy: float, tokens: float) -> Point:

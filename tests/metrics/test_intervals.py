@@ -38,16 +38,6 @@ def test_agrees_with_resampling_problem_by_problem():
     assert interval.high == pytest.approx(high, abs=0.01)
 
 
-def test_covers_the_true_mean_about_95_times_in_100():
-    rng = np.random.default_rng(0)
-    truth, repeats = 0.4, 300
-    covered = 0
-    for repeat in range(repeats):
-        interval = bootstrap_mean(list(rng.binomial(8, truth, 150) / 8), seed=repeat)
-        covered += interval.low <= truth <= interval.high
-    assert 0.91 <= covered / repeats <= 0.98
-
-
 @settings(deadline=None)
 @given(st.integers(1, 10_000).flatmap(lambda of: st.tuples(st.integers(0, of), st.just(of))))
 def test_a_share_lies_in_its_interval_which_narrows_with_more_problems(counts):

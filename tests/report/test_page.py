@@ -41,24 +41,7 @@ def unpacked(text: str) -> list[list[dict]]:
     return [json.loads(zlib.decompress(one, wbits=-zlib.MAX_WBITS)) for one in packed]
 
 
-def index_of(text: str, run: int = 0) -> dict:
-    found = re.search(rf'<script type="application/json" id="index-{run}">([^<]*)</script>', text)
-    return json.loads(found[1])
-
-
 # --- The file
-
-
-def test_every_trace_is_in_the_file_under_the_place_that_its_entry_names(run, traces, tmp_path):
-    written = writer.write_report([run], tmp_path / "page.html")
-    text = written.file.read_text(encoding="utf-8")
-    index, parts = index_of(text), unpacked(text)
-    assert [one["id"] for one in index["entries"]] == [trace.problem.id for trace in traces]
-    assert index["chunks"] == len(parts)
-    for one, trace in zip(index["entries"], traces, strict=True):
-        chunk, place = one["at"]
-        assert parts[chunk][place] == json.loads(json.dumps(whole(trace)))
-    assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
 def test_the_policy_allows_what_is_in_the_file_which_is_the_same_again(run, tmp_path):

@@ -55,6 +55,7 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
     page = rendered(sections.of_run(0, RUN, runs.figures(RUN, alone)))
     assert "Parts of the run" in page and "HM@" not in page and "first place" not in page
+    assert "No problem was deliberated," in page and "fewer than 30 problems are too" in page
     assert "HM - V" in parts and "HM - V" not in page
 
 
@@ -130,11 +131,3 @@ def test_a_whole_run_without_verdicts_is_refused_and_an_unfinished_one_reported(
         writer.write_report([tmp_path / "run"], tmp_path / "page.html")
     assert "command again" in caught.value.fix and "generate --pools" in caught.value.fix
     assert not (tmp_path / "page.html").exists()
-
-
-def test_a_run_without_deliberations_or_tokens_has_a_page(tmp_path):
-    pool = [trajectory("5", prompt_tokens=-1, completion_tokens=-1)]
-    write_traces([Trace(problem=problem(), pool=pool)], tmp_path / TRACES_FOLDER)
-    text = writer.write_report([tmp_path], tmp_path / "page.html").file.read_text("utf-8")
-    assert "No problem was deliberated," in text and "No problem has all its tokens" in text
-    assert "fewer than 30 problems are too narrow" in text
