@@ -28,6 +28,10 @@ from heavydistill.store.sets.set_rows import ThoughtfulSftRow
 
 WHOLE = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 THINKING = "<think>\n{{ message.reasoning_content }}\n</think>\n"
+ANSWERED = "{{ message.content }}<|im_end|>{%-"
+TURN = "<|im_start|>{{ message.role }}\n"
+OPENED = "{%- if add_generation_prompt -%}\n<|im_start|>assistant\n"
+IN_ANSWER = "{%- if message.role == 'assistant' -%}"
 
 
 @pytest.fixture(scope="module")
@@ -62,45 +66,21 @@ def test_whole_rows_have_no_fault(micro: Student, row: dict[str, Any]) -> None:
     [
         (THINKING, "", "reasoning_lost"),
         (THINKING, THINKING.replace("content", "content[:20]"), "reasoning_lost"),
-        ("{{ message.content }}<|im_end|>{%-", "<|im_end|>{%-", "answer_lost"),
-        (
-            "{{ message.content }}<|im_end|>{%-",
-            "{{ message.content[:9] }}<|im_end|>{%-",
-            "answer_lost",
-        ),
-        ("{{ message.content }}<|im_end|>{%-", "{{ message.content }}{%-", "no_eos"),
-        ("{{ message.content }}<|im_end|>{%-", "<|im_end|>{{ message.content }}{%-", "stops_early"),
+        (ANSWERED, "<|im_end|>{%-", "answer_lost"),
+        (ANSWERED, "{{ message.content[:9] }}<|im_end|>{%-", "answer_lost"),
+        (ANSWERED, "{{ message.content }}{%-", "no_eos"),
+        (ANSWERED, "<|im_end|>{{ message.content }}{%-", "stops_early"),
         (THINKING, f"{THINKING}{THINKING}", "doubled"),
         (THINKING, f"<think>\n\n</think>\n\n{THINKING}", "tags_doubled"),
         (THINKING, "{{ message.reasoning_content }}\n", "tags_lost"),
         (THINKING, "{{ message.reasoning_content }}\n</think>\n", "tags_lost"),
         (THINKING, "<think>\n{{ message.reasoning_content }}\n", "tags_lost"),
         (THINKING, "<think></think>{{ message.reasoning_content }}\n", "tags_lost"),
-        (
-            "<|im_start|>{{ message.role }}\n{{ message.content }}",
-            "<|im_start|>{{ message.role }}\n",
-            "prompt_lost",
-        ),
-        (
-            "<|im_start|>{{ message.role }}\n{{ message.content }}",
-            "<|im_start|>{{ message.role }}\n{{ message.content[:30] }}",
-            "prompt_lost",
-        ),
-        (
-            "<|im_start|>{{ message.role }}\n",
-            "{{ 'Answer this: ' if add_generation_prompt }}<|im_start|>{{ message.role }}\n",
-            "prompt_not_prefix",
-        ),
-        (
-            "{%- if add_generation_prompt -%}\n<|im_start|>assistant\n",
-            "{%- if add_generation_prompt -%}\n<|im_start|>assistant\n<think>\n\n</think>\n\n",
-            "prompt_not_prefix",
-        ),
-        (
-            "{%- if message.role == 'assistant' -%}",
-            "{%- if message.role == 'assistant' -%}{{ raise_exception('Not today') }}",
-            "unrendered",
-        ),
+        (f"{TURN}{{{{ message.content }}}}", TURN, "prompt_lost"),
+        (f"{TURN}{{{{ message.content }}}}", TURN + "{{ message.content[:30] }}", "prompt_lost"),
+        (TURN, "{{ 'Answer this: ' if add_generation_prompt }}" + TURN, "prompt_not_prefix"),
+        (OPENED, f"{OPENED}<think>\n\n</think>\n\n", "prompt_not_prefix"),
+        (IN_ANSWER, IN_ANSWER + "{{ raise_exception('Not today') }}", "unrendered"),
     ],
 )
 def test_a_fault_of_a_template_is_found(old: str, new: str, code: str, row: dict[str, Any]) -> None:
@@ -112,7 +92,7 @@ def test_a_fault_of_a_template_is_found(old: str, new: str, code: str, row: dict
 
 def test_an_answer_before_its_thinking_is_found(row: dict[str, Any]) -> None:
     text = WHOLE.replace(THINKING, "").replace(
-        "{{ message.content }}<|im_end|>{%-",
+        ANSWERED,
         "{{ message.content }}<think>{{ message.reasoning_content }}</think><|im_end|>{%-",
     )
     assert "reasoning_lost" in _codes(Chat(tokenizer_with(text)), row)

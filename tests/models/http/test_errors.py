@@ -13,7 +13,6 @@ from asking import (
     ask_one,
     completion,
     is_error,
-    request,
     requests,
 )
 from loopback import Handler, listening
@@ -41,24 +40,6 @@ def test_an_end_that_nobody_knows_is_paid_once_and_its_text_is_kept(serve, end):
     assert (response.prompt_tokens, response.completion_tokens) == (11, 5)
 
 
-@pytest.mark.parametrize("retries", [0, 2])
-def test_a_prompt_that_stays_broken_is_an_error_after_the_repeats(serve, retries):
-    bad = request()
-
-    def answer(body: Body) -> Reply:
-        is_bad = body["messages"] == bad.messages
-        error = {"error": {"message": "out of memory"}}
-        return Reply(error, status=500) if is_bad else Reply(completion())
-
-    server = serve(answer)
-    (response,) = ask(server, [bad], retries=retries)
-    assert is_error(response)
-    assert "500" in response.error and "out of memory" in response.error
-    # A plain question tells whether the server is broken.
-    asked = [body["messages"] == bad.messages for body in server.asked]
-    assert asked == [True] * (1 + retries) + [False] * (retries > 0)
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -83,6 +64,7 @@ def test_a_body_that_is_no_completion_is_an_error(serve, reply):
         *((status, "no such parameter", "rejected") for status in (400, 403, 404, 422)),
         (400, "This model's maximum context length is 4096 tokens", "too_long"),
         (400, "prompt (9000 tokens) is too long", "too_long"),
+        (400, "maximum context length is 9 tokens, 8 in the completion", "context_overflow"),
         (413, "", "too_long"),
         (429, "slow down", "overloaded"),
         (429, TOO_LARGE_FOR_A_MINUTE, "too_long"),
@@ -102,7 +84,7 @@ def test_a_body_that_is_no_completion_is_an_error(serve, reply):
 )
 def test_a_failure_has_its_kind(serve, status, message, failure):
     server = serve(answering({"error": {"message": message}}, status=status))
-    response = ask_one(server, retries=3 if failure in ("rejected", "too_long") else 0)
+    response = ask_one(server, retries=0 if failure in ("overloaded", "server") else 3)
     assert is_error(response) and response.failure == failure
     assert f"HTTP {status}: {message}" in response.error and len(server.asked) == 1
 
