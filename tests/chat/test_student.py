@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from students import MICRO, checkpoint, real_template, row_of, tokenizer_with
 
-from heavydistill.chat.guard import Inspection, guard
+from heavydistill.chat.guard import Inspection
 from heavydistill.chat.student import Student, fit
 from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
@@ -302,10 +302,3 @@ def test_the_quick_way_is_taken(micro: Student, monkeypatch: pytest.MonkeyPatch)
     assert micro.chat.tokens(row["prompt"], row["completion"], at_once=True) == exact
     monkeypatch.setattr(micro.chat, "ids", refuse)
     assert micro.chat.tokens(row["prompt"], row["completion"], at_once=True) == exact
-
-
-def test_two_students_of_one_name_are_alike(tmp_path: Path) -> None:
-    name = checkpoint(tmp_path, real_template("deepseekv3"), "<｜end▁of▁sentence｜>")
-    one, other = Student(name), Student(name)
-    assert one.template_sha256 == other.template_sha256 and one.chat_template == other.chat_template
-    assert guard(one.chat, [row_of(other), row_of(other, "")], 10_000) == []
