@@ -75,30 +75,24 @@ LOOKED_AT = {
 """Keys of GRPO that is measured on a few held-out problems as it goes."""
 _USUAL = {
     "model_name_or_path": "micro-student",
-    "role": "both",
     "use_cpu": True,
     "bf16": False,
     "gradient_checkpointing": False,
-    "per_device_train_batch_size": 2,
-    "per_device_eval_batch_size": 1,
-    "learning_rate": 1e-3,
     "logging_steps": 1,
     "save_strategy": "no",
 }
-
-
+_USUAL_OF_SFT = {
+    "role": "both",
+    "per_device_train_batch_size": 2,
+    "per_device_eval_batch_size": 1,
+    "learning_rate": 1e-3,
+}
 _USUAL_OF_GRPO = {
-    "model_name_or_path": "micro-student",
     "mode": "deliberator",
-    "use_cpu": True,
-    "bf16": False,
-    "gradient_checkpointing": False,
     "per_device_train_batch_size": 4,
     "num_generations": 4,
     "max_completion_length": 128,
     "learning_rate": 1e-4,
-    "logging_steps": 1,
-    "save_strategy": "no",
     "report_to": "none",
 }
 
@@ -129,23 +123,18 @@ def logged(folder: Path, name: str) -> list[float]:
     return [entry[name] for entry in history(folder) if name in entry]
 
 
-def flags(sets: Path | str | None, out: Path | str, **keys: Any) -> list[str]:
+def flags(
+    sets: Path | str | None, out: Path | str, usual: dict[str, Any] = _USUAL_OF_SFT, **keys: Any
+) -> list[str]:
     """Those of a short training; a key that is None is not given."""
-    return _flags({**_USUAL, "dataset_name": sets, "output_dir": out, **keys})
+    given = {**_USUAL, **usual, "dataset_name": sets, "output_dir": out, **keys}
+    pairs = ((f"--{key}", str(value)) for key, value in given.items() if value is not None)
+    return [part for pair in pairs for part in pair]
 
 
 def grpo_flags(sets: Path | str | None, out: Path | str, **keys: Any) -> list[str]:
     """Those of a short training by GRPO; a key that is None is not given."""
-    return _flags({**_USUAL_OF_GRPO, "dataset_name": sets, "output_dir": out, **keys})
-
-
-def _flags(given: dict[str, Any]) -> list[str]:
-    return [
-        part
-        for key, value in given.items()
-        if value is not None
-        for part in (f"--{key}", str(value))
-    ]
+    return flags(sets, out, _USUAL_OF_GRPO, **keys)
 
 
 def sft_arguments(

@@ -202,11 +202,15 @@ def test_its_command_runs(tmp_path, role):
 
 @pytest.mark.parametrize("role", ["thinker", "deliberator", "both"])
 def test_a_deliberator_is_asked_with_as_many_attempts_as_it_learnt_from(tmp_path, role):
-    wide = GENERATED.model_copy(update={"name": "wide", "config": {"think": {"k": 24}}})
-    card = card_of(tmp_path / "told", role=role, sets=[sets(manifest(runs=[GENERATED, wide]))])
+    configs = {"small": {"think": {"k": 8}}, "wide": {"think": {"k": 24}}, "untold": {}}
+    runs = {
+        name: GENERATED.model_copy(update={"config": config}) for name, config in configs.items()
+    }
+    told = sets(manifest(runs=list(runs.values())))
+    card = card_of(tmp_path / "told", role=role, sets=[told])
     is_asked = role != "thinker"
     assert ("--k 24 " in card) == ("runs of up to 24 attempts a problem" in card) == is_asked
-    untold = sets(manifest(runs=[GENERATED.model_copy(update={"config": {}})]))
+    untold = sets(manifest(runs=[runs["untold"]]))
     card = card_of(tmp_path / "untold", role=role, sets=[untold])
     assert "--k " not in card and "of up to" not in card
 
@@ -221,27 +225,6 @@ def test_names_of_others_are_no_markup_and_no_commands(tmp_path):
     assert not [text for text in blocks(card, "bash") if "rm -rf" in text]
     assert "<b>" not in card.replace("`<b> ## More`", "")
     ModelCard(card)
-
-
-def test_an_evaluation_is_published_with_its_results(hub, publish, tmp_path):
-    folder = write_model(tmp_path / "model")
-    (folder / "evaluation" / "after").mkdir(parents=True)
-    write_versioned(comparison(problems=20), folder / "evaluation" / "evaluation.json")
-    code, said = publish(folder, "--to", "org/model")
-    assert code == 0 and "evaluation/after" in said
-    there = hub.files("org/model")
-    assert "evaluation/evaluation.json" in there
-    card = there["README.md"].decode()
-    for part in (
-        "After: trajectories by `trained`, deliberations by `trained`.",
-        "| HM@4 | a deliberation is right | 53.6% (51.2 to 56.0) | 75.0% (70.0 to 80.0) | "
-        "+21.4 (+19.0 to +24.0) |",
-        "fewer than 30 problems",
-    ):
-        assert part in card, part
-    results = {result.metric_name: result for result in ModelCard(card).data.eval_results}
-    assert results["HM@4 (a deliberation is right)"].metric_value == 0.75
-    assert results["HM@4 (a deliberation is right)"].dataset_type == "org/problems"
 
 
 @pytest.mark.parametrize(
