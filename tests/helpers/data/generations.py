@@ -44,7 +44,7 @@ def ballot(*votes: Vote, same_as: str = "") -> Ballot:
 
 def deliberation(answer_text: str, reasoning: str = "", **fields: Any) -> Deliberation:
     """A right one, unless ``label`` or another field says otherwise."""
-    return _right(Deliberation, "d", answer_text, reasoning, fields | {"cache": "c", "round": 1})
+    return _right(Deliberation, "d", answer_text, reasoning, {"cache": "c", "round": 1} | fields)
 
 
 def trajectory(answer_text: str, reasoning: str = "", **fields: Any) -> Trajectory:

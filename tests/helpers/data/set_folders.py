@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from samples import fields_of, generation
+from generations import cache as cache_of
+from generations import deliberation, item, trajectory
+from samples import fields_of
 
-from heavydistill.schema import Cache, CacheItem, Deliberation, Verdict, from_row
+from heavydistill.schema import Cache, Verdict, from_row
 from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import (
     Attention,
@@ -114,40 +116,32 @@ def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
     generated: dict[str, Any] = {"model": "micro", "latency_s": 0.5}
     generated |= {"prompt_tokens": 20, "completion_tokens": 10}
     right, wrong = (
-        generation(
+        trajectory(
+            f"It is \\boxed{{{verdict.extracted}}}.",
+            f"2*3={verdict.extracted}",
             id=f"t_{number}{name}",
             index=index,
-            reasoning=f"2*3={verdict.extracted}",
-            answer_text=f"It is \\boxed{{{verdict.extracted}}}.",
             verdict=verdict,
             **generated,
         )
         for index, (name, verdict) in enumerate((("r", RIGHT), ("w", WRONG)))
     )
-    deliberation = generation(
-        Deliberation,
+    deliberated = deliberation(
+        "The product is \\boxed{6}.",
+        "Attempt 1 is right, attempt 2 is wrong: 2*3=6.",
         id=f"d_{number}",
-        reasoning="Attempt 1 is right, attempt 2 is wrong: 2*3=6.",
-        answer_text="The product is \\boxed{6}.",
-        verdict=RIGHT,
         cache=cache,
-        round=1,
+        verdict=RIGHT,
         **generated,
     )
-    shown = {"mode": "answer_only", "tokens_before": 5, "tokens_after": 5, "sha256": "0" * 64}
-    read = Cache(
+    read = cache_of(
+        *(item(one.id, 5, 5) for one in (right, wrong)),
         id=cache,
-        round=1,
-        seed=0,
-        selection="random",
+        prompt=PROMPT,
         prompt_version="deliberator.brief.en@8f91f83e6952",
         reader="micro-student",
         budget_tokens=1024,
         prompt_tokens=40,
-        defused=0,
-        items=[CacheItem(generation=one.id, defused=0, **shown) for one in (right, wrong)],
-        left_out=[],
-        prompt=PROMPT,
     )
     asked = [Message(role="user", content=PROMPT)]
     shared = {"problem": problem, "run": "run"}
@@ -185,8 +179,8 @@ def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
         ("trajectories", TrajectoryRow(**fields_of(right), **shared, label="", tokens=10)),
         ("trajectories", wrong_row),
         ("caches", cache_row(read, problem=problem)),
-        ("deliberations", DeliberationRow(**fields_of(deliberation), **shared, **counted)),
-        ("sft_deliberator", learnt("deliberator", asked, deliberation, cache=cache, stratum="tie")),
+        ("deliberations", DeliberationRow(**fields_of(deliberated), **shared, **counted)),
+        ("sft_deliberator", learnt("deliberator", asked, deliberated, cache=cache, stratum="tie")),
         ("sft_thinker", learnt("thinker", plain, right, cache="", stratum=None)),
         ("rl", rl),
     ]
