@@ -20,74 +20,34 @@ from heavydistill.schema import (
     to_row,
 )
 
+
+def struct(columns: str, **rows: Any) -> dict[str, Any]:
+    """Columns in their order, each with its type behind a colon; without one it is ``string``."""
+    pairs = (column.partition(":")[::2] for column in columns.split())
+    return {name: rows.get(kind, kind or "string") for name, kind in pairs}
+
+
 # What a traces dataset holds. Who changes it on purpose raises SCHEMA_VERSION with it.
-VERDICT = {
-    "label": "string",
-    "reason": "string",
-    "extracted": "string",
-    "verifier": "string",
-    "score": "double",
-    "evidence": "string",
-}
-GENERATION = {
-    "id": "string",
-    "index": "int64",
-    "model": "string",
-    "seed": "int64",
-    "reasoning": "string",
-    "answer_text": "string",
-    "finish_reason": "string",
-    "error": "string",
-    "verdict": VERDICT,
-    "prompt_tokens": "int64",
-    "completion_tokens": "int64",
-    "latency_s": "double",
-    "request_id": "string",
-    "failure": "string",
-    "cached_tokens": "int64",
-}
-CACHE = {
-    "id": "string",
-    "round": "int64",
-    "seed": "int64",
-    "selection": "string",
-    "prompt_version": "string",
-    "reader": "string",
-    "budget_tokens": "int64",
-    "prompt_tokens": "int64",
-    "defused": "int64",
-    "items": [
-        {
-            "generation": "string",
-            "mode": "string",
-            "tokens_before": "int64",
-            "tokens_after": "int64",
-            "sha256": "string",
-            "defused": "int64",
-        }
-    ],
-    "left_out": [{"generation": "string", "reason": "string"}],
-    "prompt": "string",
-}
-VERSION_4 = {
-    "problem": {
-        "id": "string",
-        "text": "string",
-        "reference": "string",
-        "verifier": "string",
-        "verifier_args": "string",
-        "domain": "string",
-        "source": "string",
-    },
-    "pool": [GENERATION],
-    "caches": [CACHE],
-    "deliberations": [{**GENERATION, "cache": "string", "round": "int64"}],
-    "stratum": "string",
-    "outcome": "string",
-    "status": "string",
-    "thinker_prompt_version": "string",
-    "schema_version": "string",
-}
+GENERATION = (
+    "id index:int64 model seed:int64 reasoning answer_text finish_reason error verdict:verdict "
+    "prompt_tokens:int64 completion_tokens:int64 latency_s:double request_id failure "
+    "cached_tokens:int64"
+)
+VERDICT = struct("label reason extracted verifier score:double evidence")
+CACHE = struct(
+    "id round:int64 seed:int64 selection prompt_version reader budget_tokens:int64 "
+    "prompt_tokens:int64 defused:int64 items:items left_out:left_out prompt",
+    items=[struct("generation mode tokens_before:int64 tokens_after:int64 sha256 defused:int64")],
+    left_out=[struct("generation reason")],
+)
+VERSION_4 = struct(
+    "problem:problem pool:pool caches:caches deliberations:deliberations stratum outcome status "
+    "thinker_prompt_version schema_version",
+    problem=struct("id text reference verifier verifier_args domain source"),
+    pool=[struct(GENERATION, verdict=VERDICT)],
+    caches=[CACHE],
+    deliberations=[struct(f"{GENERATION} cache round:int64", verdict=VERDICT)],
+)
 
 
 def shape(kind: pa.DataType | pa.Schema) -> Any:
