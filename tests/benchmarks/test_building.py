@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import benchmark
 
 from heavydistill.store.traces import read_traces
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 STRATA = ("all-right", "all-wrong", "majority-right", "minority-right", "tie")
-
-
-def python(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=280, cwd=BENCHMARKS
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_the_runs_are_as_long_as_real_ones_mixed_and_always_the_same(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from invented import write_run; "
     code += "print(*(dict(write_run(Path(folder), 60, 8, 4)) for folder in sys.argv[1:]))"
     folders = [tmp_path / "one", tmp_path / "two"]
-    printed = python("-c", code, *map(str, folders))
+    printed = benchmark("-c", code, *folders)
     assert all(stratum in printed for stratum in STRATA)
     first, second = (next(folder.glob("traces/*.parquet")).read_bytes() for folder in folders)
     assert first == second
@@ -42,7 +32,7 @@ def test_the_runs_are_as_long_as_real_ones_mixed_and_always_the_same(tmp_path: P
 
 @pytest.mark.slow
 def test_time_memory_and_bytes_are_compared() -> None:
-    printed = python("building.py", "--traces", "40", "80", "--k", "6", "--d", "2")
+    printed = benchmark("building.py", "--traces", "40", "80", "--k", "6", "--d", "2")
     small, large = (line.split() for line in printed.splitlines()[1:3])
     assert (small[0], large[0]) == ("40", "80")
     assert all(100 < float(row[4]) < 2048 for row in (small, large))

@@ -5,34 +5,25 @@ from __future__ import annotations
 import importlib
 import json
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from command_line import benchmark
 from judging import judged
 from sandboxing import need_sandbox
 
 from heavydistill.schema import Problem
 
 SOLUTIONS = Path(__file__).parents[2] / ".." / "shared" / "data" / "math_solutions_2500.jsonl"
-VERDICTS = Path(__file__).parents[2] / "benchmarks" / "verdicts.py"
 
 
 def printed(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(VERDICTS), "--workers=2", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return benchmark("verdicts.py", "--workers=2", *arguments)
 
 
 def test_an_undecided_verdict_on_a_wrong_answer_is_not_counted_as_right(monkeypatch, capsys):
-    monkeypatch.syspath_prepend(str(VERDICTS.parent))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     verdicts = importlib.import_module("verdicts")
     posed = Problem(id="p", text="?", reference="5", verifier="math")
     answers = [(r"\boxed{5}", True), (r"\boxed{6}", False), (r"\boxed{5 fifths}", False)]

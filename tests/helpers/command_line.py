@@ -48,6 +48,23 @@ def run_script(path: Path, *words: object, **environment: str) -> CompletedProce
     return _ended(run, [str(path), *map(str, words)], environment)
 
 
+def benchmark(*arguments: object, may_be_slow: bool = False) -> str:
+    """What Python prints in a process of its own in the folder of the benchmarks.
+
+    It has to end well, unless what a busy machine makes of its seconds does not matter.
+    """
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        cwd=Path(__file__).parents[2] / "benchmarks",
+    )
+    is_slow = may_be_slow and done.stderr.startswith("Not as promised")
+    assert done.returncode == 0 or is_slow, done.stderr
+    return done.stdout
+
+
 def started(*words: object, **keys: Any) -> subprocess.Popen[str]:
     """A command in a process and a group of its own; ``keys`` as of ``Popen``."""
     keys = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} | keys
