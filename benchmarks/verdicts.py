@@ -396,7 +396,7 @@ def humaneval(folder: Path) -> list[Pair]:
         for completion in row["samples"]:
             parts = [task["prompt"] + completion, task["test"], f"check({task['entry_point']})"]
             program = "\n".join([*parts, "print('every assertion held')"])
-            ran = sandbox.run({"main.py": program}, b"", limits)
+            ran = sandbox.run({"main.py": program}, limits)
             if ran.ended == "unavailable":
                 raise SystemExit(f"HumanEval needs the sandbox: {ran.stderr}")
             held = ran.stdout.endswith(b"every assertion held\n")
