@@ -5,23 +5,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from text_tables import spellings
 
 from heavydistill.verifiers.normal import normal_form, plain_decimal
 
 fractions = st.fractions(max_denominator=10**6) | st.integers(-(10**30), 10**30).map(Fraction)
-
-
-def spellings(value: Fraction) -> list[str]:
-    sign, top, bottom = "-" if value < 0 else "", abs(value.numerator), value.denominator
-    ways = [
-        f"{sign}{top}/{bottom}",
-        f"{sign}\\frac{{{top}}}{{{bottom}}}",
-        f"\\dfrac{{{sign}{3 * top}}}{{{3 * bottom}}}",
-        f"$\u2212{top}/{bottom}$." if sign else f"+{top} / {bottom}.",
-    ]
-    if bottom == 1:
-        ways += [f"{sign}{top}.00", f"{sign}{top:,}", f"{sign}{top:,}".replace(",", "{,}")]
-    return ways
 
 
 @given(fractions)

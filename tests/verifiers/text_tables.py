@@ -3,6 +3,8 @@ of 5 and ``⏎`` a new line."""
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 
 def texts(table: str) -> list[str]:
     cells = (cell.strip() for line in table.strip().splitlines() for cell in line.split("¦"))
@@ -11,3 +13,17 @@ def texts(table: str) -> list[str]:
 
 def pairs(table: str) -> list[tuple[str, ...]]:
     return [tuple(part.strip(" ") for part in text.split("‖")) for text in texts(table)]
+
+
+def spellings(value: Fraction) -> list[str]:
+    """A number as references and models write it."""
+    sign, top, bottom = "-" if value < 0 else "", abs(value.numerator), value.denominator
+    ways = [
+        f"{sign}{top}/{bottom}",
+        f"{sign}\\frac{{{top}}}{{{bottom}}}",
+        f"\\dfrac{{{sign}{3 * top}}}{{{3 * bottom}}}",
+        f"$\u2212{top}/{bottom}$." if sign else f"+{top} / {bottom}.",
+    ]
+    if bottom == 1:
+        ways += [f"{sign}{top}.00", f"{sign}{top:,}", f"{sign}{top:,}".replace(",", "{,}")]
+    return ways

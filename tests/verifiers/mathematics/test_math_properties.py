@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from judging import judged
 from linear import assert_linear
 from reckoning import problem
+from text_tables import spellings
 
 from heavydistill.verifiers.mathematics.verifier import Math
 from heavydistill.verifiers.screening import screen
@@ -22,20 +23,18 @@ PIECES = [
 latex = st.lists(st.sampled_from(PIECES), max_size=10).map("".join)
 
 
-def spellings(value: Fraction) -> list[str]:
+def formulas(value: Fraction) -> list[str]:
     sign, top, bottom = "-" if value < 0 else "", abs(value.numerator), value.denominator
     whole, rest = divmod(top, bottom)
     found = [
-        rf"{sign}\frac{{{top}}}{{{bottom}}}",
-        rf"\dfrac{{{sign}{3 * top}}}{{{3 * bottom}}}",
-        f"{sign}{top}/{bottom}",
+        *spellings(value),
         rf"x = {sign}\frac{{{top}}}{{{bottom}}}",
         rf"\left({sign}\frac{{{top}}}{{{bottom}}}\right)",
         rf"{sign}{top} \cdot {bottom}^{{-1}}",
         rf"{sign}\sqrt{{{top * top}}} \div {bottom}",
     ]
     if bottom == 1:
-        found += [f"{sign}{top:,}", f"{sign}{top}.0", f"{sign}{top} \\text{{ cm}}"]
+        found.append(f"{sign}{top} \\text{{ cm}}")
     if whole and rest:
         found.append(rf"{sign}{whole}\frac{{{rest}}}{{{bottom}}}")
     return found
@@ -44,7 +43,7 @@ def spellings(value: Fraction) -> list[str]:
 @settings(deadline=None, max_examples=60)
 @given(fractions, st.data())
 def test_a_number_is_correct_in_each_of_its_spellings(value, data):
-    reference, answer = (data.draw(st.sampled_from(spellings(value))) for _ in range(2))
+    reference, answer = (data.draw(st.sampled_from(formulas(value))) for _ in range(2))
     verdict = judged(problem(reference), rf"So $\boxed{{{answer}}}$.")
     assert verdict.label == "correct"
 
@@ -53,8 +52,8 @@ def test_a_number_is_correct_in_each_of_its_spellings(value, data):
 @given(fractions, st.data())
 def test_another_number_is_never_correct(value, data):
     off = data.draw(fractions.filter(bool) | st.just(Fraction(1, 10**40)))
-    reference = data.draw(st.sampled_from(spellings(value)))
-    answer = data.draw(st.sampled_from(spellings(value + off)))
+    reference = data.draw(st.sampled_from(formulas(value)))
+    answer = data.draw(st.sampled_from(formulas(value + off)))
     assert judged(problem(reference), rf"So $\boxed{{{answer}}}$.").label != "correct"
 
 

@@ -172,6 +172,9 @@ DECIDED = pairs(r"""
     300 ‖ $v = \boxed{300} \mathrm{~km} / \mathrm{s}$
     300 km/s ‖ $v = \boxed{300} \mathrm{~km} / \mathrm{s}$  ¦  5 ‖ 共有$\boxed{5\text{ 个}}$。
     5 ‖ \boxed{5个}  ¦  5个 ‖ 一共□个。  ¦  5元 ‖ 一共□元。  ¦  5平方米 ‖ 面积是□平方米
+    $1$,$\frac{3+\sqrt{21}}{2}$ ‖ \boxed{1, \frac{3+\sqrt{21}}{2}}  ¦  $5$;$10$ ‖ \boxed{10, 5}
+    $x=0$ or $x=2$ ‖ \boxed{x=0, x=2}  ¦  $4 and $5 ‖ \boxed{\$4 \text{ and } \$5}
+    3, 4 ‖ \boxed{$3$, $4$}
 """)
 # A bound, a value or a unit beside the box that makes another answer of it.
 NOT_CORRECT = pairs(r"""
@@ -181,11 +184,6 @@ NOT_CORRECT = pairs(r"""
     300 m/s ‖ $v = \boxed{300} \mathrm{~km} / \mathrm{s}$  ¦  5\ \Omega ‖ $R = □\ \mathrm{V}$
     5\ \mu\mathrm{m} ‖ $d = □\ \mathrm{mm}$  ¦  5元 ‖ 一共□米。  ¦  5 ‖ 一共□万元。
     5 ‖ \boxed{5万元}  ¦  $5$;$10$ ‖ \boxed{5, 11}  ¦  $x=0$ or $x=2$ ‖ \boxed{x=0}
-""")
-# Reference ‖ content of the box: dollars inside an answer only set type.
-WITH_DOLLARS = pairs(r"""
-    $1$,$\frac{3+\sqrt{21}}{2}$ ‖ 1, \frac{3+\sqrt{21}}{2}  ¦  $5$;$10$ ‖ 10, 5
-    $x=0$ or $x=2$ ‖ x=0, x=2  ¦  $4 and $5 ‖ \$4 \text{ and } \$5  ¦  3, 4 ‖ $3$, $4$
 """)
 ROUNDED_ENDS = pairs(r"""
     [1/3, 2] ‖ [0.333, 2]
@@ -204,11 +202,6 @@ def test_words_around_the_box_leave_the_answer_alone(text):
 )
 def test_what_stands_beside_the_box_can_make_another_answer_of_it(text, reason):
     assert outcome("5", text) == ("undecided", reason)
-
-
-@pytest.mark.parametrize("text", NEVER_CORRECT)
-def test_another_value_beside_the_box_is_never_accepted(text):
-    assert outcome("5", text)[0] != "correct"
 
 
 @pytest.mark.parametrize(("text", "said", "why"), DECIDED_OTHERWISE)
@@ -235,15 +228,11 @@ def test_what_humans_write_around_a_box_is_decided(reference, response):
     assert outcome(reference, response) == EQUAL
 
 
-@pytest.mark.parametrize(("reference", "response"), NOT_CORRECT)
+@pytest.mark.parametrize(
+    ("reference", "response"), [*(("5", text) for text in NEVER_CORRECT), *NOT_CORRECT]
+)
 def test_another_value_or_unit_beside_the_box_is_never_accepted(reference, response):
     assert outcome(reference, response)[0] != "correct"
-
-
-@pytest.mark.parametrize(("reference", "answer"), WITH_DOLLARS)
-def test_dollars_inside_an_answer_only_set_type(reference, answer):
-    assert Math().check_reference(problem(reference)) is None
-    assert outcome(reference, boxed(answer)) == EQUAL
 
 
 @pytest.mark.parametrize(("reference", "answer"), ROUNDED_ENDS)
@@ -252,7 +241,3 @@ def test_a_rounded_end_of_an_interval_is_undecided_as_a_rounded_number_is(refere
     off = outcome(reference, boxed(answer.replace("2", "3", 1)))[0]
     # In a union the end that is rounded may be meant by another part.
     assert off == ("undecided" if "cup" in reference else "incorrect")
-
-
-def test_a_chinese_full_stop_ends_an_answer():
-    assert outcome("18", "所以一共是18个。\n答案：18。", marker="答案：") == EQUAL
