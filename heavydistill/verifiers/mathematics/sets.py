@@ -70,10 +70,10 @@ def parts_of(shape: Shape) -> list[Shape]:
 
 
 def variable_of(shape: Shape) -> str | None:
-    """The name that an inequality or membership is about; None where there is none."""
+    """The names that inequalities and memberships are about; None where there is none."""
     if isinstance(shape, Many | Union):
-        names = {variable_of(item) for item in shape.items}
-        return names.pop() if len(names) == 1 else None
+        names = filter(None, map(variable_of, shape.items))
+        return ",".join(sorted({*names})) or None
     parts = shape.parts if isinstance(shape, Relation) else ()
     return next((part.text for part in parts if isinstance(part, Formula) and _is_name(part)), None)
 
@@ -85,7 +85,7 @@ def _intervals(relation: Relation) -> list[Shape]:
     if (len(parts), places) not in ((2, [0]), (2, [1]), (3, [1])):
         raise Unread("other_kind")
     at = places[0]
-    ends = [(FLIPPED[signs[0]], parts[0])] if at else []
+    ends = [(FLIPPED.get(signs[0], ""), parts[0])] if at else []
     ends += zip(signs[at:], parts[at + 1 :], strict=True)
     if ends[0][0] == r"\ne" and len(ends) == 1:
         return [_between([(">", _LOWEST), ("<", ends[0][1])]), _between([(">", ends[0][1])])]

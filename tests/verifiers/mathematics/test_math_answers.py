@@ -99,6 +99,7 @@ NEVER_CORRECT = pairs(r"""
     \mathbb{R} ‖ \mathbb{Z}  ¦  23 ‖ 2!3  ¦  7 ‖ 4 = 7  ¦  7 ‖ x + 4 = 7  ¦  y = 2x + 3 ‖ 2x + 3
     r=2\cos\theta ‖ 2\cos\theta  ¦  \{x \mid x > 2\} ‖ \{x \in \mathbb{Z} \mid x > 2\}
     \{x \mid 0 < x < 5\} ‖ \{x \mid 0 < x < 5, x \ne 2\}  ¦  \{x \mid x > 2\} ‖ \{y \mid x > 2\}
+    x<0 \text{ or } x>2 ‖ x<0 \text{ or } y>2  ¦  (1,3) ‖ 1=x \text{ or } x>3
     12\text{ m/s} ‖ 12\text{ m/s}^2  ¦  12\text{ m/s} ‖ 12\text{ m}
 """)
 # Never correct, and nothing that rules could call wrong.
