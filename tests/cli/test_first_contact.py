@@ -169,6 +169,7 @@ def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_
             "generate --teacher=./nowhere/model"
         ),
         "sums.csv: CSV is not read": "generate --problems=sums.csv",
+        "The journal base/config.json cannot be used": "generate --journal=base/config.json",
         "nowhere is not the folder of a finished run": (
             "build nowhere --student=micro-student --out=sets"
         ),

@@ -132,19 +132,6 @@ def test_prompts_that_the_checkpoint_gets_right_sometimes_are_the_new_set(sets, 
     assert rows(tmp_path / "newer", RlRow, "rl") == rows(out, RlRow, "rl")
 
 
-def test_the_same_command_gives_the_same_bytes(sets, tmp_path):
-    folders = [tmp_path / name / "new" for name in ("a", "b")]
-    with serving(Pupil().answer) as server:
-        run(*arguments(server, sets, folders[0], journal=tmp_path / "journal"))
-        run(*arguments(server, sets, folders[1], journal=tmp_path / "journal"))
-        assert len(server.requests) == len(ASKED) * D
-    contents = [
-        {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
-        for folder in folders
-    ]
-    assert contents[0] == contents[1] and len(contents[0]) == 6
-
-
 def test_what_is_undecided_is_not_measured(sets, tmp_path):
     def mumbling(body: dict[str, Any]) -> Any:
         right = body["seed"] % 2

@@ -20,7 +20,7 @@ from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.recipe import build_heavy_pipeline, llm_of, window_of
 from heavydistill.run.steps import Verify
 from heavydistill.run.tasks import JudgeUndecided
-from heavydistill.schema import OK, TOO_FEW_USABLE, Deliberation, Problem, Verdict, from_row, to_row
+from heavydistill.schema import TOO_FEW_USABLE, Deliberation, Problem, Verdict, from_row, to_row
 
 URL, OTHER = "http://localhost:1/v1", "http://localhost:2/v1"
 Answer = Callable[[Request], Response]
@@ -102,27 +102,6 @@ def verdicts(judged: dict[str, Any], column: str = "pool") -> list[Verdict]:
 
 def run(judge: Any, *rows: dict[str, Any]) -> list[dict[str, Any]]:
     return list(next(judge.process(list(rows))))
-
-
-def test_only_what_rules_left_undecided_is_asked_and_each_answer_once():
-    judge, engine = step(by_unit)
-    before = row(METRES, CENTIMETRES, KILOMETRES, CENTIMETRES, "5")
-    rules = verdicts(before)
-    assert [v.label for v in rules] == ["correct", *["undecided"] * 3, "incorrect"]
-    (judged,) = run(judge, before)
-    right, first, other, again, no_answer = verdicts(judged)
-    assert (right, no_answer) == (rules[0], rules[4])
-    assert [v.label for v in (first, other, again)] == ["correct", "incorrect", "correct"]
-    assert {v.reason for v in (first, other, again)} == {"judged"}
-    # Two different answers, three votes each.
-    assert len(engine.requests) == 6
-    assert len({(r.messages[0]["content"], r.seed) for r in engine.requests}) == 6
-    assert {r.stage for r in engine.requests} == {""}
-    ballots = [ballot_of(v) for v in (first, other, again)]
-    assert [b.same_as for b in ballots if b] == ["", "", "t_1"]
-    assert ballots[0].votes == ballots[2].votes and len(ballots[0].votes) == 3
-    assert first.extracted == rules[1].extracted and first.verifier.endswith(" after exact@2")
-    assert judged["status"] == OK
 
 
 def test_later_rounds_share_the_votes_of_the_row_and_judge_nothing_again():
