@@ -11,14 +11,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from command_line import MICRO
 from fake_server import FakeServer, completion, serving
+from import_files import lines
 
 from heavydistill.config.run import load_config
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.run.estimate import Estimate, estimate
 from heavydistill.run.generate import check
 
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 PROBLEMS, K, D, MOST_TOKENS, TEMPLATE = 12, 4, 2, 400, 9
 USD_IN, USD_OUT = 3.0, 15.0
 
@@ -59,40 +60,41 @@ class Bill:
         return (self.prompt * USD_IN + self.completion * USD_OUT) / 1e6
 
 
-def flags(server: FakeServer, folder: Path, out: str, **more: object) -> list[str]:
-    problems = folder / "problems.jsonl"
-    rows = [
+def keys(server: FakeServer, folder: Path, out: str, **more: object) -> dict[str, Any]:
+    """Dotted keys of a configuration; those that are None are left out."""
+    rows = (
         {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"}
         for n in range(PROBLEMS)
-    ]
-    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    chosen = {"k": K, "d": D, "price-in": USD_IN, "price-out": USD_OUT} | more
-    return [
-        *("--teacher=served", f"--endpoint={server.base_url}", f"--tokenizer={MICRO}"),
-        *(f"--problems={problems}", f"--out={folder / out}", f"--journal={folder / 'journal'}"),
-        *(f"--{name}={value}" for name, value in chosen.items() if value is not None),
-        *("--set=endpoint.retries=0", f"--set=think.sampling.max_tokens={MOST_TOKENS}"),
-        f"--set=deliberate.sampling.max_tokens={MOST_TOKENS}",
-    ]
-
-
-def planned(server: FakeServer, folder: Path, out: str) -> Estimate:
-    """The ranges behind what a dry run prints for the whole run."""
-    keys = {
+    )
+    chosen = {
         "teacher": "served",
         "endpoint.base_url": server.base_url,
         "endpoint.tokenizer": MICRO,
+        "endpoint.retries": 0,
         "endpoint.price_in": USD_IN,
         "endpoint.price_out": USD_OUT,
-        "problems.source": str(folder / "problems.jsonl"),
+        "problems.source": lines(folder / "problems.jsonl", *rows),
         "think.k": K,
         "deliberate.d": D,
         "think.sampling.max_tokens": MOST_TOKENS,
         "deliberate.sampling.max_tokens": MOST_TOKENS,
-        "out": str(folder / out),
-        "journal": str(folder / "journal"),
+        "out": folder / out,
+        "journal": folder / "journal",
+    } | {key.replace("__", "."): value for key, value in more.items()}
+    return {
+        key: str(value) if isinstance(value, Path) else value
+        for key, value in chosen.items()
+        if value is not None
     }
-    return estimate(check(load_config(None, keys)))
+
+
+def flags(server: FakeServer, folder: Path, out: str, **more: object) -> list[str]:
+    return [f"--set={key}={value}" for key, value in keys(server, folder, out, **more).items()]
+
+
+def planned(server: FakeServer, folder: Path, out: str) -> Estimate:
+    """The ranges behind what a dry run prints for the whole run."""
+    return estimate(check(load_config(None, keys(server, folder, out))))
 
 
 @pytest.fixture
@@ -112,13 +114,12 @@ DRY = "--dry-run"
 
 def test_without_a_tokenizer_it_says_what_counts_and_that_the_prompts_are_estimated(said, tmp_path):
     away: Any = SimpleNamespace(base_url="http://127.0.0.1:1/v1")
-    given = flags(away, tmp_path, "run")
-    printed = said([DRY, *(flag for flag in given if not flag.startswith("--tokenizer"))])
+    printed = said([DRY, *flags(away, tmp_path, "run", endpoint__tokenizer=None)])
     assert "Tokens of caches: counted by the server where it answers /tokenize" in printed
     assert "counted with an estimate: one token for each UTF-8 byte" in printed
     # An estimate is no lower bound, so each prompt has at least one token.
     assert re.search(rf"thinking {K * PROBLEMS} {K * PROBLEMS} to", printed)
-    assert "Tokens of caches" not in said([DRY, *given])
+    assert "Tokens of caches" not in said([DRY, *flags(away, tmp_path, "run")])
 
 
 def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path: Path, said: Any) -> None:
@@ -134,7 +135,7 @@ def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path: Path, said
         before = planned(server, tmp_path, "whole")
 
         # A few problems first, as it says.
-        printed = said(flags(server, tmp_path, "few", limit=5))
+        printed = said(flags(server, tmp_path, "few", problems__limit=5))
         assert "To ask: 30 calls" in printed and "least to most" in printed
         narrowed = planned(server, tmp_path, "whole")
         thinking, deliberating = narrowed.stages
@@ -184,7 +185,7 @@ def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path: Path, said
 
 def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path: Path, said: Any) -> None:
     with serving(lambda body: completion("no")) as server:
-        free = flags(server, tmp_path, "run", **{"price-in": None, "price-out": None})
+        free = flags(server, tmp_path, "run", endpoint__price_in=None, endpoint__price_out=None)
         printed = said([DRY, *free])
         assert "--price-in and --price-out" in printed and "thinking 48 " in printed
         refused = said([DRY, *free, "--budget=25usd"], 2)

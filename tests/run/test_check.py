@@ -22,8 +22,6 @@ from heavydistill.models.tokenizer import SERVER
 from heavydistill.run.generate import check, check_room, with_tokenizer
 from heavydistill.schema import Problem
 
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
-
 
 def resolved(**keys: Any) -> ResolvedRun:
     return resolve(load_config(None, {key.replace("__", "."): v for key, v in keys.items()}))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import MICRO
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -31,8 +32,6 @@ from heavydistill.run.estimate import Estimate, Range, estimate
 from heavydistill.run.generate import Plan, check
 from heavydistill.schema import Problem
 from heavydistill.store.journal import Journal
-
-MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 
 
 class Scripted:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import command_line
 import pytest
 from counting_server import Counter, counting, tokens_of
 from distilabel.steps import Step
@@ -295,8 +296,7 @@ def test_a_model_whose_server_nobody_started_is_refused():
         llm.load()
 
 
-TOKENIZER = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
-PROFILE = f"name: ours\nhub: org/ours\ntokenizer: {TOKENIZER}\ncontext: 4096\n"
+PROFILE = f"name: ours\nhub: org/ours\ntokenizer: {command_line.MICRO}\ncontext: 4096\n"
 PROMPT = user_turn("What is 1 + 1?")
 
 
