@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import broken_off, run_command, served
+from command_line import broken_off, records_of, run_command, served
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 
@@ -21,7 +21,6 @@ from heavydistill.config.run import load_config
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.models.ledger import account_of, balance_of
 from heavydistill.schema import Generation, Trace
-from heavydistill.store.segment import record_at, segments
 from heavydistill.store.traces import read_traces
 
 K, D, VOTES, TOKENS = 4, 2, 3, 18
@@ -94,8 +93,7 @@ def summary_of(run: Path) -> dict[str, Any]:
 
 def judge_requests(folder: Path) -> Counter[int]:
     """The seeds of what the journal has of the judge."""
-    journal = segments(folder / "journal")
-    records = [record_at(each.path, line.offset) for each in journal for line in each.lines]
+    records = records_of(folder / "journal")
     return Counter(r.asked["seed"] for r in records if r.asked["stage"] == "judge")
 
 

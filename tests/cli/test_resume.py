@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import COMMAND, MICRO, broken_off, run_command, served, started
+from command_line import COMMAND, MICRO, broken_off, records_of, run_command, served, started
 from fake_server import FakeServer, completion, serving
 from fault_server import FaultServer, faulty
 from import_files import lines
@@ -23,7 +23,6 @@ from heavydistill.config.models import Capabilities, Sampling
 from heavydistill.models.capabilities import save
 from heavydistill.models.ledger import Balance, Ledger
 from heavydistill.schema import Trace
-from heavydistill.store.segment import record_at, segments
 from heavydistill.store.traces import read_traces
 
 PROBLEMS, K, D, IN_FLIGHT = 200, 8, 4, 16
@@ -125,11 +124,7 @@ def kill_somewhere(command: list[str], server: FakeServer, draw: random.Random) 
 
 
 def journaled_seeds(folder: Path) -> set[int]:
-    return {
-        record_at(segment.path, line.offset).asked["seed"]
-        for segment in segments(folder / "journal")
-        for line in segment.lines
-    }
+    return {record.asked["seed"] for record in records_of(folder / "journal")}
 
 
 @pytest.mark.slow
@@ -344,8 +339,7 @@ def test_a_model_in_this_process_keeps_what_ended_in_a_batch_that_is_broken_off(
     assert len(finished) < 16, "only problems whose samples had all ended are in it"
     assert all(t.failure is None for trace in finished for t in trace.pool)
     run(*command)
-    records = [line for one in segments(tmp_path / "journal") for line in one.lines]
-    assert len(records) == len(journaled_seeds(tmp_path)) == samples
+    assert len(records_of(tmp_path / "journal")) == len(journaled_seeds(tmp_path)) == samples
     assert len(list(read_traces(folder))) == 16
 
 

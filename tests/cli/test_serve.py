@@ -11,11 +11,10 @@ import fake_vllm
 import marked
 import pytest
 import yaml
-from command_line import MICRO, started
+from command_line import MICRO, records_of, started
 from import_files import lines
 from marked import MARK, eventually
 
-from heavydistill.store.segment import record_at, segments
 from heavydistill.store.traces import read_traces
 
 PROFILE = f"""
@@ -197,7 +196,5 @@ def test_an_interrupted_run_keeps_the_server_until_it_has_what_is_paid(machine):
     os.killpg(run.pid, signal.SIGINT)
     printed, _ = run.communicate(timeout=60)
     assert run.returncode == 130 and not machine.alive(), printed
-    journal = segments(machine.out.parent / "journal")
-    records = [record_at(each.path, line.offset) for each in journal for line in each.lines]
-    kept = {record.asked["seed"] for record in records}
+    kept = {each.asked["seed"] for each in records_of(machine.out.parent / "journal")}
     assert {request["seed"] for request in fake_vllm.asked(machine.bin)} == kept

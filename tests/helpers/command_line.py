@@ -19,6 +19,8 @@ from subprocess import CompletedProcess
 from typing import Any
 from unittest import mock
 
+from heavydistill.store.segment import Record, record_at, segments
+
 COMMAND = str(Path(sys.executable).parent / "heavydistill")
 MICRO = str(Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher")
 
@@ -89,6 +91,11 @@ def broken_off(
 def served(url: str, *more: str) -> list[str]:
     """Flags of a run that asks a server, and its micro tokenizer."""
     return ["--teacher=served", f"--endpoint={url}", f"--tokenizer={MICRO}", *more]
+
+
+def records_of(journal: Path) -> list[Record]:
+    """All records of a journal, in their order."""
+    return [record_at(each.path, line.offset) for each in segments(journal) for line in each.lines]
 
 
 def _ended(
