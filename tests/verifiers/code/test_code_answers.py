@@ -48,6 +48,7 @@ def test_the_program_is_found(text: str, program: str) -> None:
 )  # fmt: skip
 def test_prose_and_other_languages_are_no_program(text: str) -> None:
     assert program_in(text, ["f"], "") is None
+    assert program_in(text, ["f"], PROMPT) is None
 
 
 def test_of_a_program_without_names_the_last_python_block_counts() -> None:
@@ -107,10 +108,6 @@ def test_earlier_blocks_are_taken_only_for_what_is_missing(parts: list[str], tak
 )  # fmt: skip
 def test_a_completion_is_put_behind_its_prompt(text: str, program: str) -> None:
     assert program_in(text, ["f"], PROMPT) == program
-
-
-def test_prose_completes_no_prompt() -> None:
-    assert program_in("I cannot do that.", ["f"], PROMPT) is None
 
 
 PYTHON = "```python\n"

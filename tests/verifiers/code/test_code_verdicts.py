@@ -62,6 +62,21 @@ def test_verdicts_on_functions(program: str, expected: str) -> None:
     assert " ".join(said(program)) == expected
 
 
+ADD = "print(sum(map(int, input().split())))"
+DEEP = """
+import functools, sys
+sys.setrecursionlimit(10 ** 6)
+{cached}
+def g(n): return 0 if n == 0 else 1 + g(n - 1)
+assert g({depth}) == {depth}
+"""
+THREAD = """
+import threading
+threading.stack_size(1 << {bits})
+threading.Thread(target=lambda: print(sum(map(int, input().split())))).start()
+"""
+
+
 @pytest.mark.parametrize(
     "program",
     [
@@ -73,59 +88,45 @@ def test_verdicts_on_functions(program: str, expected: str) -> None:
         "sys.stdout.buffer.write(b'%d' % sum(map(int, d)))",
         "import os\nd = os.read(0, 100)\nos.write(1, b'%d\\n' % sum(map(int, d.split())))",
         "print(sum(map(int, open(0).read().split())))",
-        "def main():\n    print(sum(map(int, input().split())))\n"
-        "if __name__ == '__main__':\n    main()",
-        "import sys\nprint(sum(map(int, input().split())))\nsys.exit()",
-        "import sys\nprint(sum(map(int, input().split())))\nsys.exit(0)\nprint('x')",
-        "print(sum(map(int, input().split())))\nexit(0)",
-        "import os\nprint(sum(map(int, input().split())), flush=True)\nos._exit(0)",
-        "import threading\ndef main():\n    print(sum(map(int, input().split())))\n"
-        "threading.stack_size(2 ** 26)\nthreading.Thread(target=main).start()",
-        "import atexit, io, sys\nbuffer = io.StringIO()\nsys.stdout = buffer\n"
-        "atexit.register(lambda: sys.__stdout__.write(buffer.getvalue()))\n"
-        "print(sum(map(int, input().split())))",
-        "import os\nout = os.fdopen(1, 'w')\nout.write(str(sum(map(int, input().split()))))",
-        "import sys\nsys.setrecursionlimit(10 ** 6)\n"
-        "def g(n): return 0 if n == 0 else 1 + g(n - 1)\n"
-        "assert g(20000) == 20000\nprint(sum(map(int, input().split())))",
-        "print(sum(map(int, input().split())), '  ')\nprint()\nprint()",
-        "import sys\nsys.stderr.write('debug')\nprint(sum(map(int, input().split())))",
-        "open('t', 'w').write(input())\nprint(sum(map(int, open('t').read().split())))",
         "print(sum(map(int, open('/dev/stdin').read().split())))",
-        "import sys\nsys.stdin = open('/dev/stdin', 'r')\nprint(sum(map(int, input().split())))",
-        "import threading\ndef main():\n    print(sum(map(int, input().split())))\n"
-        "threading.stack_size(1 << 30)\nthreading.Thread(target=main).start()",
-        "import functools, sys\nsys.setrecursionlimit(10 ** 6)\n@functools.cache\n"
-        "def g(n): return 0 if n == 0 else 1 + g(n - 1)\n"
-        "assert g(50000) == 50000\nprint(sum(map(int, input().split())))",
+        f"import sys\nsys.stdin = open('/dev/stdin', 'r')\n{ADD}",
+        "open('t', 'w').write(input())\nprint(sum(map(int, open('t').read().split())))",
+        f"def main():\n    {ADD}\nif __name__ == '__main__':\n    main()",
+        f"import sys\n{ADD}\nsys.exit()",
+        f"import sys\n{ADD}\nsys.exit(0)\nprint('x')",
+        f"{ADD}\nexit(0)",
+        "import os\nprint(sum(map(int, input().split())), flush=True)\nos._exit(0)",
+        "import os\nout = os.fdopen(1, 'w')\nout.write(str(sum(map(int, input().split()))))",
+        "import atexit, io, sys\nbuffer = io.StringIO()\nsys.stdout = buffer\n"
+        f"atexit.register(lambda: sys.__stdout__.write(buffer.getvalue()))\n{ADD}",
+        "print(sum(map(int, input().split())), '  ')\nprint()\nprint()",
+        f"import sys\nsys.stderr.write('debug')\n{ADD}",
+        *(THREAD.format(bits=bits) for bits in (26, 30)),
+        DEEP.format(cached="", depth=20000) + ADD,
+        DEEP.format(cached="@functools.cache", depth=50000) + ADD,
     ],
 )
 def test_programs_that_read_stdin_may_do_so_in_any_way(program: str) -> None:
     assert said(program, **SUM) == ("correct", "passed")
 
 
-PRINTED = {
-    "different": [
-        "a, b = map(int, input().split())\nprint(a - b)", "print(3)",
-        "print('Enter:', end='')\nprint(sum(map(int, input().split())))",
-        "print(sum(map(int, input('> ').split())))",
-        "print(sum(map(int, input().split())))\nprint('done')",
-        "print()\nprint(sum(map(int, input().split())))", "pass",
-    ],
-    "raised": [
-        "a = input()\nb = input()\nprint(a)", "print(sum(map(int, input().split())))\n1 / 0",
-    ],
-    "exited": [
-        "import sys\nprint(sum(map(int, input().split())))\nsys.exit(1)",
-        "import os\nprint(sum(map(int, input().split())), flush=True)\nos._exit(3)",
-    ],
-    "too_large": ["while True: print('x' * 1000)"], "too_slow": ["while True: pass"],
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("program", "reason"),
-    [(program, reason) for reason, programs in PRINTED.items() for program in programs],
+    [
+        ("a, b = map(int, input().split())\nprint(a - b)", "different"),
+        ("print(3)", "different"),
+        ("pass", "different"),
+        (f"print('Enter:', end='')\n{ADD}", "different"),
+        ("print(sum(map(int, input('> ').split())))", "different"),
+        (f"{ADD}\nprint('done')", "different"),
+        (f"print()\n{ADD}", "different"),
+        ("a = input()\nb = input()\nprint(a)", "raised"),
+        (f"{ADD}\n1 / 0", "raised"),
+        (f"import sys\n{ADD}\nsys.exit(1)", "exited"),
+        (f"import os\n{ADD}\nos._exit(3)", "exited"),
+        ("while True: print('x' * 1000)", "too_large"),
+        ("while True: pass", "too_slow"),
+    ],
 )
 def test_programs_that_print_something_else_are_incorrect(program: str, reason: str) -> None:
     label, found = said(program, **SUM)

@@ -117,6 +117,8 @@ def test_it_is_there_when_it_answers() -> None:
         assert place.unavailable() is None
     reason = place.unavailable()
     assert reason is not None and "verifying.sandbox.url" in reason
+    result = place.run({"main.py": ""}, LIMITS)
+    assert result.ended == "unavailable" and b"Connection" in result.stderr
 
 
 def _hang(handler: Handler) -> None:
@@ -170,13 +172,6 @@ def test_what_goes_wrong_is_no_run(
     assert result.ended == "unavailable"
     assert result.stdout == b""
     assert any(word in result.stderr.decode() for word in said.split("|")), result.stderr
-
-
-def test_no_server_is_no_run() -> None:
-    with _server(_saying({})) as place:
-        pass
-    result = place.run({"main.py": ""}, LIMITS)
-    assert result.ended == "unavailable" and b"Connection" in result.stderr
 
 
 @pytest.mark.parametrize(
