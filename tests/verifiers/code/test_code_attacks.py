@@ -226,7 +226,7 @@ if __name__ == "__main__":
     ],
 )  # fmt: skip
 def test_what_is_right_is_not_where_the_program_is(tests: dict[str, Any]) -> None:
-    seen = Recording()
+    seen = Recording(Ran("unavailable"))
     asked = problem(**tests)
     found = decision(asked, fenced(SEARCH), test_s=5.0)
     assert found.reason == "different"
@@ -248,18 +248,20 @@ def test_the_search_finds_what_is_there() -> None:
 
 
 class Recording(Sandbox):
-    """A sandbox that keeps what it is given and runs nothing."""
+    """A sandbox that keeps what it is given and runs nothing, but may report that one second has
+    passed and the first test begins."""
 
-    def __init__(self, ran: Ran = Ran("unavailable", stderr=b"Install it.")) -> None:  # noqa: B008
+    def __init__(self, ran: Ran, has_begun: bool = False) -> None:
         self.files: list[Mapping[str, str]] = []
-        self._ran = ran
+        self._ran, self._has_begun = ran, has_begun
 
     def unavailable(self) -> str | None:
         return None
 
     def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
         self.files.append(files)
-        return self._ran
+        begun = f"{json.loads(files['job.txt'])['token']} 0 B 4\n1000\n".encode()
+        return dataclasses.replace(self._ran, stdout=begun) if self._has_begun else self._ran
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -286,14 +288,6 @@ def test_a_program_that_was_right_before_must_be_right_again() -> None:
     assert said(program) == ("incorrect", "different")
 
 
-class Ending(Recording):
-    """A sandbox in which the first test begins after one second and then this happens."""
-
-    def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
-        token = json.loads(files["job.txt"])["token"]
-        return dataclasses.replace(self._ran, stdout=f"{token} 0 B 4\n1000\n".encode())
-
-
 @pytest.mark.parametrize(
     ("ran", "label", "reason"),
     [
@@ -310,5 +304,10 @@ class Ending(Recording):
     ],
 )  # fmt: skip
 def test_only_what_a_program_did_is_its_fault(ran: Ran, label: str, reason: str) -> None:
-    found = decide(task_of(problem(**SPLIT)), "def f(x): return 1", Ending(ran), Sandboxing())
+    found = decide(
+        task_of(problem(**SPLIT)),
+        "def f(x): return 1",
+        Recording(ran, has_begun=True),
+        Sandboxing(),
+    )
     assert (found.label, found.reason) == (label, reason)
