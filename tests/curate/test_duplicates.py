@@ -24,15 +24,31 @@ def invented(rng: random.Random, words: int = 40) -> list[str]:
     return ["".join(rng.choices("abcdefghij", k=5)) for _ in range(words)]
 
 
-def test_of_problems_that_are_nearly_the_same_the_first_stays():
-    texts = {
-        "a": TEXT,
-        "b": TEXT.replace("passengers", "people"),
-        "c": "Find the derivative of x^2 + 3x + 1 at the point where x = 4, and simplify it.",
-        "d": TEXT.upper() + "!",
-        "e": TEXT.replace(" ", "\n\n"),
-    }
-    assert duplicates_of(texts) == {"b": "a", "d": "a", "e": "a"}
+TWICE = f"{TEXT} {TEXT.replace('train', 'bus')}"
+CHINESE = "小明有12个苹果，他把其中的三分之一给了妹妹，又买了5个，现在一共有多少个？"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        (TEXT, TEXT.replace("passengers", "people"), True),
+        (TEXT, TEXT.upper() + "!", True),
+        (TEXT, TEXT.replace(" ", "\n\n"), True),
+        (TEXT, "Find the derivative of x^2 + 3x + 1 at the point where x = 4.", False),
+        (TWICE, TWICE.replace("60", "61", 1), False),
+        (TWICE, TWICE.replace("3 hours", "4 hours", 1), False),
+        (TWICE, TWICE.replace("40", "4.0", 1), False),
+        (TWICE, TWICE.replace("40", "1,040", 1), False),
+        (TEXT, TEXT.replace("60", "X").replace("40", "60").replace("X", "40"), False),
+        (TEXT.replace("60", "1,060"), TEXT.replace("60", "1060"), True),
+        (CHINESE, CHINESE.rstrip("？"), True),
+        (CHINESE, CHINESE.replace("三分之一", "大部分都"), False),
+    ],
+)
+def test_problems_are_the_same_if_their_words_hardly_and_their_numbers_do_not_differ(
+    one, other, is_same
+):
+    assert duplicates_of({"a": one, "b": other}) == ({"b": "a"} if is_same else {})
 
 
 def test_the_first_is_the_one_that_came_first_not_the_most_alike():
@@ -40,24 +56,6 @@ def test_the_first_is_the_one_that_came_first_not_the_most_alike():
     assert duplicates_of({"one": one, "two": TEXT.replace("noon", "dawn"), "three": TEXT}) == {
         "three": "one"
     }
-
-
-@pytest.mark.parametrize(
-    ("part", "other"), [("60", "61"), ("3 hours", "4 hours"), ("40", "4.0"), ("40", "1,040")]
-)
-def test_a_problem_with_another_number_is_another_problem(part, other):
-    long = f"{TEXT} {TEXT.replace('train', 'bus')}"
-    assert duplicates_of({"a": long, "b": long.replace(part, other, 1)}) == {}
-
-
-def test_numbers_that_change_places_make_another_problem():
-    swapped = TEXT.replace("60", "X").replace("40", "60").replace("X", "40")
-    assert duplicates_of({"a": TEXT, "b": swapped}) == {}
-
-
-def test_one_number_may_be_written_in_two_ways():
-    text = TEXT.replace("60", "1,060")
-    assert duplicates_of({"a": text, "b": text.replace("1,060", "1060")}) == {"b": "a"}
 
 
 def test_problems_of_a_template_with_other_numbers_are_different():
@@ -83,12 +81,6 @@ def test_texts_without_words_are_compared_as_they_are():
     assert duplicates_of(
         {"a": "?", "b": "Sum?", "c": "Sum!", "d": "😀", "e": "🎉", "f": "😀 "}
     ) == {"c": "b", "f": "d"}
-
-
-def test_chinese_problems_are_compared_by_characters():
-    text = "小明有12个苹果，他把其中的三分之一给了妹妹，又买了5个，现在一共有多少个？"
-    assert duplicates_of({"a": text, "b": text.replace("三分之一", "大部分都")}) == {}
-    assert duplicates_of({"a": text, "b": text.rstrip("？")}) == {"b": "a"}
 
 
 def test_hardly_any_pair_is_missed_and_none_is_found_that_shares_too_little():

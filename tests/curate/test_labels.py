@@ -54,22 +54,18 @@ def test_a_right_deliberation_that_works_with_the_attempts_has_no_label():
     assert looked() == ("", True, 0.0)
 
 
-@pytest.mark.parametrize("code", FAULTS)
-def test_each_fault_has_its_label(code):
-    assert looked(**FAULTS[code])[0] == code
-
-
 @pytest.mark.parametrize(
-    ("changes", "code"),
+    ("code", "changes"),
     [
-        ({"finish_reason": "error", "error": "gone", "failure": "timeout"}, "unfinished"),
-        ({"answer_text": " \n"}, "unfinished"),
-        ({"label": None}, "undecided"),
-        ({"label": "incorrect"}, "not_correct"),
-        ({"verdict": unboxed().verdict}, "no_final_answer"),
+        *FAULTS.items(),
+        ("unfinished", {"finish_reason": "error", "error": "gone", "failure": "timeout"}),
+        ("unfinished", {"answer_text": " \n"}),
+        ("undecided", {"label": None}),
+        ("not_correct", {"label": "incorrect"}),
+        ("no_final_answer", {"verdict": unboxed().verdict}),
     ],
 )
-def test_responses_that_are_not_whole_judged_and_right_are_told_apart(changes, code):
+def test_each_fault_has_its_label(code, changes):
     assert looked(**changes)[0] == code
 
 

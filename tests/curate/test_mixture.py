@@ -93,20 +93,6 @@ def test_a_preset_admits_what_its_source_does(name, domain, width, rights):
     assert Counter(labels.values())["not_admitted"] == len(sets) - len(rights)
 
 
-@pytest.mark.parametrize(
-    ("name", "widths"),
-    [
-        ("balanced", range(4, 17)),
-        ("agglm", [8]),
-        ("pacore", range(16, 25)),
-        ("genselect", range(2, 17)),
-        ("heavyskill", [8, 16]),
-    ],
-)
-def test_sets_are_as_wide_as_those_of_the_source(name, widths):
-    assert list(PRESETS[name].widths) == list(widths)
-
-
 def test_what_is_too_much_of_a_stratum_goes_second_sets_first():
     there = sets_of({"minority-right": 20, "majority-right": 20})
     labels = mix(there, PRESETS["balanced"], {one.problem: "" for one in there}, seed=0)

@@ -22,7 +22,7 @@ from heavydistill.curate.redeliberation import (
     resolve,
     volume_of,
 )
-from heavydistill.errors import ConfigError, RunError, StoppedError, TeacherError
+from heavydistill.errors import ConfigError, RunError, StoppedError, UserError
 from heavydistill.models.ledger import Ledger, account_of, balance_of
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.models.resolve import resolve as resolve_run
@@ -116,6 +116,7 @@ def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_pat
         ({}, {"teacher": "w", **SERVED, "endpoint__tokenizer": "server"}, r"endpoint\.tokenizer"),
         ({"budget": "1Mtok"}, {"teacher": "micro"}, "budget: 1Mtok is for served models"),
         ({"budget": "1usd"}, {"teacher": "w", **SERVED}, "price of w is not known"),
+        ({"teacher": "micri"}, {}, r"no model 'micri'\. Did you mean micro"),
         (
             {"endpoint__capabilities": {"max_output": 99}, "sampling__max_tokens": 100, **SERVED},
             {"teacher": "w"},
@@ -126,13 +127,8 @@ def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_pat
 def test_what_cannot_be_asked_is_refused_with_what_mends_it(
     tmp_path, redeliberate, before, message
 ):
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(UserError, match=message):
         resolve(build(tmp_path, **redeliberate), None if before is None else run(**before))
-
-
-def test_a_model_that_is_not_known_is_refused(tmp_path):
-    with pytest.raises(TeacherError, match=r"no model 'micri'\. Did you mean micro"):
-        resolve(build(tmp_path, teacher="micri"), run())
 
 
 def test_a_prompt_that_does_not_fit_beside_the_response_is_refused_with_what_would(tmp_path):
@@ -292,14 +288,6 @@ def test_the_same_is_not_asked_by_two_at_once(tmp_path, everything):
             Ledger(account_of(deliberator.config)).running(),
             pytest.raises(ConfigError, match="in progress"),
         ):
-            everything(deliberator, 1)
-        assert not server.requests
-
-
-def test_a_server_that_cannot_be_asked_is_refused_before_it_is(tmp_path, everything):
-    with faulty() as server:
-        deliberator = deliberator_of(server, tmp_path, teacher="other")
-        with pytest.raises(TeacherError, match="does not serve 'other'"):
             everything(deliberator, 1)
         assert not server.requests
 

@@ -1,10 +1,8 @@
-"""Which attempts a text names; ``tests/curate/test_labels`` has several together."""
+"""Which attempts a text names; ``tests/curate/test_labels`` has several, and one's own."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from heavydistill.heavy.mentions import named
 
@@ -45,18 +43,3 @@ from heavydistill.heavy.mentions import named
 )
 def test_attempts_are_named_by_number(text, numbers):
     assert named(text).numbers == numbers
-
-
-def test_several_attempts_are_spoken_of_without_a_number():
-    said = named("All attempts agree on 12.")
-    assert said.several and not said.numbers
-    assert not named("Attempt 3 drops a sign.").several
-
-
-def test_an_attempt_of_ones_own_is_not_named():
-    assert named("Attempt 1: Let's try 2. No. Attempt 1 is wrong.").numbers == frozenset()
-
-
-@given(st.text(max_size=300))
-def test_any_text_can_be_looked_at(text):
-    assert all(number >= 0 for number in named(text).numbers)
