@@ -176,19 +176,6 @@ def test_a_single_heavyskill_result_and_a_file_of_targets(tmp_path: Path) -> Non
     assert pools.without_answers == 2
 
 
-def test_heavyskill_results_without_targets_say_what_to_give(tmp_path: Path) -> None:
-    result = document(tmp_path / "result.json", heavyskill_row())
-    with pytest.raises(ProblemsError, match=r"No row has a reference.*file of targets"):
-        ImportedPools(config_of("heavyskill", result))
-
-
-def test_two_targets_of_one_query_are_refused(tmp_path: Path) -> None:
-    result = document(tmp_path / "result.json", heavyskill_row())
-    twice = [{"query": EGGS, "target": "42"}, {"query": EGGS, "target": "43"}]
-    with pytest.raises(ProblemsError, match=r"targets\.json: row 2: .*another target.*'42'"):
-        ImportedPools(config_of("heavyskill", result, document(tmp_path / "targets.json", twice)))
-
-
 def test_pacore_rows(tmp_path: Path) -> None:
     rows = [pacore_row(), pacore_row(STAIRS, "36", f"Slowly.</think>{boxed(36)}", boxed(15))]
     first, second = ImportedPools(config_of("pacore", parquet(tmp_path / "stage1", rows)))
@@ -209,13 +196,6 @@ def test_what_pacore_says_of_a_problem_may_have_other_shapes(truth, before, text
     row["conversation"][:0] = before
     (pool,) = ImportedPools(config_of("pacore", lines(tmp_path / "rows", row)))
     assert (pool.problem.text, pool.problem.reference) == (text, "42")
-
-
-def test_a_conversation_of_several_turns_is_no_problem(tmp_path: Path) -> None:
-    row = pacore_row()
-    row["conversation"] += [{"role": "assistant", "content": "?"}] + row["conversation"]
-    with pytest.raises(ProblemsError, match=r"rows:1: .*roles are \['user', 'assistant', 'user'"):
-        ImportedPools(config_of("pacore", lines(tmp_path / "rows", row)))
 
 
 def test_nemo_files_are_joined_by_problem_in_the_order_of_their_seeds(tmp_path: Path) -> None:
@@ -261,12 +241,6 @@ def test_nemo_thinking_is_found_where_it_was_taken_out(tmp_path: Path) -> None:
     ]
     assert pool.trajectories[1].finish_reason == "length"
     assert pool.trajectories[1].prompt_tokens == 9
-
-
-def test_a_single_nemo_file_has_no_pools(tmp_path: Path) -> None:
-    path = lines(tmp_path / "output-rs0.jsonl", nemo_row())
-    with pytest.raises(ProblemsError, match=r"output-rs0\.jsonl:1: .*has 1 answer.*together"):
-        ImportedPools(config_of("nemo", path))
 
 
 def test_a_list_of_answers_is_found_by_its_name_with_what_is_beside_it(tmp_path: Path) -> None:
@@ -355,41 +329,40 @@ def test_options_stay_in_the_order_of_the_file(tmp_path: Path) -> None:
         assert "B) 42" in pool.problem.text
 
 
+TALK = [{"role": "user", "content": EGGS}, {"role": "assistant", "content": "?"}]
+TWO_TARGETS = [{"query": EGGS, "target": "42"}, {"query": EGGS, "target": "43"}]
+
+
 @pytest.mark.parametrize(
-    ("row", "keys", "says"),
+    ("given", "rows", "columns", "says"),
     [
+        ("heavyskill", [heavyskill_row()], {}, "No row has a reference.*file of targets"),
+        ("heavyskill", [heavyskill_row(), *TWO_TARGETS], {}, r"rows:3: .*another target.*'42'"),
         (
-            {"question": EGGS, "gold": "42", "replies": ["a", "b"]},
+            "pacore",
+            [pacore_row() | {"conversation": TALK}],
             {},
-            r"a\.jsonl:1 is no row of answers.*--columns .*replies",
+            r"rows:1: .*roles are \['user', 'as",
         ),
-        ({**answers_row(), "responses": []}, {}, "answers and responses could each be"),
+        ("nemo", [nemo_row()], {}, "rows:1: .*has 1 answer.*together"),
+        (
+            "answers",
+            [{"q": EGGS, "a": ["a", "b"]}],
+            {},
+            "rows:1 is no row of answers.*--columns",
+        ),
+        ("answers", [answers_row() | {"responses": []}], {}, "answers and responses could each be"),
+        ("answers", [answers_row()], {"labels": "x"}, r"columns\.labels: there is no such field"),
+        ("answers", [answers_row()], {"txet": "x"}, r"columns\.txet: there is no such field"),
+        # Rows of another format.
+        ("pacore", [heavyskill_row()], {}, "has no column conversation, responses.*--from"),
+        ("heavyskill", [nemo_row()], {}, "has no column query, trajectories.*--from"),
+        ("answers", [pacore_row()], {}, "conversation"),
+        ("answers", [nemo_row()], {}, "has no column answers.*--from"),
+        ("nemo", [answers_row()], {}, "has no column problem, generation.*--from"),
     ],
 )
-def test_answers_that_cannot_be_told_say_what_to_name(row, keys, says, tmp_path):
-    path = lines(tmp_path / "a.jsonl", row)
+def test_what_cannot_be_read_is_refused_with_what_to_do(given, rows, columns, says, tmp_path):
+    keys = {f"problems.columns.{field}": column for field, column in columns.items()}
     with pytest.raises(ProblemsError, match=says):
-        ImportedPools(config_of("answers", path, **GOLD, **keys))
-
-
-@pytest.mark.parametrize(
-    ("given", "row", "lacks"),
-    [
-        ("pacore", heavyskill_row(), "conversation, responses"),
-        ("heavyskill", nemo_row(), "query, trajectories"),
-        ("answers", pacore_row(), None),
-        ("answers", nemo_row(), "answers"),
-        ("nemo", answers_row(), "problem, generation"),
-    ],
-)
-def test_another_format_is_refused_with_the_columns_that_it_lacks(given, row, lacks, tmp_path):
-    says = f"is no row of {given}: it has no column {lacks}.*--from" if lacks else "conversation"
-    with pytest.raises(ProblemsError, match=says):
-        ImportedPools(config_of(given, lines(tmp_path / "rows.jsonl", row)))
-
-
-@pytest.mark.parametrize("field", ["labels", "txet"])
-def test_a_field_without_a_meaning_is_refused(field: str, tmp_path: Path) -> None:
-    path = lines(tmp_path / "rows.jsonl", answers_row())
-    with pytest.raises(ProblemsError, match=rf"problems\.columns\.{field}: there is no such field"):
-        ImportedPools(config_of("answers", path, **{f"problems.columns.{field}": "x"}))
+        ImportedPools(config_of(given, lines(tmp_path / "rows", *rows), **keys))
