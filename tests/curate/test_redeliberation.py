@@ -52,21 +52,17 @@ SERVED = {"endpoint__base_url": "http://localhost:1/v1", "endpoint__tokenizer": 
 
 
 def test_the_deliberator_of_a_run_is_asked_as_it_was_in_the_run(tmp_path):
-    before = resolve_run(
-        run(teacher="strong", deliberator="wise", deliberate__sampling__temperature=0.3, **SERVED)
-    ).config
+    said = {"deliberate__sampling__temperature": 0.3, "deliberate__sampling__top_p": 0.5}
+    before = resolve_run(run(teacher="strong", deliberator="wise", **said, **SERVED)).config
     again = resolve(build(tmp_path, d=3), before)
     deliberator = again.deliberator
     assert deliberator.profile.name == "wise" and deliberator.samples == 3
     assert deliberator.endpoint == before.endpoint
     assert deliberator.sampling.model_dump() == before.deliberate.sampling.model_dump()
     assert again.config.journal == str(tmp_path / "journal")
-
-
-def test_a_part_of_the_sampling_may_be_other_than_in_the_run(tmp_path):
-    before = resolve_run(run(teacher="wise", deliberate__sampling__top_p=0.5, **SERVED)).config
-    deliberator = resolve(build(tmp_path, sampling__temperature=0.7), before).deliberator
-    assert (deliberator.sampling.temperature, deliberator.sampling.top_p) == (0.7, 0.5)
+    # A part of the sampling may be other than in the run.
+    other = resolve(build(tmp_path, sampling__temperature=0.7), before).deliberator.sampling
+    assert (other.temperature, other.top_p) == (0.7, 0.5)
 
 
 def test_another_teacher_has_its_own_sampling_and_nothing_of_the_runs_model(tmp_path):

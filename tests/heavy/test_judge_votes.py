@@ -1,21 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
+from generations import ballot
 from hypothesis import given
 from hypothesis import strategies as st
 from linear import assert_linear
 
-from heavydistill.heavy.judge_votes import (
-    Ballot,
-    Vote,
-    ballot_of,
-    decision,
-    said_in,
-    shown,
-    verdict_of,
-)
+from heavydistill.heavy.judge_votes import Vote, ballot_of, decision, said_in, shown, verdict_of
 from heavydistill.schema import Verdict
 
 SAID = ["correct", "incorrect", "cannot_tell", "invalid", "truncated", "failed"]
@@ -23,7 +17,7 @@ RULE = Verdict(
     label="undecided",
     reason="needs_units",
     extracted="5 m",
-    verifier="exact@2",
+    verifier="exact@1",
     score=0.5,
     evidence='{"a": 1}',
 )
@@ -31,19 +25,6 @@ RULE = Verdict(
 
 def votes(*said: str) -> list[Vote]:
     return [Vote(said=one) for one in said]
-
-
-def ballot(*said: str) -> Ballot:
-    return Ballot(
-        by="exact@2",
-        rule_reason="needs_units",
-        rule_evidence='{"a": 1}',
-        model="org/judge",
-        prompt="judge.general.en@0123456789ab",
-        asked="j_1",
-        same_as="",
-        votes=votes(*said),
-    )
 
 
 @pytest.mark.parametrize(
@@ -147,19 +128,18 @@ def test_a_verdict_needs_a_majority_and_no_order(said, draw):
 
 @pytest.mark.parametrize("said", [["correct"] * 3, ["failed"] * 3])
 def test_the_record_says_who_decided_and_what_the_rules_had_said(said):
-    verdict = verdict_of(RULE, ballot(*said))
-    assert verdict.verifier == "judge:org/judge@0123456789ab after exact@2"
+    cast = dataclasses.replace(
+        ballot(*votes(*said)), model="org/judge", rule_evidence=RULE.evidence
+    )
+    verdict = verdict_of(RULE, cast)
+    assert verdict.verifier == "judge:org/judge@abc after exact@1"
     assert (verdict.extracted, verdict.score) == ("5 m", 0.5)
     evidence = json.loads(verdict.evidence)
-    assert evidence["by"] == "exact@2" and evidence["rule_reason"] == "needs_units"
+    assert evidence["by"] == "exact@1" and evidence["rule_reason"] == "needs_units"
     assert evidence["rule_evidence"] == '{"a": 1}'
-    assert evidence["prompt"] == "judge.general.en@0123456789ab"
+    assert evidence["prompt"] == "judge.general.en@abc"
     assert [vote["said"] for vote in evidence["votes"]] == said
-    assert ballot_of(verdict) == ballot(*said)
-
-
-def test_a_verdict_of_rules_has_no_ballot():
-    assert ballot_of(RULE) is None
+    assert ballot_of(verdict) == cast and ballot_of(RULE) is None
 
 
 def test_what_is_shown_of_a_reply_is_short_and_can_be_written():
