@@ -9,14 +9,13 @@ import json
 import math
 import re
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trainings
 import yaml
+from command_line import run_command
 from fake_server import serving
 
 from heavydistill.config.run import load_config
@@ -49,21 +48,11 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Runs a verb, which must succeed, and gives what it prints."""
-
-    def run(*arguments: object) -> str:
-        from heavydistill.cli.app import main
-
-        monkeypatch.setattr(sys, "argv", ["heavydistill", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        shown = capsys.readouterr()
-        assert not ended.value.code, shown.out + shown.err
-        return shown.out
-
-    return run
+def run(*arguments: object) -> str:
+    """Give a command, which must succeed: what it prints."""
+    done = run_command(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def timeless(trace: Trace) -> Trace:
@@ -106,7 +95,7 @@ def test_the_figures_of_the_run_are_those_that_it_had() -> None:
     assert sorted(ends) == ["error", "length", "stop", "stop"]
 
 
-def test_the_run_is_shown_and_reported(run: Callable[..., str]) -> None:
+def test_the_run_is_shown_and_reported() -> None:
     assert "What is 45 + 38?" in run("show", RUN, "--problem", "sum0")
     said = run("report", RUN, "--out", "page.html")
     assert "served: 8 problems" in said
@@ -114,7 +103,7 @@ def test_the_run_is_shown_and_reported(run: Callable[..., str]) -> None:
     assert "What is 45 + 38?" in page and "Unfinished" not in said
 
 
-def test_the_evaluation_is_compared_and_reported(run: Callable[..., str]) -> None:
+def test_the_evaluation_is_compared_and_reported() -> None:
     evaluation = Path("runs/evaluation")
     run("compare", evaluation / "before", evaluation / "after", "--json", "again.json")
     again = json.loads(Path("again.json").read_text(encoding="utf-8"))
@@ -129,12 +118,12 @@ def test_the_evaluation_is_compared_and_reported(run: Callable[..., str]) -> Non
     assert [f"{name}: 5 problems" in said for name in ("before", "after", "alone")] == [True] * 3
 
 
-def test_the_run_is_replayed_from_its_journal(run: Callable[..., str]) -> None:
+def test_the_run_is_replayed_from_its_journal() -> None:
     run("replay", RUN, "--out", "runs/again")
     assert same(RUN, Path("runs/again"))
 
 
-def test_every_line_of_the_journal_is_whole(run: Callable[..., str]) -> None:
+def test_every_line_of_the_journal_is_whole() -> None:
     said = run("journal", "check", "runs/journal")
     assert sum(map(int, re.findall(r"(\d+) records", said))) == ANSWERED + 1  # and one that failed
     assert "damaged" not in said and "dropped" not in said
@@ -172,9 +161,7 @@ def countless(trace: Trace) -> Trace:
 
 
 @pytest.mark.parametrize("is_poisoned", [False, True], ids=["sound", "poisoned"])
-def test_the_run_goes_on_without_asking_for_what_was_answered(
-    run: Callable[..., str], is_poisoned: bool
-) -> None:
+def test_the_run_goes_on_without_asking_for_what_was_answered(is_poisoned: bool) -> None:
     held = {record.asked["seed"] for record in Journal(Path("runs/journal")).answers()}
     if is_poisoned:
         poison(Path("runs/journal"))
@@ -200,7 +187,7 @@ def test_the_run_goes_on_without_asking_for_what_was_answered(
     assert all(timeless(old) == timeless(new) for old, new in pairs)
 
 
-def test_the_sets_are_read_and_shown(run: Callable[..., str]) -> None:
+def test_the_sets_are_read_and_shown() -> None:
     manifest = read_manifest(SETS)
     assert (manifest.student.name, manifest.student.max_tokens) == ("model", 12_000)
     rows = {

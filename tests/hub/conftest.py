@@ -11,8 +11,6 @@ from pathlib import Path
 import hub_server
 import pytest
 from hub_server import HubServer
-from huggingface_hub import constants
-from huggingface_hub.utils import close_session
 
 from heavydistill.cli.app import main
 
@@ -21,15 +19,10 @@ Publish = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
-    with hub_server.serving() as hub:
-        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
-        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
-        monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
-        monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
+    monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
+    monkeypatch.delenv("HUGGING_FACE_HUB_TOKEN", raising=False)
+    with hub_server.serving(monkeypatch) as hub:
         yield hub
-        close_session()
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def test_files_of_an_earlier_model_go_and_others_stay(hub, publish, tmp_path):
 def test_on_a_branch_the_card_says_how_to_fetch_it(hub, publish, folder):
     code, said = publish(folder, "--to", REPO, "--revision", "v2", "--private")
     assert code == 0 and f"{hub.url}/{REPO}/tree/v2 (private)" in said
-    card = hub.files(REPO, "v2")["README.md"].decode()
+    card = hub.card(REPO, "v2")
     assert f"\nhf download {REPO} --revision v2 --local-dir micro-deliberator\n" in card
     assert 'AutoTokenizer.from_pretrained("micro-deliberator")' in card
 
@@ -148,7 +148,7 @@ def test_terms_are_those_of_who_wrote_what_was_learnt(hub, publish, refused, tmp
     learnt = sets(manifest(models=models | {"thinker": ["micro"]}), role="thinker")
     folder = write_model(tmp_path / "thinker", role="thinker", sets=[learnt])
     assert publish(folder, "--to", REPO)[0] == 0
-    assert "gpt-5" not in hub.files(REPO)["README.md"].decode().partition("\n## Models")[2]
+    assert "gpt-5" not in hub.card(REPO).partition("\n## Models")[2]
 
 
 def test_a_base_model_whose_licence_is_unknown_needs_a_word_of_the_user(
@@ -167,7 +167,7 @@ def test_a_base_model_whose_licence_is_unknown_needs_a_word_of_the_user(
     ):
         code, said = publish(folder, "--to", REPO, *flags)
         assert code == 0, said
-        assert f"\nlicense: {licence}\n" in hub.files(REPO)["README.md"].decode()
+        assert f"\nlicense: {licence}\n" in hub.card(REPO)
 
 
 def test_the_right_to_write_is_found_out_before_a_training(hub, folder, monkeypatch):
@@ -218,7 +218,7 @@ def test_what_was_published_is_used_as_its_card_says(hub, publish, elsewhere, tm
     folder = write_model(tmp_path / "model", lora=lora, **on_hub(f"{ORG}/base", revision=sha))
     code, said = publish(folder, "--to", REPO, "--license", "mit")
     assert code == 0, said
-    card = hub.files(REPO)["README.md"].decode()
+    card = hub.card(REPO)
     (program,) = re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL)
     program = program.replace('"..."', '"What is 2 + 3?"')
     assert "think" in elsewhere(sys.executable, "-c", program)

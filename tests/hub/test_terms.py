@@ -111,7 +111,7 @@ def test_terms_that_do_not_clearly_allow_it_need_their_flag(
         assert code == 2 and all(part in said for part in (*parts, f"--allow-{flag}-terms"))
     assert hub.requests == []
     assert publish(folder, "--to", REPO, f"--allow-{flag}-terms")[0] == 0
-    card = hub.files(REPO)["README.md"].decode()
+    card = hub.card(REPO)
     assert "license: other" in card and model in card and f"| {flag} |" in card
 
 
@@ -123,7 +123,7 @@ def test_a_profile_given_to_the_verb_opens_the_gate_if_it_allows(hub, publish, t
     forbids = own(tmp_path, "house", terms="restricted")
     assert publish(folder, "--to", REPO, "--profile", forbids)[0] == 2
     assert publish(folder, "--to", REPO, "--profile", own(tmp_path, "house"))[0] == 0
-    card = hub.files(REPO)["README.md"].decode()
+    card = hub.card(REPO)
     assert card.count("| MIT | allowed | we wrote it | our wiki |") == 2
 
 
@@ -134,7 +134,7 @@ def test_a_judge_is_an_author_of_the_verdicts(hub, publish, tmp_path):
     code, said = publish(folder, "--to", REPO)
     assert code == 2 and "openai/gpt-5: what the services write" in said
     assert publish(folder, "--to", REPO, "--allow-restricted-terms")[0] == 0
-    assert "| `openai/gpt-5` | judge |" in hub.files(REPO)["README.md"].decode()
+    assert "| `openai/gpt-5` | judge |" in hub.card(REPO)
 
 
 def test_problems_that_came_with_the_pools_of_another_run_are_not_said_to_be_generated():

@@ -9,28 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import tiny_grpo
-from generations import trajectory
+from generations import cache, trajectory
 from tiny_grpo import STUDENT as STUDENT
 
-from heavydistill.schema import Cache
 from heavydistill.train.grpo.episodes import Episode, EpisodeRow, Episodes, PolicyCompletion
 
 END = 678
 _WORDS = range(100, 600)
-_CACHE = Cache(
-    id="c",
-    round=1,
-    seed=0,
-    selection="random",
-    prompt_version="",
-    reader="",
-    budget_tokens=1,
-    prompt_tokens=1,
-    defused=0,
-    items=[],
-    left_out=[],
-    prompt="",
-)
+_CACHE = cache()
 
 
 def made_up(episodes: int, k: int, seed: int = 0, truncated: float = 0.2) -> list[Episode]:

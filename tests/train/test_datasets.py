@@ -10,7 +10,6 @@ import hub_server
 import pytest
 from hub_server import HubServer
 from huggingface_hub import constants
-from huggingface_hub.utils import close_session
 from hypothesis import given
 from hypothesis import strategies as st
 from set_folders import write_sets
@@ -101,17 +100,12 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
         for path in folder.rglob("*")
         if path.is_file()
     }
-    with hub_server.serving() as hub:
-        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    with hub_server.serving(monkeypatch) as hub:
         template = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
         hub.add("org/sets", files)
         yield hub
-        close_session()
 
 
 def test_sets_of_the_hub_are_read_without_their_views_and_known_by_their_commit(

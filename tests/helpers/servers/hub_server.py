@@ -17,7 +17,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+import pytest
 import yaml
+from huggingface_hub import constants
+from huggingface_hub.utils import close_session
 from loopback import Handler, listening
 
 TOKEN = "hf_TokenOfTheStandIn1234"
@@ -62,6 +65,9 @@ class HubServer:
         """What is there now, but for the file that every repository begins with."""
         files = self.repos[repo_id].branches[branch][-1].files
         return {path: content for path, content in files.items() if path != ".gitattributes"}
+
+    def card(self, repo_id: str, branch: str = "main") -> str:
+        return self.files(repo_id, branch)["README.md"].decode()
 
     def add(
         self,
@@ -307,9 +313,15 @@ def _oid(mode: str, content: bytes) -> str:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[HubServer]:
-    """The stand-in, while the block runs."""
+def serving(patch: pytest.MonkeyPatch | None = None) -> Iterator[HubServer]:
+    """The stand-in, while the block runs; with ``patch`` this process knows no other Hub."""
     hub = HubServer()
     with listening(_handler(hub)) as url:
         hub.url = url.removesuffix("/v1")
+        if patch:
+            known = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}
+            for name, value in known.items():
+                patch.setattr(constants, name, value)
+            patch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
         yield hub
+        close_session()
