@@ -60,8 +60,7 @@ class Module:
 
     def parts_imported(self) -> set[str]:
         """The other parts of the package that it imports."""
-        names = (name.split(".") for name in self.imports())
-        found = {name[1] for name in names if name[0] == PACKAGE and name[1:2]}
+        found = {name.split(".")[1] for name in self.modules_imported() - {PACKAGE}}
         return (found & TIER_OF.keys()) - {self.part}
 
     def errors_raised(self) -> set[str]:

@@ -61,26 +61,13 @@ def test_the_hub_understands_its_metadata_which_is_the_same_anywhere(tmp_path):
     assert made(tmp_path / "b" / "c", **CHANGES) == card and str(tmp_path) not in card
     data = DatasetCard(card).data
     assert data.license == "other" and data.license_name == "see-card"
-    assert data.language == ["en"]
     assert data.task_categories == ["text-generation", "reinforcement-learning"]
-    assert "heavydistill" in data.tags
-    assert data.size_categories == "n<1K"
     assert data.pretty_name == "Deliberations by glm-4.6 on attempts by glm-4.6"
     assert data.source_datasets == ["org/problems"]
-    configs = {config["config_name"]: config for config in data.configs}
-    assert list(configs) == list(folders.SETS)
-    assert [name for name, config in configs.items() if config.get("default")] == [
-        "sft_deliberator"
-    ]
+    assert [config["config_name"] for config in data.configs] == list(folders.SETS)
     files = {file["path"] for config in data.configs for file in config["data_files"]}
-    assert files == {
-        path.relative_to(tmp_path / "sets").as_posix()
-        for path in (tmp_path / "sets").rglob("*.parquet")
-    }
-    assert configs["rl"]["data_files"][1] == {
-        "split": "validation",
-        "path": "rl/validation-00000-of-00001.parquet",
-    }
+    there = (tmp_path / "sets").rglob("*.parquet")
+    assert files == {path.relative_to(tmp_path / "sets").as_posix() for path in there}
 
 
 def test_the_folder_loads_at_once(tmp_path):

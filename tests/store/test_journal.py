@@ -172,24 +172,23 @@ def test_what_a_killed_process_said_was_put_is_there(tmp_path):
 
 
 class Counting:
-    """An engine that counts, and fails on some."""
+    """An engine that counts, fails on some, and may take its time."""
 
     revision = "r1"
 
-    def __init__(self, fails_on: set[int]) -> None:
-        self.fails_on = fails_on
+    def __init__(self, fails_on: tuple[int, ...] = (), wait_s: float = 0.0) -> None:
+        self.fails_on, self.wait_s = fails_on, wait_s
         self.asked: list[int] = []
 
     def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
+        time.sleep(self.wait_s)
+        failed = Response(answer_text="", finish_reason="error", error="timeout")
         responses = []
         for one in requests:
             self.asked.append(one.index)
-            failed = one.index in self.fails_on
-            response = Response(answer_text=f"{one.index}", finish_reason="stop")
-            if failed:
-                response = Response(answer_text="", finish_reason="error", error="timeout")
-            keep(one, response)
-            responses.append(response)
+            answered = Response(answer_text=f"{one.index}", finish_reason="stop")
+            responses.append(failed if one.index in self.fails_on else answered)
+            keep(one, responses[-1])
         return responses
 
     def drain(self) -> None:
@@ -201,7 +200,7 @@ class Counting:
 
 def ask(folder: Path, count: int, fails_on: tuple[int, ...] = ()) -> tuple[list, list[int]]:
     """(responses, indices that the engine was asked for)."""
-    engine = Counting(set(fails_on))
+    engine = Counting(fails_on)
     journaled = JournaledEngine(engine, Journal(folder), "m")
     responses = journaled.generate([request(index=index) for index in range(count)])
     journaled.close()
@@ -279,12 +278,7 @@ def test_the_first_answer_counts_and_no_later_failure_hides_it(tmp_path):
 
 
 def test_what_is_in_flight_is_not_asked_twice(tmp_path):
-    class Slow(Counting):
-        def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
-            time.sleep(0.3)
-            return super().generate(requests, keep)
-
-    engine = Slow(set())
+    engine = Counting(wait_s=0.3)
     journaled = JournaledEngine(engine, Journal(tmp_path), "m")
     wanted = [request(index=index) for index in range(3)]
     with ThreadPoolExecutor(4) as pool:
