@@ -52,11 +52,12 @@ def unfolded(printed: str) -> str:
 
 def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
     with serving(Habits(key=KEY, written=44)) as served:
-        code, printed = run("doctor", *of(served.url))
+        prices = ["--price-in=1000", "--price-out=1000"]
+        code, printed = run("doctor", *of(served.url), *prices)
     assert code == 0 and printed.isascii()
     (file,) = (cache / "heavydistill" / "capabilities").iterdir()
     assert f"Runs obey {file}" in printed
-    assert "8 requests, 800 + 456 tokens" in printed
+    assert "8 requests, 800 + 456 tokens, 1.2560 USD." in printed
     assert "0 failure(s)" in printed and "a run can go on." in printed
     assert KEY not in file.read_text(encoding="utf-8")
     assert "n: 4" in file.read_text(encoding="utf-8")
@@ -118,12 +119,6 @@ def test_hidden_thinking_ends_with_1_and_stops_the_run_that_follows(run, thinkin
     # A later visit looks anew.
     with serving(Habits()) as served:
         assert run("doctor", f"--teacher={thinking}", f"--endpoint={served.url}")[0] == 0
-
-
-def test_what_it_cost_is_priced(run):
-    with serving(Habits()) as served:
-        _, printed = run("doctor", *of(served.url), "--price-in=1000", "--price-out=1000")
-    assert "8 requests, 800 + 99 tokens, 0.8990 USD." in printed
 
 
 def test_two_models_at_two_addresses_are_asked_one_by_one(run, cache, thinking):

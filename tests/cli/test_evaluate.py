@@ -19,7 +19,6 @@ from runs import write_run
 from heavydistill.config.run import load_config
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.controls import CONTROLS, read_controlled
-from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.summary import summarize
 from heavydistill.store.traces import read_traces
 
@@ -159,25 +158,6 @@ def runs(tmp_path):
     return str(first), str(second)
 
 
-def test_two_runs_are_compared_in_three_forms(runs, tmp_path):
-    markdown, file = tmp_path / "x.md", tmp_path / "x.json"
-    command = ["compare", *runs, f"--markdown={markdown}", f"--json={file}"]
-    output, _ = ended(*command)
-    printed = " ".join(output.split())
-    assert "40 problems, K=4 trajectories, D=2 deliberations, 1 round" in printed
-    assert "Metric, 95% intervals A B Points" in printed
-    assert "Problems right both only A only B neither" in printed
-    told = read_comparison(file)
-    assert told.before and (told.before.name, told.after.name) == ("A", "B")
-    assert told.problems == 40 and told.vote_pairs and told.deliberation_pairs
-    written = markdown.read_text(), file.read_text()
-    assert "| Metric, 95% intervals | A | B | Points |" in written[0]
-    assert str(tmp_path) not in "".join(written)
-    assert ended(*command)[0] == output
-    assert (markdown.read_text(), file.read_text()) == written
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "x.json", "x.md"]
-
-
 def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(runs, tmp_path, call):
     fewer, file = str(write_run(tmp_path / "c", 39, k=4)), tmp_path / "x.json"
     code, out, err = call("compare", runs[0], fewer, f"--json={file}")
@@ -258,23 +238,6 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
     assert load_config(out / "order-1" / "config.yaml").pools == str(out / "after")
     assert "3 orders of the same attempts" in printed and "Heavy adds" in printed
     assert "without an answer" in printed and "first answers alone, without attempts" in printed
-
-
-@pytest.mark.timeout(600)
-def test_every_thinker_is_crossed_with_every_deliberator(problems, tmp_path):
-    out = tmp_path / "x"
-    asked = ["--thinkers=first,other", "--deliberators=first,other", f"--out={out}"]
-    with serving(answer) as server:
-        printed, _ = measured("cross", server.base_url, problems, *asked)
-        thought = [body for body in server.requests if "Attempt" not in str(body["messages"])]
-    assert len(thought) == 2 * 12 * 3  # not again for the second deliberator
-    table = read_crossing(out / CROSSING)
-    means = {(c.thinker, c.deliberator): c.heavy_mean_at_d.mean for c in table.cells}
-    assert means["first", "other"] == means["other", "other"] == 1.0
-    assert means["first", "first"] < 1 and means["other", "first"] < 1
-    assert "HM@2" in printed and f"Crossing: {out}" in printed
-    folders = sorted(path.name for path in out.iterdir() if path.is_dir())
-    assert folders == ["first+first", "first+other", "other+first", "other+other"]
 
 
 @pytest.mark.timeout(600)
