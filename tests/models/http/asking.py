@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,21 +39,6 @@ class Replying:
     base_url: str = ""
     asked: list[Body] = field(default_factory=list)
     authorizations: list[str | None] = field(default_factory=list)
-    in_flight: int = 0
-    most_in_flight: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def reply(self, body: Body, authorization: str | None) -> Reply:
-        with self.lock:
-            self.asked.append(body)
-            self.authorizations.append(authorization)
-            self.in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self.in_flight)
-        try:
-            return self.answer(body)
-        finally:
-            with self.lock:
-                self.in_flight -= 1
 
 
 @contextlib.contextmanager
@@ -67,7 +51,9 @@ def replying(answer: Callable[[Body], Reply]) -> Iterator[Replying]:
 
         def do_POST(self) -> None:
             assert self.path == "/v1/chat/completions"
-            reply = server.reply(self.body(), self.headers["authorization"])
+            server.asked.append(body := self.body())
+            server.authorizations.append(self.headers["authorization"])
+            reply = server.answer(body)
             raw = isinstance(reply.body, bytes)
             content = reply.body if raw else json.dumps(reply.body).encode()
             self.send(reply.status, content, reply.content_type, {"retry-after-ms": "1"})

@@ -130,18 +130,16 @@ def test_thinking_is_found_wherever_the_server_puts_it(serve, message, reasoning
     assert response.error is None
 
 
-def test_as_many_requests_as_allowed_are_in_flight_and_no_more(serve):
+def test_as_many_requests_as_allowed_are_in_flight_and_no_more():
     together = threading.Barrier(3)
 
-    def answer(_: Body) -> Reply:
-        # Breaks, and fails the requests, unless three are here at once.
-        together.wait(20)
-        return Reply(completion())
+    def plan(body: Body, attempt: int) -> None:
+        together.wait(20)  # breaks, and fails the requests, unless three are here at once
 
-    server = serve(answer)
-    responses = ask(server, requests(12), concurrency=3, retries=0)
-    assert all(response.error is None for response in responses)
-    assert server.most_in_flight == 3
+    with faulty(plan=plan) as server:
+        responses = ask(server, requests(12), concurrency=3, retries=0)
+        assert all(response.error is None for response in responses)
+        assert server.most_in_flight == 3
 
 
 def test_the_key_comes_from_the_named_environment_variable_and_may_be_missing(serve, monkeypatch):
