@@ -8,6 +8,7 @@ import re
 
 import pytest
 from judging import judged
+from text_tables import texts
 
 from heavydistill.config.run import Problems
 from heavydistill.problems import load
@@ -45,30 +46,19 @@ def accepted() -> list[str]:
     return [family for family in sorted(DATASETS) if not refusal(family)]
 
 
+# No answer, more than one, or one with something that takes it back.
+NOT_ANSWERS = texts("""
+    asdf  ¦  nan  ¦  {right} or 5  ¦  {right} or {other}  ¦  {other} or {right}  ¦  {right} {right}
+    {right}⏎{right}  ¦  {right}, {right}  ¦  {right}, {other}  ¦  {right}; {other}
+    {right} = {other}  ¦  {right}, junk  ¦  junk {right}  ¦  not {right}  ¦  {right} is wrong
+    either {right} or not  ¦  [{right}]x
+""")
+
+
 def not_answers(right: str, other: str) -> list[str]:
-    """Texts that give no answer, more than one, or one with something that takes it back."""
-    return [
-        "",
-        "asdf",
-        "nan",
-        f"{right} or 5",
-        f"{right} or {other}",
-        f"{other} or {right}",
-        f"{right} {right}",
-        f"{right}\n{right}",
-        f"{right}, {right}",
-        f"{right}, {other}",
-        f"{right}; {other}",
-        # Over 1 it is the same number.
-        f"{right}/{other if other != '1' else '2'}",
-        f"{right} = {other}",
-        f"{right}, junk",
-        f"junk {right}",
-        f"not {right}",
-        f"either {right} or not",
-        f"{right} is wrong",
-        f"[{right}]x",
-    ]
+    # Over 1 it is the same number.
+    fraction = f"{right}/{other if other != '1' else '2'}"
+    return ["", fraction, *(text.format(right=right, other=other) for text in NOT_ANSWERS)]
 
 
 def check(family: str, size: int, seed: int) -> None:
