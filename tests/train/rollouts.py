@@ -91,6 +91,24 @@ def rewarding(rewards: Sequence[float | None], process: int = 0) -> Callable[...
     return reward
 
 
+def trainer(
+    kind: Any,
+    folder: Path,
+    rewards: Sequence[float | None],
+    number: int = 4,
+    own: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Any:
+    """One of our trainers of so many problems; options of its own, and arguments of TRL."""
+    options = {"model": STUDENT, "reward_funcs": rewarding(rewards), **(own or {})}
+    return kind(
+        args=arguments(folder, **changes),
+        train_dataset=problems(number),
+        processing_class=tokenizer(),
+        **options,
+    )
+
+
 @functools.cache
 def tokenizer() -> Any:
     """The student's."""

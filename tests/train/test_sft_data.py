@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import build, rows, write_run
+from set_folders import rewrite
 from students import MICRO
 from trainings import sft_arguments
 from trl import pack_dataset
@@ -19,8 +20,6 @@ from trl import pack_dataset
 from heavydistill.chat.guard import NOT_LEARNT, Inspection
 from heavydistill.chat.student import Student
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.schema import from_row
-from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.set_rows import ThoughtfulSftRow
 from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
@@ -138,22 +137,15 @@ def test_what_was_read_with_one_template_is_not_taken_for_another(
 
 def changed(sets: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
     """The thinker's training rows, the first one changed, in a folder with a true manifest."""
-    import hashlib
-    import shutil
+    first = rows(sets, "sft_thinker", "train")[0]["generation"]
+
+    def one(row: dict[str, Any]) -> list[dict[str, Any]]:
+        if row["generation"] == first:
+            change(row)
+        return [row]
 
     shutil.copytree(sets, folder)
-    there = rows(sets, "sft_thinker", "train")
-    change(there[0])
-    file = folders.file_of(folder, "sft_thinker", "train")
-    file.unlink()
-    writer = folders.Writer(file, ThoughtfulSftRow)
-    for row in there:
-        writer.write(from_row(ThoughtfulSftRow, row))
-    writer.close()
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    manifest["files"][file.relative_to(folder).as_posix()] = digest
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    rewrite(folder, "sft_thinker", one, ThoughtfulSftRow)
     return folder
 
 

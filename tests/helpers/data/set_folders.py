@@ -195,15 +195,19 @@ KINDS: dict[str, type] = {
 
 
 def rewrite(
-    folder: Path, name: str, change: Callable[[dict[str, Any]], list[dict[str, Any]]]
+    folder: Path,
+    name: str,
+    change: Callable[[dict[str, Any]], list[dict[str, Any]]],
+    kind: type | None = None,
 ) -> None:
     """Put other rows in place of those of a set's train split, as if it was built so."""
+    kind = kind or KINDS[name]
     rows = [new for row in folders.read_rows(folder, name) for new in change(row)]
     path = folders.file_of(folder, name, "train")
     path.unlink()
     if rows:
-        writer = folders.Writer(path, KINDS[name])
+        writer = folders.Writer(path, kind)
         for row in rows:
-            writer.write(from_row(KINDS[name], row))
+            writer.write(from_row(kind, row))
         writer.close()
     write_manifest(read_manifest(folder), folder)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rollouts
 import torch
 import vllm_engine
 from peft import LoraConfig
-from rollouts import STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
+from rollouts import STUDENT, Replayed, made_up
 from tiny_grpo import Scripted, held_out
 from transformers import AutoModelForCausalLM
 
@@ -31,27 +32,15 @@ def test_what_is_measured_is_sampled_within_each_roles_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engines = vllm_engine.install(monkeypatch)
-    made = RlTrainer(
-        judge=Scripted(0.5, 0.5),
-        most_tokens={"deliberator": 5, "thinker": 3},
-        eval_dataset=held_out(4),
-        model=STUDENT,
-        args=arguments(
-            tmp_path,
-            **VLLM,
-            num_generations=4,
-            num_generations_eval=2,
-            per_device_train_batch_size=4,
-            per_device_eval_batch_size=4,
-            max_completion_length=8,
-            max_steps=1,
-            eval_strategy="steps",
-            eval_steps=1,
-        ),
-        train_dataset=problems(4),
-        reward_funcs=rewarding([0.0, 1.0, 0.0, 1.0]),
-        processing_class=tokenizer(),
-    )
+    own = {
+        "judge": Scripted(0.5, 0.5),
+        "most_tokens": {"deliberator": 5, "thinker": 3},
+        "eval_dataset": held_out(4),
+    }
+    keys = {"num_generations": 4, "num_generations_eval": 2, "max_completion_length": 8}
+    keys |= {"per_device_train_batch_size": 4, "per_device_eval_batch_size": 4}
+    keys |= {"max_steps": 1, "eval_strategy": "steps", "eval_steps": 1}
+    made = rollouts.trainer(RlTrainer, tmp_path, [0.0, 1.0] * 2, own=own, **VLLM, **keys)
     made.train()
     (engine,) = engines
     assert [most for _, most in engine.asked] == [8] * 4 + [5] * 8 + [3] * 8
@@ -88,22 +77,10 @@ def test_log_probabilities_of_vllm_reach_the_rows_of_an_episode(
                 for one in episodes
             ]
 
-    made = JointTrainer(
-        episodes=Sampled(k, played),
-        verdicts=VerdictPool(),
-        model=STUDENT,
-        args=arguments(
-            tmp_path,
-            **VLLM,
-            num_generations=2 * (k + 1),
-            per_device_train_batch_size=2 * (k + 1),
-            steps_per_generation=2,
-            max_completion_length=16,
-        ),
-        train_dataset=problems(2),
-        reward_funcs=rewarding([1.0, 0.0, 1.0, 0.0]),
-        processing_class=tokenizer(),
-    )
+    own = {"episodes": Sampled(k, played), "verdicts": VerdictPool()}
+    keys = {"num_generations": 2 * (k + 1), "per_device_train_batch_size": 2 * (k + 1)}
+    keys |= {"steps_per_generation": 2, "max_completion_length": 16}
+    made = rollouts.trainer(JointTrainer, tmp_path, [1.0, 0.0] * 2, 2, own, **VLLM, **keys)
     made.current_gradient_accumulation_steps = 1
     made.model.train()
     batch = made._generate_and_score_completions(next(iter(made.get_train_dataloader())))
@@ -116,25 +93,13 @@ def test_log_probabilities_of_vllm_reach_the_rows_of_an_episode(
     assert made.compute_loss(made.model, batch).isfinite()
 
 
-def trainer(folder: Path, peft_config: Any, **changes: Any) -> RlTrainer:
-    return RlTrainer(
-        model=STUDENT,
-        args=arguments(
-            folder,
-            use_vllm=True,
-            vllm_mode="colocate",
-            vllm_importance_sampling_mode="token_truncate",
-            num_generations=4,
-            per_device_train_batch_size=4,
-            max_completion_length=4,
-            model_init_kwargs={"dtype": "bfloat16"},
-            **changes,
-        ),
-        train_dataset=problems(4),
-        reward_funcs=rewarding([0.0, 1.0, 0.0, 1.0]),
-        processing_class=tokenizer(),
-        peft_config=peft_config,
-    )
+def trainer(folder: Path, peft_config: Any, **changes: Any) -> Any:
+    keys = {"num_generations": 4, "per_device_train_batch_size": 4, "max_completion_length": 4}
+    keys |= {"use_vllm": True, "vllm_mode": "colocate"}
+    keys |= {"vllm_importance_sampling_mode": "token_truncate"}
+    keys |= {"model_init_kwargs": {"dtype": "bfloat16"}}
+    own = {"peft_config": peft_config}
+    return rollouts.trainer(RlTrainer, folder, [0.0, 1.0] * 2, own=own, **keys, **changes)
 
 
 def base_of(trainer: RlTrainer) -> dict[str, torch.Tensor]:

@@ -12,11 +12,12 @@ from typing import Any
 
 import brute_force
 import pytest
+import rollouts
 import torch
 from generations import trajectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rollouts import END, STUDENT, Replayed, arguments, made_up, problems, rewarding, tokenizer
+from rollouts import END, Replayed, made_up, tokenizer
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from heavydistill.train.grpo.episodes import Episode, EpisodeRow, PolicyCompletion
@@ -46,15 +47,9 @@ def trainer(
         "epsilon_high": GSPO[1],
         "mask_truncated_completions": True,
     }
-    made = JointTrainer(
-        episodes=Replayed(size - 1, played),
-        verdicts=VerdictPool(),
-        model=STUDENT,
-        args=arguments(folder, **{**usual, **changes}),
-        train_dataset=problems(len(played) // GROUP),
-        reward_funcs=rewarding(rewards),
-        processing_class=tokenizer(),
-    )
+    own = {"episodes": Replayed(size - 1, played), "verdicts": VerdictPool()}
+    number = len(played) // GROUP
+    made = rollouts.trainer(JointTrainer, folder, rewards, number, own, **{**usual, **changes})
     made.current_gradient_accumulation_steps = 1
     made.model.train()
     return made
@@ -324,30 +319,30 @@ def test_the_ratios_of_unchanged_weights_are_exactly_1(
     rows = EPISODES * (K + 1)
     kind = WatchedEpisodes if of_episodes else WatchedRows
     own = {"episodes": Replayed(K, uneven()), "verdicts": VerdictPool()}
-    trainer = kind(
-        **(own if of_episodes else {"rollout_func": replayed}),
-        model=random_model(torch.float32 if mixed else torch.bfloat16),
-        args=arguments(
-            tmp_path,
-            bf16=mixed,
-            num_generations=2 * (K + 1),
-            per_device_train_batch_size=rows // PARTS,
-            steps_per_generation=PARTS,
-            gradient_accumulation_steps=1,
-            num_iterations=ITERATIONS,
-            max_steps=PARTS * ITERATIONS,
-            gradient_checkpointing=not mixed,
-            max_completion_length=128,
-            optim="sgd",
-            learning_rate=0.0,
-            epsilon=3e-4,
-            epsilon_high=4e-4,
-            mask_truncated_completions=True,
-            beta=0.0,
-        ),
-        train_dataset=problems(EPISODES // 2),
-        reward_funcs=rewarding([1.0, 0.0] * (EPISODES // 2 if of_episodes else rows // 2)),
-        processing_class=tokenizer(),
+    trainer = rollouts.trainer(
+        kind,
+        tmp_path,
+        [1.0, 0.0] * (EPISODES // 2 if of_episodes else rows // 2),
+        EPISODES // 2,
+        {
+            "model": random_model(torch.float32 if mixed else torch.bfloat16),
+            **(own if of_episodes else {"rollout_func": replayed}),
+        },
+        bf16=mixed,
+        num_generations=2 * (K + 1),
+        per_device_train_batch_size=rows // PARTS,
+        steps_per_generation=PARTS,
+        gradient_accumulation_steps=1,
+        num_iterations=ITERATIONS,
+        max_steps=PARTS * ITERATIONS,
+        gradient_checkpointing=not mixed,
+        max_completion_length=128,
+        optim="sgd",
+        learning_rate=0.0,
+        epsilon=3e-4,
+        epsilon_high=4e-4,
+        mask_truncated_completions=True,
+        beta=0.0,
     )
     trainer.log_ratios = []
     shapes: Counter[tuple[int, ...]] = Counter()

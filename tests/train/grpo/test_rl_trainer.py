@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rollouts
 import torch
-from rollouts import END, STUDENT, arguments, problems, rewarding, tokenizer
+from rollouts import END, tokenizer
 from trl import GRPOTrainer
 
 from heavydistill.errors import ConfigError
@@ -25,23 +26,13 @@ class Padded(RlTrainer):
     _get_per_token_logps_and_entropies = GRPOTrainer._get_per_token_logps_and_entropies
 
 
-def trainer(
-    kind: type[RlTrainer],
-    folder: Path,
-    **changes: Any,
-) -> RlTrainer:
+def trainer(kind: type[RlTrainer], folder: Path, **changes: Any) -> Any:
     usual = {
         "num_generations": 4,
         "per_device_train_batch_size": 4,
         "gradient_accumulation_steps": 1,
     }
-    made = kind(
-        model=STUDENT,
-        args=arguments(folder, **{**usual, **changes}),
-        train_dataset=problems(4),
-        reward_funcs=rewarding([0.0, 1.0, 0.0, 1.0]),
-        processing_class=tokenizer(),
-    )
+    made = rollouts.trainer(kind, folder, [0.0, 1.0, 0.0, 1.0], **{**usual, **changes})
     made.current_gradient_accumulation_steps = 1
     return made
 
