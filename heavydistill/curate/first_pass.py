@@ -177,10 +177,6 @@ class SetNote:
         """How often its deliberations are right."""
         return success_of(note.right for note in self.deliberations)
 
-    def of_deliberation(self, name: str) -> GenerationNote:
-        """What is known of the deliberation with this id."""
-        return next(note for note in self.deliberations if note.id == name)
-
 
 @dataclass(slots=True)
 class TraceNote:

@@ -159,7 +159,8 @@ class SetWriter:
             read = cache
         self.recut += read is not cache
         self.behind["prompts"].add(read.prompt_version)
-        pairs = [(each, note.of_deliberation(each.id)) for each in deliberations]
+        notes = {known.id: known for known in note.deliberations}
+        pairs = [(each, notes[each.id]) for each in deliberations]
         if not note.sft_label:
             chosen = [(each, known) for each, known in pairs if not known.label]
             for each, known in chosen:
@@ -174,7 +175,7 @@ class SetWriter:
                     note.stratum,
                 )
                 known.label = self._row("sft_deliberator", row)
-            if all(known.label for _, known in chosen):
+            if chosen and all(known.label for _, known in chosen):
                 note.sft_label = chosen[-1][1].label
         about = {"problem": problem.id, "run": source.name}
         for each, known in pairs:
