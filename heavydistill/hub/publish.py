@@ -35,7 +35,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -395,13 +394,13 @@ def _talking(options: PublishOptions) -> Iterator[HfApi]:
 
 
 def _explained(error: Exception, said: str, hub: str, repo_id: str) -> HeavydistillError:
+    import httpx
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     chain: list[BaseException] = [error]
     while cause := chain[-1].__cause__ or chain[-1].__context__:
         chain.append(cause)
-    unreachable = (socket.gaierror, ConnectionRefusedError, OfflineModeIsEnabled)
-    if any(isinstance(cause, unreachable) for cause in chain):
+    if any(isinstance(cause, httpx.ConnectError | OfflineModeIsEnabled) for cause in chain):
         return PublishError(
             f"{hub} cannot be reached: {said}",
             "Check the connection and HF_ENDPOINT, and repeat the same command; --dry-run shows "
