@@ -20,7 +20,7 @@ from heavydistill.verifiers.mathematics import units
 from heavydistill.verifiers.normal import normal_form, plain, plain_decimal
 
 # --- The two sides of a box, with what only sets type taken away: layout, markdown, HTML tags and
-# end-of-text tokens and one pair of formula delimiters.
+# end-of-text tokens, one pair of formula delimiters, wrappers and brackets around the box.
 NUMBER = r"(?:-?(?:[0-9]+/[0-9]+|[0-9][0-9,]*(?:\.[0-9]+)?|\\[dt]?frac\{[0-9]+\}\{[0-9]+\}))"
 _LONGEST_NUMBER = 300
 _LONGEST_LAYOUT = 40
@@ -38,6 +38,11 @@ _LAYOUT_BEFORE = re.compile(rf"{_LAYOUT}\Z")
 _LAYOUT_AFTER = re.compile(rf"{_LAYOUT}|{_END_OF_TEXT}")
 _DELIMITER_BEFORE = re.compile(rf"(?<!\\){_DELIMITER}\Z")
 _DELIMITER_AFTER = re.compile(r"(?:\\end\{[a-zA-Z*]{1,20}\}\s*)?(?:\$\$?|\\[)\]])|" + _DELIMITER)
+_WRAPPER = re.compile(
+    r"\\(?:text[a-z]{0,2}|mathbf|mathrm|boldsymbol|bm|bf|underline|underbrace|color\{\w{1,20}\})"
+    r"\s*\{\Z"
+)
+_GROUP = re.compile(r"(?:^|[=\s$\[(])\{\Z")
 
 
 @dataclass(slots=True)
@@ -64,7 +69,7 @@ def same_number(one: str, other: str) -> bool:
 
 
 def peel(sides: Sides) -> None:
-    """Takes away layout and the delimiters of the box's formula."""
+    """Takes away layout, the delimiters of the box's formula, and brackets around the box."""
     while True:
         was = sides.left, sides.right
         while match := at_end(_LAYOUT_BEFORE, sides.left, _LONGEST_LAYOUT):
@@ -73,6 +78,16 @@ def peel(sides: Sides) -> None:
         while match := _LAYOUT_AFTER.match(sides.right):
             sides.right = sides.right[match.end() :]
             sides.right_spaced |= match[0].isspace() or match[0] == "&"
+        wrapper = sides.right.startswith("}") and (
+            at_end(_WRAPPER, sides.left, _LONGEST_LAYOUT) or at_end(_GROUP, sides.left, 2)
+        )
+        if wrapper:
+            start = wrapper.start() if wrapper[0].startswith("\\") else len(sides.left) - 1
+            sides.left, sides.right = sides.left[:start], sides.right[1:]
+        for opens, closes in ("()", "[]"):
+            opened = sides.left.endswith(opens) and not sides.left.endswith(f"\\{opens}")
+            if opened and sides.right.startswith(closes):
+                sides.left, sides.right = sides.left[:-1], sides.right[1:]
         if not sides.left_formula and (
             match := at_end(_DELIMITER_BEFORE, sides.left, _LONGEST_LAYOUT)
         ):
@@ -197,7 +212,7 @@ def surroundings(
     if currency := _CURRENCY.search(sides.left):
         sides.left = sides.left[: currency.start()]
         peel(sides)
-    if not (_leads(sides, content, problem) and _leaves_alone(sides, content)):
+    if not (_leads(sides, content, problem) and _leaves_alone(sides, content, problem)):
         return "outside_box", "", ""
     if _taken_back(after, content):
         return "retracted", "", ""
@@ -240,13 +255,21 @@ def _another_before(left: str, content: str) -> bool:
     return bool(other["joint"] or other["unit"] or listed)
 
 
-def _leaves_alone(sides: Sides, content: str) -> bool:
-    """Whether what is after a box that holds ``content`` leaves its value alone."""
-    if sides.right.startswith("="):
-        return _is_renamed(sides.right[1:].lstrip(), content)
+def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
+    """Whether what is after a box that holds ``content`` leaves its value alone.
+
+    "Dozen" after the box is an answer only to a problem that asks "how many dozen".
+    """
+    counted = re.match(rf"{_MANY}\b", sides.right)
+    if counted and f"how many {counted[0].rstrip('s')}" in problem.lower():
+        sides.right = sides.right[counted.end() :].lstrip()
     other = _OTHER_AFTER.match(sides.right)
+    if other and same_number(other["value"], content) and other["joint"].strip(" $"):
+        sides.right, sides.right_spaced = sides.right[other.end() :], False
+    elif sides.right.startswith("="):
+        return _is_renamed(sides.right[1:].lstrip(), content)
     # "k = 5 and m = 6" gives another name its value.
-    if other and re.search(rf"{re.escape(other['name'] or '')}[\s=]*$", sides.left):
+    elif other and re.search(rf"{re.escape(other['name'] or '')}[\s=]*$", sides.left):
         return False
     if re.search(r"(?:\\equiv|≡)\s*$", sides.left):
         sides.right = _MODULO.sub("", sides.right)

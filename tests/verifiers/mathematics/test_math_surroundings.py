@@ -19,10 +19,10 @@ ACCEPTED = texts(r"""
     Hence the remainder is \(□\).  ¦  $$x = 2 + 3 = □$$  ¦  $x=□$
     $$\begin{aligned} x &= 2 + 3 \\ &= □. \end{aligned}$$
     \begin{align*}⏎x &= 2+3 \\⏎&= □.⏎\end{align*}  ¦  \[⏎□⏎\]  ¦  $$⏎□⏎$$  ¦  □  ¦  $□$!
-    \(\therefore □\)  ¦  $\Rightarrow □$  ¦  Answer: □  ¦  ### Answer: $□$  ¦  Answer → □
+    \(\therefore □\)  ¦  $\Rightarrow □$  ¦  Answer: □  ¦  ### Answer: $□$  ¦  Answer → □  ¦  ($□$)
     **□**  ¦  **$□$**  ¦  - $□$  ¦  > □  ¦  1. □  ¦  1. So the sum is 12.⏎2. The mean is □
-    $\text{The answer is } □$  ¦  $\text{Answer: } □$  ¦  \textbf{Answer: □}
-    $□\text{ cm}$  ¦  $□\,\mathrm{m}$  ¦  $□$ square units.
+    The answer is {□}.  ¦  $\text{The answer is } □$  ¦  $\text{Answer: } □$  ¦  \textbf{Answer: □}
+    \textbf{□}  ¦  $\mathbf{□}$  ¦  $□\text{ cm}$  ¦  $□\,\mathrm{m}$  ¦  $□$ square units.
     She makes $\$□$ a day.  ¦  She makes \$□ a day.
     It costs \$3 more than the \$2, so $□$ dollars.
     It costs $3 and $2, so the sum is □ dollars.  ¦  He needs □ more apples.  ¦  He ran □ times.
@@ -36,7 +36,7 @@ ACCEPTED = texts(r"""
     The first guess was wrong, so it must be $□$.  ¦  Since it does not terminate, the answer is □.
     We do not need the rest. In other words, □.  ¦  答案是□。  ¦  答案：$□$  ¦  所以小明有□个苹果。
     $□$⏎⏎$x$ was the unknown.  ¦  \[□\]⏎⏎- We used the sum.⏎- We used the mean.
-    $□ \quad \blacksquare$  ¦  $x \equiv □ \pmod{7}$  ¦  $f(2) = □$.
+    $\left(□\right)$  ¦  $□ \quad \blacksquare$  ¦  $x \equiv □ \pmod{7}$  ¦  $f(2) = □$.
     Thus $m+n = 2+3 = □$.  ¦  $2+3=□ \approx 5.0$  ¦  `□`  ¦  The value is $\displaystyle □$.
     $\boxed 5$  ¦  $\boxed{ 5 }$  ¦  $\fbox{5}$  ¦  $\boxed{□}$  ¦  $\boxed{x = 5}$
     $\boxed{\text{5}}$  ¦  The total is given by $□$.  ¦  There are a total of □ apples.
@@ -51,12 +51,12 @@ ACCEPTED = texts(r"""
     That's \$□ in total.  ¦  This is a $□$ inch board.  ¦  The kite has $□$ fourth-grade owners.
     She paid $□$ for 3 pears.  ¦  It weighs $□$g.  ¦  Mia came in $□$th place.
     The $□^{\text{th}}$ term is the first that works.  ¦  The total is \(□\)$.
-    That makes $\frac{10}{2}$, or $□$.
+    That makes $\frac{10}{2}$, or $□$.  ¦  $□$, or equivalently $\frac{10}{2}$.  ¦  $□ = 5.0$
     $N \equiv □ \mod 7$  ¦  $N \equiv □\ (\text{mod } 7)$  ¦  \[ x = □ \quad \text{(since } x>0) \]
     There are $□$ not divisible by 3.  ¦  A total of $□$ are not prime.
     Ann is $□$ times as old as Bo.  ¦  $□$ more than a dozen eggs remain.  ¦  $2 + 3 =$ $□$.
     $\therefore$ $□$  ¦  => $□$  ¦  -> □  ¦  (b) $□$  ¦  [⏎□⏎]  ¦  □⏎⏎#### 2. Check of the steps
-    □⏎⏎因此答案应该是5。  ¦  | Answer | $□$ |  ¦  $□$ $\blacksquare$
+    □⏎⏎因此答案应该是5。  ¦  | Answer | $□$ |  ¦  $\bf{□}$  ¦  $□$ $\blacksquare$
     $□$---the largest of them.  ¦  The sum is \□.  ¦  $k=□$ and $m=6$.
     □. If this is incorrect, please tell me.  ¦  $$□$$⏎⏎ANSWER: 5  ¦  \boxed{x = 5}⏎⏎□
     Step 3: □  ¦  Question 1: □  ¦  3) $□$  ¦  ✅ $□$  ¦  which is not 7 but $□$
@@ -99,8 +99,6 @@ REFUSED = {
     5% of $□$  ¦  the absolute value of $□$  ¦  a $□$th of it  ¦  the $□$th root
     $□ \text{ if } x>0, 6 \text{ else}$  ¦  $□$ are not enough  ¦  $□$ (in thousands)
     $□$ in millions  ¦  $□$ Millionen  ¦  $□$ feet, $6$ inches  ¦  $□ = 6$  ¦  $□$, or $6$
-    ($□$)  ¦  {□}  ¦  \textbf{□}  ¦  $\mathbf{□}$  ¦  $\left(□\right)$  ¦  $\bf{□}$  ¦  $□ = 5.0$
-    $□$, or equivalently $\frac{10}{2}$.
     $□$ ❌  ¦  $12 = □ \mod 7$  ¦  答案不是□  ¦  6或□  ¦  $□$或6  ¦  □不对
 """),
     "retracted": texts(r"""
@@ -214,9 +212,10 @@ def test_a_text_that_names_no_other_value_is_read_by_its_box(text, said, why):
     [
         ("What is the least number of colors?", r"We need at least $\boxed{5}$ colors."),
         ("What is the maximum number of rooks?", r"At most $\boxed{5}$ rooks fit."),
+        ("How many dozen eggs does she need?", r"She needs $\boxed{5}$ dozen eggs."),
     ],
 )
-def test_a_bound_is_an_answer_to_a_problem_that_asks_for_it(asked, text):
+def test_a_bound_or_a_counting_word_is_an_answer_to_a_problem_that_asks_for_it(asked, text):
     assert outcome("5", text, asked) == EQUAL
     assert outcome("5", text)[1] == "outside_box"
     assert outcome("5", r"It is not at least $\boxed{5}$.", asked)[1] == "outside_box"
