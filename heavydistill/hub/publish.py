@@ -30,11 +30,13 @@ parcel of its kind that this one has not are deleted by it; others are left alon
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
 import shlex
 import shutil
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +70,7 @@ if TYPE_CHECKING:
 _AGAIN = "Repeat the same command: what has arrived is not sent again."
 # Another commit came first, or the Hub is busy; so are all from 500 on.
 _PASSING = {409, 412, 429}
+_UNREACHABLE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
 _FIXES = {
     401: "Set HF_TOKEN to a valid token, or log in with `hf auth login`.",
     403: "Take a token with the right to write there, or another --to.",
@@ -394,13 +397,17 @@ def _talking(options: PublishOptions) -> Iterator[HfApi]:
 
 
 def _explained(error: Exception, said: str, hub: str, repo_id: str) -> HeavydistillError:
-    import httpx
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     chain: list[BaseException] = [error]
     while cause := chain[-1].__cause__ or chain[-1].__context__:
         chain.append(cause)
-    if any(isinstance(cause, httpx.ConnectError | OfflineModeIsEnabled) for cause in chain):
+    is_unreachable = any(
+        isinstance(cause, socket.gaierror | OfflineModeIsEnabled)
+        or (isinstance(cause, OSError) and cause.errno in _UNREACHABLE)
+        for cause in chain
+    )
+    if is_unreachable:
         return PublishError(
             f"{hub} cannot be reached: {said}",
             "Check the connection and HF_ENDPOINT, and repeat the same command; --dry-run shows "
