@@ -176,11 +176,6 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
             f"The addresses do not call the length of a response alike: {', '.join(sorted(names))}",
             "Ask them in runs of their own, or run `heavydistill doctor` on each if you did not.",
         )
-
-    def agreed(key: str) -> str:
-        values = {getattr(seen, key) for seen in known}
-        return values.pop() if len(values) == 1 else "unknown"
-
     is_lost = any(seen.reasoning == "none" for seen in known)
     fewest = min(known, key=lambda seen: seen.n)
     return fewest.model_copy(
@@ -189,8 +184,8 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
             "refused": sorted({name for seen in known for name in seen.refused}),
             "max_output": min((s.max_output for s in known if s.max_output), default=None),
             "context": min((seen.context for seen in known if seen.context), default=None),
-            "reasoning": "none" if is_lost else agreed("reasoning"),
-            "seed": agreed("seed"),
+            "reasoning": "none" if is_lost else "unknown",
+            "seed": "unknown",
             "checked": " | ".join(seen.checked for seen in known if seen.checked),
         }
     )

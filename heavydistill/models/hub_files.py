@@ -15,7 +15,6 @@ import re
 from pathlib import Path
 
 _TIMEOUT_S = 10.0
-_FORBIDS = " is set"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 _TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 _log = logging.getLogger("heavydistill.models")
@@ -55,7 +54,7 @@ def obstacle() -> str:
 
     if constants.HF_HUB_OFFLINE:
         names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
-        return f"{next(filter(os.environ.get, names), names[0])}{_FORBIDS}"
+        return f"{next(filter(os.environ.get, names), names[0])} is set"
     try:
         get_session().head(constants.ENDPOINT, timeout=_TIMEOUT_S)
     except Exception as error:  # of the HTTP library, whichever it is
@@ -81,13 +80,10 @@ def why(model: str, error: Exception) -> str:
 
 def remedy(instead: str) -> str:
     """What the user does where something of the Hub cannot be had, e.g. ``a folder`` instead."""
-    hindrance = obstacle()
-    if hindrance.endswith(_FORBIDS):
-        return f"Give {instead}, or unset {hindrance.removesuffix(_FORBIDS)} to ask the Hub."
-    if hindrance:
+    if obstacle():
         return (
-            f"Give {instead}, or run this where the Hub can be reached (HTTPS_PROXY names a "
-            "proxy, HF_ENDPOINT a mirror)."
+            f"Give {instead}, or run this where the Hub can be reached (unset HF_HUB_OFFLINE and "
+            "TRANSFORMERS_OFFLINE; HTTPS_PROXY names a proxy, HF_ENDPOINT a mirror)."
         )
     return f"Give {instead}, or a Hub id; a private or gated one needs HF_TOKEN."
 

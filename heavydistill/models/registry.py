@@ -177,13 +177,10 @@ def _placed(
 
 def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
     """What was set of it, over what the profile knows; None unless both directions are known."""
-    price_in = known.usd_per_mtok_in if endpoint.price_in is None and known else endpoint.price_in
-    price_out = (
-        known.usd_per_mtok_out if endpoint.price_out is None and known else endpoint.price_out
-    )
-    if price_in is None or price_out is None:
-        return None
-    if known and (price_in, price_out) == (known.usd_per_mtok_in, known.usd_per_mtok_out):
+    listed = (known.usd_per_mtok_in, known.usd_per_mtok_out) if known else (None, None)
+    price_in = listed[0] if endpoint.price_in is None else endpoint.price_in
+    price_out = listed[1] if endpoint.price_out is None else endpoint.price_out
+    if price_in is None or price_out is None or (price_in, price_out) == listed:
         return known
     return Price(usd_per_mtok_in=price_in, usd_per_mtok_out=price_out, as_of="as set for this run")
 

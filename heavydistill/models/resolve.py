@@ -70,11 +70,6 @@ class ResolvedRun:
         """Whether any model is asked over HTTP."""
         return not all(model.is_local for model in self.models)
 
-    @property
-    def cache_room(self) -> int:
-        """Maximum number of tokens of a cache beside a deliberation in the context."""
-        return self.deliberator.room
-
     def server_command(self) -> list[str]:
         """The command that serves the teacher here, if ``endpoint.start_vllm`` wants that.
 

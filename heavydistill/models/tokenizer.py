@@ -37,6 +37,7 @@ _MOST_SAID = 200  # characters of an error
 _MOST_COUNTS_OF_A_CUT = 6
 # Beside the shapes that ``heavy.pruning`` breaks for every reader.
 _COMMON_CONTROL_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>")
+_Spans = list[tuple[int, int]]  # where each token of a text begins and ends
 _log = logging.getLogger("heavydistill.models")
 
 
@@ -79,29 +80,23 @@ class ReaderTokenizer:
 
     def head(self, text: str, tokens: int) -> str:
         """A longest prefix of ``text`` of at most so many tokens."""
-        offsets = self._offsets(text)
-        if tokens <= 0 or len(offsets) <= tokens:
-            return text if tokens > 0 else ""
-        cut = text[: offsets[tokens - 1][1]]
-        # A prefix may split into more tokens than it had inside the whole text.
-        while self.count(cut) > tokens:
-            cut = cut[:-1]
-        return cut
+        return self._cut(text, tokens, lambda spans: slice(spans[tokens - 1][1]), slice(-1))
 
     def tail(self, text: str, tokens: int) -> str:
         """A longest suffix of ``text`` of at most so many tokens."""
-        offsets = self._offsets(text)
-        if tokens <= 0 or len(offsets) <= tokens:
-            return text if tokens > 0 else ""
-        cut = text[offsets[-tokens][0] :]
-        while self.count(cut) > tokens:
-            cut = cut[1:]
-        return cut
+        return self._cut(text, tokens, lambda spans: slice(spans[-tokens][0], None), slice(1, None))
 
-    def _offsets(self, text: str) -> list[tuple[int, int]]:
-        offsets: list[tuple[int, int]]
-        offsets = self._tokenizer.encode(text, add_special_tokens=False).offsets
-        return offsets
+    def _cut(self, text: str, tokens: int, part: Callable[[_Spans], slice], shorter: slice) -> str:
+        if tokens <= 0:
+            return ""
+        spans: _Spans = self._tokenizer.encode(text, add_special_tokens=False).offsets
+        if len(spans) <= tokens:
+            return text
+        cut = text[part(spans)]
+        # It may split into more tokens than it had inside the whole text.
+        while self.count(cut) > tokens:
+            cut = cut[shorter]
+        return cut
 
 
 class ByteEstimate:

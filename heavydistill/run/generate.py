@@ -376,7 +376,7 @@ def _fix(run: ResolvedRun, enough: Callable[[int], int], attempts: int, carried:
     """What makes room, from the tokens that are enough for a number of attempts."""
     budget = run.config.cache.budget_tokens or 0
     fitting = bisect.bisect_right(range(1, attempts), budget, key=enough) - carried
-    if (whole := enough(attempts)) <= run.cache_room:
+    if (whole := enough(attempts)) <= run.deliberator.room:
         fix = f"set cache.budget_tokens to {whole} or more."
     else:
         fix = "lower deliberate.sampling.max_tokens, or use a deliberator with more context."

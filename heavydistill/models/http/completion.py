@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from heavydistill.errors import TeacherError, encodable
+from heavydistill.errors import encodable
 from heavydistill.models.http.errors import (
     UNKNOWN,
     OverrunError,
@@ -55,16 +55,12 @@ _FAILED_ENDS: dict[str, Failure] = {
     "network_error": "server",
     "error": "server",
 }
-# A stream is cut off at so much for each token of max_tokens, and so much more, which no honest
-# server reaches: the longest known tokens are runs of 128 characters, some gateways cut a stream
-# into single characters, and some send empty pieces while a model thinks.
-_CHARACTERS_A_TOKEN, _MORE_CHARACTERS = 256, 2**16
-_PIECES_A_TOKEN, _MORE_PIECES = 16, 4096
-# The same for the bytes of a body or a line: escapes take six a character, and the probabilities
-# of 20 other tokens take about two thousand.
+# A reply is cut off at so many bytes for each token of max_tokens, and so many more, which no
+# honest server reaches: the longest known tokens are runs of 128 characters, of which escapes make
+# six bytes each, the probabilities of 20 other tokens take about two thousand, some gateways cut a
+# stream into single characters, and some send empty pieces while a model thinks.
 _BYTES_A_TOKEN, _MORE_BYTES = 4096, 2**20
 LONGEST_CONTEXT = 2**20  # tokens, where no ``max_tokens`` is sent
-_FIRST_WITHOUT = 3
 
 
 @dataclass(slots=True)
@@ -82,28 +78,25 @@ class _Choice:
     def texts(self) -> tuple[list[str], ...]:
         return self.text, self.reasoning, self.refusal
 
-    def add(self, message: object) -> int:
-        """Take a message, or a piece of one; returns the number of its characters."""
+    def add(self, message: object) -> None:
+        """Take a message, or a piece of one."""
         if not isinstance(message, dict):
             self.fault = "a choice without a message"
-            return 0
-        characters = 0
+            return
         if name := next((name for name in _REASONING if message.get(name)), None):
             self.place = _REASONING[name]
-            characters = self._take(message[name], self.reasoning)
+            self._take(message[name], self.reasoning)
         content = message.get("content")
         for block in content if isinstance(content, list) else [content]:
             thinks = isinstance(block, dict) and block.get("type") in _THINKING_BLOCKS
-            characters += self._take(block, self.reasoning if thinks else self.text)
-        return characters + self._take(message.get("refusal"), self.refusal)
+            self._take(block, self.reasoning if thinks else self.text)
+        self._take(message.get("refusal"), self.refusal)
 
-    def _take(self, block: object, into: list[str]) -> int:
+    def _take(self, block: object, into: list[str]) -> None:
         if isinstance(block, str | list | dict):
             into.append(_text(block))
-            return len(into[-1])
-        if block is not None:
+        elif block is not None:
             self.fault = f"a value of type {type(block).__name__} in place of a text"
-        return 0
 
 
 class ChatCompletion:
@@ -123,10 +116,9 @@ class ChatCompletion:
     ) -> None:
         self._is_seeded, self._redact = is_seeded, redact or Redactor()
         self._most_tokens = most_tokens
-        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # of a body, or of a line
-        self.pieces = self._characters = 0  # of a stream
+        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # of a body, or of a stream
+        self.pieces = self._bytes = 0  # of a stream
         self._unended: list[bytes] = []  # its last line, as far as it has come
-        self._unended_bytes = 0
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
@@ -150,24 +142,23 @@ class ChatCompletion:
         """Take what was read of a stream of lines; whether a piece ended in it.
 
         Raises:
-            OverrunError: A line is too long; otherwise as ``add_line``.
+            OverrunError: It goes on far past ``max_tokens``; otherwise as ``add_line``.
         """
         *lines, rest = read.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._unended, lines[0]))
-            self._unended, self._unended_bytes = [], 0
+            self._unended = []
         self._unended.append(rest)
-        self._unended_bytes += len(rest)
-        if self._unended_bytes > self.most_bytes:
-            much = f"a line of more than {self.most_bytes:,} bytes"
-            raise self.overrun(much, self._unended_bytes)
-        return sum(map(self.add_line, lines)) > 0
+        is_piece = sum(map(self.add_line, lines)) > 0
+        self._bytes += len(read)
+        if self._bytes > self.most_bytes:
+            raise self.overrun(unread=sum(map(len, self._unended)))
+        return is_piece
 
     def add_line(self, line: bytes) -> bool:
         """Take a line of a stream of server-sent events; whether it held a piece.
 
         Raises:
-            OverrunError: It goes on far past ``max_tokens``.
             ServerFault: The server says that it failed.
             ValueError: It is no piece of a completion.
         """
@@ -179,21 +170,16 @@ class ChatCompletion:
         else:
             self._take(parsed(data), is_piece=True)
             self.pieces += 1
-            most = self._most_tokens * _PIECES_A_TOKEN + _MORE_PIECES
-            if self.pieces > most:
-                raise self.overrun(f"more than {most:,} pieces")
-            most = self._most_tokens * _CHARACTERS_A_TOKEN + _MORE_CHARACTERS
-            if self._characters > most:
-                raise self.overrun(f"more than {most:,} characters")
         return True
 
-    def overrun(self, what: str, unread: int = 0) -> OverrunError:
-        """The error for a reply that goes on too long."""
+    def overrun(self, unread: int) -> OverrunError:
+        """The error for a reply that has too many bytes, of which so many were not read."""
         texts = ("".join(parts) for choice in self._choices.values() for parts in choice.texts)
         # A token is at least a byte, and there may be some that are not sent.
         came = unread + sum(len(text.encode("utf-8", "replace")) for text in texts)
         return OverrunError(
-            f"cut off, as the server goes on past {self._most_tokens:,} tokens: {what} came",
+            f"cut off, as the server goes on past {self._most_tokens:,} tokens: more than "
+            f"{self.most_bytes:,} bytes came",
             max(came, self._most_tokens),
         )
 
@@ -255,7 +241,7 @@ class ChatCompletion:
                 known.fault = "a choice that is no JSON object"
                 continue
             message = choice.get("delta") or {} if is_piece else choice.get("message")
-            self._characters += known.add(message)
+            known.add(message)
             if end := choice.get("finish_reason"):
                 known.finish_reason = self._redact(end)
         # Older vLLM and SGLang name no field for it.
@@ -388,43 +374,3 @@ def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
     if found:
         return f"{before}{thinking}".strip(), ""
     return "", text.strip()
-
-
-class ThinkingCheck:
-    """Sees to it that a model that is known to think brings its thinking, if ``is_required``.
-
-    Until it has brought some, a response without is a failure, so that it is asked for again once
-    the server is set right. After that the model may answer what is easy at once.
-    """
-
-    def __init__(self, model: str, where: str, is_required: bool) -> None:
-        self._model, self._where = model, where
-        self._is_proven = not is_required
-        self._without = 0
-
-    def checked(self, responses: list[Response]) -> list[Response]:
-        """The responses; failures if they lack what none has shown so far.
-
-        Raises:
-            TeacherError: The first three lack it.
-        """
-        if self._is_proven or any(response.reasoning for response in responses):
-            self._is_proven = True
-            return responses
-        # A response that was cut off may have been cut off before its thinking ended.
-        self._without += sum(response.finish_reason == "stop" for response in responses)
-        if self._without >= _FIRST_WITHOUT:
-            raise TeacherError(
-                f"{self._model} is known to think, and its first {_FIRST_WITHOUT} responses at "
-                f"{self._where} hold no thinking",
-                "A vLLM server needs --reasoning-parser (`heavydistill teachers` shows the "
-                "profile's command), a provider may need a switch in the profile's extra_body or "
-                "hide it; `heavydistill doctor` finds out. To do without: "
-                "--set endpoint.reasoning=optional.",
-            )
-        lost: dict[str, Any] = {
-            "finish_reason": "error",
-            "failure": "no_reasoning",
-            "error": "The response holds no thinking.",
-        }
-        return [replace(r, **lost) if r.finish_reason == "stop" else r for r in responses]

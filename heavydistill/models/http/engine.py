@@ -28,13 +28,8 @@ from typing import Any, TypeVar
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http import limits
-from heavydistill.models.http.circuit_breaker import CircuitBreaker, RejectionBreaker
-from heavydistill.models.http.completion import (
-    LONGEST_CONTEXT,
-    ChatCompletion,
-    ThinkingCheck,
-    failed,
-)
+from heavydistill.models.http.circuit_breaker import CircuitBreaker
+from heavydistill.models.http.completion import LONGEST_CONTEXT, ChatCompletion, failed
 from heavydistill.models.http.errors import (
     REPEATABLE,
     OverrunError,
@@ -97,11 +92,9 @@ class OpenAIEngine:
         self._redact = Redactor(self._key)
         self._ledger = ledger
         self._n = self._able.n
-        where = endpoint.base_url or ""
         must_think = profile.thinks and endpoint.reasoning == "required"
-        self._thinking = ThinkingCheck(self.model, where, must_think)
-        self._silence = CircuitBreaker(self.model, endpoint.timeout_s)
-        self._rejections = RejectionBreaker(self.model, where)
+        where = endpoint.base_url or ""
+        self._breaker = CircuitBreaker(self.model, where, endpoint.timeout_s, must_think)
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
         # Writing to a disk must not hold up the other requests, and those who wait for it share a
@@ -226,17 +219,17 @@ class OpenAIEngine:
             failure = best.failure
             if failure not in REPEATABLE or outcome.overrun or self.is_drained:
                 # Of several samples n may be why they are rejected.
-                if is_alone and self._rejections.doubts(samples[0], best):
-                    await self._prove(self._rejections, samples[0])
-                return self._thinking.checked(responses)
-            is_general = self._is_general(samples[0], best, sent)
+                if is_alone and self._breaker.doubts_refusals(samples[0], best):
+                    await self._prove(samples[0])
+                return self._breaker.checked(responses)
+            is_general = self._breaker.is_general(samples[0], best, sent)
             if not self._endpoint.retries:
                 return responses
             attempts += failure != "overloaded" and not is_general
             is_last = attempts > self._endpoint.retries
-            if is_alone and self._silence.doubts(samples[0], sent, is_last):
-                await self._prove(self._silence, samples[0], is_urgent=True)
-                is_general = self._is_general(samples[0], best, sent)
+            if is_alone and self._breaker.doubts_servers(samples[0], sent, is_last):
+                await self._prove(samples[0])
+                is_general = self._breaker.is_general(samples[0], best, sent)
             if is_last and not is_general:
                 return responses
             if failure != "overloaded":  # for that the whole server is left alone
@@ -245,13 +238,11 @@ class OpenAIEngine:
                 with suppress(_DismissedError):
                     await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
 
-    async def _prove(
-        self, breaker: CircuitBreaker | RejectionBreaker, doubted: Request, is_urgent: bool = False
-    ) -> None:
-        """Ask a question that any model answers in place of a doubted one, for a breaker."""
+    async def _prove(self, doubted: Request) -> None:
+        """Ask a question that any model answers in place of a doubted one, before all others."""
         with suppress(_DismissedError):
-            _, outcome = await self._attempt([plain_question(doubted)], is_urgent)
-            breaker.judge(outcome.responses[0])
+            _, outcome = await self._attempt([plain_question(doubted)], is_urgent=True)
+            self._breaker.judge(outcome.responses[0])
 
     async def _attempt(
         self, samples: list[Request], is_urgent: bool = False
@@ -272,7 +263,7 @@ class OpenAIEngine:
             if self._ledger:
                 self._ledger.settle(reserved, cost)
             best = _best(outcome.responses)
-            self._silence.note(best, self._loop.time())
+            self._breaker.note(best)
             self._servers.give_back(server, best, outcome.wait_s)
         self._check_credit_and_pause(server, best, outcome.wait_s)
         return sent, outcome
@@ -325,7 +316,7 @@ class OpenAIEngine:
         most_tokens = most * len(samples) if isinstance(most, int) else LONGEST_CONTEXT
         completion = ChatCompletion("seed" in body, most_tokens, self._redact)
         try:
-            with self._silence.listening(completion):
+            with self._breaker.listening(completion):
                 await self._client.transport.ask(server.url, body, completion)
             seconds = self._loop.time() - started
             responses = completion.responses(len(samples), self.profile.think_tags, seconds)
@@ -390,9 +381,6 @@ class OpenAIEngine:
                 f"endpoint.timeout_s ({patience_s:g} s): {response.error}",
                 "Give the same command again when that is over; what was answered is kept.",
             )
-
-    def _is_general(self, request: Request, response: Response, sent: float) -> bool:
-        return self._silence.is_general(request, response, sent, self._loop.time())
 
 
 def beyond_openai(sampling: Sampling) -> dict[str, Any]:

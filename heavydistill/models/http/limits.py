@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections import deque
 from dataclasses import dataclass, field
@@ -151,29 +152,22 @@ class Allowance:
         self._most = max(1.0, per_minute / _MINUTE_S)
         # What is saved at the start of a minute comes on top of what it fills by.
         self._rate = (per_minute - self._most + 1) / _MINUTE_S
-        self._left = self._most
-        self._at: float | None = None
+        self._empty_at = -math.inf  # time of the loop at which it holds nothing; it fills since
         self._turn = asyncio.Lock()
 
     async def take(self, units: float) -> None:
         """Wait until so much is there, or as much as there can be."""
         async with self._turn:
-            needed = min(units, self._most)
-            while (missing := needed - self._filled()) > 0:
+            loop, needed_s = asyncio.get_running_loop(), min(units, self._most) / self._rate
+            while (missing_s := self._empty_at + needed_s - loop.time()) > 0:
                 # Rounding may leave less missing than a clock can tell.
-                await asyncio.sleep(max(missing / self._rate, _CLOCK_S))
-            self._left -= units
+                await asyncio.sleep(max(missing_s, _CLOCK_S))
+            self.correct(units)
 
     def correct(self, units: float) -> None:
         """Take so much more without waiting, or give so much back if negative."""
-        self._left = min(self._most, self._filled() - units)
-
-    def _filled(self) -> float:
-        now = asyncio.get_running_loop().time()
-        since = now - (now if self._at is None else self._at)
-        self._at = now
-        self._left = min(self._most, self._left + since * self._rate)
-        return self._left
+        full = asyncio.get_running_loop().time() - self._most / self._rate
+        self._empty_at = max(self._empty_at, full) + units / self._rate
 
 
 class Rates:
@@ -221,15 +215,11 @@ class EndpointClient:
 
 
 _clients = SharedResources(EndpointClient.close)
+close_client = _clients.give_back  # ends a use of a client
 
 
 def open_client(endpoint: Endpoint, key: str) -> EndpointClient:
-    """The client of an endpoint with that key, which all who ask it share; close it once."""
+    """The client of an endpoint with that key, which all who ask it share; give it back once."""
     limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     same = endpoint.base_url, key, endpoint.timeout_s, *limits
     return _clients.borrow(same, lambda: EndpointClient(endpoint, key))
-
-
-def close_client(client: EndpointClient) -> None:
-    """End a use of a client."""
-    _clients.give_back(client)

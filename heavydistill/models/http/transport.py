@@ -1,7 +1,7 @@
 """HTTP to model servers: a body is sent, and what comes is read for as long as something comes.
 
-No server fills the memory: an error is read to its first 64 KiB, a body and a line to as many
-bytes as ``max_tokens`` can take, and a stream ends where ``ChatCompletion`` has had enough. Proxies
+No server fills the memory: an error is read to its first 64 KiB, a body and a stream to as many
+bytes as ``max_tokens`` can take (``ChatCompletion.most_bytes``). Proxies
 are those of the environment, logins of ``~/.netrc`` are not used. All requests of a process are
 sent from one event loop, in a thread of its own.
 
@@ -110,8 +110,7 @@ class Transport:
                 if answer.content_type != "text/event-stream":
                     whole = await beginning(answer, completion.most_bytes + 1)
                     if len(whole) > completion.most_bytes:
-                        much = f"more than {completion.most_bytes:,} bytes"
-                        raise completion.overrun(much, unread=len(whole))
+                        raise completion.overrun(unread=len(whole))
                     completion.add_whole(whole)
                     return
                 # To its very end, or the connection could not be used again.
