@@ -125,12 +125,16 @@ def _facts(status: Status) -> Iterator[str]:
     yield f"{status.finished:,} of {status.problems:,} problems finished"
     for stage in status.stages:
         parts = [f"{stage.name} {stage.done:,}/{stage.total:,}"]
+        if stage.ended and stage.done < stage.total:
+            parts.append(f"{stage.ended:,} new samples")
         if stage.from_journal:
             parts.append(f"{stage.from_journal:,} from the journal")
         yield ", ".join(parts)
     pace = []
     if status.problems_per_minute:
         pace.append(f"{status.problems_per_minute:,.1f} problems a minute")
+    if status.tokens_per_s:
+        pace.append(f"{status.tokens_per_s:,.0f} tokens a second")
     left = "time left unknown" if status.left_s is None else f"about {_span(status.left_s)} left"
     yield ", ".join([*pace, left])
     requests = "" if status.requests is None else f"{status.requests:,} requests, "

@@ -229,10 +229,11 @@ def run(
         try:
             if pool:
                 shards = shards_of(run, pool, place.rows, tuple(plan.unfit), plan.server)
-                run_shards(pool, shards, status.on_batch, failure)
+                run_shards(pool, shards, status.on_batch, status.on_sample, failure)
             else:
                 pipeline = build_heavy_pipeline(run, status.on_batch, replay, list(plan.unfit))
                 pipeline.keep_in(place.rows)
+                pipeline.on_sample = status.on_sample
                 pipeline.watch = failure or pipeline.watch
                 pipeline.run_to_files()
         except (KeyboardInterrupt, StoppedError, TeacherError):

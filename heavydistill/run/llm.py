@@ -22,7 +22,7 @@ from heavydistill.models.journaled import JournaledEngine, journals
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.profiles import Profile
 from heavydistill.models.registry import open_engine, profile_at
-from heavydistill.models.request import Engine, Request, Response, fields_of, forget, samples
+from heavydistill.models.request import Engine, Keep, Request, Response, fields_of, forget, samples
 from heavydistill.store.journal import Journal
 
 # Fields of a generation for which distilabel has no place.
@@ -60,6 +60,7 @@ class HeavyLLM(LLM):
     replay: bool = False  # Send no request, take all from the journal
 
     _engine: Engine | None = PrivateAttr(default=None)
+    _keep: Keep = PrivateAttr(default_factory=lambda: forget)
     _found: Profile | None = PrivateAttr(default=None)
 
     @classmethod
@@ -108,6 +109,10 @@ class HeavyLLM(LLM):
             self._engine.close()
         self._engine = None
 
+    def report_to(self, keep: Keep) -> None:
+        """Let it see each response that is asked for from now on, but none of the journal's."""
+        self._keep = keep
+
     def drain(self) -> None:
         """Ask nothing more; see ``models.request.Engine``."""
         if self._engine:
@@ -123,7 +128,7 @@ class HeavyLLM(LLM):
             "stage": self.stage,
         }
         requests = [samples(each, count, self.sampling, **about) for each in conversations]
-        responses = iter(self._engine.generate(list(chain.from_iterable(requests)), forget))
+        responses = iter(self._engine.generate(list(chain.from_iterable(requests)), self._keep))
         return [[(request, next(responses)) for request in each] for each in requests]
 
     def generate(

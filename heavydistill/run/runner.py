@@ -40,6 +40,7 @@ from distilabel.steps import GeneratorStep
 from rich.logging import RichHandler
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
+from heavydistill.models.request import Keep
 from heavydistill.run.interrupts import as_exceptions
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.rows import RowWriter, dataset_of, temporary_folder
@@ -66,6 +67,8 @@ _SILENT = ("httpx2", "httpcore2", "reasoning_gym", "datasets", "urllib3.connecti
 Row = dict[str, Any]
 OnBatch = Callable[[str, list[Row]], None]
 """Called with (step name, rows) for each batch that leaves a step, by one thread at a time."""
+OnSample = Callable[[str, int], None]
+"""Called with (step name, completion tokens) for each response that is not the journal's."""
 
 _log = logging.getLogger("distilabel.pipeline")
 
@@ -87,6 +90,7 @@ class HeavyPipeline(Pipeline):
         self._folder, self._prefix = temporary_folder(), ""
         super().__init__(name=name, cache_dir=self._folder / "cache")
         self.leaf_schema, self.on_batch, self.window = leaf_schema, on_batch, window
+        self.on_sample: OnSample = lambda step, tokens: None
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         """Called all the time while the pipeline runs; the error that it returns ends the run."""
         self.shown: logging.Handler | None = None
@@ -138,6 +142,9 @@ class HeavyPipeline(Pipeline):
         """
         self._set_runtime_parameters(parameters or {})
         source, steps = self._chain()
+        for step in steps:
+            if isinstance(model := getattr(step, "llm", None), HeavyLLM):
+                model.report_to(self._keep_of(step.name))
         writer = RowWriter(self.leaf_files, self.leaf_schema, self._prefix)
         flow = _Flow(source, steps, self.window, writer, self.on_batch)
         log = self._folder / "pipeline.log"
@@ -185,6 +192,9 @@ class HeavyPipeline(Pipeline):
         if len(steps) < 2:
             raise RunError("The pipeline has no step after the first", "Connect steps with >>.")
         return steps[0], steps[1:]
+
+    def _keep_of(self, step: str) -> Keep:
+        return lambda _, response: self.on_sample(step, max(0, response.completion_tokens))
 
     def _follow(self, flow: _Flow) -> None:
         """Wait until all rows are written."""

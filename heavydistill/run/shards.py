@@ -49,7 +49,7 @@ from heavydistill.run.interrupts import as_exceptions, held, loading
 from heavydistill.store.traces import LEAF_FOLDER
 
 if TYPE_CHECKING:
-    from heavydistill.run.runner import OnBatch, Row
+    from heavydistill.run.runner import OnBatch, OnSample, Row
 
 _STOP = "stop"
 _AGAIN = "Run the command again."
@@ -161,7 +161,7 @@ def run_shard(shard: Shard) -> ShardEnd:
                 holder=name,
             )
             pipeline.keep_in(shard.rows, name)
-            pipeline.shown = report
+            pipeline.on_sample, pipeline.shown = report.on_sample, report
             pipeline.watch = lambda: failure() or stop()
             pipeline.run_to_files()
     except HeavydistillError as error:
@@ -213,6 +213,9 @@ class _Report(logging.Handler):
     def on_batch(self, step: str, rows: list[Row]) -> None:
         self._write(step=step, rows=[_counted(row) for row in rows])
 
+    def on_sample(self, step: str, tokens: int) -> None:
+        self._write(step=step, tokens=tokens)
+
     def _write(self, **line: Any) -> None:
         with self._writing:
             if not self._file.closed:  # a thread that was given up may still warn
@@ -234,8 +237,8 @@ def _counted(row: Row) -> Row:
 class _Reports:
     """Reads the reports of all shards. A problem counts once, however often its shard began."""
 
-    def __init__(self, rows: Path, on_batch: OnBatch) -> None:
-        self._rows, self._on_batch = rows, on_batch
+    def __init__(self, rows: Path, on_batch: OnBatch, on_sample: OnSample) -> None:
+        self._rows, self._on_batch, self._on_sample = rows, on_batch, on_sample
         self._offsets: Counter[Path] = Counter()
         self._seen: dict[str, set[str]] = {}
 
@@ -254,10 +257,13 @@ class _Reports:
         self,
         step: str = "",
         rows: list[Row] | None = None,
+        tokens: int | None = None,
         log: tuple[str, int, str] | None = None,
     ) -> None:
         if log:
             logging.getLogger(log[0]).log(log[1], "%s", log[2])
+        if tokens is not None:
+            self._on_sample(step, tokens)
         seen = self._seen.setdefault(step, set())
         if new := [row for row in rows or () if row["problem"]["id"] not in seen]:
             seen.update(row["problem"]["id"] for row in new)
@@ -268,6 +274,7 @@ def run_shards(
     pool: ShardPool,
     shards: list[Shard],
     on_batch: OnBatch,
+    on_sample: OnSample = lambda step, tokens: None,
     watch: Callable[[], HeavydistillError | None] | None = None,
 ) -> None:
     """Run all shards to their ends; the rows are in files of the folder of rows then.
@@ -281,7 +288,7 @@ def run_shards(
 
     rows, ends = shards[0].rows, dict[int, ShardEnd]()
     (rows / LEAF_FOLDER).mkdir(parents=True, exist_ok=True)
-    reports = _Reports(rows, on_batch)
+    reports = _Reports(rows, on_batch, on_sample)
 
     def wait(raises: bool) -> None:
         while True:

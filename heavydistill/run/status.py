@@ -36,7 +36,7 @@ EVERY_S = 2.0
 PACE_S = 300.0
 """Paces are those of so many seconds back."""
 THINKING = "thinking"
-_VERSION = 5
+_VERSION = 6
 _THINKS = "sample_trajectories"
 
 Row = dict[str, Any]
@@ -58,6 +58,8 @@ class StageStatus:
     failures: dict[str, int] = field(default_factory=dict)  # samples that cannot be used, by reason
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    ended: int = 0  # samples that its model has given, problems under way included
+    new_tokens: int = 0  # completion tokens of these
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +83,8 @@ class Status:
     mean_at_k: float | None = None  # M@K of the problems whose trajectories are judged
     heavy_mean_at_d: float | None = None  # HM@D of the last round, likewise
     problems_per_minute: float | None = None
-    """Pace of late; None until it is known, as for the next one."""
+    """Pace of late; None until it is known, as for the next two."""
+    tokens_per_s: float | None = None  # new completion tokens
     left_s: float | None = None  # seconds that the rest takes at this pace
     requests: int | None = None  # requests in flight at servers; None where none is asked
     spent_tokens: int = 0  # tokens that all runs into the folder have spent at servers
@@ -94,6 +97,7 @@ OnStatus = Callable[[Status], None]
 class _Moment(NamedTuple):
     at: float
     finished: int
+    tokens: int
     share: float  # of the samples of the run that are there
 
 
@@ -133,7 +137,7 @@ class StatusWriter:
         self._pool, self._last_round = f"{judging}_pool", f"{judging}_deliberations_{config.rounds}"
         # Of each problem that has left these, the share of right samples.
         self._right: dict[str, list[float]] = {self._pool: [], self._last_round: []}
-        self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0.0)])
+        self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0, 0.0)])
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._is_silent = False
@@ -153,6 +157,12 @@ class StatusWriter:
                     _add(status.statuses, row["status"].partition(":")[0])
             elif step in self._right:
                 self._right[step] += [_share_right(_samples(row, step)) for row in rows]
+
+    def on_sample(self, step: str, tokens: int) -> None:
+        """Count a response that a step has heard."""
+        with self._lock:
+            self._steps[step].ended += 1
+            self._steps[step].new_tokens += tokens
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -188,7 +198,7 @@ class StatusWriter:
         """What is known now."""
         balance = self._balance()
         with self._lock:
-            per_minute, left = self._pace()
+            per_minute, per_second, left = self._pace()
             free = None if self._account else 0.0
             return dataclasses.replace(
                 copy.deepcopy(self._status),
@@ -196,6 +206,7 @@ class StatusWriter:
                 mean_at_k=_mean(self._right[self._pool]),
                 heavy_mean_at_d=_mean(self._right[self._last_round]),
                 problems_per_minute=per_minute,
+                tokens_per_s=per_second,
                 left_s=left,
                 requests=balance.in_flight if balance else None,
                 spent_tokens=round(balance.spent_tokens) if balance else 0,
@@ -212,21 +223,25 @@ class StatusWriter:
             return balance_of(self._account) if self._account else None
         return None
 
-    def _pace(self) -> tuple[float | None, float | None]:
-        """(problems a minute, seconds left) of late; call it under the lock."""
+    def _pace(self) -> tuple[float | None, float | None, float | None]:
+        """(problems a minute, tokens a second, seconds left) of late; call it under the lock."""
         stages = self._status.stages
-        there = sum(stage.done * stage.samples for stage in stages)
-        share = there / max(1, sum(stage.total * stage.samples for stage in stages))
-        now = _Moment(time.monotonic(), self._status.finished, share)
+        there = sum(
+            max(stage.done * stage.samples, stage.ended) for stage in stages if stage.samples
+        )
+        share = min(1.0, there / max(1, sum(stage.total * stage.samples for stage in stages)))
+        tokens = sum(stage.new_tokens for stage in stages)
+        now = _Moment(time.monotonic(), self._status.finished, tokens, share)
         while len(self._moments) > 1 and now.at - self._moments[1].at > PACE_S:
             self._moments.popleft()
         then = self._moments[0]
         self._moments.append(now)
         seconds, share = now.at - then.at, now.share - then.share
         if seconds <= 0:
-            return None, None
+            return None, None, None
         return (
             60 * (now.finished - then.finished) / seconds or None,
+            (now.tokens - then.tokens) / seconds or None,
             seconds * (1 - now.share) / share if share > 0 else None,
         )
 

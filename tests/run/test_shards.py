@@ -89,6 +89,9 @@ class Counts(collections.Counter[str]):
     def on_batch(self, step: str, rows: list[dict[str, Any]]) -> None:
         self[step] += len(rows)
 
+    def on_sample(self, step: str, tokens: int) -> None:
+        self[f"samples of {step}"] += 1
+
 
 def traces_of(plan: Plan, rows: Path, folder: Path) -> list[Trace]:
     """The rows that were left, as the folder of a run has them."""
@@ -100,8 +103,11 @@ def test_shards_make_the_rows_of_one_pipeline_and_count_them(tmp_path: Path) -> 
     with serving(by_request) as server:
         plan = planned(server, tmp_path)
         counts, pool = Counts(), Threads(3)
-        run_shards(pool, shards_of(plan.run, pool, tmp_path / "rows"), counts.on_batch)
+        shards = shards_of(plan.run, pool, tmp_path / "rows")
+        run_shards(pool, shards, counts.on_batch, counts.on_sample)
         assert len(server.requests) == PROBLEMS * (K + D) == seeds(tmp_path)
+        assert counts.pop("samples of sample_trajectories") == PROBLEMS * K
+        assert counts.pop("samples of deliberate_1") == PROBLEMS * D
         assert set(counts.values()) == {PROBLEMS} and len(counts) == 7
         sharded = traces_of(plan, tmp_path / "rows" / LEAF_FOLDER, tmp_path / "sharded")
         pipeline = build_heavy_pipeline(plan.run, replay=True)

@@ -161,7 +161,7 @@ def test_a_run_goes_on_where_the_file_cannot_be_written(
     assert len([r for r in caplog.records if "cannot be written" in r.message]) == 1
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 5, "stages": []}', "[]"])
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 6, "stages": []}', "[]"])
 def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / STATUS).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match="Watch with the heavydistill that runs it"):
@@ -203,3 +203,17 @@ def test_paces_are_those_of_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert now.left_s == pytest.approx(300 * 3, rel=0.05)
     assert after(100, []).problems_per_minute == pytest.approx(60 * 10 / 300, rel=0.05)
     assert after(400, []).problems_per_minute is None
+
+
+def test_a_pace_is_told_while_the_first_problem_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 1000.0
+    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
+    said = writer(tmp_path / STATUS, problems=1)
+    for _ in range(5):
+        said.on_sample("sample_trajectories", 200)
+    clock += 100
+    now = said.status()
+    assert (now.stages[0].ended, now.stages[0].done, now.finished) == (5, 0, 0)
+    assert (now.tokens_per_s, now.left_s) == (10.0, 100.0)
