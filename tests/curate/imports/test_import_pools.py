@@ -304,3 +304,16 @@ def test_real_solutions_get_the_verdicts_that_were_recorded(tmp_path: Path) -> N
     # Of the answers recorded as wrong one is undecided: a number of cents for one of dollars.
     assert done.labels["right"] == {"correct": 1008}
     assert done.labels["wrong"] == {"incorrect": 1631, "undecided": 1}
+
+
+def test_real_solutions_without_a_box_get_their_marker(tmp_path: Path) -> None:
+    if not GSM8K.is_file():
+        pytest.skip("the GSM8K solutions are not here")
+    rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()[:200]]
+    for row in rows:
+        row["ground_truth"] = row["ground_truth"].rpartition("A:")[2].strip()
+    file = lines(tmp_path / "gsm8k.jsonl", *rows)
+    keys = {"problems.columns.answers": "*b_*"}
+    done = import_pools(config_of("answers", file, out=str(tmp_path / "run"), **keys))
+    shared = done.marker
+    assert shared and (shared.marker, shared.count, shared.of) == ("A:", 795, 800)
