@@ -98,7 +98,7 @@ def build_sets(
         asked, answers = [], None
         if config.redeliberate:
             redeliberation = Redeliberation(build, runs, contact)
-            for run, volume in redeliberation.volumes.values():
+            for _, run, volume in redeliberation.volumes:
                 on_volume(run, volume)
             if not dry_run:
                 rows = held.enter_context(TemporaryDirectory(prefix="heavydistill-"))

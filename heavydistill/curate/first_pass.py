@@ -187,6 +187,17 @@ class TraceNote:
     sets: list[SetNote]  # those of the run, then those that were drawn
 
 
+@dataclass(frozen=True, slots=True)
+class SetOfTrace:
+    """A candidate set while its trace is in memory."""
+
+    source: SourceRun
+    problem: Problem  # with its id in the sets
+    note: SetNote
+    cache: Cache  # the run's, or a drawn one
+    shown: list[Generation]  # what the cache shows, whole
+
+
 class Build:
     """A build of runs: what it reads, and what is known of it between its two passes.
 
@@ -243,39 +254,37 @@ class Build:
         for trace, note in zip(source.traces(), self.notes[source.name], strict=True):
             yield replace(trace, problem=replace(trace.problem, id=note.problem)), note
 
-    def cache_of(self, source: SourceRun, trace: Trace, note: SetNote) -> Cache | None:
-        """The cache of a set: the run's, or a drawn one; None if the student cannot hold it."""
+    def with_cache(self, source: SourceRun, trace: Trace, note: SetNote) -> SetOfTrace | None:
+        """A set with its cache; None if the student cannot hold it."""
         if note.cache:
-            return next(cache for cache in trace.caches if cache.id == note.cache)
-        try:
-            return build_cache(
-                trace.problem,
-                [attempt for attempt in trace.pool if attempt.id in note.of.members],
-                round=1,
-                seed=generator(self.config.seed, *note.of.members).getrandbits(31),
-                selection="random",
-                width=None,
-                pruning=self.config.cache.pruning,
-                budget_tokens=self.budget_tokens,
-                prompt=self.wording("deliberator", source, trace.problem),
-                reader=self.student.reader,
-            )
-        except BudgetError:
-            return None
+            cache = next(cache for cache in trace.caches if cache.id == note.cache)
+        else:
+            try:
+                cache = build_cache(
+                    trace.problem,
+                    [attempt for attempt in trace.pool if attempt.id in note.of.members],
+                    round=1,
+                    seed=generator(self.config.seed, *note.of.members).getrandbits(31),
+                    selection="random",
+                    width=None,
+                    pruning=self.config.cache.pruning,
+                    budget_tokens=self.budget_tokens,
+                    prompt=self.wording("deliberator", source, trace.problem),
+                    reader=self.student.reader,
+                )
+            except BudgetError:
+                return None
+        by_id = generations_of(trace)
+        shown = [by_id[member] for member in note.of.members]
+        return SetOfTrace(source, trace.problem, note, cache, shown)
 
-    def readable(
-        self,
-        source: SourceRun,
-        problem: Problem,
-        cache: Cache,
-        shown: Sequence[Generation],
-        most_tokens: int,
-    ) -> Cache | None:
-        """A cache as the student can read it: itself where nothing has to be changed.
+    def readable(self, of_trace: SetOfTrace, most_tokens: int) -> Cache | None:
+        """The cache of a set as the student can read it: itself where nothing has to be changed.
 
-        ``shown`` are its attempts, and ``most_tokens`` counts the prompt with the template around
-        it; the mixture may take fewer. None if not even the final answers fit.
+        ``most_tokens`` counts the prompt with the template around it; the mixture may take fewer.
+        None if not even the final answers fit.
         """
+        cache = of_trace.cache
         most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
         _, control_tokens = defuse(cache.prompt, self.student.reader.control_tokens)
         tokens = self.student.prompt_tokens(cache.prompt)
@@ -284,12 +293,12 @@ class Build:
         around = tokens - self.student.reader.count(cache.prompt)
         try:
             return recut(
-                problem,
+                of_trace.problem,
                 cache,
-                shown,
+                of_trace.shown,
                 budget_tokens=most_tokens - around,
                 prompt=prompts.of_version(cache.prompt_version)
-                or self.wording("deliberator", source, problem),
+                or self.wording("deliberator", of_trace.source, of_trace.problem),
                 reader=self.student.reader,
             )
         except BudgetError:

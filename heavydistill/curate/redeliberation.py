@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.config.models import Endpoint, SamplingChoice
 from heavydistill.config.run import Deliberating, RunConfig, Verifying
 from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
-from heavydistill.curate.first_pass import Build, OnProgress, SetNote, SourceRun, generations_of
+from heavydistill.curate.first_pass import Build, OnProgress, SetOfTrace, SourceRun
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.counts import Usage, no_usage
 from heavydistill.models.contact import Contact
@@ -41,7 +41,6 @@ from heavydistill.schema import (
     OK,
     Cache,
     Deliberation,
-    Generation,
     Problem,
     arrow_schema,
     content_id,
@@ -386,29 +385,26 @@ class Redeliberation:
         for note in build.pending():
             note.asked = note.of not in seen  # two runs that share a pool have the same sets
             seen.add(note.of)
-        self.volumes: dict[str, tuple[ResolvedRun, Volume]] = {}
-        """Who is asked, and how much, by the name of each run with sets to ask about."""
+        self.volumes: list[tuple[SourceRun, ResolvedRun, Volume]] = []
+        """The runs with sets to ask about; who is asked, and how much."""
         self._written: dict[str, Deliberations] = {}
         for source in build.sources:
             if next(self._sets(source), None):
-                run, caches = runs[source.name], (cache for _, _, cache, _ in self._sets(source))
-                self.volumes[source.name] = run, volume_of(run, caches)
+                run, caches = runs[source.name], (each.cache for each in self._sets(source))
+                self.volumes.append((source, run, volume_of(run, caches)))
 
     def ask(self, folder: Path, on_progress: OnProgress) -> list[RedeliberationSummary]:
         """Ask, and note what is found out about the answers; ``answers`` gives them afterwards.
 
         The rows are kept in ``folder``, which must outlive this. Raises as ``deliberate``.
         """
-        total = sum(volume.caches for _, volume in self.volumes.values())
+        total = sum(volume.caches for _, _, volume in self.volumes)
         summaries, before = [], 0
 
         def show(before: int, tally: DeliberationTally) -> None:
             on_progress("Asking for deliberations", before + tally.caches, total)
 
-        for source in self._build.sources:
-            if source.name not in self.volumes:
-                continue
-            run, volume = self.volumes[source.name]
+        for source, run, volume in self.volumes:
             place = folder / source.name
             place.mkdir()
             pairs = partial(self._pairs, source)
@@ -416,10 +412,11 @@ class Redeliberation:
                 run, volume, pairs, place, partial(show, before), self._contact
             )
             self._written[source.name] = written
-            for note, problem, cache, shown in self._sets(source):
-                for deliberation in written.on(problem.id, cache.id):
-                    seen = self._build.look_at_deliberation(problem, shown, deliberation)
-                    note.deliberations.append(seen)
+            for each in self._sets(source):
+                each.note.deliberations += [
+                    self._build.look_at_deliberation(each.problem, each.shown, deliberation)
+                    for deliberation in written.on(each.problem.id, each.cache.id)
+                ]
             before += tally.caches
             summaries.append(tally.summary(run))
         return summaries
@@ -429,16 +426,13 @@ class Redeliberation:
         return self._written[run].on(problem.id, cache.id)
 
     def _pairs(self, source: SourceRun) -> Iterator[tuple[Problem, Cache]]:
-        return ((problem, cache) for _, problem, cache, _ in self._sets(source))
+        return ((each.problem, each.cache) for each in self._sets(source))
 
-    def _sets(
-        self, source: SourceRun
-    ) -> Iterator[tuple[SetNote, Problem, Cache, list[Generation]]]:
-        """(Note, problem, cache, attempts that it shows) of each set of a run to ask about."""
-        for trace, of_trace in self._build.traces_of(source):
-            by_id = generations_of(trace)
-            for note in of_trace.sets:
-                cache = note.asked and self._build.cache_of(source, trace, note)
-                note.asked = bool(cache)  # the student's context may not hold it
-                if cache:
-                    yield note, trace.problem, cache, [by_id[member] for member in note.of.members]
+    def _sets(self, source: SourceRun) -> Iterator[SetOfTrace]:
+        """The sets of a run to ask about."""
+        for trace, known in self._build.traces_of(source):
+            for note in known.sets:
+                asked = self._build.with_cache(source, trace, note) if note.asked else None
+                note.asked = asked is not None  # the student's context may not hold it
+                if asked:
+                    yield asked

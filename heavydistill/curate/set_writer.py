@@ -12,7 +12,7 @@ from typing import Any
 from heavydistill.chat.student import Student
 from heavydistill.curate.candidates import generator
 from heavydistill.curate.filters.words import most_different
-from heavydistill.curate.first_pass import Build, SetNote, SourceRun, TraceNote, generations_of
+from heavydistill.curate.first_pass import Build, SetOfTrace, SourceRun, TraceNote
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace
@@ -80,7 +80,7 @@ class SetWriter:
 
     def write(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
         """Write the rows of a trace, whose problem has its id in the sets."""
-        problem, by_id = trace.problem, generations_of(trace)
+        problem = trace.problem
         if problem.id not in self._problems_written:
             self._problems_written.add(problem.id)
             known = self._build.problems[problem.id]
@@ -102,16 +102,15 @@ class SetWriter:
         for each in note.sets:
             if each.cache is None and not each.wanted:
                 continue
-            cache = self._build.cache_of(source, trace, each)
-            if cache is None:
+            of_trace = self._build.with_cache(source, trace, each)
+            if of_trace is None:
                 self.unfit += 1
                 each.sft_label = each.rl_label = _TOO_LONG
                 continue
-            deliberations = [d for d in trace.deliberations if d.cache == cache.id and each.cache]
+            deliberations = [d for d in trace.deliberations if d.cache == each.cache]
             if each.asked and self._answers:
-                deliberations += self._answers(source.name, problem, cache)
-            shown = [by_id[member] for member in each.of.members]
-            self._write_set(source, problem, each, cache, shown, deliberations)
+                deliberations += self._answers(source.name, problem, of_trace.cache)
+            self._write_set(of_trace, deliberations)
 
     def finish(self) -> None:
         """Add the plain problems, and close the files."""
@@ -136,48 +135,32 @@ class SetWriter:
             if self._thinker_rows[problem.id] == config.thinker.per_problem:
                 known.label = "not_chosen"
                 continue
-            row = sft_row(student, most, source.name, problem.id, prompt, attempt)
+            row = sft_row(student, most, prompt, attempt, problem=problem.id, run=source.name)
             known.label = self._row("sft_thinker", row)
             if not known.label:
                 self._thinker_rows[problem.id] += 1
                 self.behind["prompts"].add(wording.version)
 
-    def _write_set(
-        self,
-        source: SourceRun,
-        problem: Problem,
-        note: SetNote,
-        cache: Cache,
-        shown: Sequence[Generation],
-        deliberations: Sequence[Deliberation],
-    ) -> None:
-        student = self._build.student
-        read = self._readable(source, problem, note, cache, shown)
+    def _write_set(self, of_trace: SetOfTrace, deliberations: Sequence[Deliberation]) -> None:
+        problem, note, cache = of_trace.problem, of_trace.note, of_trace.cache
+        about: dict[str, Any] = {"problem": problem.id, "run": of_trace.source.name}
+        student, most = self._build.student, self._build.max_tokens
+        read = self._readable(of_trace)
         if read is None:
             note.sft_label = note.sft_label or _TOO_LONG
             note.rl_label = note.rl_label or _TOO_LONG
             read = cache
         self.recut += read is not cache
         self.behind["prompts"].add(read.prompt_version)
-        notes = {known.id: known for known in note.deliberations}
-        pairs = [(each, notes[each.id]) for each in deliberations]
+        pairs = [*zip(deliberations, note.deliberations, strict=True)]
         if not note.sft_label:
             chosen = [(each, known) for each, known in pairs if not known.label]
             for each, known in chosen:
-                row = sft_row(
-                    student,
-                    self._build.max_tokens,
-                    source.name,
-                    problem.id,
-                    read.prompt,
-                    each,
-                    read.id,
-                    note.stratum,
-                )
+                of_set = about | {"cache": read.id, "stratum": note.stratum}
+                row = sft_row(student, most, read.prompt, each, **of_set)
                 known.label = self._row("sft_deliberator", row)
-            if chosen and all(known.label for _, known in chosen):
+            if all(known.label for _, known in chosen):
                 note.sft_label = chosen[-1][1].label
-        about = {"problem": problem.id, "run": source.name}
         for each, known in pairs:
             self._is_behind("deliberator", each)
             if note.sft_label:
@@ -212,31 +195,24 @@ class SetWriter:
             measured_on = ", ".join(sorted({known.model for known in note.deliberations}))
             self._row("rl", rl_row(student, problem, written, measured_on))
 
-    def _readable(
-        self,
-        source: SourceRun,
-        problem: Problem,
-        note: SetNote,
-        cache: Cache,
-        shown: Sequence[Generation],
-    ) -> Cache | None:
+    def _readable(self, of_trace: SetOfTrace) -> Cache | None:
         """The cache cut for what it is used for; as it is if that is nothing.
 
         It is cut for the longest of its deliberations that it can be cut for; what needs a
         shorter prompt than there is of these attempts does without it.
         """
-        build = self._build
+        build, note = self._build, of_trace.note
         limits = []
         if not note.sft_label:
             limits += [build.max_tokens - d.tokens - TEMPLATE_TOKENS for d in note.usable]
         if not note.rl_label:
             limits.append(build.budget_tokens + TEMPLATE_TOKENS)
         for limit in sorted({limit for limit in limits if limit > 0}):
-            if readable := build.readable(source, problem, cache, shown, limit):
+            if readable := build.readable(of_trace, limit):
                 if limit > build.budget_tokens + TEMPLATE_TOKENS:
                     note.rl_label = note.rl_label or _TOO_LONG
                 return readable
-        return None if limits else cache
+        return None if limits else of_trace.cache
 
     def _is_behind(self, role: str, generation: Generation) -> None:
         """Note who wrote a row of a view and what judged it, used or not: all of it is kept."""
@@ -284,16 +260,17 @@ class SetWriter:
 def sft_row(
     student: Student,
     max_tokens: int,
-    run: str,
-    problem: str,
     prompt: str,
     generation: Generation,
+    *,
+    problem: str,
+    run: str,
     cache: str = "",
     stratum: Stratum | None = None,
 ) -> SftRow | str:
     """A row to learn from, or the label of what keeps it from being one.
 
-    ``prompt`` is asked and ``generation`` learnt; run, problem and cache are named by their ids. A
+    ``prompt`` is asked and ``generation`` learnt; problem and cache are named by their ids. A
     thinker's row has neither cache nor stratum.
     """
     reasoning, answer_text = generation.reasoning.strip(), generation.answer_text.strip()
