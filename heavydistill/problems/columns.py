@@ -17,16 +17,17 @@ Numbers in the id and reference columns become text. Rows of a source without id
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, get_args
 
 from heavydistill.config.run import Domain, Problems, Shape
 from heavydistill.errors import ProblemsError
-from heavydistill.problems.options import UnfitOptions, lettered
+from heavydistill.problems.options import lettered
 from heavydistill.problems.tables import Table, TableRow, choices
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
@@ -51,31 +52,35 @@ def to_problems(
 
     Raises ProblemsError where a column is not there, or two problems have one id.
     """
-    shape = _SHAPES[config.shape] if config.shape else lambda row: {}
+    shape = _SHAPES[config.shape] if config.shape else lambda values: {}
     problems: dict[int, Problem] = {}
     faults: dict[int, ProblemsError] = {}
     rows: list[TableRow] = []
     for row in table.rows:
-        try:
-            rows.append(replace(row, values=row.values | shape(row)))
-        except ProblemsError as error:
-            faults[row.number] = error
+        with _noting(faults, row):
+            rows.append(replace(row, values=row.values | shape(row.values)))
     columns = columns_of(replace(table, rows=rows), config.columns) if rows else {}
     first_use: dict[str, str] = {}
     for row in rows:
-        try:
-            problem = _ProblemRow(row, columns, config).problem(table)
-        except ProblemsError as error:
-            faults[row.number] = error
-            continue
-        where = first_use.setdefault(problem.id, row.where)
-        if where != row.where:
+        with _noting(faults, row):
+            problems[row.number] = _problem(row, columns, table, config)
+    where = {row.number: row.where for row in rows}
+    for number, problem in problems.items():
+        if (first := first_use.setdefault(problem.id, where[number])) != where[number]:
             raise ProblemsError(
-                f"{row.where}: id {problem.id!r} is also that of {where}",
+                f"{where[number]}: id {problem.id!r} is also that of {first}",
                 "Give every problem an id of its own.",
             )
-        problems[row.number] = problem
     return problems, faults
+
+
+@contextlib.contextmanager
+def _noting(faults: dict[int, ProblemsError], row: TableRow) -> Iterator[None]:
+    """Note what is wrong with a row, with its place."""
+    try:
+        yield
+    except ProblemsError as error:
+        faults[row.number] = ProblemsError(f"{row.where}: {error.what}", error.fix)
 
 
 def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
@@ -118,190 +123,162 @@ def _own_column(field: str, there: list[str], where: str) -> str | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ProblemRow:
-    """One row and which of its columns is which field."""
-
-    row: TableRow
-    columns: dict[str, str]
-    config: Problems
-
-    def problem(self, table: Table) -> Problem:
-        row, verifier = self.row, self._verifier()
-        has_id = "id" in self.columns
-        problem = Problem(
-            id=self._required("id", "the id") if has_id else f"{table.stem}:{row.number}",
-            text=self._required("text", "the text", numbers=False),
-            reference=self._reference(verifier),
-            verifier=verifier.name,
-            verifier_args=self._all_args(verifier),
-            domain=self._domain() or verifier.domain,
-            source=f"{table.origin}:{row.number}",
-        )
-        return problem if self._value("options") is None else self._with_options(problem)
-
-    def _value(self, field: str) -> Any:
-        return self.row.values.get(self.columns.get(field, ""))
-
-    def _text(self, field: str, *, numbers: bool = False) -> str:
-        """The value as text; null is empty."""
-        value = self._value(field)
-        if value is None:
-            return ""
-        return _as_text(self.row, self.columns[field], value, numbers=numbers)
-
-    def _required(self, field: str, what: str, *, numbers: bool = True) -> str:
-        column = self.columns[field]
-        _refuse_missing(self.row, column, f", so {what} is missing")
-        text = self._text(field, numbers=numbers)
-        if not text.strip():
-            raise self._fault(
-                f"{what} is empty (column {column!r})", "Fill it in or leave the row out."
-            )
-        return text
-
-    def _fault(self, what: str, fix: str) -> ProblemsError:
-        return ProblemsError(f"{self.row.where}: {what}", fix)
-
-    def _verifier(self) -> Verifier:
-        name = self._text("verifier")
-        if self._value("options") is None:
-            name = name or self.config.verifier or DEFAULT_VERIFIER
-        elif name not in ("", OPTIONS_VERIFIER):
-            raise self._fault(
-                f"the row has options and names the verifier {name!r}",
-                f"Options are judged by {OPTIONS_VERIFIER}: take the verifier out, or the options "
-                f"(column {self.columns['options']!r}).",
-            )
-        else:
-            name = OPTIONS_VERIFIER
-        try:
-            return registry.get(name)
-        except ProblemsError as error:
-            raise self._fault(error.what, error.fix) from error
-
-    def _reference(self, verifier: Verifier) -> str:
-        """The right answer; empty where there is none and the verifier needs none."""
-        if not verifier.needs_reference:
-            return self._text("reference", numbers=True)
-        if "reference" not in self.columns:
-            listed = choices("reference", self.row.values, "Columns there")
-            raise self._fault(
-                "there is no column for the reference", f"Set problems.columns.reference. {listed}"
-            )
-        return self._required("reference", "the reference answer")
-
-    def _all_args(self, verifier: Verifier) -> str:
-        """The arguments of the row or else of the run, and those of the verifier's own columns."""
-        args = self._args()
-        args = dict(self.config.verifier_args) if args is None else args
-        for column in verifier.argument_columns:
-            if self.row.values.get(column) is not None:
-                args.setdefault(column, self.row.values[column])
-        try:
-            return json.dumps(args, ensure_ascii=False)
-        except (TypeError, ValueError) as error:
-            raise self._fault(
-                f"the arguments of {verifier.name} cannot be written as JSON: {error}",
-                f"Correct the columns {', '.join(verifier.argument_columns)}.",
-            ) from error
-
-    def _args(self) -> dict[str, Any] | None:
-        """The JSON object of the row, which may be its text; None if there is none."""
-        value = self._value("verifier_args")
-        if value is None or value == "":
-            return None
-        try:
-            args = json.loads(value) if isinstance(value, str) else value
-        except ValueError:
-            args = None
-        if not isinstance(args, dict):
-            raise self._fault(
-                f"verifier_args is not a JSON object: {value!r}",
-                'Write an object, e.g. {"marker": "####"}, or leave it out.',
-            )
-        return dict(args)
-
-    def _domain(self) -> str:
-        domain = self._text("domain")
-        if domain and domain not in get_args(Domain):
-            listed = choices(domain, get_args(Domain), "Domains")
-            raise self._fault(
-                f"unknown domain {domain!r} (column {self.columns['domain']!r})",
-                f"{listed} If the column means something else, rename it.",
-            )
-        return domain
-
-    def _with_options(self, problem: Problem) -> Problem:
-        if self._args() is not None:
-            raise self._fault(
-                "the row has options and verifier_args",
-                "The options are the arguments: leave verifier_args out.",
-            )
-        options, reference = self._value("options"), self._value("reference")
-        keep, seed = self.config.keep_option_order, self.config.seed
-        try:
-            made = lettered(problem.text, options, reference, problem.id, seed, keep)
-        except UnfitOptions as error:
-            raise self._fault(str(error), "Correct the row or leave it out.") from error
-        return replace(problem, **made._asdict())
+# --- One row; what is wrong with it is said without its place.
 
 
-def _refuse_missing(row: TableRow, column: str, why: str) -> None:
-    if column not in row.values:
+def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Problems) -> Problem:
+    values = row.values
+    given = {field: values.get(column) for field, column in columns.items()}
+    verifier = registry.get(_verifier(values, columns, config))
+    named = _required(values, columns["id"], "the id") if "id" in columns else ""
+    if verifier.needs_reference and "reference" not in columns:
+        listed = choices("reference", values, "Columns there")
         raise ProblemsError(
-            f"{row.where}: there is no column {column!r}{why}",
-            choices(column, row.values, "Columns of this row"),
+            "there is no column for the reference", f"Set problems.columns.reference. {listed}"
         )
+    args = _args(given.get("verifier_args"))
+    problem = Problem(
+        id=named or f"{table.stem}:{row.number}",
+        text=_required(values, columns["text"], "the text", numbers=False),
+        reference=_required(values, columns["reference"], "the reference answer")
+        if verifier.needs_reference
+        else _text(values, columns.get("reference"), numbers=True),
+        verifier=verifier.name,
+        verifier_args=_all_args(values, verifier, config.verifier_args if args is None else args),
+        domain=_domain(values, columns.get("domain")) or verifier.domain,
+        source=f"{table.origin}:{row.number}",
+    )
+    options, keep = given.get("options"), config.keep_option_order
+    if options is None:
+        return problem
+    if args is not None:
+        raise ProblemsError(
+            "the row has options and verifier_args",
+            "The options are the arguments: leave verifier_args out.",
+        )
+    made = lettered(problem.text, options, given["reference"], problem.id, config.seed, keep)
+    return replace(problem, **made._asdict())
 
 
-def _as_text(row: TableRow, column: str, value: Any, *, numbers: bool) -> str:
+def _verifier(values: dict[str, Any], columns: dict[str, str], config: Problems) -> str:
+    """The name of the verifier of a row."""
+    name = _text(values, columns.get("verifier"))
+    if values.get(columns.get("options", "")) is None:
+        return name or config.verifier or DEFAULT_VERIFIER
+    if name not in ("", OPTIONS_VERIFIER):
+        raise ProblemsError(
+            f"the row has options and names the verifier {name!r}",
+            f"Options are judged by {OPTIONS_VERIFIER}: take the verifier out, or the options "
+            f"(column {columns['options']!r}).",
+        )
+    return OPTIONS_VERIFIER
+
+
+def _text(values: dict[str, Any], column: str | None, *, numbers: bool = False) -> str:
+    """The text in a column; null, or no column, is empty."""
+    value = values.get(column or "")
+    if value is None:
+        return ""
     if numbers and isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str):
         raise ProblemsError(
-            f"{row.where}: column {column!r} holds {type(value).__name__}, not text",
-            "Write it as a string.",
+            f"column {column!r} holds {type(value).__name__}, not text", "Write it as a string."
         )
     if any("\ud800" <= character <= "\udfff" for character in value):
         raise ProblemsError(
-            f"{row.where}: column {column!r} holds half a character (a lone surrogate)",
+            f"column {column!r} holds half a character (a lone surrogate)",
             "Save the text as valid Unicode.",
         )
     return value
+
+
+def _texts(values: dict[str, Any], *columns: str, numbers: bool = True) -> list[str]:
+    """The texts in columns that the row has."""
+    for column in columns:
+        if column not in values:
+            raise ProblemsError(
+                f"there is no column {column!r}", choices(column, values, "Columns of this row")
+            )
+    return [_text(values, column, numbers=numbers) for column in columns]
+
+
+def _required(values: dict[str, Any], column: str, what: str, *, numbers: bool = True) -> str:
+    """The text in a column, which has some."""
+    (text,) = _texts(values, column, numbers=numbers)
+    if not text.strip():
+        raise ProblemsError(
+            f"{what} is empty (column {column!r})", "Fill it in or leave the row out."
+        )
+    return text
+
+
+def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, Any]) -> str:
+    """These arguments, and those in the verifier's own columns."""
+    columns = verifier.argument_columns
+    own = {name: values[name] for name in columns if values.get(name) is not None}
+    try:
+        more = {name: value for name, value in own.items() if name not in args}
+        return json.dumps({**args, **more}, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise ProblemsError(
+            f"the arguments of {verifier.name} cannot be written as JSON: {error}",
+            f"Correct the columns {', '.join(columns)}.",
+        ) from error
+
+
+def _args(value: Any) -> dict[str, Any] | None:
+    """The JSON object of a row, which may be its text; None if there is none."""
+    if value is None or value == "":
+        return None
+    try:
+        args = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        args = None
+    if not isinstance(args, dict):
+        raise ProblemsError(
+            f"verifier_args is not a JSON object: {value!r}",
+            'Write an object, e.g. {"marker": "####"}, or leave it out.',
+        )
+    return args
+
+
+def _domain(values: dict[str, Any], column: str | None) -> str:
+    domain = _text(values, column)
+    if domain and domain not in get_args(Domain):
+        listed = choices(domain, get_args(Domain), "Domains")
+        raise ProblemsError(
+            f"unknown domain {domain!r} (column {column!r})",
+            f"{listed} If the column means something else, rename it.",
+        )
+    return domain
 
 
 # --- Rows of public benchmarks whose columns are not our fields one by one.
 _WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 
 
-def _texts(row: TableRow, shape: Shape, *columns: str) -> list[str]:
-    for column in columns:
-        _refuse_missing(row, column, f", which rows of the shape {shape} have")
-    return [_as_text(row, column, row.values[column], numbers=True) for column in columns]
-
-
-def _gpqa(row: TableRow) -> dict[str, Any]:
+def _gpqa(values: dict[str, Any]) -> dict[str, Any]:
     """Options of the right answer and three wrong ones, each in a column of its own.
 
     The right one is put in a place that is drawn from the question: options that must keep the
     order of the dataset would else all be led by the right one.
     """
-    question, right, *options = _texts(row, "gpqa", "Question", "Correct Answer", *_WRONG)
+    question, right, *options = _texts(values, "Question", "Correct Answer", *_WRONG)
     place = hashlib.sha256(question.encode("utf-8", "replace")).digest()[0] % (len(_WRONG) + 1)
     options.insert(place, right)
     return {"text": question, "options": options, "reference": place}
 
 
-def _livecodebench(row: TableRow) -> dict[str, Any]:
+def _livecodebench(values: dict[str, Any]) -> dict[str, Any]:
     """The starter code belongs to the text; the function's name is in the JSON of ``metadata``."""
     columns = ("question_content", "starter_code", "metadata")
-    question, starter, metadata = _texts(row, "livecodebench", *columns)
+    question, starter, metadata = _texts(values, *columns)
     try:
         name = json.loads(metadata or "{}").get("func_name")
     except (ValueError, AttributeError, RecursionError) as error:
         raise ProblemsError(
-            f"{row.where}: metadata is not the JSON text of an object", "Correct the row."
+            "metadata is not the JSON text of an object", "Correct the row."
         ) from error
     if not starter.strip():
         asks = "Write a program that reads standard input and writes standard output."
@@ -314,7 +291,7 @@ def _livecodebench(row: TableRow) -> dict[str, Any]:
     }
 
 
-_SHAPES: dict[Shape, Callable[[TableRow], dict[str, Any]]] = {
+_SHAPES: dict[Shape, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "gpqa": _gpqa,
     "livecodebench": _livecodebench,
 }

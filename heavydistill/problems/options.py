@@ -36,6 +36,7 @@ from decimal import Decimal
 from string import ascii_uppercase
 from typing import Any, NamedTuple
 
+from heavydistill.errors import ProblemsError
 from heavydistill.schema import Problem
 from heavydistill.verifiers.choice.reading import FEWEST_OPTIONS, MOST_OPTIONS, SPEAKS_OF_OTHERS
 
@@ -47,8 +48,11 @@ _ASKS = "Answer with the letter of the right option."
 _ASKS_IN_CHINESE = "请用正确选项的字母作答。"
 
 
-class UnfitOptions(ValueError):
-    """Options or a reference that cannot be used; the message says what to do."""
+class UnfitOptions(ProblemsError):
+    """Options or a reference that cannot be used; ``what`` says what to write."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what, "Correct the row or leave it out.")
 
 
 class Lettered(NamedTuple):
