@@ -156,7 +156,7 @@ class Student:
 
         asked = list(map(to_row, self.prompt(prompt)))
         answered = list(map(to_row, self.completion(reasoning, answer_text)))
-        tokens = self.chat.tokens(asked, answered, at_once=True)
+        tokens = self.chat.tokens(asked, answered)
         text = f"{reasoning}\n{answer_text}"
         fault = tokens.fault
         if not fault and any(tag in text for tag in TAGS):

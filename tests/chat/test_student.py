@@ -203,8 +203,7 @@ def test_a_tokenizer_that_is_written_in_python_is_taken() -> None:
     assert (fitted.form, fitted.mended) == ("inline", ())
     asked = [{"role": "user", "content": "2*3?"}]
     answered = [{"role": "assistant", "content": "6"}]
-    tokens = fitted.chat.tokens(asked, answered, at_once=True)
-    assert tokens == fitted.chat.tokens(asked, answered)
+    tokens = fitted.chat.tokens(asked, answered)
     assert fitted.chat.decode(tokens.completion) == "6</s>"
 
 
@@ -220,7 +219,7 @@ def test_a_row_whose_prompt_is_no_prefix_is_a_fault(tmp_path: Path) -> None:
     student = Student(checkpoint(tmp_path, PLAIN))
     asked = [{"role": "user", "content": "2*3?"}]
     answered = [{"role": "assistant", "content": "\n6"}]
-    tokens = student.chat.tokens(asked, answered, at_once=True)
+    tokens = student.chat.tokens(asked, answered)
     assert "another text than it is asked with" in tokens.fault
     whole = student.chat.render([*asked, *answered])
     assert [*tokens.prompt, *tokens.completion] == student.chat.ids(whole)
@@ -252,31 +251,6 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> list[Student]:
     ]
 
 
-@pytest.fixture(scope="module")
-def chats(fitted: list[Student]) -> list[Chat]:
-    """Theirs, and one that opens an answer with no token of its own."""
-    bare = (
-        "{% for m in messages %}{{ m.role + ': ' + m.content + eos_token }}{% endfor %}"
-        "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
-    )
-    return [*(student.chat for student in fitted), Chat(tokenizer_with(bare))]
-
-
-@settings(max_examples=40, deadline=None)
-@given(question=TEXTS, reasoning=TEXTS, answer=TEXTS)
-def test_the_quick_way_to_tokens_gives_those_of_the_exact_one(
-    chats: list[Chat], question: str, reasoning: str, answer: str
-) -> None:
-    asked = [{"role": "user", "content": question}]
-    turns = [
-        {"role": "assistant", "content": answer, "reasoning_content": reasoning},
-        {"role": "assistant", "content": f"<think>\n{reasoning}\n</think>\n\n{answer}"},
-    ]
-    for chat in chats:
-        for turn in turns:
-            assert chat.tokens(asked, [turn], at_once=True) == chat.tokens(asked, [turn])
-
-
 @settings(max_examples=30, deadline=None)
 @given(reasoning=TEXTS | FEW, answer=TEXTS | FEW)
 @example(reasoning=">", answer="6")
@@ -289,16 +263,3 @@ def test_what_is_no_fault_to_the_student_is_none_to_the_guard(
         row = row_of(student, reasoning, answer)
         tokens = student.tokens(row["prompt"][0]["content"], reasoning, answer)
         assert bool(Inspection(student.chat, row).faults()) == bool(tokens.fault)
-
-
-def test_the_quick_way_is_taken(micro: Student, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the test above compares a function with itself."""
-    row = row_of(micro)
-    exact = micro.chat.tokens(row["prompt"], row["completion"])
-
-    def refuse(text: str) -> list[int]:
-        raise AssertionError("the prompt was tokenized a second time")
-
-    assert micro.chat.tokens(row["prompt"], row["completion"], at_once=True) == exact
-    monkeypatch.setattr(micro.chat, "ids", refuse)
-    assert micro.chat.tokens(row["prompt"], row["completion"], at_once=True) == exact
