@@ -95,8 +95,8 @@ def print_tokens(
     chat = student.chat
     if "completion" in row:
         inspection = Inspection(chat, row, manifest.student.max_tokens)
-        faults, seen = inspection.faults(), inspection.seen
-        unlearnt, learnt = list(seen.ids[: seen.start]), seen.learnt
+        faults = inspection.faults()
+        unlearnt, learnt = inspection.tokens.prompt, inspection.tokens.completion
     else:  # for RL, whose answers are the student's own
         faults, learnt = [], []
         unlearnt = chat.ids(chat.render(row["prompt"], opens=True))

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.chat.guard import NOT_LEARNT, Fault, Inspection, demand_whole
+from heavydistill.chat.guard import Fault, Inspection, demand_whole
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.train.datasets import ROLES, SetsFolder, SetSource, shares
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from heavydistill.chat.template import Chat
     from heavydistill.train.base_model import BaseCheckpoint
 
+NOT_LEARNT = -100
+"""The label of a token that is not learnt, in PyTorch and TRL."""
 _FORMAT = 1
 """Goes up when the same rows are read in another way, so that no old cache is taken."""
 _QUANTILE = 0.99
@@ -128,21 +130,21 @@ def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
     ``counted``: whether its token counts are of this template.
     """
     inspection = Inspection(chat, row)
-    seen = inspection.seen
+    prompt, completion = inspection.tokens.prompt, inspection.tokens.completion
     faults = [[fault.code, fault.detail] for fault in inspection.faults()]
-    prompt, completion = seen.start, len(seen.ids) - seen.start
-    if counted and (prompt, completion) != (row["prompt_tokens"], row["completion_tokens"]):
+    counts = len(prompt), len(completion)
+    if counted and counts != (row["prompt_tokens"], row["completion_tokens"]):
         faults.append(
             [
                 "other_tokenizer",
-                f"it has {prompt:,} and {completion:,} tokens, and the build counted "
+                f"it has {counts[0]:,} and {counts[1]:,} tokens, and the build counted "
                 f"{row['prompt_tokens']:,} and {row['completion_tokens']:,}",
             ]
         )
     return {
-        "input_ids": seen.ids,
-        "labels": seen.labels,
-        "tokens": len(seen.ids),
+        "input_ids": [*prompt, *completion],
+        "labels": [NOT_LEARNT] * len(prompt) + completion,
+        "tokens": sum(counts),
         "faults": faults,
     }
 

@@ -7,18 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from set_folders import write_sets
 from students import ANSWER, MICRO, REASONING, row_of, tokenizer_with
 
-from heavydistill.chat.guard import (
-    NOT_LEARNT,
-    Inspection,
-    TokenizedRow,
-    demand_whole,
-    guard,
-)
+from heavydistill.chat.guard import Inspection, demand_whole, guard
 from heavydistill.chat.student import Student
 from heavydistill.chat.template import Chat
 from heavydistill.errors import ConfigError
@@ -44,10 +36,8 @@ def row(micro: Student) -> dict[str, Any]:
     return row_of(micro)
 
 
-def _codes(
-    chat: Chat, row: Any, seen: TokenizedRow | None = None, most: int | None = None
-) -> list[str]:
-    return [fault.code for fault in Inspection(chat, row, most, seen).faults()]
+def _codes(chat: Chat, row: Any, most: int | None = None) -> list[str]:
+    return [fault.code for fault in Inspection(chat, row, most).faults()]
 
 
 def _changed(old: str, new: str) -> Chat:
@@ -140,46 +130,9 @@ def test_text_that_a_tokenizer_writes_in_another_way_is_not_lost(micro: Student)
     assert _codes(chat, row_of(micro, decomposed, decomposed + " Oui.")) == []
 
 
-def _cut(seen: TokenizedRow, count: int) -> TokenizedRow:
-    return TokenizedRow(seen.ids[:-count], seen.labels[:-count])
-
-
-@given(count=st.integers(1, 30))
-def test_a_cut_is_found(micro: Student, row: dict[str, Any], count: int) -> None:
-    seen = Inspection(micro.chat, row).seen
-    codes = _codes(micro.chat, row, _cut(seen, count))
-    assert {"cut", "no_eos"} <= set(codes)
-    assert ("answer_lost" in codes) == (count > 1)
-
-
-@given(start=st.integers(0, 200))
-def test_learning_from_the_wrong_place_on_is_found(
-    micro: Student, row: dict[str, Any], start: int
-) -> None:
-    seen = Inspection(micro.chat, row).seen
-    right = seen.start
-    labels = [NOT_LEARNT if at < start else token for at, token in enumerate(seen.ids)]
-    codes = _codes(micro.chat, row, TokenizedRow(seen.ids, labels))
-    assert ("starts_early" in codes) == (start < right)
-    assert ("starts_late" in codes) == (start > right)
-    thinking = micro.chat.tokenizer("<think>\n", add_special_tokens=False)["input_ids"]
-    assert ("reasoning_lost" in codes) == (start > right + len(thinking))
-
-
-def test_an_end_that_is_masked_like_padding_is_found(micro: Student, row: dict[str, Any]) -> None:
-    seen = Inspection(micro.chat, row).seen
-    labels = [NOT_LEARNT if token in micro.chat.stops else token for token in seen.labels]
-    assert _codes(micro.chat, row, TokenizedRow(seen.ids, labels)) == ["no_eos"]
-
-
-def test_a_trainers_other_tokens_are_found(micro: Student, row: dict[str, Any]) -> None:
-    seen = Inspection(micro.chat, row).seen
-    other = TokenizedRow([seen.ids[0], *seen.ids], [NOT_LEARNT, *seen.labels])
-    assert "other_tokens" in _codes(micro.chat, row, other)
-
-
 def test_a_row_that_does_not_fit_is_found(micro: Student, row: dict[str, Any]) -> None:
-    count = len(Inspection(micro.chat, row).seen.ids)
+    tokens = Inspection(micro.chat, row).tokens
+    count = len(tokens.prompt) + len(tokens.completion)
     assert _codes(micro.chat, row, most=count) == []
     assert _codes(micro.chat, row, most=count - 1) == ["too_long"]
 
@@ -194,16 +147,6 @@ def test_a_report_counts_faults_and_names_the_first(micro: Student, row: dict[st
     assert "3 too_long, 2 reasoning_lost" in raised.value.what
     assert "problem p_1, generation d_2: too_long" in raised.value.what
     assert "--chat-template FILE" in raised.value.fix
-
-
-def test_prepared_rows_are_looked_at_in_their_order(micro: Student, row: dict[str, Any]) -> None:
-    rows = [row, row_of(micro, reasoning="")]
-    prepared = [Inspection(micro.chat, one).seen for one in rows]
-    assert guard(micro.chat, rows, 1000, prepared) == []
-    [fault, *_] = guard(micro.chat, rows, 1000, [prepared[0], _cut(prepared[1], 1)])
-    assert (fault.code, fault.generation) == ("cut", "d_2")
-    with pytest.raises(ValueError, match="argument"):
-        guard(micro.chat, rows, 1000, prepared[:1])
 
 
 def test_rows_are_taken_as_read_from_a_folder_and_as_dataclasses(

@@ -93,7 +93,7 @@ def test_a_template_is_taken_with_and_without_thinking(named: tuple[str, Student
     rows = [row_of(student), row_of(student, reasoning="")]
     assert guard(student.chat, rows, 10_000) == []
     thinking, plain = (
-        student.chat.decode(Inspection(student.chat, row).seen.learnt) for row in rows
+        student.chat.decode(Inspection(student.chat, row).tokens.completion) for row in rows
     )
     assert REASONING in thinking and thinking.index(REASONING) < thinking.index("The product is")
     assert any(tag in plain for tag in TAGS) == (name in ALWAYS_TAGGED)

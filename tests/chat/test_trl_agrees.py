@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from students import checkpoint, real_template, row_of
 
-from heavydistill.chat.guard import Inspection, TokenizedRow, guard
+from heavydistill.chat.guard import Inspection
 from heavydistill.chat.student import Student
 
 pytest.importorskip("trl", reason="TRL is not installed")
@@ -24,7 +24,7 @@ TEMPLATES = {
 }
 
 
-def _prepared(student: Student, rows: list[dict[str, Any]], folder: Path, **config: Any) -> Any:
+def _prepared(student: Student, rows: list[dict[str, Any]], folder: Path) -> Any:
     from datasets import Dataset
     from transformers import AutoModelForCausalLM
     from trl import SFTConfig, SFTTrainer
@@ -38,7 +38,8 @@ def _prepared(student: Student, rows: list[dict[str, Any]], folder: Path, **conf
             report_to=[],
             use_cpu=True,
             bf16=False,
-            **{"max_length": None, "shuffle_dataset": False, **config},
+            max_length=None,
+            shuffle_dataset=False,
         ),
         train_dataset=Dataset.from_list(rows),
         processing_class=tokenizer,
@@ -56,28 +57,10 @@ def _student(name: str, folder: Path) -> Student:
 def test_trl_learns_what_the_guard_takes_for_learnt(name: str, tmp_path: Path) -> None:
     student = _student(name, tmp_path)
     rows = [row_of(student), row_of(student, reasoning=""), row_of(student, "6", "6")]
-    by_trl = [
-        TokenizedRow(row["input_ids"], row["labels"]) for row in _prepared(student, rows, tmp_path)
-    ]
-    assert by_trl == [Inspection(student.chat, row).seen for row in rows]
-    assert guard(student.chat, rows, 1000, by_trl) == []
-    for row, seen in zip(rows, by_trl, strict=True):
-        tokens = student.tokens(row["prompt"][0]["content"], row["reasoning"], row["answer_text"])
-        assert [*tokens.prompt, *tokens.completion] == seen.ids and tokens.completion == seen.learnt
-
-
-def test_what_trl_cuts_is_found(tmp_path: Path) -> None:
-    student = Student("micro-student")
-    rows = [row_of(student)]
-    whole = Inspection(student.chat, rows[0]).seen
-    [row] = _prepared(student, rows, tmp_path, max_length=len(whole.ids) - 4)
-    faults = guard(student.chat, rows, 1000, [TokenizedRow(row["input_ids"], row["labels"])])
-    assert {fault.code for fault in faults} == {"cut", "answer_lost", "no_eos"}
-
-
-def test_a_trainer_that_learns_all_of_it_is_found(tmp_path: Path) -> None:
-    student = Student("micro-student")
-    rows = [row_of(student)]
-    [row] = _prepared(student, rows, tmp_path, completion_only_loss=False)
-    faults = guard(student.chat, rows, 1000, [TokenizedRow(row["input_ids"], row["labels"])])
-    assert [fault.code for fault in faults] == ["starts_early"]
+    for row, prepared in zip(rows, _prepared(student, rows, tmp_path), strict=True):
+        tokens = Inspection(student.chat, row).tokens
+        assert prepared["input_ids"] == [*tokens.prompt, *tokens.completion]
+        assert prepared["labels"] == [-100] * len(tokens.prompt) + tokens.completion
+        assert tokens == student.tokens(
+            row["prompt"][0]["content"], row["reasoning"], row["answer_text"]
+        )

@@ -17,7 +17,7 @@ from students import MICRO
 from trainings import sft_arguments
 from trl import pack_dataset
 
-from heavydistill.chat.guard import NOT_LEARNT, Inspection
+from heavydistill.chat.guard import Inspection
 from heavydistill.chat.student import Student
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.store.sets.set_rows import ThoughtfulSftRow
@@ -25,6 +25,7 @@ from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
 from heavydistill.train.sft import new_trainer, prepare, train
 from heavydistill.train.sft_data import (
+    NOT_LEARNT,
     SourceRows,
     check_isolation,
     sequences_of_roles,
@@ -63,14 +64,15 @@ def learnt(read: Rows, split: str = "train") -> int:
 
 @pytest.mark.parametrize("role", ["thinker", "deliberator"])
 def test_the_tokens_and_labels_are_those_that_trl_prepares(sets: Path, role: str) -> None:
-    """``test_trl_agrees`` compares ``Inspection.seen`` with TRL's own."""
+    """``test_trl_agrees`` compares ``Inspection.tokens`` with TRL's own."""
     chat = Student("micro-student").chat
     own = reading(sets, role=role, eval_strategy="steps").parts[0]
     for split, given_rows in own.splits.items():
         there = rows(sets, f"sft_{role}", split)
-        seen = [Inspection(chat, row).seen for row in there]
-        assert given_rows["input_ids"][:] == [row.ids for row in seen]
-        assert given_rows["labels"][:] == [row.labels for row in seen]
+        learnt = [Inspection(chat, row).tokens for row in there]
+        assert given_rows["input_ids"][:] == [[*row.prompt, *row.completion] for row in learnt]
+        masked = [[NOT_LEARNT] * len(row.prompt) + row.completion for row in learnt]
+        assert given_rows["labels"][:] == masked
         assert given_rows["generation"][:] == [row["generation"] for row in there]
 
 
