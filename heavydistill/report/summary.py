@@ -395,7 +395,4 @@ def marker_found(shared: Shared) -> str:
 
 def marker_value(shared: Shared) -> str:
     """The arguments of the verifier with the marker, as one word of a shell."""
-    pairs = (
-        f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in shared.arguments.items()
-    )
-    return shlex.quote(f"{{{', '.join(pairs)}}}")
+    return shlex.quote(f"{{marker: {json.dumps(shared.marker, ensure_ascii=False)}}}")

@@ -40,8 +40,6 @@ class Shared:
     """A marker that most unanswered answers share."""
 
     marker: str
-    arguments: dict[str, Any]
-    """Arguments of the configuration, with the marker."""
     count: int
     """Answers that have it in their last line."""
     of: int
@@ -74,7 +72,7 @@ def shared_marker(
     fit: list[Shared] = []
     with VerdictPool(config) as pool:
         for marker in common[:_MOST_CANDIDATES]:
-            tried = _tried(marker, arguments, having[marker], len(unanswered), pool)
+            tried = _tried(marker, having[marker], len(unanswered), pool)
             if 2 * tried.answers > tried.judged or tried.right >= _ENOUGH_RIGHT * tried.judged > 0:
                 fit.append(tried)
     # The first of equal ones, which is the most frequent and then the longest.
@@ -93,14 +91,9 @@ def _unanswered(
 
 
 def _tried(
-    marker: str,
-    arguments: Mapping[str, Any],
-    having: Sequence[tuple[Problem, str]],
-    of: int,
-    pool: VerdictPool,
+    marker: str, having: Sequence[tuple[Problem, str]], of: int, pool: VerdictPool
 ) -> Shared:
-    given = {**arguments, "marker": marker}
-    verifier_args = json.dumps(given, ensure_ascii=False)
+    verifier_args = json.dumps({"marker": marker}, ensure_ascii=False)
     # Spread over all of them, for the first ones may be of one kind.
     step = max(1, len(having) // MOST_JUDGED)
     pairs = [
@@ -113,7 +106,7 @@ def _tried(
         for (problem, _), verdict in zip(pairs, verdicts, strict=True)
     )
     right = sum(verdict.is_correct for verdict in verdicts)
-    return Shared(marker, given, len(having), of, len(pairs), answers, right)
+    return Shared(marker, len(having), of, len(pairs), answers, right)
 
 
 def _is_answer(reference: str, marker: str, verdict: Verdict) -> bool:

@@ -155,7 +155,7 @@ def test_kinds_strata_and_the_curve_are_shown_where_they_are_asked_for(summary, 
 
 
 GENERAL = ["thinker.general.en@1", "deliberator.general.en@1"]
-SHARED = Shared("A:", {"units": "required", "marker": "A:"}, 795, 800, 200, 198, 67)
+SHARED = Shared("A:", 795, 800, 200, 198, 67)
 
 
 def answered(unanswered: int) -> GenerationCounts:
@@ -208,4 +208,4 @@ def test_a_shared_marker_is_told_with_its_numbers_and_as_a_word_of_a_shell():
         "795 of the 800 unanswered answers that were read end in 'A:' and a value. Of 200 that "
         "were judged with this marker, 198 give an answer and 67 are right."
     )
-    assert marker_value(SHARED) == """'{units: "required", marker: "A:"}'"""
+    assert marker_value(SHARED) == """'{marker: "A:"}'"""

@@ -52,7 +52,7 @@ def ending(form: str) -> list[str]:
     ],
 )  # fmt: skip
 def test_usual_markers_are_found_with_what_they_give(form: str, marker: str) -> None:
-    assert found(ending(form)) == Shared(marker, {"marker": marker}, 20, 20, 20, 20, 10)
+    assert found(ending(form)) == Shared(marker, 20, 20, 20, 20, 10)
 
 
 def test_wordings_in_front_of_a_marker_may_differ() -> None:
