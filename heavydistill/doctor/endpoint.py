@@ -34,6 +34,7 @@ from heavydistill.models.http.errors import (
     Redactor,
     failure_of,
     retry_after,
+    wrong_key,
 )
 from heavydistill.models.http.transport import submit
 from heavydistill.models.profiles import Profile
@@ -199,12 +200,8 @@ class Examination:
 
     def _unasked(self, error: Exception, status: object) -> TeacherError:
         said = self._redact(f"{type(error).__name__}: {error}")
-        if status in (401, 403):
-            return TeacherError(
-                f"{self._url} refuses the key in {self._endpoint.key_env} ({status})"
-                f"{'' if self._endpoint.key else ', which is not set'}",
-                f"Set {self._endpoint.key_env} to a valid key that may use {self._profile.model}.",
-            )
+        if isinstance(status, int) and status in (401, 403):
+            return wrong_key(self._url, self._endpoint, status)
         if isinstance(error, ValueError):
             return TeacherError(
                 f"{self._url} answered with what is no chat completion: {said}",

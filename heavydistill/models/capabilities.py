@@ -14,7 +14,6 @@ for more.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ import yaml
 from heavydistill.config.models import Capabilities, Endpoint, Sampling, SamplingChoice
 from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError, TeacherError
+from heavydistill.models.hub_files import json_in
 from heavydistill.models.profiles import Profile
 from heavydistill.models.tokenizer import SERVER
 
@@ -81,11 +81,9 @@ def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
     path = path_of(base_url, model)
     seen = CapabilityFile(base_url=base_url.rstrip("/"), model=model, capabilities=capabilities)
     text = _HEADER + yaml.safe_dump(seen.model_dump(), sort_keys=False, allow_unicode=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
+        path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ConfigError(
             f"The capability file {path} cannot be written: {error.strerror}",
@@ -240,7 +238,9 @@ def context_of(
             return said, "server"
         if profile.context_is_known:
             return profile.context, "profile"
-        made_for = None if profile.tokenizer == SERVER else _positions(Path(profile.tokenizer))
+        folder = None if profile.tokenizer == SERVER else Path(profile.tokenizer)
+        positions = positions_in(json_in(folder / "config.json") if folder else {}) or 0
+        made_for = positions if positions >= _SMALLEST else 0
         if needed > (made_for or ASSUMED):
             return needed, "configured"
         return (made_for, "tokenizer") if made_for else (ASSUMED, "assumed")
@@ -258,12 +258,3 @@ def positions_in(config: Mapping[str, Any]) -> int | None:
         if type(positions := part.get("max_position_embeddings")) is int:
             return positions
     return None
-
-
-def _positions(folder: Path) -> int | None:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    positions = positions_in(config) if isinstance(config, dict) else None
-    return positions if positions and positions >= _SMALLEST else None

@@ -3,7 +3,8 @@
 Each address is asked once for its models, ``GET BASE/models``. Where that does not show whether the
 key is good, an empty chat completion is posted: a server refuses the key or the request, and
 nothing is billed. A server that does not list its models is not refused for that: what it then
-refuses stops a run. Not covered: whether it honours parameters, which ``doctor`` finds out.
+refuses stops a run. Not covered: whether the account has money, and whether the server honours
+parameters, which ``doctor`` finds out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
-from heavydistill.models.http.errors import Redactor, message_of, parsed, status_of
+from heavydistill.models.http.errors import Redactor, parsed, status_of, wrong_key
 from heavydistill.models.http.transport import beginning, proxy_of, submit
 from heavydistill.models.profiles import provider_at
 
@@ -27,7 +28,7 @@ _MOST_NAMED = 10
 _SMALLEST_CONTEXT, _LARGEST_CONTEXT = 256, 2**31
 _CONTEXT_KEYS = ("max_model_len", "context_length", "context_window")
 _OK = 200
-_WRONG_KEY, _NO_MONEY, _FORBIDDEN, _NOT_THERE, _NO_SUCH_METHOD = 401, 402, 403, 404, 405
+_WRONG_KEY, _NOT_THERE, _NO_SUCH_METHOD = 401, 404, 405
 _NOT_A_BASE = re.compile(r"/(chat/completions|completions|models)$")
 _VERSION = re.compile(r"/v\d+\w*$")
 _Entries = list[dict[str, Any]]
@@ -38,7 +39,6 @@ class _Reply:
     """What a server answered."""
 
     status: int  # HTTP status
-    body: str  # Text as far as it came, up to a bound
     json: Any  # The value of the body, or None if it is no JSON
 
     @property
@@ -179,24 +179,11 @@ async def _prove_key(url: str, endpoint: Endpoint, is_listed: bool) -> None:
     except _faults():  # slow to load, for instance
         return
     _refuse_wrong_key(url, endpoint, reply)
-    if reply.code in (_NO_MONEY, _FORBIDDEN):
-        said = reply.body if reply.json is None else message_of(reply.json)
-        raise TeacherError(
-            f"{url} refuses a request: HTTP {reply.code}: {Redactor(endpoint.key)(said)}",
-            "Add credit to the account there."
-            if reply.code == _NO_MONEY
-            else f"Correct --endpoint or the key in {endpoint.key_env}.",
-        )
 
 
 def _refuse_wrong_key(url: str, endpoint: Endpoint, reply: _Reply) -> None:
     if reply.code == _WRONG_KEY:
-        raise TeacherError(
-            f"{url} refuses the key in {endpoint.key_env} "
-            f"({reply.code}){'' if endpoint.key else ', which is not set'}",
-            f"Set {endpoint.key_env} to a valid key, or name another variable with "
-            "endpoint.api_key_env.",
-        )
+        raise wrong_key(url, endpoint, reply.code)
 
 
 def _why(error: Exception) -> str:
@@ -243,13 +230,9 @@ async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> _
         ) as answer,
     ):
         try:
-            read = (await beginning(answer, _MOST_BYTES)).decode(errors="replace")
-        except (ClientError, TimeoutError):
-            read = ""  # it breaks off, and is no list of models
-        try:
-            return _Reply(answer.status, read, parsed(read))
-        except ValueError:
-            return _Reply(answer.status, read, None)
+            return _Reply(answer.status, parsed(await beginning(answer, _MOST_BYTES)))
+        except (ClientError, TimeoutError, ValueError):  # it breaks off, or is no JSON
+            return _Reply(answer.status, None)
 
 
 def _faults() -> tuple[type[Exception], ...]:

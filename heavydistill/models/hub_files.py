@@ -13,6 +13,9 @@ import logging
 import os
 import re
 from pathlib import Path
+from typing import Any
+
+from heavydistill.errors import TeacherError
 
 _TIMEOUT_S = 10.0
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -65,10 +68,19 @@ def obstacle() -> str:
     return ""
 
 
-def why(model: str, error: Exception) -> str:
-    """Why a file of a model cannot be had, in a line of few words."""
+def unloadable(kind: str, name: str, error: Exception, folder: str) -> TeacherError:
+    """The error of a model or tokenizer that cannot be had; ``folder`` says what else would do."""
+    return TeacherError(
+        f"The {kind} {name!r} cannot be loaded: {_why(name, error)}", remedy(folder)
+    )
+
+
+def _why(model: str, error: Exception) -> str:
+    """Why a file of a model cannot be had, in a line of few words where it is on the Hub."""
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
+    if Path(model).is_dir():
+        return f"{type(error).__name__}: {error}"
     if not is_hub_id(model):
         return f"there is no folder {model}"
     is_offline = isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled)
@@ -92,8 +104,13 @@ def has_chat_template(folder: Path) -> bool:
     """Whether a tokenizer in a folder has a chat template, by the files there alone."""
     if any((folder / name).exists() for name in _TEMPLATES):
         return True
+    return bool(json_in(folder / "tokenizer_config.json").get("chat_template"))
+
+
+def json_in(file: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if there is none that can be read."""
     try:
-        config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        tree = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(config, dict) and bool(config.get("chat_template"))
+        return {}
+    return tree if isinstance(tree, dict) else {}

@@ -18,7 +18,7 @@ from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.errors import TeacherError
 from heavydistill.models.capabilities import ASSUMED, positions_in
-from heavydistill.models.hub_files import file_in, is_hub_id, remedy, why
+from heavydistill.models.hub_files import file_in, is_hub_id, unloadable
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.local.adapter import Adapter, adapter_of
 from heavydistill.models.profiles import (
@@ -237,13 +237,10 @@ def _context_of(model: str, adapter: Adapter | None) -> int:
         file = file_in(base, "config.json", revision)
         positions = positions_in(json.loads(file.read_text(encoding="utf-8")))
         if positions is None:
-            raise KeyError("max_position_embeddings")
+            raise ValueError("config.json has no max_position_embeddings")
         return positions
     except Exception as error:  # not found, no network, no such key: all the same to the user
         if adapter:
             raise adapter.lost_base(f"{type(error).__name__}: {error}") from error
-        what = f"{type(error).__name__}: {error}" if Path(model).is_dir() else why(model, error)
-        raise TeacherError(
-            f"The model {model!r} cannot be used: {what}",
-            remedy("a folder with a transformers checkpoint (config.json and tokenizer.json)"),
-        ) from error
+        folder = "a folder with a transformers checkpoint (config.json and tokenizer.json)"
+        raise unloadable("model", model, error, folder) from error

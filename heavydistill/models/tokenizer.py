@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from heavydistill.config.models import Endpoint
-from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.http.errors import Redactor
-from heavydistill.models.hub_files import file_in, remedy, why
+from heavydistill.models.hub_files import file_in, unloadable
 from heavydistill.models.request import Response
 from heavydistill.store.journal import Journal
 from heavydistill.store.segment import Record
@@ -32,6 +31,10 @@ TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
 ESTIMATED = "estimate: one token for each UTF-8 byte"
 _REMEMBERED, _REMEMBERED_COUNTS = 512, 4096
 _STAGE = "count"
+_INSTEAD = (
+    "a folder that holds tokenizer.json (of a served model: --tokenizer FOLDER, or --tokenizer "
+    "server, whose server counts then)"
+)
 _TIMEOUT_S = 30.0
 _MOST_SAID = 200  # characters of an error
 _MOST_COUNTS_OF_A_CUT = 6
@@ -55,14 +58,7 @@ class ReaderTokenizer:
         try:
             self._tokenizer = Tokenizer.from_file(str(file_in(name, "tokenizer.json")))
         except Exception as error:  # the library raises bare Exception
-            what = error if Path(name).is_dir() else why(name, error)
-            raise TeacherError(
-                f"The tokenizer {name!r} cannot be loaded: {what}",
-                remedy(
-                    "a folder that holds tokenizer.json (of a served model: --tokenizer FOLDER, or "
-                    "--tokenizer server, whose server counts then)"
-                ),
-            ) from error
+            raise unloadable("tokenizer", name, error, _INSTEAD) from error
         # The sets of one problem show the same attempts over and over.
         self._counted = lru_cache(maxsize=_REMEMBERED)(self._count)
         self.control_tokens = tuple(
@@ -150,7 +146,7 @@ class ServerTokenizer:
         self._redact = Redactor(endpoint.key)
         self._journal = Journal(journal) if journal else None
         self._is_asked = not replay
-        self._name_of_text = ""  # as the server wants it; empty as long as it has counted none
+        self._has_counted = False  # by the server
         self._has_estimated = False
         self._counted = lru_cache(maxsize=_REMEMBERED_COUNTS)(self._count)
 
@@ -232,7 +228,7 @@ class ServerTokenizer:
                         found,
                     )
             # A server without /tokenize gives nothing to keep: a replay estimates the same.
-            if self._journal and self._name_of_text:
+            if self._journal and self._has_counted:
                 asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
                 at = round(time.time(), 3)
                 self._journal.put(Record(key, f"{self._model} /tokenize", asked, known, at))
@@ -242,22 +238,13 @@ class ServerTokenizer:
 
     def _ask(self, text: str) -> int | str:
         """Tokens of a text that is not empty, or why the first address does not count them."""
-        if not self._endpoint.urls:
-            return "it has no address yet"
-        faults = []
-        # llama.cpp wants the first name, and counts nothing for the second.
-        for name in (self._name_of_text,) if self._name_of_text else ("content", "prompt"):
-            found = self._counted_as(name, text)
-            if isinstance(found, int):
-                self._name_of_text = name
-                return found
-            faults.append(found)
-        return faults[0]
-
-    def _counted_as(self, name: str, text: str) -> int | str:
         from openai import OpenAIError
 
-        body = {"model": self._model, name: text, "add_special_tokens": False}
+        if not self._endpoint.urls:
+            return "it has no address yet"
+        # llama.cpp knows the first name of a text, vLLM and SGLang the second.
+        texts = {"content": text, "prompt": text}
+        body = {"model": self._model, "add_special_tokens": False, **texts}
         try:
             reply = self._client.post("/tokenize", body=body, cast_to=object)
         except (OpenAIError, ValueError, RecursionError) as error:  # the latter for no JSON
@@ -265,6 +252,7 @@ class ServerTokenizer:
         tokens = reply.get("tokens") if isinstance(reply, dict) else None
         if not isinstance(tokens, list) or not 0 < len(tokens) <= _ESTIMATE.count(text) + 2:
             return "it answers with no list of tokens"
+        self._has_counted = True
         return len(tokens)
 
     @cached_property

@@ -38,6 +38,7 @@ from heavydistill.models.http.errors import (
     ServerFault,
     failure_of,
     retry_after,
+    wrong_key,
 )
 from heavydistill.models.http.limits import Server
 from heavydistill.models.http.transport import loop, submit
@@ -298,15 +299,13 @@ class OpenAIEngine:
         try:
             if self.is_drained:
                 task.cancel()
-            return await task
-        except asyncio.CancelledError:
-            asker = asyncio.current_task()
-            if self.is_drained and asker and not asker.cancelling():
-                raise _DismissedError from None
+            await asyncio.wait([task])
+        finally:  # for whoever asks may be cancelled too
             task.cancel()
-            raise
-        finally:
             self._queued.discard(task)
+        if task.cancelled():
+            raise _DismissedError
+        return task.result()
 
     async def _asked(self, server: Server, samples: list[Request]) -> _Outcome:
         """What one attempt comes to."""
@@ -327,10 +326,7 @@ class OpenAIEngine:
             raise
         except (RefusedError, ServerFault) as error:
             if error.status == _WRONG_KEY:
-                raise TeacherError(
-                    f"The server refuses the key in {self._endpoint.key_env} ({error.status})",
-                    f"Set {self._endpoint.key_env} to a valid key and run the same command again.",
-                ) from None
+                raise wrong_key(server.url, self._endpoint, error.status) from None
             fault: Exception = error
         except Exception as error:  # all else that a server can do costs this request alone
             fault = error

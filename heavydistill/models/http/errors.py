@@ -11,13 +11,15 @@ import email.utils
 import json
 import math
 import re
+import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from heavydistill.errors import printable
+from heavydistill.config.models import Endpoint
+from heavydistill.errors import TeacherError, printable
 from heavydistill.schema import Failure
 
 UNKNOWN = -1
@@ -111,12 +113,9 @@ def count(value: object) -> int:
 
 def seconds(value: object) -> float:
     """A duration: a finite number from 0 on, else 0."""
-    if type(value) not in (int, float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
-    with suppress(OverflowError):
-        number = float(value)  # type: ignore[arg-type]
-        return number if math.isfinite(number) and number >= 0 else 0.0
-    return 0.0
+    return float(value) if 0 <= value <= sys.float_info.max else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +162,16 @@ def status_of(error: Any) -> int:
         if type(value) is int and 400 <= value < 600:
             return value
     return _STATUS_UNKNOWN
+
+
+def wrong_key(url: str, endpoint: Endpoint, status: int) -> TeacherError:
+    """The error of a server that refuses the key."""
+    return TeacherError(
+        f"{url} refuses the key in {endpoint.key_env} ({status})"
+        f"{'' if endpoint.key else ', which is not set'}",
+        f"Set {endpoint.key_env} to a valid key, or name another variable with "
+        "endpoint.api_key_env, and give the same command again.",
+    )
 
 
 def failure_of(error: Exception) -> Failure:

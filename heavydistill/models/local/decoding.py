@@ -21,7 +21,6 @@ from transformers import (
     GenerationConfig,
     LogitsProcessorList,
     PreTrainedConfig,
-    StoppingCriteria,
     StoppingCriteriaList,
 )
 from transformers.cache_utils import (
@@ -86,13 +85,15 @@ def write(
                     on_end(row, tokens)
         return is_over
 
-    def after_token(sequences: torch.Tensor) -> bool:
+    def ends_all(sequences: torch.Tensor, scores: Any) -> torch.Tensor:
+        """After a token: whether the call of ``generate`` ends, for each row."""
         if on_end and not in_stretches and (sequences.size(1) - width) % _STRETCH == 0:
             note(sequences)
-        return not goes_on or goes_on()
+        is_over = goes_on is not None and not goes_on()
+        return torch.full((len(sequences),), is_over, dtype=torch.bool, device=sequences.device)
 
     cache = _read(generate, input_ids, attention_mask, config) if in_stretches else None
-    criteria = StoppingCriteriaList([_AfterToken(after_token)]) if on_end or goes_on else None
+    criteria = StoppingCriteriaList([ends_all]) if on_end or goes_on else None
     for begun in range(0, limit, stretch):
         most = min(stretch, limit - begun)
         output = generate(
@@ -113,17 +114,6 @@ def write(
         make_room(cache)
         attention_mask = torch.nn.functional.pad(attention_mask[going], (0, most), value=1)
     return written
-
-
-class _AfterToken(StoppingCriteria):
-    """Calls back with what is written so far; False ends the call of ``generate`` for all rows."""
-
-    def __init__(self, goes_on: Callable[[torch.Tensor], bool]) -> None:
-        self._goes_on = goes_on
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> torch.Tensor:
-        ends = not self._goes_on(input_ids)
-        return torch.full((len(input_ids),), ends, dtype=torch.bool, device=input_ids.device)
 
 
 def _read(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.config.models import Sampling
 from heavydistill.errors import TeacherError
 from heavydistill.models.http.completion import decoded, split_reasoning
-from heavydistill.models.hub_files import file_in, has_chat_template, obstacle, remedy, why
+from heavydistill.models.hub_files import file_in, has_chat_template, obstacle, unloadable
 from heavydistill.models.local.adapter import (
     CONFIG,
     Adapter,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
 # Most that keys and values of a batch take: 35,000 tokens of 1.7B parameters in float32.
 _BATCH_BYTES = 8 * 10**9
+_CHECKPOINT = "a folder with a transformers checkpoint"
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
 _GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
@@ -252,7 +253,7 @@ def load_tokenizer(model: str) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
     except Exception as error:  # not there, cut off: the libraries share no base
-        raise _unloadable(model, error) from error
+        raise unloadable("model", model, error, _CHECKPOINT) from error
     if tokenizer.chat_template is None:
         raise _lacks_template(model)
     return tokenizer
@@ -298,20 +299,12 @@ def _load(model: str) -> tuple[Any, Any]:
         try:
             weights = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
         except Exception as error:  # no such model, weights cut off: the libraries share no base
-            raise _unloadable(model, error) from error
+            raise unloadable("model", model, error, _CHECKPOINT) from error
     # ``generate`` takes what a request leaves open from here, e.g. a repetition penalty.
     weights.generation_config = GenerationConfig(
         eos_token_id=weights.generation_config.eos_token_id
     )
     return tokenizer, weights.to(device).eval()
-
-
-def _unloadable(model: str, error: Exception) -> TeacherError:
-    there = Path(model).is_dir()
-    return TeacherError(
-        f"The model {model!r} cannot be loaded: {error if there else why(model, error)}",
-        remedy("a folder with a transformers checkpoint"),
-    )
 
 
 def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProcessorList:

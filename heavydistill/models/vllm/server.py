@@ -8,6 +8,7 @@ process dies, whatever of.
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import itertools
 import os
@@ -18,6 +19,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,14 +79,11 @@ class VllmServer:
 
     def failure(self) -> RunError | None:
         """Why nothing can be asked any more; None while the server runs."""
-        if self._process.poll() is None:
-            try:
-                socket.create_connection((_HOST, self._port), timeout=_HEALTH_TIMEOUT_S).close()
-                return None
-            except ConnectionRefusedError:  # nobody listens any more
-                pass
-            except OSError:  # it is only busy
-                return None
+        with socket.socket() as probe:
+            probe.settimeout(_HEALTH_TIMEOUT_S)
+            listens = probe.connect_ex((_HOST, self._port)) != errno.ECONNREFUSED  # maybe busy
+        if listens and self._process.poll() is None:
+            return None
         self._process.communicate()  # its children may take a while to end
         return RunError(
             f"vLLM {_ending(self._process.returncode)} in the middle of the run",
@@ -156,14 +155,12 @@ def served(
 
 
 def _is_healthy(port: int) -> bool:
-    connection = http.client.HTTPConnection(_HOST, port, timeout=_HEALTH_TIMEOUT_S)
+    url = f"http://{_HOST}:{port}/health"
     try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status == http.client.OK
+        with urllib.request.urlopen(url, timeout=_HEALTH_TIMEOUT_S) as answer:
+            return bool(answer.status == http.client.OK)
     except (OSError, http.client.HTTPException):
         return False
-    finally:
-        connection.close()
 
 
 @dataclass(frozen=True, slots=True)
