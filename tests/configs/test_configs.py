@@ -69,7 +69,3 @@ def test_the_command_of_the_kubernetes_job_has_flags_that_exist() -> None:
     known = typer.main.get_command(app).commands["generate"].params  # type: ignore[attr-defined]
     flags = {word for word in command if word.startswith("--")}
     assert flags <= {name for parameter in known for name in parameter.opts}
-
-
-def test_there_are_configurations() -> None:
-    assert FILES and BUILDS

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shipped import ROOT, command_of, values, without_reason
+from shipped import ROOT, command_of, values
 
 from heavydistill.config.run import load_config
 from heavydistill.train.arguments import TrainArguments
@@ -129,20 +129,6 @@ def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
     launch = command_of(file)[0]
     assert values(ROOT / launch)["num_processes"] == PROCESSES[file.parent.name]
     assert read(file).config.dataset_name or read(file).config.run
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_what_is_not_the_default_has_its_reason_beside_it(file: Path) -> None:
-    from trl import GRPOConfig, ModelConfig
-
-    own = GrpoConfig("out", use_cpu=True, mode="deliberator", dataset_name="sets")
-    usual = (own, GRPOConfig("out", use_cpu=True), ModelConfig())
-    assert without_reason(file, *usual) <= {"mode", "output_dir"}
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_what_is_not_the_papers_is_called_ours(file: Path) -> None:
-    assert "every other number is ours" in file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("file", RUNS, ids=lambda file: file.name)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shipped import ROOT, command_of, values, without_reason
+from shipped import ROOT, command_of, values
 
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.sft import SftConfig, parse
@@ -52,20 +52,6 @@ def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
     assert command_of(file)[4::2] == ["--role", "--dataset_name"]
-
-
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_what_is_not_the_default_has_its_reason_beside_it(file: Path) -> None:
-    from trl import ModelConfig, SFTConfig
-
-    own = SftConfig("out", use_cpu=True, dataset_name="sets", role="both")
-    usual = (own, SFTConfig("out", use_cpu=True), ModelConfig())
-    assert without_reason(file, *usual) <= {"model_name_or_path"}
-
-
-def test_adapters_learn_ten_times_as_fast_as_all_weights() -> None:
-    of = {file.stem: read(file).config.learning_rate for file in FILES}
-    assert of["4b-lora"] == pytest.approx(10 * of["4b-full"])
 
 
 @pytest.mark.parametrize("file", [*FILES, *LAUNCHES], ids=lambda file: file.name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -130,19 +129,6 @@ def test_rows_that_do_not_fit_are_cut_again_or_left_out_and_never_cut_off(run, t
         assert order == [item["generation"] for item in before[row["problem"]]["items"]]
 
 
-def test_problems_of_a_benchmark_and_near_duplicates_are_labelled(run, tmp_path):
-    first = next(iter(traces(1))).problem.text
-    benchmark = tmp_path / "exam.jsonl"
-    benchmark.write_text(json.dumps({"question": first}) + "\n", encoding="utf-8")
-    manifest = build(tmp_path / "sets", run, against=[str(benchmark)])
-    assert manifest.problems["contaminated"] >= 1
-    assert manifest.benchmarks[0].name == "exam"
-    left_out = {r["id"]: r for r in rows(tmp_path / "sets", "problems") if r["label"]}
-    assert any(row["detail"].startswith("exam: ") for row in left_out.values())
-    for name in TRAINED:
-        assert not left_out.keys() & {row["problem"] for row in rows(tmp_path / "sets", name)}
-
-
 def test_only_sets_of_the_student_are_used_where_it_is_wished(tmp_path: Path) -> None:
     teacher = write_run(tmp_path / "teacher", 20)
     student = write_run(tmp_path / "student", 20, thinker="micro-student", seed=1)
@@ -152,16 +138,6 @@ def test_only_sets_of_the_student_are_used_where_it_is_wished(tmp_path: Path) ->
     assert 0 < either.student_written.part < either.student_written.whole
     assert own.student_written.part == own.student_written.whole > 0
     assert others.student_written.part == 0 < others.student_written.whole
-
-
-def test_the_same_problem_in_two_runs_is_one_problem(tmp_path: Path) -> None:
-    one = write_run(tmp_path / "one", 10)
-    two = write_run(tmp_path / "two", 10, thinker="other")
-    manifest = build(tmp_path / "sets", one, two)
-    assert manifest.problems == {"used": 10}
-    assert {tuple(row["runs"]) for row in rows(tmp_path / "sets", "problems")} == {
-        (f"one/sum:{n}", f"two/sum:{n}") for n in range(10)
-    }
 
 
 def test_a_pool_without_deliberations_gives_a_thinker_and_says_what_is_missing(tmp_path):

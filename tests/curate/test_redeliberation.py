@@ -184,28 +184,6 @@ def everything(tmp_path_factory):
     return ask
 
 
-def test_the_micro_model_deliberates_and_the_same_again_comes_from_the_journal(
-    tmp_path, everything
-):
-    deliberator = micro(tmp_path, d=1)
-    told: list[int] = []
-    written, tally = everything(
-        deliberator, 17, on_progress=lambda tally: told.append(tally.caches)
-    )
-    flat = [one for deliberations in written for one in deliberations]
-    asked = tally.summary(deliberator)
-    assert len(flat) == 17 == asked.deliberations == asked.sets
-    assert told[-1] == 17
-    assert {one.index for one in flat} == {0} and {one.model for one in flat} == {"micro"}
-    assert [one.cache for one in flat] == [cache.id for _, cache in pairs(17)]
-    assert all(one.verdict and one.verdict.verifier.startswith("math@") for one in flat)
-    assert any(one.is_correct for one in flat)
-    assert asked.completion_tokens == sum(one.completion_tokens for one in flat)
-    assert (asked.cost_usd, tally.from_journal) == (0, 0)
-    again, second = everything(deliberator, 17)
-    assert (again, second.summary(deliberator), second.from_journal) == (written, asked, 17)
-
-
 def test_caches_of_several_rounds_are_asked_about_in_their_rounds(tmp_path, everything):
     def of_two_rounds(count: int):
         return [

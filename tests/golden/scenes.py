@@ -83,10 +83,13 @@ class Stage:
         self.run(name, verb, *asked, *more, *words, code=code)
 
     def keep(self, folder: str) -> None:
-        """Keep the files of a folder."""
+        """Keep the files of a folder; of a program that is kept already, the name of that."""
         for path in sorted(Path(folder).rglob("*")):
             if path.is_file() and path.name != "config.yaml" and "journal" not in path.parts:
-                self.kept[str(path)] = self.still(contents(path))
+                text = self.still(contents(path))
+                same = [name for name, kept in self.kept.items() if kept == text]
+                is_known = same and path.suffix == ".py"
+                self.kept[str(path)] = f"# The same as {same[0]}\n" if is_known else text
 
     def still(self, text: str) -> str:
         """A text without what no two runs agree in."""

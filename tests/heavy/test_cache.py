@@ -3,14 +3,12 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import re
-from itertools import pairwise
 from typing import get_args
 
 import pytest
 from heavy_samples import (
     BPE,
     BRIEF,
-    CHARS,
     CONTROL_IDS,
     READERS,
     build,
@@ -25,7 +23,7 @@ from hypothesis import strategies as st
 
 from heavydistill.config.run import Pruning, Selection
 from heavydistill.errors import BudgetError
-from heavydistill.heavy.cache import blocks_of, carried, fence_for, frame_tokens, serialize
+from heavydistill.heavy.cache import blocks_of, frame_tokens
 from heavydistill.heavy.prompts import Prompt, load
 from heavydistill.heavy.pruning import Reader, defuse
 from heavydistill.schema import Cache, Deliberation, Generation, Trajectory, content_id
@@ -208,17 +206,6 @@ def test_a_cut_cache_uses_nearly_all_of_its_budget(reader, pruning):
     assert 1900 < cache.prompt_tokens <= 2000
 
 
-def test_layout():
-    pool = [trajectory(0, answer_text="a"), trajectory(1, answer_text="b")]
-    cache = build(pool, problem("Q"))
-    assert sorted(re.findall(r"==== Attempt \d\n(.)", cache.prompt)) == ["a", "b"]
-    assert serialize("Q", ["a", "b"], BRIEF) == (
-        f"{BRIEF.opening}\n==== Problem\nQ\n==== Attempt 1\na\n==== Attempt 2\nb\n"
-        f"==== End of attempts\n{BRIEF.closing}"
-    )
-    assert fence_for(["x", "a ====== b"]) == "=" * 7
-
-
 def test_the_wording_names_the_fence_that_is_used():
     cache = build([trajectory(answer_text="=" * 9 + " 5")], prompt=STEM)
     assert f"`{'=' * 10}`" in cache.prompt
@@ -283,13 +270,6 @@ def test_a_prompt_that_is_not_what_the_items_tell_of_has_no_blocks():
     assert blocks_of(dataclasses.replace(cache, items=[*cache.items, cache.items[0]])) is None
 
 
-def test_the_frame_grows_by_a_header_with_each_attempt():
-    sizes = [frame_tokens(problem(), attempts, BRIEF, CHARS) for attempts in range(4)]
-    header = len("==== Attempt 1\n\n")
-    assert [b - a for a, b in pairwise(sizes)] == [header] * 3
-    assert sizes[3] == len(serialize(problem().text, [""] * 3, BRIEF))
-
-
 @given(size=st.integers(1, 6), seed=st.integers(0, 50))
 def test_in_as_many_orders_as_attempts_each_stands_in_each_place_once(size, seed):
     pool = pool_of("1", *"123456"[:size])
@@ -301,10 +281,3 @@ def test_in_as_many_orders_as_attempts_each_stands_in_each_place_once(size, seed
     for place in zip(*orders, strict=True):
         assert sorted(place) == sorted(trajectory.id for trajectory in pool)
     assert orders[0] == [item.generation for item in build(pool, seed=seed, order=size).items]
-
-
-def test_a_round_reads_the_deliberations_of_the_round_before():
-    written = [deliberation(i, round=round) for i, round in enumerate([1, 1, 2, 3])]
-    assert carried(written, 1) == []
-    assert carried(written, 2) == written[:2]
-    assert carried(written, 3) == [written[2]]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from datasets import load_dataset
 from huggingface_hub import DatasetCard
 from set_folders import ASKED, write_sets
 
@@ -68,17 +67,6 @@ def test_the_hub_understands_its_metadata_which_is_the_same_anywhere(tmp_path):
     files = {file["path"] for config in data.configs for file in config["data_files"]}
     there = (tmp_path / "sets").rglob("*.parquet")
     assert files == {path.relative_to(tmp_path / "sets").as_posix() for path in there}
-
-
-def test_the_folder_loads_at_once(tmp_path):
-    folder = write_sets(tmp_path / "sets")
-    write_card(folder)
-    cache = str(tmp_path / "cache")
-    rl = load_dataset(str(folder), "rl", cache_dir=cache)
-    assert {split: rows.num_rows for split, rows in rl.items()} == {"train": 1, "validation": 1}
-    assert load_dataset(str(folder), "problems", split="train", cache_dir=cache).num_rows == 2
-    usual = load_dataset(str(folder), split="train", cache_dir=cache)
-    assert usual[0]["completion"][0]["role"] == "assistant"
 
 
 @pytest.mark.parametrize("without", ["sft_deliberator", "rl"])

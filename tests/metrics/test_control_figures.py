@@ -164,13 +164,6 @@ def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_
     assert told.heavy.accuracy.mean == 0.5 and told.heavy.unasked == 1
 
 
-def test_prompts_and_verifiers_of_all_runs_are_told(make_trace):
-    heavy, alone = named([make_trace(["7"], ["7"])]), named([make_trace(["7"])])
-    alone = [dataclasses.replace(one, thinker_prompt_version="deliberator@9") for one in alone]
-    told = hold_against(heavy, 1, {ALONE: alone})
-    assert told.prompts == ["deliberator@9"] and told.verifiers == ["exact@1"]
-
-
 def test_other_problems_are_refused(make_trace):
     traces = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"])])
     with pytest.raises(ConfigError, match="alone is not over the problems"):

@@ -24,12 +24,6 @@ def of_pool(trace: Trace) -> tuple[float, float, float]:
     return row.mean, row.pass_at(row.k), row.vote
 
 
-def of_round(trace: Trace, number: int) -> tuple[float, float]:
-    """HM@D and HP@D."""
-    found = ProblemFigures.of(trace).round(number)
-    return found.mean, found.pass_at(found.d)
-
-
 @pytest.mark.parametrize(
     ("pool", "mean", "any_right", "vote"),
     [
@@ -56,11 +50,6 @@ def test_undecided_failed_and_unjudged_trajectories_are_not_right(make_trace):
     unjudged = dataclasses.replace(trace.pool[3], verdict=None)
     trace = dataclasses.replace(trace, pool=[*trace.pool[:2], failed, unjudged])
     assert of_pool(trace)[0] == 0.25
-
-
-def test_deliberations_count_in_their_own_round_only(make_trace):
-    trace = make_trace(["8"], ["7", "8", "8", None], ["7", "7"])
-    assert [of_round(trace, number) for number in (1, 2, 3)] == [(0.25, 1), (1, 1), (0, 0)]
 
 
 @pytest.mark.parametrize(

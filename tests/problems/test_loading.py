@@ -249,17 +249,6 @@ def test_only_a_verifier_that_needs_no_reference_may_do_without(write):
         load_file(write(INSTRUCTED | {"reference": None}, {"text": "1+1?", "reference": None}))
 
 
-def test_parquet_with_arguments_as_the_hub_has_them_is_read(tmp_path):
-    both = INSTRUCTED | {
-        "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
-        "kwargs": [{}, {"num_words": 5, "relation": "at least"}],
-    }
-    (problem,) = load_file(str(parquet(tmp_path / "set.parquet", [both])))
-    assert json.loads(problem.verifier_args)["kwargs"][0] == {"num_words": None, "relation": None}
-    assert not judged(problem, "far too short").is_correct
-    assert judged(problem, "this is just long enough").is_correct
-
-
 def test_the_instructions_of_the_sample_can_be_judged():
     problems = load_file(str(ROOT / "data" / "instructions.sample.jsonl"))
     assert len(problems) == 6

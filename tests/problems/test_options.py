@@ -138,13 +138,6 @@ def test_the_order_depends_on_seed_and_id_alone(read):
     assert any(other[name].text != there[name].text for name in there)
 
 
-def test_the_right_option_stands_at_every_place_about_as_often():
-    counts = dict.fromkeys("ABCD", 0)
-    for number in range(2000):
-        counts[shown(PLANETS, "A", name=f"p{number}").reference] += 1
-    assert all(400 < count < 600 for count in counts.values())
-
-
 def test_the_order_of_the_dataset_can_be_kept(read):
     rows = [ROW | {"id": str(n)} for n in range(10)]
     problems = read(*rows, keep_option_order=True)

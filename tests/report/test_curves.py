@@ -1,7 +1,7 @@
 """The curves: what is drawn, and the same bytes again."""
 
 import pytest
-from recorded import K8, K16, history
+from recorded import K16, history
 
 from heavydistill.report.curves import draw
 from heavydistill.train.grpo.guards import GuardOptions, alarms
@@ -24,17 +24,6 @@ def test_the_same_history_gives_the_same_bytes(tmp_path):
     text = (tmp_path / "first" / "curves.svg").read_text(encoding="utf-8")
     for said in ("Held-out accuracy", "tokens a completion", "guard, step 150: warn", "HM - V"):
         assert said in text
-
-
-def test_a_user_s_own_style_changes_nothing_and_is_kept(tmp_path):
-    import matplotlib
-
-    draw(history(K8), tmp_path, [])
-    plain = (tmp_path / "curves.svg").read_bytes()
-    with matplotlib.rc_context({"axes.facecolor": "black", "svg.hashsalt": None}):
-        draw(history(K8), tmp_path, [])
-        assert matplotlib.rcParams["axes.facecolor"] == "black"
-    assert (tmp_path / "curves.svg").read_bytes() == plain
 
 
 def test_what_was_not_logged_is_said(tmp_path):

@@ -22,7 +22,7 @@ from rendering import rendered
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import Grid, Line
 from heavydistill.report.page import writer
-from heavydistill.report.page.html import environment, tag
+from heavydistill.report.page.html import tag
 from heavydistill.report.page.runs import name_of
 from heavydistill.report.page.sections import Card, PageSection
 from heavydistill.report.page.writer import SAID, entry, whole
@@ -145,12 +145,6 @@ def test_every_text_of_a_section_is_escaped():
     assert "<b" not in shown and "49" not in shown and "<svg></svg>" in shown
     # Seven in each of two tables, four around the card, six in it.
     assert html.unescape(re.sub("<[^>]*>", "", shown)).count(evil) == 2 * 7 + 4 + 6
-
-
-def test_columns_of_words_are_told_from_those_of_numbers():
-    grid = Grid(["Name", "Count", "Meaning"], [Line("a", ["1,000", "many"]), Line("b", ["-", ""])])
-    shown = environment().get_template("cards.html").module.table(grid)
-    assert shown.count('<td class="words">') == 2 and shown.count("<td>") == 2
 
 
 def test_many_responses_without_a_final_answer_are_told_above_the_figures(run, tmp_path):

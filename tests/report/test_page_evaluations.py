@@ -15,7 +15,7 @@ from rendering import rendered
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, compare, read_comparison
-from heavydistill.metrics.controls import CONTROLS, hold_against, read_controlled
+from heavydistill.metrics.controls import CONTROLS, hold_against
 from heavydistill.metrics.crossing import CROSSING, cross
 from heavydistill.report.grid import FEW_NOTE, percent
 from heavydistill.report.page import writer
@@ -51,14 +51,6 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def words(page: str) -> str:
     """What is read of a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
-
-
-def test_an_evaluation_shows_changes_controls_and_orders(evaluation):
-    told = words(rendered(*of_folder(evaluation)))
-    assert "mine: its runs together" in told and "points are paired by problem" in told
-    (alone,) = read_controlled(evaluation / CONTROLS).controls
-    assert f"the deliberator, without attempts {percent(alone.answering.accuracy.mean)}" in told
-    assert "2 orders of the same attempts, 20 problems" in told
 
 
 def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_unknown(

@@ -63,16 +63,6 @@ def test_what_is_older_than_what_it_is_made_from_is_refused_however_often_it_is_
     assert told(done)[-1].startswith("grpo is older than a model, which it is made from")
 
 
-def test_a_training_that_is_made_anew_takes_the_place_of_its_time(done: Path) -> None:
-    (done / "grpo" / "config.json").unlink()
-    assert told(done) == ["made: GRPO"]  # it went on
-    assert stages(done).count("GRPO") == 2
-    (done / "grpo" / "config.json").unlink()
-    (done / "grpo").rmdir()
-    told(done)
-    assert stages(done) == ["sets", "S F T", "GRPO"]
-
-
 def test_a_stage_that_breaks_says_so_and_its_time_counts(done: Path) -> None:
     (done / "broken").touch()
     (done / "grpo" / "config.json").unlink()
