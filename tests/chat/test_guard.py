@@ -88,16 +88,6 @@ def test_an_answer_before_its_thinking_is_found(row: dict[str, Any]) -> None:
     assert "reasoning_lost" in _codes(Chat(tokenizer_with(text)), row)
 
 
-def test_a_detail_says_what_is_lost(row: dict[str, Any]) -> None:
-    [fault] = [
-        fault
-        for fault in Inspection(_changed(THINKING, ""), row).faults()
-        if fault.code == "reasoning_lost"
-    ]
-    assert REASONING[:20] in fault.detail and "is not in the row" in fault.detail
-    assert (fault.problem, fault.generation) == ("p_1", "d_1")
-
-
 def test_a_row_for_another_students_form_is_found(micro: Student, row: dict[str, Any]) -> None:
     inline = {"role": "assistant", "content": f"<think>\n{REASONING}\n</think>\n\n{ANSWER}"}
     assert _codes(micro.chat, row | {"completion": [inline]}) == []

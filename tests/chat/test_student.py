@@ -150,15 +150,6 @@ def test_thinking_that_is_switched_on_can_still_be_switched_off() -> None:
     assert off.endswith("<think>\n\n</think>\n\n")
 
 
-def test_an_answer_without_thinking_fits_a_prompt_that_opens_it(tmp_path: Path) -> None:
-    """Two line breaks are one token, so the template's own empty thinking would not."""
-    student = Student(checkpoint(tmp_path, real_template("qwen3_5_think")))
-    tokens = student.tokens("2*3?", "", "6")
-    assert tokens.fault == ""
-    assert student.chat.decode(tokens.prompt).endswith("<|im_start|>assistant\n<think>\n")
-    assert student.chat.decode(tokens.completion) == "</think>\n\n6<|im_end|>\n"
-
-
 @pytest.mark.parametrize("form", ["field", "inline"])
 def test_text_that_is_no_text_to_the_student_is_a_fault(form: str, tmp_path: Path) -> None:
     student = Student(checkpoint(tmp_path, PLAIN if form == "inline" else PLAIN_FIELD))

@@ -205,22 +205,6 @@ def test_the_address_that_answers_is_proposed(given, right, page):
         assert all(body in (None, {}) for _, _, body in asked_for)  # nothing to bill
 
 
-def test_the_address_is_proposed_also_where_the_key_is_wrong_there(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong")
-    gets = {"/v1/models": listing("m")}
-
-    class _Behind(Handler):
-        def do_GET(self) -> None:
-            self.send_json(*((401, {}) if self.path in gets else (404, {})))
-
-        def do_POST(self) -> None:
-            self.send_json(404, {})
-
-    with listening(_Behind) as url, pytest.raises(TeacherError, match="base address") as refused:
-        Contact().require("m", Endpoint(base_url=url.removesuffix("/v1")))
-    assert refused.value.fix == f"Give --endpoint {url}"
-
-
 def test_an_address_that_can_be_asked_is_kept_though_another_one_lists_models():
     with routed({"/v1/models": listing("m")}, {"/chat/completions": (400, {})}) as (root, _):
         Contact().require("m", Endpoint(base_url=root))

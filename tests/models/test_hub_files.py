@@ -10,7 +10,6 @@ import sys
 import pytest
 from huggingface_hub import constants
 from loopback import Handler, listening
-from students import MICRO
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import HeavydistillError, TeacherError
@@ -116,7 +115,3 @@ def test_a_chat_template_is_seen_in_the_files(tmp_path, files, has):
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert has_chat_template(tmp_path) is has
-
-
-def test_the_bundled_models_have_a_chat_template():
-    assert has_chat_template(MICRO) and has_chat_template(MICRO.with_name("teacher"))

@@ -173,12 +173,6 @@ def test_a_run_takes_the_sampling_of_the_maker_if_told_to():
     assert completed(**served, sampling="maker", think__sampling__top_k=3).think.sampling.top_k == 3
 
 
-def test_a_completed_configuration_of_a_profile_completes_to_itself():
-    once = completed(teacher="glm-4.6", endpoint__base_url=URL, sampling="maker")
-    assert resolve(once).config == once
-    assert (once.thinker, once.cache.budget_tokens) == ("glm-4.6", 80_000)
-
-
 @pytest.mark.parametrize(
     ("name", "why"),
     [("glm-4.6", "too large"), ("gpt-oss-20b", "thinking"), ("gpt-5", "by its maker only")],

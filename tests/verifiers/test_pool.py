@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
@@ -189,16 +188,6 @@ def test_many_threads_ask_at_once(shared: VerdictPool) -> None:
     assert stuck == ("undecided", "timeout")
 
 
-def test_asyncio_waits_for_verdicts(shared: VerdictPool) -> None:
-    async def all_of_them() -> list[str]:
-        futures = [
-            asyncio.wrap_future(shared.submit(problem("3"), text)) for text in ("3", "4", "hang")
-        ]
-        return [judged.verdict.label for judged in await asyncio.gather(*futures)]
-
-    assert asyncio.run(all_of_them()) == ["correct", "incorrect", "undecided"]
-
-
 def test_a_future_that_is_cancelled_leaves_its_fellows_their_verdict(pool: VerdictPool) -> None:
     posed = problem(text=str(time.monotonic_ns()))
     dropped, kept = (pool.submit(posed, "sleep") for _ in range(2))
@@ -224,14 +213,6 @@ def test_close_ends_workers_and_cancels_what_is_open() -> None:
             future.result(LIMIT_S)
     with pytest.raises(RuntimeError, match="closed"):
         pool.submit(problem(), "7")
-
-
-def test_nobody_else_s_alarm_is_touched(shared: VerdictPool) -> None:
-    before = signal.getsignal(signal.SIGALRM)
-    was_ticking = signal.getitimer(signal.ITIMER_REAL)[0] > 0
-    assert said(shared, "hang", text="alarm") == ("undecided", "timeout")
-    assert signal.getsignal(signal.SIGALRM) == before
-    assert (signal.getitimer(signal.ITIMER_REAL)[0] > 0) == was_ticking
 
 
 def test_a_forked_process_has_workers_of_its_own(shared: VerdictPool) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import shutil
 import sys
 from pathlib import Path
@@ -23,7 +22,7 @@ from students import MICRO
 from heavydistill.chat.student import Student
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
-from heavydistill.models.local.adapter import adapter_of, quiet_bitsandbytes
+from heavydistill.models.local.adapter import adapter_of
 from heavydistill.models.local.engine import LocalEngine, local_revision
 from heavydistill.models.registry import profile_at, revision_of
 
@@ -246,11 +245,3 @@ def test_a_configuration_that_cannot_be_used_is_refused(
     (tmp_path / "adapter_config.json").write_text(config)
     with pytest.raises(TeacherError, match=message):
         profile_at(str(tmp_path), Endpoint())
-
-
-def test_only_the_advice_on_a_kernel_that_nothing_here_uses_is_not_shown(caplog):
-    quiet_bitsandbytes()
-    logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
-    logger.warning("Failed to load CPU gemm_4bit_forward from kernels-community: %s.", "no kernels")
-    logger.warning("something else")
-    assert [record.getMessage() for record in caplog.records] == ["something else"]

@@ -68,6 +68,8 @@ def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> No
 
     assert list(map(_up_to(ENDS), written)) == list(map(_up_to(ENDS), whole))
     assert (len(calls) == 1) is not may_let_rows_go(config)
+    # Rows that have ended leave their batch.
+    assert calls == sorted(calls, reverse=True) and (len(calls) == 1 or calls[-1] < len(prompts))
 
 
 def test_a_prompt_is_read_once_for_all_of_its_samples() -> None:

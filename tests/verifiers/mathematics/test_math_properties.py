@@ -83,12 +83,6 @@ def test_any_text_is_read(text):
     judged(problem("5"), rf"{text}\boxed{{5}}{text}")
 
 
-def test_the_same_response_gets_the_same_verdict():
-    posed = problem(r"x=1 \text{ or } x=2")
-    verdicts = {judged(posed, r"$\boxed{2, 1, 3}$") for _ in range(5)}
-    assert len(verdicts) == 1
-
-
 @pytest.mark.parametrize(
     "answers",
     [
