@@ -127,6 +127,7 @@ def _print_table(estimate: Estimate, plan: Plan, console: Console) -> None:
 def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     """(note, whether it is a warning)."""
     from heavydistill.config.models import Capabilities
+    from heavydistill.models.capabilities import Source
     from heavydistill.models.tokenizer import SERVER
 
     config = plan.config
@@ -137,7 +138,7 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
             True,
         )
     for context in plan.run.contexts:
-        if context.source not in ("set", "profile"):
+        if context.source not in (Source.SET, Source.PROFILE):
             later = "" if plan.contact else "; the run asks the server when it starts"
             yield f"{context}{later}", not context.is_known
     for model in plan.run.models:

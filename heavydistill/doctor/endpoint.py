@@ -239,7 +239,7 @@ class Examination:
     def _context(self) -> Finding:
         said = Contact().context(self._profile.model, self._endpoint)
         known = self._patient.context
-        by_us = f"{known.tokens:,} tokens, {known.why}"
+        by_us = f"{known.tokens:,} tokens, {known.source}"
         if not said:
             fix = "" if known.is_known else f"{SET_IT[0].upper()}{SET_IT[1:]}."
             text = f"the server does not say it; {by_us}"

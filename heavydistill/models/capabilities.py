@@ -18,8 +18,9 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
@@ -37,21 +38,21 @@ _HEADER = """\
 """
 ASSUMED = 8192  # tokens of a model whose context nobody says: few servers take less
 _SMALLEST = 256
-Source = Literal[
-    "set", "doctor", "saved", "server", "profile", "tokenizer", "shared", "configured", "assumed"
-]
-_SAID: dict[Source, str] = {
-    "set": "as endpoint.context is set",
-    "doctor": "as doctor saw",
-    "saved": "as the run in the folder has it",
-    "server": "as the server says",
-    "profile": "by the profile",
-    "tokenizer": "by the config.json beside its tokenizer",
-    "shared": "as another model at its endpoint takes no more",
-    "configured": "assumed, as the configuration asks for them",
-    "assumed": "assumed",
-}
 SET_IT = "set what the server takes with --set endpoint.context=N"
+
+
+class Source(StrEnum):
+    """Who says how many tokens a context has, in words that follow the number."""
+
+    SET = "as endpoint.context is set"
+    DOCTOR = "as doctor saw"
+    SAVED = "as the run in the folder has it"
+    SERVER = "as the server says"
+    PROFILE = "by the profile"
+    TOKENIZER = "by the config.json beside its tokenizer"
+    SHARED = "as another model at its endpoint takes no more"
+    CONFIGURED = "assumed, as the configuration asks for them"
+    ASSUMED = "assumed"
 
 
 class CapabilityFile(Section):
@@ -195,21 +196,17 @@ class Context:
 
     model: str  # Name of its profile
     tokens: int  # Most tokens of prompt and response together
-    source: Source  # Where the number is from
+    source: Source  # Who says so
 
     @property
     def is_known(self) -> bool:
-        return self.source not in ("assumed", "configured")
-
-    @property
-    def why(self) -> str:
-        """Who says so, in words that follow the number."""
-        return _SAID[self.source]
+        return self.source not in (Source.ASSUMED, Source.CONFIGURED)
 
     def __str__(self) -> str:
         if self.is_known:
-            return f"Context of {self.model}: {self.tokens:,} tokens, {self.why}"
-        return f"Context of {self.model}: unknown, {self.tokens:,} tokens are {self.why}; {SET_IT}"
+            return f"Context of {self.model}: {self.tokens:,} tokens, {self.source}"
+        tokens = f"unknown, {self.tokens:,} tokens are {self.source}"
+        return f"Context of {self.model}: {tokens}; {SET_IT}"
 
 
 def context_of(
@@ -229,21 +226,21 @@ def context_of(
 
     def decided() -> tuple[int, Source]:
         if given.context:
-            return given.context, "set"
+            return given.context, Source.SET
         if seen.context:
-            return seen.context, "doctor"
+            return seen.context, Source.DOCTOR
         if saved and (said is None or said >= saved):
-            return saved, "saved"
+            return saved, Source.SAVED
         if said and not (profile.context_is_known and said >= profile.context):
-            return said, "server"
+            return said, Source.SERVER
         if profile.context_is_known:
-            return profile.context, "profile"
+            return profile.context, Source.PROFILE
         folder = None if profile.tokenizer == SERVER else Path(profile.tokenizer)
         positions = positions_in(json_in(folder / "config.json") if folder else {}) or 0
         made_for = positions if positions >= _SMALLEST else 0
         if needed > (made_for or ASSUMED):
-            return needed, "configured"
-        return (made_for, "tokenizer") if made_for else (ASSUMED, "assumed")
+            return needed, Source.CONFIGURED
+        return (made_for, Source.TOKENIZER) if made_for else (ASSUMED, Source.ASSUMED)
 
     return Context(profile.name, *decided())
 

@@ -155,7 +155,8 @@ async def _looked(url: str, endpoint: Endpoint) -> _Entries:
             f"Nothing can be sent to {url}: {type(error).__name__}",
             f"Correct the address, or the key in {endpoint.key_env}.",
         ) from None  # the message of the error may hold the key
-    _refuse_wrong_key(url, endpoint, reply)
+    if reply.code == _WRONG_KEY:
+        raise wrong_key(url, endpoint, reply.code)
     models = reply.models
     if models is None and (other := await _other_base(url, key)):
         right = (other if each.rstrip("/") == url else each for each in endpoint.urls)
@@ -178,10 +179,6 @@ async def _prove_key(url: str, endpoint: Endpoint, is_listed: bool) -> None:
         reply = await _exchange(f"{url}/chat/completions", endpoint.key, {})
     except _faults():  # slow to load, for instance
         return
-    _refuse_wrong_key(url, endpoint, reply)
-
-
-def _refuse_wrong_key(url: str, endpoint: Endpoint, reply: _Reply) -> None:
     if reply.code == _WRONG_KEY:
         raise wrong_key(url, endpoint, reply.code)
 

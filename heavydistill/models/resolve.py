@@ -15,7 +15,7 @@ from typing import Any
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.models.capabilities import Context, bounded, context_of, obeyed
+from heavydistill.models.capabilities import Context, Source, bounded, context_of, obeyed
 from heavydistill.models.contact import Contact
 from heavydistill.models.profiles import PROVIDERS, Profile, ProfileFile, provider_at
 from heavydistill.models.registry import nearest, profile_at, profile_file, shipped
@@ -225,10 +225,10 @@ def _reach(
     for profile in profiles:
         said = contact.context(profile.model, reached) if contact else None
         contexts.append(context_of(profile, endpoint, reached, said, needed, saved))
-    if all(context.source in ("set", "profile") for context in contexts):
+    if all(context.source in (Source.SET, Source.PROFILE) for context in contexts):
         return reached, contexts
     least = min(context.tokens for context in contexts)
-    shared = [c if c.tokens == least else Context(c.model, least, "shared") for c in contexts]
+    shared = [c if c.tokens == least else Context(c.model, least, Source.SHARED) for c in contexts]
     return reached.model_copy(update={"context": least}), shared
 
 

@@ -16,6 +16,7 @@ from summaries import summary
 
 from heavydistill.cli.runs import remarks
 from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.models.capabilities import Source
 from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.generate import check
@@ -127,7 +128,7 @@ def test_a_run_is_planned_with_the_context_that_the_server_says(tmp_path):
         again = check(given, contact=Contact())
         assert not server.requests
     (context,) = plan.run.contexts
-    assert (context.tokens, context.source) == (3072, "server")
+    assert (context.tokens, context.source) == (3072, Source.SERVER)
     assert plan.config.think.sampling.max_tokens == plan.config.deliberate.sampling.max_tokens
     assert plan.config.deliberate.sampling.max_tokens == 3072 // 2
     # The same command is the same run, and so is its saved configuration, with nobody asked.
@@ -154,7 +155,10 @@ def test_a_run_goes_on_with_the_context_that_it_had(tmp_path, says, holds):
         (tmp_path / "run" / "config.yaml").write_text(saved, encoding="utf-8")
         found = resolve(given, Contact() if says else None)
     (context,) = found.contexts
-    assert (context.tokens, context.source) == (holds, "saved" if holds == 3072 else "server")
+    assert (context.tokens, context.source) == (
+        holds,
+        Source.SAVED if holds == 3072 else Source.SERVER,
+    )
     assert (found.config.identity == resolve(before).config.identity) == (holds == 3072)
 
 

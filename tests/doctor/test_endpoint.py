@@ -13,7 +13,7 @@ from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.doctor.endpoint import Examination, ExaminedModel
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.capabilities import ASSUMED, Context
+from heavydistill.models.capabilities import ASSUMED, Context, Source
 from heavydistill.models.profiles import Profile
 from heavydistill.models.tokenizer import ByteEstimate
 
@@ -29,7 +29,7 @@ def patient(**changes: Any) -> ExaminedModel:
         kind="endpoint", name="deepseek-v3.2", model=MODEL, tokenizer="unused", **known
     )
     asked = {
-        "context": Context(profile.name, profile.context, "profile"),
+        "context": Context(profile.name, profile.context, Source.PROFILE),
         "samplings": [PAPER],
         "prompt": "What is 17 + 25 - 8?",
         "parser": "deepseek_v3",
@@ -320,7 +320,7 @@ def test_findings_never_show_the_key(monkeypatch):
     ],
 )
 def test_a_context_that_no_profile_knows_is_the_server_s_or_assumed(listed, result, told):
-    unknown = dataclasses.replace(patient(), context=Context("m", ASSUMED, "assumed"))
+    unknown = dataclasses.replace(patient(), context=Context("m", ASSUMED, Source.ASSUMED))
     seen, _, by_check = visit(Habits(listed=listed), unknown)
     finding = by_check["context"]
     assert finding.result == result and told in finding.text

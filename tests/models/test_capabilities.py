@@ -11,7 +11,7 @@ import pytest
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
-from heavydistill.models.capabilities import load, path_of, save
+from heavydistill.models.capabilities import Source, load, path_of, save
 from heavydistill.models.contact import Contact
 from heavydistill.models.registry import profile_at
 from heavydistill.models.resolve import ResolvedRun, resolve
@@ -167,7 +167,7 @@ def of(contact: Contact | None = None, teacher: str = "mine", **keys: Any) -> Re
 
 def said(found: ResolvedRun) -> list[tuple[int, str]]:
     assert all(f"{each.tokens:,}" in str(each) for each in found.contexts)
-    return [(each.tokens, each.source) for each in found.contexts]
+    return [(each.tokens, each.source.name.lower()) for each in found.contexts]
 
 
 def test_what_is_set_holds_before_what_doctor_saw_before_the_server_before_the_folder(tokenizer):
@@ -211,7 +211,7 @@ def test_a_configuration_that_was_completed_without_a_context_still_is_the_same_
     }
     for more in ({}, {"endpoint__tokenizer": str(tokenizer)}):
         found = of(None, **old, **more)
-        assert found.contexts[0].source == "configured"
+        assert found.contexts[0].source == Source.CONFIGURED
         assert found.config.cache.budget_tokens == 80_000
         assert found.config.think.sampling.max_tokens == 32_768
     with pytest.raises(ConfigError, match="the 8192 tokens of mine") as refused:

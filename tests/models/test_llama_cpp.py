@@ -21,7 +21,7 @@ import pytest
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import load_config
 from heavydistill.doctor.endpoint import Examination, ExaminedModel
-from heavydistill.models.capabilities import Context
+from heavydistill.models.capabilities import Context, Source
 from heavydistill.models.http.engine import OpenAIEngine
 from heavydistill.models.registry import profile_at
 from heavydistill.models.request import Request, user_turn
@@ -72,7 +72,7 @@ def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url: str
         profile=profile_at(MODEL, endpoint),
         samplings=[sampling],
         prompt="What is 2 + 3?",
-        context=Context(MODEL, 2048, "set"),
+        context=Context(MODEL, 2048, Source.SET),
     )
     seen = Examination(who, endpoint, ServerTokenizer(MODEL, endpoint)).capabilities
     assert seen.n == 1 and "not all counted" in seen.n_because
