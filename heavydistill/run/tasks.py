@@ -8,6 +8,7 @@ distilabel inspects the annotations of ``process`` as objects, so they are not p
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from distilabel.steps import StepInput
@@ -55,34 +56,43 @@ class HeavyTask(Task):
     batches_in_flight: int = Field(default=1, ge=1)
     """Batches that are asked at once; see ``runner``."""
 
-    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Rows with the columns that ``read`` makes of the samples."""
-        station = str(self.name)
-        messages: dict[int, Conversation] = {}
-
-        def prepare(row: Row) -> Row:
-            row.pop(FROM_JOURNAL, None)
-            messages[id(row)] = self.format_input(row)
-            return {}
-
-        asked = [row for row in advance(inputs, station, prepare) if row["status"] == OK]
-        replies = self._ask([messages[id(row)] for row in asked], asked, station)
-        samples = dict(zip(map(id, asked), replies, strict=False))  # none if the engine broke
-        inputs[:] = [row for row in inputs if not is_broken_off(samples.get(id(row), []))]
-
-        def finish(row: Row) -> Row:
-            given = samples[id(row)]
-            fields = [fields_of(self.llm.model_name, *sample) for sample in given]
-            return {**self.read(row, fields), FROM_JOURNAL: _count_from_journal(given)}
-
-        yield advance(inputs, station, finish)
+    def texts(self, row: Row) -> list[str]:
+        """The texts that its model is asked about a row."""
+        raise NotImplementedError
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """The columns of a row, from the fields of its generations but ids and verdicts."""
         raise NotImplementedError
 
+    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
+        """Rows with what was answered; a text is asked once, however many rows have it."""
+        station = str(self.name)
+        asked: dict[int, list[str]] = {}  # for each row by ``id()``
+
+        def prepare(row: Row) -> Row:
+            row.pop(FROM_JOURNAL, None)
+            asked[id(row)] = self.texts(row)
+            return {}
+
+        rows = [row for row in advance(inputs, station, prepare) if row["status"] == OK]
+        texts = list(dict.fromkeys(chain.from_iterable(asked[id(row)] for row in rows)))
+        samples = self._ask(list(map(user_turn, texts)), rows, station)
+        replies = dict(zip(texts, samples, strict=False))  # none if the engine broke
+        broken_off = {text for text, given in replies.items() if is_broken_off(given)}
+        inputs[:] = [row for row in inputs if broken_off.isdisjoint(asked.get(id(row), ()))]
+        yield advance(inputs, station, lambda row: self.answered(row, replies))
+
+    def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
+        """The columns of a row, from the samples of each text that was asked."""
+        given = replies[self.texts(row)[0]]
+        fields = [fields_of(self.llm.model_name, *sample) for sample in given]
+        return {**self.read(row, fields), FROM_JOURNAL: _count_from_journal(given)}
+
+    def format_input(self, input: Row) -> Conversation:
+        """Not used, as the next: ``process`` asks ``texts`` and reads the whole response."""
+        return user_turn(self.texts(input)[0])
+
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
-        """Not used: ``process`` reads the whole response, not its text alone."""
         return {}
 
     def _ask(
@@ -117,10 +127,10 @@ class SampleTrajectories(HeavyTask):
     def outputs(self) -> list[str]:
         return ["pool", "thinker_prompt_version", "status"]
 
-    def format_input(self, input: Row) -> list[dict[str, str]]:
+    def texts(self, row: Row) -> list[str]:
         """What the thinker reads."""
-        text = from_row(Problem, input["problem"]).text
-        return user_turn(prompts.thinker_prompt(text, self._prompt(input)))
+        text = from_row(Problem, row["problem"]).text
+        return [prompts.thinker_prompt(text, self._prompt(row))]
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """The pool."""
@@ -152,9 +162,9 @@ class Deliberate(HeavyTask):
     def outputs(self) -> list[str]:
         return ["deliberations", "status"]
 
-    def format_input(self, input: Row) -> list[dict[str, str]]:
+    def texts(self, row: Row) -> list[str]:
         """What the deliberator reads."""
-        return user_turn(self._cache(input)["prompt"])
+        return [self._cache(row)["prompt"]]
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
         """The deliberations of this round, after those of earlier ones."""
@@ -203,43 +213,19 @@ class JudgeUndecided(HeavyTask):
         if self.tokenizer:
             self._control_tokens = reader_of(self.tokenizer).control_tokens
 
-    def format_input(self, input: Row) -> list[dict[str, str]]:
-        """Not used: a row has as many prompts as it has answers to judge."""
-        return []
-
-    def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Rows with the judge's verdicts; what it has judged already is not put to it again."""
-        station = str(self.name)
-        # For each row by ``id()``: the position of a generation, and what the judge reads about it.
-        questions: dict[int, dict[int, str]] = {}
-        new: dict[str, None] = {}
-
-        def read(row: Row) -> Row:
-            texts = questions[id(row)] = self._questions(row)
-            votes = self._votes(row) if texts else {}
-            new.update(dict.fromkeys(text for text in texts.values() if _id(text) not in votes))
-            return {}
-
-        for row in inputs:
-            row.pop(FROM_JOURNAL, None)
-        rows = [row for row in advance(inputs, station, read) if row["status"] == OK]
-        outputs = self._ask([user_turn(text) for text in new], rows, station)
-        replies = dict(zip(new, outputs, strict=False))  # none if the engine broke
-        broken_off = {text for text, output in replies.items() if is_broken_off(output)}
-
-        def is_whole(row: Row) -> bool:
-            return broken_off.isdisjoint(questions.get(id(row), {}).values())
-
-        inputs[:] = filter(is_whole, inputs)
-        rows = list(filter(is_whole, rows))
-        advance(rows, station, lambda row: self._judged(row, questions[id(row)], replies))
-        yield inputs
+    def texts(self, row: Row) -> list[str]:
+        """What the judge is asked about the row that it has not judged already."""
+        if not (texts := self._questions(row).values()):
+            return []
+        votes = self._votes(row)
+        return [text for text in texts if _id(text) not in votes]
 
     @property
     def _prompt(self) -> prompts.Prompt:
         return prompts.load("judge", "general", self.language)
 
     def _questions(self, row: Row) -> dict[int, str]:
+        """What the judge reads about generations, by their positions."""
         problem = from_row(Problem, row["problem"])
         kind = Trajectory if self.column == "pool" else Deliberation
         questions = {}
@@ -252,8 +238,9 @@ class JudgeUndecided(HeavyTask):
                 questions[position] = question(problem, answer, self._prompt, self._control_tokens)
         return questions
 
-    def _judged(self, row: Row, questions: dict[int, str], replies: dict[str, list[Sample]]) -> Row:
-        """The row with its verdicts, from the samples of each question."""
+    def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
+        """The column with the judge's verdicts, from the samples of each question."""
+        questions = self._questions(row)
         known = self._votes(row) if questions else {}
         items, from_journal = list(row[self.column]), 0
         for position, text in questions.items():
