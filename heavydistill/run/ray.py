@@ -30,9 +30,10 @@ os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 import ray
 
 import heavydistill
-from heavydistill.errors import ConfigError, JournalError, RunError
+from heavydistill.errors import ConfigError, RunError
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.run.shards import Shard, ShardEnd, Surroundings, run_shard
+from heavydistill.store.traces import writing
 
 LOCAL = "local"
 
@@ -50,7 +51,7 @@ class RayPool:
 
     Raises:
         ConfigError: The cluster cannot be joined, or has too few GPUs for a server.
-        JournalError: The journal cannot be written.
+        RunError: The journal cannot be written.
     """
 
     def __init__(self, address: str, run: ResolvedRun, server: list[str] | None = None) -> None:
@@ -90,8 +91,7 @@ class RayPool:
             for number, task in enumerate(self._tasks):
                 if number not in self._ends:
                     ray.cancel(task, force=True)
-        if self._token:
-            self._token.unlink(missing_ok=True)
+        self._token.unlink(missing_ok=True)
         if self._joined:
             ray.shutdown()
 
@@ -118,19 +118,12 @@ def _spread(address: str, run: ResolvedRun, server: list[str]) -> tuple[int, flo
     return max(1, len(nodes)), 0
 
 
-def _token(run: ResolvedRun) -> Path | None:
+def _token(run: ResolvedRun) -> Path:
     """A file in the journal, for the shards to see."""
-    if not run.config.journal:
-        return None
-    token = Path(run.config.journal).absolute() / f".ray-{uuid.uuid4().hex}"
-    try:
+    token = Path(run.config.journal or "").absolute() / f".ray-{uuid.uuid4().hex}"
+    with writing(token.parent):
         token.parent.mkdir(parents=True, exist_ok=True)
         token.touch()
-    except OSError as error:
-        raise JournalError(
-            f"The journal {run.config.journal} cannot be used: {error.strerror}",
-            "Name a folder on a file system that all nodes share and that can be written.",
-        ) from error
     return token
 
 
@@ -145,31 +138,20 @@ def join(address: str) -> None:
     Raises:
         ConfigError: Nothing answers at the address, or what does cannot be joined.
     """
-    _require_listener(address)
     options = {"include_dashboard": False} if address == LOCAL else {}
     try:
+        if address not in (LOCAL, "auto"):  # that nobody listens, Ray finds out after a minute
+            parts = urlsplit(address if "://" in address else f"//{address}")
+            if not parts.hostname or not parts.port:
+                raise ValueError("it has no host and port")
+            socket.create_connection((parts.hostname, parts.port), _CONNECT_TIMEOUT_S).close()
         ray.init(address, log_to_driver=False, logging_level="ERROR", **options)
     except (Exception, SystemExit) as error:  # Ray raises whatever comes up, and exits too
         raise ConfigError(
             f"--ray {address}: Ray cannot be joined there: {_in_one_line(error)}",
             "Start Ray there with the Python and ray versions of this machine (`ray start`), and "
-            "give host:6379 on a machine of the cluster, ray://host:10001 elsewhere, or local.",
-        ) from None
-
-
-def _require_listener(address: str) -> None:
-    """Say at once that nobody listens, which Ray finds out after a minute."""
-    if address in (LOCAL, "auto"):
-        return
-    parts = urlsplit(address if "://" in address else f"//{address}")
-    try:
-        if not parts.hostname or not parts.port:
-            raise ValueError("it has no host and port")
-        socket.create_connection((parts.hostname, parts.port), _CONNECT_TIMEOUT_S).close()
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"--ray {address}: nothing answers there: {error}",
-            "Give local, auto, host:6379 or ray://host:10001 of a cluster that runs.",
+            "give host:6379 or auto on a machine of the cluster, ray://host:10001 elsewhere; or "
+            "give local.",
         ) from None
 
 

@@ -64,7 +64,7 @@ class Surroundings:
 
     version: str  # of this package
     folder: Path  # working folder, so that relative paths mean the same
-    token: Path | None  # file in the journal that the run has just made
+    token: Path  # file in the journal that the run has just made
     environment: dict[str, str] = field(repr=False)  # variables, among them keys
 
     def take_over(self) -> None:
@@ -88,7 +88,7 @@ class Surroundings:
                 f"Node {host} cannot enter the working folder {self.folder}: {error.strerror}",
                 "Give the command from a folder that all nodes see under the same path.",
             ) from error
-        if self.token and not self.token.exists():
+        if not self.token.exists():
             raise JournalError(
                 f"Node {host} does not see the journal {self.token.parent} as the driver does",
                 "Name one on a file system that all nodes share: --journal FOLDER.",
@@ -152,7 +152,8 @@ def run_shard(shard: Shard) -> ShardEnd:
             is_stopped = (shard.rows / _STOP).exists()
             return StoppedError("The run was stopped", _AGAIN) if is_stopped else None
 
-        with _server_of(shard) as (run, failure), _Report(shard, name) as report:
+        opened = contextlib.closing(_Report(shard, name))
+        with opened as report, _server_of(shard) as (run, failure):
             pipeline = build_heavy_pipeline(
                 run,
                 report.on_batch,
@@ -201,11 +202,9 @@ class _Report(logging.Handler):
         self._writing = threading.Lock()
         self._file = (shard.rows / f"{name}.jsonl").open("a", encoding="utf-8")
 
-    def __enter__(self) -> _Report:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
+    def close(self) -> None:
         self._file.close()
+        super().close()
 
     def emit(self, record: logging.LogRecord) -> None:
         self._write(log=[record.name, record.levelno, record.getMessage()])

@@ -134,9 +134,9 @@ class StatusWriter:
         self._is_priced = all(model.profile.usd(1, 1) is not None for model in run.models)
         # The last step of each stage that gives verdicts.
         judging = "judge" if run.judge else "verify"
-        self._pool, self._last_round = f"{judging}_pool", f"{judging}_deliberations_{config.rounds}"
+        steps = (f"{judging}_pool", f"{judging}_deliberations_{config.rounds}")
         # Of each problem that has left these, the share of right samples.
-        self._right: dict[str, list[float]] = {self._pool: [], self._last_round: []}
+        self._right: dict[str, list[float]] = {step: [] for step in steps}
         self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0, 0.0)])
         self._lock = threading.Lock()
         self._ends = threading.Event()
@@ -200,11 +200,12 @@ class StatusWriter:
         with self._lock:
             per_minute, per_second, left = self._pace()
             free = None if self._account else 0.0
+            mean, heavy_mean = (fmean(each) if each else None for each in self._right.values())
             return dataclasses.replace(
                 copy.deepcopy(self._status),
                 at=time.time(),
-                mean_at_k=_mean(self._right[self._pool]),
-                heavy_mean_at_d=_mean(self._right[self._last_round]),
+                mean_at_k=mean,
+                heavy_mean_at_d=heavy_mean,
                 problems_per_minute=per_minute,
                 tokens_per_s=per_second,
                 left_s=left,
@@ -323,10 +324,6 @@ def _samples(row: Row, step: str) -> list[Row]:
 def _share_right(samples: list[Row]) -> float:
     labels = [(sample["verdict"] or {}).get("label") for sample in samples]
     return labels.count("correct") / max(1, len(labels))
-
-
-def _mean(shares: list[float]) -> float | None:
-    return fmean(shares) if shares else None
 
 
 def _add(counts: dict[str, int], name: str) -> None:

@@ -76,11 +76,24 @@ class HeavyTask(Task):
 
         rows = [row for row in advance(inputs, station, prepare) if row["status"] == OK]
         texts = list(dict.fromkeys(chain.from_iterable(asked[id(row)] for row in rows)))
-        samples = self._ask(list(map(user_turn, texts)), rows, station)
-        replies = dict(zip(texts, samples, strict=False))  # none if the engine broke
+        samples, broken = list[list[Sample]](), None
+        try:
+            if texts:
+                samples = self.llm.sample(list(map(user_turn, texts)), int(self.num_generations))
+        except HeavydistillError:  # the run cannot go on, e.g. its disk is full
+            raise
+        except Exception as error:  # engines return failures as data; this one broke
+            broken = error
+        replies = dict(zip(texts, samples, strict=False))
         broken_off = {text for text, given in replies.items() if is_broken_off(given)}
         inputs[:] = [row for row in inputs if broken_off.isdisjoint(asked.get(id(row), ()))]
-        yield advance(inputs, station, lambda row: self.answered(row, replies))
+
+        def finish(row: Row) -> Row:
+            if broken:
+                raise broken
+            return self.answered(row, replies)
+
+        yield advance(inputs, station, finish)
 
     def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
         """The columns of a row, from the samples of each text that was asked."""
@@ -94,23 +107,6 @@ class HeavyTask(Task):
 
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
         return {}
-
-    def _ask(
-        self, messages: list[Conversation], rows: list[Row], station: str
-    ) -> list[list[Sample]]:
-        """Samples of each conversation; if the engine broke none, and the rows have failed."""
-        try:
-            return self.llm.sample(messages, int(self.num_generations)) if messages else []
-        except HeavydistillError:  # the run cannot go on, e.g. its disk is full
-            raise
-        except Exception as error:  # engines return failures as data; this one broke
-            broken = error
-
-        def fail(row: Row) -> Row:
-            raise broken
-
-        advance(rows, station, fail)
-        return []
 
 
 class SampleTrajectories(HeavyTask):
