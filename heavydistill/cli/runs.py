@@ -45,7 +45,6 @@ def generate(
     """
     from heavydistill.heavy import prompts
     from heavydistill.report.summary import print_summary
-    from heavydistill.run.estimate import thinker_wording
 
     console = Console()
     plan = checked(config, console, contact=None if dry_run else Contact())
@@ -55,7 +54,7 @@ def generate(
         say(dump_config(plan.config), console)
         if not plan.pools:
             problem = plan.problems[0]
-            prompt = thinker_wording(problem, plan.config)
+            prompt = prompts.for_thinker(problem, plan.config)
             console.rule(f"first prompt ({prompt.version})")
             say(prompts.thinker_prompt(problem.text, prompt), console)
         return

@@ -24,8 +24,9 @@ from functools import cache
 from importlib import resources
 from typing import Literal, cast
 
-from heavydistill.config.run import Task
+from heavydistill.config.run import RunConfig, Task
 from heavydistill.errors import ConfigError
+from heavydistill.schema import Problem
 
 Role = Literal["thinker", "deliberator", "judge", "chooser"]
 
@@ -90,6 +91,16 @@ def for_cache(task: Task, domain: str, language: str) -> Prompt:
     if task == "choose":
         return load("chooser", "general", language)
     return load("deliberator", domain, language)
+
+
+def for_thinker(problem: Problem, config: RunConfig) -> Prompt:
+    """The wording in which a thinker of a run is asked about a problem."""
+    return load("thinker", problem.domain or config.domain or "general", config.language)
+
+
+def asked_of_thinker(problem: Problem, config: RunConfig) -> str:
+    """What a thinker of a run reads of a problem."""
+    return thinker_prompt(problem.text, for_thinker(problem, config))
 
 
 def thinker_prompt(problem_text: str, prompt: Prompt) -> str:

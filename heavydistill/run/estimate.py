@@ -22,7 +22,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from heavydistill.config.run import RunConfig
 from heavydistill.heavy import prompts
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.registry import revision_of
@@ -30,7 +29,6 @@ from heavydistill.models.request import JUDGE, THINK, deliberate_stage, samples,
 from heavydistill.models.resolve import ResolvedModel
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.run.generate import Plan
-from heavydistill.schema import Problem
 from heavydistill.store.journal import Journal, key
 from heavydistill.store.segment import Record
 from heavydistill.verifiers.judge import MOST_BYTES, is_comparable, question
@@ -160,17 +158,6 @@ def estimate(plan: Plan) -> Estimate:
     return Estimate(stages, counter.name, journal.skipped if journal else 0)
 
 
-def thinker_wording(problem: Problem, config: RunConfig) -> prompts.Prompt:
-    """The wording in which a thinker is asked about a problem."""
-    domain = problem.domain or config.domain or "general"
-    return prompts.load("thinker", domain, config.language)
-
-
-def thinker_prompt(problem: Problem, config: RunConfig) -> str:
-    """What a thinker reads of a problem."""
-    return prompts.thinker_prompt(problem.text, thinker_wording(problem, config))
-
-
 def _thinking(
     plan: Plan, counter: Reader, journal: Journal | None, means: Means | None
 ) -> tuple[StageEstimate, int]:
@@ -180,7 +167,7 @@ def _thinking(
     missing: dict[str, int] = {}  # the same text is asked once, see ``models.journaled``
     whole = 0
     for problem in plan.problems:
-        prompt = thinker_prompt(problem, config)
+        prompt = prompts.asked_of_thinker(problem, config)
         if prompt in missing:
             continue
         missing[prompt] = k

@@ -39,6 +39,7 @@ from heavydistill.config.models import SamplingChoice
 from heavydistill.config.run import Problems, RunConfig, Think
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
+from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare, refuse_other_ways
 from heavydistill.metrics.controls import (
     ALONE,
@@ -56,7 +57,6 @@ from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS, reader_of
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
-from heavydistill.run.estimate import thinker_prompt
 from heavydistill.run.experiments.comparison import side_of
 from heavydistill.run.result import all_traces
 from heavydistill.store.atomic import new_folder, refuse_taken
@@ -343,7 +343,8 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
     deliberations = (config.rounds - 1) * config.deliberate.d + 1
     full += deliberations * evaluated.run.deliberator.sampling.max_tokens
     reader = reader_of(thinker.profile.tokenizer)
-    longest = max(reader.count(thinker_prompt(problem, config)) for problem in evaluated.problems)
+    prompts = (asked_of_thinker(problem, config) for problem in evaluated.problems)
+    longest = max(map(reader.count, prompts))
     room = thinker.profile.context - longest - TEMPLATE_TOKENS
     seen = config.endpoint.capabilities
     most, why = min(  # with a reason why the heavy answer may have more, unless it may not

@@ -35,11 +35,11 @@ from heavydistill.config.models import SamplingChoice
 from heavydistill.config.run import RunConfig, Verifying, load_config, refuse_code_of_saved
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError
-from heavydistill.heavy import prompts as wordings
+from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.models.registry import profile_file
 from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.problems.loading import load_fit
-from heavydistill.schema import Problem, from_row
+from heavydistill.schema import from_row
 from heavydistill.store.sets.folder import Manifest, read_rows
 from heavydistill.store.sets.set_rows import USED, ProblemRow
 from heavydistill.train.arguments import TrainArguments
@@ -143,7 +143,7 @@ def read_prompts(
         rows = []
         for problem in problems:
             domain = problem.domain or run.domain or "general"
-            asked = problem_row(problem, thinker_prompt(problem, run))
+            asked = problem_row(problem, asked_of_thinker(problem, run))
             rows.append({**asked, "domain": domain})
         if sets:
             success = _successes(sets, str(config.mode))
@@ -202,13 +202,6 @@ def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
                 right[row["problem"]] += round(row["success"] * row["judged"])
                 judged[row["problem"]] += row["judged"]
     return {problem: right[problem] / n for problem, n in judged.items() if n >= _FEWEST_JUDGED}
-
-
-def thinker_prompt(problem: Problem, run: RunConfig) -> str:
-    """What a thinker is asked about a problem."""
-    domain = problem.domain or run.domain or "general"
-    wording = wordings.load("thinker", domain, run.language)
-    return wordings.thinker_prompt(problem.text, wording)
 
 
 def check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
+from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.store.redact import without_places
 from heavydistill.store.training_record import Ends, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train.arguments import TrainArguments
@@ -25,7 +26,6 @@ from heavydistill.train.grpo.data import (
     context_of,
     find_sets,
     read_prompts,
-    thinker_prompt,
     wording_of,
 )
 from heavydistill.train.grpo.held_out import HeldOut, held_out
@@ -184,7 +184,7 @@ def _held_out(
     found = held_out(
         folder,
         config.held_out,
-        (lambda problem: thinker_prompt(problem, wording)) if wording else None,
+        (lambda problem: asked_of_thinker(problem, wording)) if wording else None,
         prompts.train["text"],
         lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role],
     )
