@@ -164,10 +164,6 @@ def test_responses_that_say_something_else_are_not(other):
     assert fingerprint(deliberation(ANSWER, TEXT)) != fingerprint(deliberation(ANSWER, other))
 
 
-def test_a_fingerprint_is_the_same_in_every_process():
-    assert fingerprint(deliberation("It is 5.", "2+3=5")) == "cdbc4721bdbd98eeabf23ee0c25f418e"
-
-
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / ".." / "shared" / "data" / "gsm8k_solutions_k4.jsonl"
 

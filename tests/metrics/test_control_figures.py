@@ -11,16 +11,13 @@ from generations import altered, unboxed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.controls import (
     ALONE,
     CHAIN,
     CHOOSE,
-    CONTROLS,
     hold_against,
     order_name,
-    read_controlled,
 )
 from heavydistill.schema import Trace
 
@@ -134,18 +131,6 @@ def test_with_one_deliberation_sampling_cannot_be_told_from_order(make_trace):
     first, second = named([make_trace(["7"], ["7"])]), named([make_trace(["7"], ["1"])], 1)
     told = hold_against(first, 1, {order_name(1): second}).orders
     assert told and told.between.mean == 1.0 and told.within is None and told.flips is None
-
-
-def test_the_file_is_read_back_and_the_same_runs_give_the_same_figures(make_trace, tmp_path):
-    heavy = named([make_trace(["7", "1"], ["7", "1"])])
-    told = hold_against(heavy, 1, {ALONE: heavy, order_name(1): heavy})
-    assert hold_against(heavy, 1, {ALONE: heavy, order_name(1): heavy}) == told
-    write_versioned(told, tmp_path / CONTROLS)
-    assert read_controlled(tmp_path / CONTROLS) == told
-    older = dataclasses.replace(told, format="heavydistill-controls/0")
-    write_versioned(older, tmp_path / CONTROLS)
-    with pytest.raises(ConfigError, match="heavydistill-controls/0"):
-        read_controlled(tmp_path / CONTROLS)
 
 
 def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(make_trace):

@@ -32,17 +32,6 @@ def tokenizer():
     return train_tokenizer([row.prompt for row in ROWS], context=128)
 
 
-@pytest.mark.parametrize("steps", [1, 10, 1000])
-def test_the_learning_rate_rises_to_its_peak_and_falls_to_a_twentieth(steps):
-    schedule = Schedule(steps, 1e-3, thinker_rows=1, deliberator_rows=0)
-    shares = [schedule.share_of_peak(step) for step in range(steps)]
-    peak = shares.index(max(shares))
-    assert shares[peak] == 1 and peak <= steps // 20
-    assert shares[: peak + 1] == sorted(shares[: peak + 1])
-    assert shares[peak:] == sorted(shares[peak:], reverse=True)
-    assert steps < 1000 or shares[-1] == pytest.approx(0.05, abs=1e-4)
-
-
 def test_only_what_the_assistant_says_is_learnt(tokenizer):
     ids, labels = batch(tokenizer, ROWS)
     for row, row_ids, row_labels in zip(ROWS, ids, labels, strict=True):

@@ -277,7 +277,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, near: str) -> N
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not here")
 def test_real_rows_of_gsm8k_and_ifeval_are_problems() -> None:
     gsm8k = load_fit(configured("gsm8k", DATA / "gsm8k_train_1000.jsonl").problems).problems
-    assert len(gsm8k) == 1000
+    assert len(gsm8k) == 1000 and all(judged(one, one.reference).is_correct for one in gsm8k)
     assert label(gsm8k[0], "72") == "correct" and label(gsm8k[0], "73") == "incorrect"
     ifeval = load_fit(configured("ifeval", DATA / "ifeval_prompts.jsonl").problems).problems
     assert len(ifeval) == 541 and ifeval[0].id == "1000"

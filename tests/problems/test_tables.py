@@ -68,8 +68,3 @@ def test_a_broken_file_is_named_with_the_line(content: bytes, says: str, tmp_pat
     path.write_bytes(content)
     with pytest.raises(ProblemsError, match=says):
         read_file(path)
-
-
-def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ProblemsError, match=r"none\.jsonl: No such file"):
-        read_file(tmp_path / "none.jsonl")

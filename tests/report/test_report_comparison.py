@@ -11,7 +11,7 @@ from rich.console import Console
 from summaries import comparison as invented
 from summaries import group, summary
 
-from heavydistill.metrics.comparison import Comparison, ConfigDifference, Model
+from heavydistill.metrics.comparison import Comparison, Model
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.crossing import Cell, Crossing, Thinker
 from heavydistill.metrics.intervals import Interval, Pairs
@@ -59,11 +59,6 @@ def test_who_was_asked_and_how_is_said(comparison, printed):
     assert "deliberating: temperature 1, top_p 0.95, top_k 10, max_tokens 448" in text
     lines = lines_of(text)
     assert "deliberations 4,000 0 0 - 0 0" in lines, "a version that did not count them"
-    asked = [ConfigDifference("think.k", 4, 8), ConfigDifference("domain", None, "brief")]
-    text = printed(print_comparison, dataclasses.replace(comparison, asked_differently=asked))
-    lines = lines_of(text)
-    assert "think.k 4 8" in lines and 'domain null "brief"' in lines
-    assert "Asked alike" not in text
 
 
 def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(comparison, printed):

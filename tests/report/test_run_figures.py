@@ -196,13 +196,6 @@ def test_only_what_would_help_is_offered(told, remedy):
     assert unanswered_warning(told)[-1] == f"Train the format first{remedy}"
 
 
-def test_the_table_ends_with_it_in_lines_that_can_be_copied():
-    console = Console(record=True, width=80, file=io.StringIO())
-    print_summary(of(70), console)
-    fact, remedy = console.export_text().splitlines()[-2:]
-    assert [fact, remedy] == unanswered_warning(of(70)) and len(remedy) > 80
-
-
 def test_a_shared_marker_is_told_with_its_numbers_and_as_a_word_of_a_shell():
     assert marker_found(SHARED) == (
         "795 of the 800 unanswered answers that were read end in 'A:' and a value. Of 200 that "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import signal
 import subprocess
 import sys
@@ -240,13 +239,6 @@ def test_shipped_phases_are_trainings_and_listed(
         config = parse([*given, "--use_cpu", "true", "--use_vllm", "false"]).config
         assert config.max_steps == 100 and (config.dataset_name or config.held_out_from)
     assert f"](phases/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_example_in_the_help_is_the_shipped_file() -> None:
-    text = str(runpy.run_path(str(SCRIPT))["__doc__"])
-    block = text[text.index("    model_name_or_path") : text.index("A phase is")]
-    shipped = (CONFIGS / "phases" / "alternating.yaml").read_text(encoding="utf-8")
-    assert yaml.safe_load(block) == yaml.safe_load(shipped)
 
 
 @pytest.mark.slow

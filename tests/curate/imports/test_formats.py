@@ -104,14 +104,6 @@ def test_half_a_character_makes_an_answer_a_failure() -> None:
     assert (said.answer_text, said.failure) == ("", "malformed")
 
 
-def test_lists_beside_the_answers_are_taken_one_by_one() -> None:
-    attempts = attempts_of(["4", "5"], "here", labels=[True, False], ends=["stop", "length"])
-    assert [(a.label, a.trajectory.finish_reason) for a in attempts] == [
-        (True, "stop"),
-        (False, "length"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -337,6 +329,7 @@ TWO_TARGETS = [{"query": EGGS, "target": "42"}, {"query": EGGS, "target": "43"}]
     ("given", "rows", "columns", "says"),
     [
         ("heavyskill", [heavyskill_row()], {}, "No row has a reference.*file of targets"),
+        ("answers", [answers_row() | {"gold": None}], {}, "No row has a reference.*--columns refe"),
         ("heavyskill", [heavyskill_row(), *TWO_TARGETS], {}, r"rows:3: .*another target.*'42'"),
         (
             "pacore",
