@@ -180,23 +180,17 @@ def lost_student(name: str, error: TeacherError) -> ConfigError:
 
 def stops_of(name: str) -> frozenset[int]:
     """Where generation stops by a model's own ``generation_config.json``; none without one."""
-    found = generation_config(name).get("eos_token_id")
-    return frozenset(found if isinstance(found, list) else [found]) - {None}
-
-
-def generation_config(name: str, revision: str | None = None) -> dict[str, Any]:
-    """What a model's own ``generation_config.json`` says; nothing without one."""
     from transformers.utils import cached_file
 
     file = cached_file(
         name,
         "generation_config.json",
-        revision=revision,
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )
-    found: dict[str, Any] = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
-    return found
+    said = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+    found = said.get("eos_token_id")
+    return frozenset(found if isinstance(found, list) else [found]) - {None}
 
 
 def fit(
