@@ -306,19 +306,14 @@ class Examination:
         return Finding("parameters", "warning", text, fix)
 
     def _find_refused(self, wanted: dict[str, Any]) -> None:
-        """Ask with each parameter alone, then leave out what does not go together."""
-        refused: list[str] = self._seen["refused"]
+        """Add one after the other, and leave out those that are refused then."""
+        taken: dict[str, Any] = {}
         for name, value in wanted.items():
-            if self._send(_YES, self._enough, {name: value}).refusal:
-                refused.append(name)
+            if self._send(_YES, self._enough, {**taken, name: value}).refusal:
+                self._seen["refused"].append(name)
+            else:
+                taken[name] = value
         self._whole = self._ask(self._enough)
-        for name in reversed(list(self._taken(wanted))):
-            if not self._whole.refusal:
-                return
-            refused.append(name)
-            self._whole = self._ask(self._enough)
-            if self._whole.refusal:
-                refused.remove(name)
         if self._whole.refusal:
             raise self._useless(self._whole)
 
