@@ -40,6 +40,7 @@ Task = Literal["deliberate", "choose"]
 SamplingName = Literal["paper", "maker"]
 
 _ANEW: Task = "deliberate"
+_MOST_K = 1024
 _TOKENS = {"tok": 1, "ktok": 10**3, "mtok": 10**6, "gtok": 10**9}
 _BUDGET = r"(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)"
 Budget = Annotated[
@@ -156,12 +157,12 @@ class CacheChoice(Section):
 class Deliberating(Section):
     """The second stage: D deliberations on each cache, in N rounds."""
 
-    d: int = Field(4, ge=0)
+    d: int = Field(4, ge=0, le=1024)
     """Number of deliberations per cache, at most 1,024. 0 makes trajectories only."""
     task: Task = "deliberate"
     """Task of the reader. ``choose`` makes it name the best attempt, whose answer counts as its
     own: Best-of-N with a judge."""
-    rounds: int = Field(1, ge=1)
+    rounds: int = Field(1, ge=1, le=16)
     """Number of rounds of deliberation, at most 16. From the second on, caches also hold the
     deliberations of the round before."""
     sampling: SamplingChoice = SamplingChoice()
@@ -281,14 +282,8 @@ class RunConfig(Section):
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> RunConfig:
-        chosen = {
-            "think.k": (0 if self.pools else self.think.k, 1024),
-            "deliberate.d": (self.deliberate.d, 1024),
-            "deliberate.rounds": (self.deliberate.rounds, 16),
-        }
-        for key, (value, most) in chosen.items():
-            if value > most:
-                raise ValueError(f"{key} is {value:,}, but a run asks for at most {most:,}")
+        if self.think.k > _MOST_K and not self.pools:
+            raise ValueError(f"think.k is {self.think.k:,}, but a run asks for at most {_MOST_K:,}")
         if self.pools_sha256 and not self.pools:
             raise ValueError("pools_sha256 belongs to pools")
         if self.pools:
