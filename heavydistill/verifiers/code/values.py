@@ -141,14 +141,8 @@ def _is_close(left: Tree, right: Tree, flat: bool, tolerance: float | None) -> b
 
 def number(tree: Tree) -> int | float | Fraction | Decimal | None:
     """The number that a value is; None if it is none, or a complex one."""
-    if isinstance(tree, bool):
-        return int(tree)
-    if isinstance(tree, int | float):
-        return tree
-    if isinstance(tree, list) and tree and tree[0] in ("i", "F", "q", "D"):
-        value = _decoded(tree)
-        return value if isinstance(value, int | float | Fraction | Decimal) else None
-    return None
+    value = _decoded(tree) if _kind(tree) in _NUMBERS - {"c"} else tree
+    return value if isinstance(value, int | float | Fraction | Decimal) else None
 
 
 def shown(tree: Tree, most: int = 200) -> str:
