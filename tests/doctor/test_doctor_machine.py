@@ -104,8 +104,6 @@ def test_the_set_up_that_fits_the_gpus_is_named(commands):
     ("body", "said"),
     [
         (None, "not installed"),
-        ("echo bubblewrap 0.8.0", "cannot start a program"),
-        ("echo 'bwrap: Unknown option --size' >&2; exit 1", "too old"),
         ("echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1", "setting up uid map"),
     ],
 )

@@ -48,6 +48,10 @@ WHOLE_TEXTS = [
     ("17", r"\boxed{17} wait, \boxed{18}", None, "incorrect", "different"),
     ("18", r"\boxed{18} and \boxed{17", None, "correct", "equal"),
     ("18", r"\boxed{18", None, "incorrect", "no_answer"),
+    ("5", r"} \boxed {5} }", None, "correct", "equal"),
+    ("5", r"\boxed{ \boxed{5}", None, "correct", "equal"),
+    ("5", r"\boxed{\boxed{5}}", None, "correct", "equal"),
+    ("5", "A: 4\nno\nA: 5 \nmore", "A:", "correct", "equal"),
     ("18", r"\boxed{}", None, "incorrect", "no_answer"),
     ("18", r"\boxed{ . }", None, "incorrect", "no_answer"),
     ("17", "see step 17", None, "incorrect", "no_answer"),
@@ -57,7 +61,7 @@ WHOLE_TEXTS = [
     ("9 * 2 = 18\n#### 1,800", "so\nA: 3\n#### 1800\nbye", "####", "correct", "equal"),
     ("9 * 2 = 18\n#### 18", r"it is \boxed{18}", "####", "correct", "equal"),
     ("#### 18", "#### 18\n" + r"\boxed{17}", "####", "incorrect", "different"),
-    ("18", "A: 17\nA: 18", "A:", "correct", "equal"), ("18", "18", "A:", "incorrect", "no_answer"),
+    ("18", "18", "A:", "incorrect", "no_answer"),
     ("18", "A:\n18", "A:", "incorrect", "no_answer"),
 ]  # fmt: skip
 

@@ -81,19 +81,20 @@ def requests(count: int, prompt: str = "3+4?") -> list[Request]:
     return [request(seed, prompt=prompt) for seed in range(count)]
 
 
-def engine_at(endpoint: Endpoint, ledger: Ledger | None = None, **known: Any) -> OpenAIEngine:
-    """An engine of a model of which its name and ``known`` is known."""
-    profile = profile_at("served", endpoint)
-    return OpenAIEngine(dataclasses.replace(profile, **known), endpoint, ledger)
-
-
 @contextlib.contextmanager
 def asking(
-    server: FaultServer | Replying | str, thinks: bool = False, **endpoint: Any
+    server: FaultServer | Replying | str,
+    ledger: Ledger | None = None,
+    thinks: bool = False,
+    extra_body: Any = None,
+    **endpoint: Any,
 ) -> Iterator[OpenAIEngine]:
     """An engine that asks a server, closed when the block ends."""
     url = server if isinstance(server, str) else server.base_url
-    engine = engine_at(Endpoint(base_url=url, **endpoint), thinks=thinks)
+    at = Endpoint(base_url=url, **endpoint)
+    profile = profile_at("served", at)
+    profile = dataclasses.replace(profile, thinks=thinks, extra_body=extra_body or {})
+    engine = OpenAIEngine(profile, at, ledger)
     with contextlib.closing(engine):
         yield engine
 

@@ -25,7 +25,6 @@ from asking import (
     ask_one,
     asking,
     completion,
-    engine_at,
     first_attempt,
     is_right,
     request,
@@ -33,7 +32,7 @@ from asking import (
 )
 from fault_server import faulty
 
-from heavydistill.config.models import Capabilities, Endpoint, Sampling
+from heavydistill.config.models import Capabilities, Sampling
 from heavydistill.models.request import Response
 
 
@@ -67,9 +66,7 @@ def test_what_is_not_set_does_not_go_out(serve):
 def test_extra_keys_go_out_beside_the_sampling(serve):
     server = serve(answering(completion()))
     extra = {"chat_template_kwargs": {"thinking": True}, "reasoning_effort": "high"}
-    engine = engine_at(Endpoint(base_url=server.base_url), extra_body=extra)
-    engine.generate([request(1, Sampling(top_k=20)), request(2)])
-    engine.close()
+    ask(server, [request(1, Sampling(top_k=20)), request(2)], extra_body=extra)
     in_order = sorted(server.asked, key=lambda body: body["seed"])
     for body, top_k in zip(in_order, (20, None), strict=True):
         assert (body["chat_template_kwargs"], body["reasoning_effort"]) == tuple(extra.values())

@@ -12,27 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from asking import completion, engine_at
+from asking import ask_one, completion
 from fault_server import faulty
 from loopback import Handler, listening
 
-from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import TeacherError
 from heavydistill.models.ledger import Ledger
-from heavydistill.models.request import Request, Response, user_turn
-
-REQUEST = Request(user_turn("3+4?"), Sampling(top_k=0, max_tokens=64), 1)
-
-
-def ask(
-    base_url: str, ledger: Ledger | None = None, extra_body: Any = None, **endpoint: Any
-) -> Response:
-    settings = Endpoint(base_url=base_url, **endpoint)
-    engine = engine_at(settings, ledger, extra_body=extra_body or {})
-    try:
-        return engine.generate([REQUEST])[0]
-    finally:
-        engine.close()
 
 
 @pytest.mark.parametrize("machine", ["default", "machine 127.0.0.1"])
@@ -42,13 +27,13 @@ def test_a_login_for_the_host_in_netrc_is_left_alone(tmp_path, monkeypatch, mach
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
     with faulty() as server:
-        assert ask(server.base_url).finish_reason == "stop"
+        assert ask_one(server.base_url).finish_reason == "stop"
 
 
 def test_what_cannot_be_sent_ends_the_run_and_costs_nothing(tmp_path):
     ledger = Ledger(tmp_path / "run.ledger", most_tokens=10**6)
     with pytest.raises(TeacherError, match=r"Nothing can be sent to http://127\.0"):
-        ask("http://127.0.0.1:9/v1", ledger, extra_body={"day": {1, 2}})
+        ask_one("http://127.0.0.1:9/v1", ledger=ledger, extra_body={"day": {1, 2}})
     balance = Ledger(tmp_path / "run.ledger").balance
     assert (balance.spent_tokens, balance.reserved_tokens) == (0, 0)
 
@@ -68,8 +53,8 @@ def test_the_proxy_of_the_environment_is_used_but_where_it_is_bypassed(monkeypat
         address = proxy.removesuffix("/v1").replace("http://", "http://me:secret@")
         monkeypatch.setenv("http_proxy", address)
         monkeypatch.setenv("no_proxy", "127.0.0.1")
-        assert ask("http://models.invalid/v1").answer_text == "7"
-        assert ask(server.base_url).finish_reason == "stop"
+        assert ask_one("http://models.invalid/v1").answer_text == "7"
+        assert ask_one(server.base_url).finish_reason == "stop"
     login = f"Basic {base64.b64encode(b'me:secret').decode()}"
     assert asked == [("http://models.invalid/v1/chat/completions", login, "Bearer sk-mine")]
 
@@ -143,7 +128,7 @@ MOST_BYTES = 64 * 4096 + 2**20  # 4 KiB for each of the 64 tokens, and 1 MiB
 def test_a_reply_without_end_is_cut_off_once_and_booked(tmp_path, kind, again, booked):
     ledger = Ledger(tmp_path / "run.ledger")
     with endless(kind, again) as server:
-        response = ask(server.base_url, ledger, timeout_s=60)
+        response = ask_one(server.base_url, ledger=ledger, timeout_s=60)
         while not server.endings:
             time.sleep(0.01)
         assert server.asked == 1
@@ -158,7 +143,7 @@ def test_a_reply_without_end_is_cut_off_once_and_booked(tmp_path, kind, again, b
 
 def test_an_error_without_end_is_read_to_its_first_words():
     with endless("text/plain", b"broken " * 1000, status=500) as server:
-        response = ask(server.base_url, retries=0, timeout_s=60)
+        response = ask_one(server.base_url, retries=0, timeout_s=60)
         while not server.endings:
             time.sleep(0.01)
         assert server.sent <= 2**16 + IN_THE_PIPE
@@ -168,13 +153,13 @@ def test_an_error_without_end_is_read_to_its_first_words():
 def test_what_is_sent_after_the_end_costs_no_response():
     end = piece("It is 7.", "stop") + b"data: [DONE]\n\n"
     with endless(EVENTS, piece("x"), first=end) as server:
-        response = ask(server.base_url, timeout_s=60)
+        response = ask_one(server.base_url, timeout_s=60)
     assert (response.finish_reason, server.asked) == ("stop", 1)
 
 
 def test_comments_that_keep_a_connection_alive_are_silence():
     with endless(EVENTS, b": keep-alive\n\n", pause_s=0.05) as server:
-        response = ask(server.base_url, retries=0, timeout_s=0.5)
+        response = ask_one(server.base_url, retries=0, timeout_s=0.5)
     assert response.failure == "timeout" and "nothing came for 0.5 s" in response.error
 
 
@@ -184,5 +169,5 @@ def test_the_longest_tokens_of_an_honest_server_are_not_cut_off():
     pieces = b"".join(piece("-" * 128, "length") for _ in range(64))
     for first in (whole, pieces):
         with endless(EVENTS, b"", first=first + b"data: [DONE]\n\n") as server:
-            response = ask(server.base_url, timeout_s=60)
+            response = ask_one(server.base_url, timeout_s=60)
         assert response.finish_reason == "length" and len(response.answer_text) == 128 * 64

@@ -251,19 +251,6 @@ def test_a_checkpoints_own_generation_settings_do_not_leak_in(engine, checkpoint
     assert written == texts(engine, requests)
 
 
-def test_thinking_is_split_off_by_the_tags(engine, checkpoint):
-    requests = [request(seed, max_tokens=24) for seed in range(60)]
-    whole = texts(engine, requests)
-    split = LocalEngine(str(checkpoint)).generate(requests)
-    closed = [i for i, text in enumerate(whole) if text.count("</think>") == 1]
-    assert closed
-    for i in closed:
-        assert "</think>" not in split[i].reasoning + split[i].answer_text
-        assert whole[i].startswith(split[i].reasoning) or "<think>" in whole[i]
-        assert whole[i].endswith(split[i].answer_text)
-        assert split[i].completion_tokens > 0
-
-
 def test_a_prompt_that_does_not_fit_is_an_error_that_names_the_tokens(engine):
     fits, too_long, also_fits = engine.generate([request(), request(0, "7" * 200), request(1)])
     assert too_long.finish_reason == "error" and too_long.prompt_tokens > 200
