@@ -45,6 +45,7 @@ _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 _MOST_OPENING = 2**16  # bytes that are read to see what a file holds
 _ROWS_AT_ONCE = 64  # rows of parquet in memory
 _FIX = "Give a file of JSON lines, a JSON array of objects, or parquet."
+_FIX_OF_LINE = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
 _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas, which reads them
 
 
@@ -89,27 +90,30 @@ def rows_of(path: Path, name: str) -> Iterator[TableRow]:
         raise ProblemsError(f"{name}: {error.strerror}", _FIX) from error
     if opening.startswith(_PACKED):
         raise ProblemsError(f"{name} is compressed", "Unpack it first.")
+    place, fix = f"{name}: row ", _FIX
+    values: Iterable[tuple[int, Any]]
     if opening.startswith(b"PAR1") or path.suffix == ".parquet":
-        values: Iterable[dict[str, Any]] = _parquet(path, name)
+        values = enumerate(_parquet(path, name), 1)
     elif opening.startswith(b"[") or opening.partition(b"\n")[0].strip() == b"{":
-        values = _document(path, name)
+        document = _json_of(path.read_bytes(), name, _FIX)
+        values = enumerate(document if isinstance(document, list) else [document], 1)
     else:
-        yield from _lines(path, name)
-        return
-    for number, row in enumerate(values, 1):
-        yield TableRow(f"{name}: row {number}", number, row)
+        place, fix, values = f"{name}:", _FIX_OF_LINE, _lines(path, name)
+    for number, row in values:
+        if not isinstance(row, dict):
+            what = f"{place}{number} holds {type(row).__name__}, not an object"
+            raise ProblemsError(what, fix)
+        yield TableRow(f"{place}{number}", number, row)
 
 
-def _lines(path: Path, name: str) -> Iterator[TableRow]:
+def _lines(path: Path, name: str) -> Iterator[tuple[int, Any]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            text = line.removeprefix(_BOM) if number == 1 else line
-            if text.strip():
-                where = f"{name}:{number}"
-                yield TableRow(where, number, _object_of(text, where))
+            if line.removeprefix(_BOM).strip():
+                yield number, _json_of(line, f"{name}:{number}", _FIX_OF_LINE)
 
 
-def _parquet(path: Path, name: str) -> Iterator[dict[str, Any]]:
+def _parquet(path: Path, name: str) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -118,16 +122,6 @@ def _parquet(path: Path, name: str) -> Iterator[dict[str, Any]]:
             yield from batch.to_pylist()
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise ProblemsError(f"{name} cannot be read as parquet: {error}", _FIX) from error
-
-
-def _document(path: Path, name: str) -> list[dict[str, Any]]:
-    value = _json_of(path.read_bytes().removeprefix(_BOM), name, _FIX)
-    rows = value if isinstance(value, list) else [value]
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, dict):
-            what = f"{name}: row {number} holds {type(row).__name__}, not an object"
-            raise ProblemsError(what, _FIX)
-    return rows
 
 
 def read_hub(name: str, subset: str | None, split: str) -> Table:
@@ -193,17 +187,9 @@ def _table(origin: str, stem: str, where: str, rows: list[TableRow]) -> Table:
     return Table(origin, stem, rows)
 
 
-def _object_of(line: bytes, where: str) -> dict[str, Any]:
-    fix = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
-    value = _json_of(line, where, fix)
-    if not isinstance(value, dict):
-        raise ProblemsError(f"{where} holds {type(value).__name__}, not an object", fix)
-    return value
-
-
 def _json_of(text: bytes, where: str, fix: str) -> Any:
     try:
-        return json.loads(text.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(text.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise ProblemsError(f"{where} is not UTF-8", "Save the file as UTF-8.") from error
     except json.JSONDecodeError as error:

@@ -119,18 +119,14 @@ class SftConfig(SFTConfig, TrainingOptions):
     @property
     def sources(self) -> tuple[SetSource, ...]:
         """Where the rows are; a ``ConfigError`` if that is not said, or said twice."""
-        if self.datasets and (self.dataset_name or self.role):
+        given = [bool(self.datasets), bool(self.dataset_name), bool(self.role)]
+        if given not in ([True, False, False], [False, True, True]):
             raise ConfigError(
-                "datasets is given beside dataset_name or role, which each of its entries has",
-                "Leave out datasets, or both of the others.",
+                f"What is learnt is not said, or said twice: dataset_name {self.dataset_name}, "
+                f"role {self.role}, {len(self.datasets)} datasets",
+                "Give --dataset_name, a folder from `heavydistill build` or its id on the Hub, and "
+                "--role, one or both; or in the file datasets alone.",
             )
-        if not (self.datasets or self.dataset_name):
-            raise ConfigError(
-                "There are no sets to learn from",
-                "Give --dataset_name: a folder from `heavydistill build`, or its id on the Hub.",
-            )
-        if not (self.datasets or self.role):
-            raise ConfigError("Whose rows are learnt is not said", "Give --role: a role, or both.")
         roles = ROLES if self.role == "both" else (self.role,)
         entries = self.datasets or [{"path": self.dataset_name, "role": role} for role in roles]
         fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two may be left out."

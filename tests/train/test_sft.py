@@ -252,7 +252,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"role": None}, "Error: Whose rows are learnt is not said. Give --role"),
+        ({"role": None}, "Error: What is learnt is not said, or said twice: "),
         ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
         ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
         ({"max_length": 5}, "Error: max_length: "),

@@ -129,15 +129,12 @@ def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: s
     ("keys", "message"),
     [
         ({"model_name_or_path": None}, "There is no model to train"),
-        ({"dataset_name": None}, "There are no sets to learn from"),
-        ({"role": None}, "Whose rows are learnt is not said"),
-        (
-            {"datasets": [{"path": "a", "role": "thinker"}]},
-            "datasets is given beside",
-        ),
+        ({"dataset_name": None}, "What is learnt is not said, or said twice: dataset_name None"),
+        ({"role": None}, "role None, 0 datasets"),
+        ({"datasets": [{"path": "a", "role": "thinker"}]}, "1 datasets. Give --dataset_name, a"),
         (
             {"datasets": [{"path": "a", "role": "thinker"}], "dataset_name": None},
-            "datasets is given beside",
+            "dataset_name None, role thinker, 1 datasets",
         ),
     ],
 )

@@ -238,11 +238,10 @@ class ImportedPools:
         found = columns_of(_table(rows), self._mapped)
         has_reference = any(r.row.values.get(found.get("reference", "")) is not None for r in rows)
         if not has_reference and "verifier" not in found and self._verifier.needs_reference:
-            targets = "Give the file of targets beside the results, or name the column: "
             raise ProblemsError(
                 "No row has a reference answer",
-                (targets if self._config.format == "heavyskill" else "Name its column: ")
-                + "--columns reference=COLUMN.",
+                "Name its column: --columns reference=COLUMN; or of heavyskill, give the file of "
+                "targets beside the results.",
             )
         self.columns = {field: self.format.own.get(field, found[field]) for field in found}
         groups: dict[str, _Group] = {}

@@ -205,15 +205,9 @@ def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
 
 
 def check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
-    """Raise a ``ConfigError`` if rows with these problems cannot be judged here."""
+    """Raise a ``UserError`` if rows with these problems cannot be judged here."""
     registry.load_own(verify.own)
-    kinds = {row["verifier"] for row in rows}
-    if unknown := sorted(kinds - set(registry.names())):
-        raise ConfigError(
-            f"There are problems for the verifier {unknown[0]!r}, which is not known here",
-            "Give its file with verify: {own: [FILE.py]} in the file.",
-        )
-    if lacking := registry.unavailable(kinds, verify):
+    if lacking := registry.unavailable({row["verifier"] for row in rows}, verify):
         raise ConfigError(lacking[0], "Correct that, or take sets without such problems.")
 
 

@@ -100,24 +100,23 @@ class Episodes:
                 "Set deliberate.rounds to 1, deliberate.d to 1 or more, task to deliberate.",
             )
         self.k = run.think.k
-        self.thinker_tokens = run.think.sampling.max_tokens or max_tokens
-        self.deliberator_tokens = run.deliberate.sampling.max_tokens or max_tokens
+        self.most_tokens = {
+            "thinker": run.think.sampling.max_tokens or max_tokens,
+            "deliberator": run.deliberate.sampling.max_tokens or max_tokens,
+        }
+        """Maximum tokens of a response of each role."""
+        response = self.most_tokens["deliberator"]
         around = chat.prompt_tokens([{"role": "user", "content": "?"}])
-        room = context - self.deliberator_tokens - max(around, TEMPLATE_TOKENS)
+        room = context - response - max(around, TEMPLATE_TOKENS)
         self.budget_tokens = run.cache.budget_tokens or min(PAPER_BUDGET_TOKENS, room)
         least = run.cache.budget_tokens or 1
         if room < least:
             raise ConfigError(
-                f"A cache of {least} tokens and {self.deliberator_tokens} of a deliberation do not "
+                f"A cache of {least} tokens and {response} of a deliberation do not "
                 f"fit the student's {context}: there is room for {room} of the cache",
                 "Set a smaller cache.budget_tokens, or a smaller deliberate.sampling.max_tokens.",
             )
         self._run, self._chat, self._reader = run, chat, reader
-
-    @property
-    def most_tokens(self) -> dict[str, int]:
-        """Maximum tokens of a response of each role."""
-        return {"thinker": self.thinker_tokens, "deliberator": self.deliberator_tokens}
 
     def play(
         self,
@@ -132,14 +131,14 @@ class Episodes:
         """
         problems = [problem_of(row) for row in rows]
         prompts = [list(row["prompt"]) for row in rows for _ in range(self.k)]
-        thinkers = self._answered(prompts, self.thinker_tokens, sample)
+        thinkers = self._answered(prompts, self.most_tokens["thinker"], sample)
         pools = self._pools(problems, thinkers, verdicts)
         built = [
             self._cache(problem, pool, seed)
             for problem, pool, seed in zip(problems, pools, seeds, strict=True)
         ]
         prompts = [[{"role": "user", "content": cache.prompt}] for cache, _ in built]
-        finals = self._answered(prompts, self.deliberator_tokens, sample)
+        finals = self._answered(prompts, self.most_tokens["deliberator"], sample)
         return [
             Episode(
                 rows=[

@@ -226,7 +226,8 @@ def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(
 
 def test_roles_without_a_length_of_their_own_have_that_of_the_training() -> None:
     playing = episodes(think={"k": 2}, deliberate={})
-    assert (playing.k, playing.thinker_tokens, playing.deliberator_tokens) == (2, 64, 64)
+    assert playing.k == 2
+    assert playing.most_tokens == {"thinker": 64, "deliberator": 64}
 
 
 def test_the_student_plays_with_its_weights_of_the_moment(

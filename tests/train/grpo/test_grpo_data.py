@@ -40,7 +40,7 @@ def found(sets: Path | None, out: Path, **keys: Any) -> Prompts:
 
 
 def refused(sets: Path | None, out: Path, **keys: Any) -> str:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(UserError) as raised:
         found(sets, out, **keys)
     return str(raised.value)
 
@@ -145,7 +145,7 @@ def test_who_cannot_judge_is_told_before_anything_is_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sets = with_rows(tmp_path / "sets", {"verifier": "mine"})
-    assert "the verifier 'mine', which is not known here" in refused(sets, tmp_path)
+    assert "There is no verifier 'mine'" in refused(sets, tmp_path)
     sets = write_sets(tmp_path / "others")
     monkeypatch.setattr(
         "heavydistill.verifiers.registry.unavailable", lambda *_: ["no sandbox; install it"]
