@@ -180,14 +180,6 @@ def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
         build(tmp_path / "sets", *runs)
 
 
-def test_an_imported_pool_has_no_configuration_and_is_taken_all_the_same(tmp_path: Path) -> None:
-    write_traces(traces(8), tmp_path / "pool" / TRACES_FOLDER)
-    manifest = build(tmp_path / "sets", tmp_path / "pool")
-    assert manifest.runs[0].config == {}
-    assert manifest.rows["sft_thinker"]["train"] > 0
-    assert "thinker.brief.en" in " ".join(manifest.prompts)
-
-
 def test_who_wrote_what_is_not_used_is_in_the_manifest_too(run: Path, tmp_path: Path) -> None:
     """Its texts are in the views, so its terms count where they are published."""
 

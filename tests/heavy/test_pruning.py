@@ -32,17 +32,6 @@ def test_water_fill_gives_short_ones_all_and_the_others_the_same(wanted, budget)
         assert max(whole, default=0) <= min(part) + 1
 
 
-@given(
-    pairs=st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=8), data=st.data()
-)
-def test_water_fill_keeps_the_least_of_each(pairs, data):
-    wanted, least = [max(pair) for pair in pairs], [min(pair) for pair in pairs]
-    budget = data.draw(st.integers(sum(least), sum(wanted)))
-    shares = water_fill(wanted, budget, least)
-    assert sum(shares) == budget
-    assert all(low <= share <= want for low, share, want in zip(least, shares, wanted, strict=True))
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_text_that_fits_stands_as_it_is(mode):
     text = "  First.\r\n\tthen \u2028 \\boxed{5} \n\n"

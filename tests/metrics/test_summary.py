@@ -161,15 +161,6 @@ def test_a_group_is_measured_as_a_run_of_its_problems(kinds):
     assert maths.heavy_mean_at_d and maths.heavy_mean_at_d.mean == 0.5
 
 
-def test_groups_are_named_in_order_and_count_every_problem_once(kinds):
-    summary = summarize(kinds)
-    assert list(summary.by_verifier) == ["math", "procedural"]
-    assert list(summary.by_family) == ["chain_sum", "leg_counting"]
-    assert list(summary.by_stratum) == [name for name in STRATA if name != "tie"]
-    assert sum(of.problems for of in summary.by_stratum.values()) == summary.problems
-    assert sum(of.problems for of in summary.by_family.values()) == 2
-
-
 @pytest.mark.parametrize("args", ["{}", '{"family": 3}', '["family"]', "no json"])
 def test_arguments_without_a_family_are_of_none(args):
     assert family_of(dataclasses.replace(problem(), verifier_args=args)) == ""

@@ -70,7 +70,7 @@ def test_where_it_is_nothing_is_done(commands: Path, script: Script) -> None:
     assert script.run(commands) == (0, "")
 
 
-def test_a_machine_without_lists_of_packages_gets_them_first(
+def test_a_machine_without_lists_of_packages_gets_them_first_and_dnf_is_known(
     commands: Path, script: Script
 ) -> None:
     body = f"""
@@ -83,9 +83,8 @@ def test_a_machine_without_lists_of_packages_gets_them_first(
     _add(commands, "apt-get", body)
     code, said = script.run(commands)
     assert code == 0 and "installing" in said
-
-
-def test_dnf_is_known(commands: Path, script: Script) -> None:
+    for name in ("apt-get", script.command):
+        (commands / name).unlink()
     _add(commands, "dnf", script.puts_it_into(commands))
     assert script.run(commands)[0] == 0
 

@@ -230,6 +230,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
 def test_a_user_who_has_samples_builds_sets_of_them(tmp_path: Path) -> None:
     done, _ = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
     manifest = build(tmp_path / "sets", done.folder, sets__widths=[2, 3])
+    assert manifest.runs[0].config == {}
     assert manifest.rows["sft_thinker"]["train"] > 0
     assert sum(strata.sets for strata in manifest.strata.values()) >= 4
 
