@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from heavydistill.cli.progress import wide_console
 from heavydistill.config.run import load_config
 from heavydistill.models import registry
 from heavydistill.models.profiles import PROVIDERS, ProfileFile, serve_command
 from heavydistill.report.terminal import plain, print_table, table
 
-_WIDE = 160  # columns where there is no terminal: no line is folded there
 _NARROW = 120  # a terminal of fewer columns has no room for Hub ids beside the rest
 
 
@@ -31,7 +31,7 @@ def teachers(
 
     With a name, print its profile, to start your own from, and the commands that serve it.
     """
-    console = _console()
+    console = wide_console()
     if name is not None:
         profile = registry.profile_of(name)
         _print_file(registry.shipped().get(name, Path(name)), _serving(profile), console)
@@ -52,7 +52,7 @@ def benchmarks(
     """List the public benchmarks that `--benchmark NAME` knows: size, verifier, licence, Hub id."""
     from heavydistill.problems.benchmarks import benchmark, shipped
 
-    console = _console()
+    console = wide_console()
     if name is not None:
         gated = benchmark(name).gated
         terms = ["Gated: accept its terms on the Hub and set HF_TOKEN."] if gated else []
@@ -69,11 +69,6 @@ def benchmarks(
         rows.append((known.name, size, samples, known.verifier, licence, token, hub))
     columns = ("Name", "Problems", "K x D", "Verifier", "Licence", "Token", "Hub id")
     _print_list(columns, rows, 3, console)
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
 
 
 def _print_list(

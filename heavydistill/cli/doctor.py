@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.cli.flags import with_run_flags
-from heavydistill.cli.progress import say
+from heavydistill.cli.progress import say, wide_console
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import TeacherError, UserError
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from heavydistill.heavy.pruning import Reader
 
 _PROBLEM = "What is 17 + 25 - 8?"
-_WIDE = 120  # columns where there is no terminal
 _STYLES = {"ok": "green", "warning": "yellow", "failure": "bold red"}
 
 
@@ -48,9 +47,7 @@ def doctor(config: RunConfig) -> None:
     reads. Exit code 0 if a run can go on, 1 if something must be fixed first, 2 if the endpoint
     cannot be asked at all.
     """
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_WIDE)
+    console = wide_console()
     # What an earlier visit saw must not colour this one.
     endpoint = located(config.endpoint).model_copy(update={"capabilities": Capabilities()})
     fresh = config.model_copy(update={"endpoint": endpoint})
@@ -119,9 +116,8 @@ def _tokenizer(model: Profile, endpoint: Endpoint) -> Finding:
     name = model.tokenizer
     if endpoint.start_vllm and name == SERVER:
         return Finding("tokenizer", "ok", "none; the server that the run starts counts tokens")
-    if model.kind == "local" or endpoint.tokenizer not in (None, SERVER):
-        return Finding("tokenizer", "ok", ReaderTokenizer(name).name)
-    reader = _reader(model, endpoint)
+    is_needed = model.kind == "local" or endpoint.tokenizer not in (None, SERVER)
+    reader = ReaderTokenizer(name) if is_needed else _reader(model, endpoint)
     if reader.name == name:
         return Finding("tokenizer", "ok", name)
     lost = "" if name == SERVER else f"{name} cannot be loaded; "

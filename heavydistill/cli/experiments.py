@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -21,7 +22,10 @@ from heavydistill.report.terminal import plain
 from heavydistill.store.traces import writing
 
 if TYPE_CHECKING:
+    from heavydistill.run.experiments.evaluation import ExperimentFolder, RunOne
     from heavydistill.run.generate import Finished, Plan
+
+Result = TypeVar("Result")
 
 
 @with_run_flags
@@ -80,17 +84,16 @@ def evaluate(
         say(f"{control.description}: up to {most:,} requests", console)
     if dry_run:
         return
-    shown = _Shown(console)
-    with ending_early(console, plan.place.folder, plan.place.journal):
-        evaluated = evaluation.evaluate(plan, shown.run)
+    make = functools.partial(evaluation.evaluate, plan)
+    evaluated, finished = _made(plan.place, make, console)
     console.rule("evaluation")
     if evaluated.comparison.before:
         print_comparison(evaluated.comparison, console)
     else:
-        print_summary(shown.finished[evaluation.AFTER].summary, console, breakdown=True)
+        print_summary(finished[evaluation.AFTER].summary, console, breakdown=True)
     if evaluated.controlled:
         print_controlled(evaluated.controlled, console)
-    shown.end("Evaluation", plan.place.folder, plan.place.journal)
+    _end("Evaluation", plan.place, finished, console)
 
 
 @with_run_flags
@@ -126,12 +129,10 @@ def cross(
         if others := list(plan.deliberators)[1:]:
             say(f"Then {', '.join(others)} on the same attempts of each.", console)
         return
-    shown = _Shown(console)
-    with ending_early(console, plan.place.folder, plan.place.journal):
-        table = crossing.crossed(plan, shown.run)
+    table, finished = _made(plan.place, functools.partial(crossing.crossed, plan), console)
     console.rule("crossing")
     print_crossing(table, console)
-    shown.end("Crossing", plan.place.folder, plan.place.journal)
+    _end("Crossing", plan.place, finished, console)
 
 
 def compare(
@@ -171,47 +172,41 @@ def compare(
     print_comparison(comparison, Console())  # whoever reads the beginning alone has the files
 
 
-class _Shown:
-    """The runs of an experiment, one after the other, and how they ended."""
+def _made(
+    place: ExperimentFolder, make: Callable[[RunOne], Result], console: Console
+) -> tuple[Result, dict[str, Finished]]:
+    """Make an experiment and show how far its runs are: what it gives, and its runs by name."""
+    finished: dict[str, Finished] = {}
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.finished: dict[str, Finished] = {}
+    def run(name: str, plan: Plan) -> Finished:
+        console.rule(plain(f"run: {name}"))
+        finished[name] = run_shown(plan, console)
+        return finished[name]
 
-    def run(self, name: str, plan: Plan) -> Finished:
-        """Make a run and show how far it is."""
-        self._console.rule(plain(f"run: {name}"))
-        self.finished[name] = run_shown(plan, self._console)
-        return self.finished[name]
+    with ending_early(console, place.folder, place.journal):
+        return make(run), finished
 
-    def end(self, what: str, folder: Path, journal: Path) -> None:
-        """Say where the experiment ``what`` is, and which of its figures count failures.
 
-        Raises:
-            Exit: Something failed, with code 1.
-        """
-        runs = ", ".join(f"{folder}/{name}" for name in self.finished)
-        say(f"{what}: {folder}, its runs: {runs}", self._console)
-        is_whole = True
-        for name, each in self.finished.items():
-            summary = each.summary
-            failed = summary.deliberations.failed + summary.judging.failed
-            # Those of a run that reads the pools of another are counted there.
-            failed += summary.trajectories.failed if summary.usage["thinking"].requests else 0
-            if failed or each.rejects:
-                is_whole = False
-                say(
-                    f"Of the run {name}, {failed:,} request(s) and {each.rejects:,} row(s) failed, "
-                    "and count as wrong.",
-                    self._console,
-                )
-        if not is_whole:
-            say(
-                f"Remove {folder} and give the same command to ask for them again; all else is in "
-                f"{journal}.",
-                self._console,
-            )
-            raise typer.Exit(1)
+def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console: Console) -> None:
+    """Say where an experiment is and which of its figures count failures; exit with 1 if any do."""
+    names = ", ".join(f"{place.folder}/{name}" for name in runs)
+    say(f"{what}: {place.folder}, its runs: {names}", console)
+    lines = []
+    for name, each in runs.items():
+        summary = each.summary
+        failed = summary.deliberations.failed + summary.judging.failed
+        # Those of a run that reads the pools of another are counted there.
+        failed += summary.trajectories.failed if summary.usage["thinking"].requests else 0
+        if failed or each.rejects:
+            lines += [
+                f"Of the run {name}, {failed:,} request(s) and {each.rejects:,} row(s) failed, "
+                "and count as wrong."
+            ]
+    if lines:
+        again = f"Remove {place.folder} and give the same command to ask for them again; all else "
+        for line in (*lines, f"{again}is in {place.journal}."):
+            say(line, console)
+        raise typer.Exit(1)
 
 
 def _print_plans(plans: Mapping[str, Plan], console: Console) -> None:

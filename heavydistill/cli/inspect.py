@@ -44,20 +44,14 @@ def show(
     from heavydistill.report.trace import print_trace
     from heavydistill.store.sets.folder import MANIFEST
 
-    if (folder / MANIFEST).is_file():
-        if student and not tokens:
-            raise ConfigError("--student is given without --tokens", "Give --tokens, too.")
-        if tokens:
-            print_tokens(folder, set_name, problem, Console(), full, student)
-        else:
-            print_row(folder, set_name, problem, Console(), full)
+    if student and not tokens:
+        raise ConfigError("--student is given without --tokens", "Give --tokens, too.")
+    if tokens:
+        print_tokens(folder, set_name, problem, Console(), full, student)
         return
-    if tokens or set_name or student:
-        raise ConfigError(
-            f"{folder} holds no sets: it has no {MANIFEST}",
-            "--tokens, --set and --student need the folder that `heavydistill build RUN --out "
-            "FOLDER` wrote.",
-        )
+    if set_name or (folder / MANIFEST).is_file():
+        print_row(folder, set_name, problem, Console(), full)
+        return
     ids = []
     for trace in read_traces(folder):
         if problem is None or trace.problem.id == problem:
@@ -149,6 +143,5 @@ def check(folder: _Journal) -> None:
 
 def _existing(folder: Path) -> Path:
     if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "is not there"
-        raise JournalError(f"{folder} {what}", "Give the folder of a journal.")
+        raise JournalError(f"There is no folder {folder}", "Give the folder of a journal.")
     return folder

@@ -25,20 +25,25 @@ from heavydistill.run.status import THINKING, Status
 from heavydistill.store.redact import name_alone
 
 if TYPE_CHECKING:
-    from heavydistill.config.run import RunConfig
     from heavydistill.curate.redeliberation import DeliberationTally, Volume
-    from heavydistill.models.contact import Contact
     from heavydistill.models.resolve import ResolvedRun
     from heavydistill.problems import OnChecked
     from heavydistill.run.generate import Plan
 
 _PLAIN_LINE_EVERY_S = 10.0
+_WIDE = 160  # columns where there is no terminal
 _FIRST_TRAJECTORIES = 8  # so many without thinking are remarked on while a run lasts
 
 
 def say(line: str, console: Console, style: str | None = None) -> None:
     """Print a line as it stands."""
     console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def wide_console() -> Console:
+    """A console for tables, none of whose lines is folded where there is no terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDE)
 
 
 class Bar:
@@ -74,16 +79,6 @@ class Bar:
         if due and not self._console.is_terminal:
             self._last_line = time.monotonic()
             say(f"{what}: {done:,} of {total:,}{f' ({note})' if note else ''}", self._console)
-
-
-def checked(
-    config: RunConfig, console: Console, asks: bool = True, contact: Contact | None = None
-) -> Plan:
-    """``run.generate.check`` with a bar for the references."""
-    from heavydistill.run.generate import check
-
-    with checking(console) as on_checked:
-        return check(config, asks, on_checked, contact)
 
 
 @contextlib.contextmanager
@@ -209,24 +204,34 @@ def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:
 
 
 @contextlib.contextmanager
-def ending_early(console: Console, out: object, journal: Path | None) -> Iterator[None]:
+def ending_early(
+    console: Console, out: Path, journal: Path | None, is_replaced: bool = False
+) -> Iterator[None]:
     """Say what was kept if the budget ends or it is interrupted, also by SIGTERM, and exit.
 
-    ``out`` is about to be written; ``journal`` is None if no model is asked.
+    Args:
+        console: Where to say it.
+        out: Folder about to be written.
+        journal: Folder of every response; None if no model is asked.
+        is_replaced: Whether ``out`` holds something else until the new is whole.
 
     Raises:
         typer.Exit: With 1 where it was stopped, and 130 where it was interrupted.
     """
-    kept = f"{out} was not written"
-    if journal:
-        kept += f", and every response is in {journal}"
-    again = "The same command goes on from there." if journal else "Give the command again."
     with as_exceptions():
         try:
             yield
-        except StoppedError as end:
-            say(f"Stopped: {end} For now {kept}.", console)
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, StoppedError) as end:
+            kept = f"{out} was not written"
+            if is_replaced:
+                kept = f"{out} is as it was"
+            elif out.is_dir() and any(out.iterdir()):
+                kept = f"what was finished is in {out}"
+            if journal:
+                kept += f", and every response is in {journal}"
+            if isinstance(end, StoppedError):
+                say(f"Stopped: {end} For now {kept}.", console)
+                raise typer.Exit(1) from None
+            again = "The same command goes on from there." if journal else "Give the command again."
             say(f"Interrupted: {kept}. {again}", console)
             raise typer.Exit(130) from None

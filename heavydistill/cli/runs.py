@@ -10,9 +10,9 @@ from rich.console import Console
 
 from heavydistill.cli.flags import DryRun, with_run_flags
 from heavydistill.cli.plan import print_plan, print_warnings
-from heavydistill.cli.progress import Progress, checked, remark_without_thinking, say
+from heavydistill.cli.progress import Progress, checking, ending_early, remark_without_thinking, say
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
-from heavydistill.errors import ConfigError, StoppedError
+from heavydistill.errors import ConfigError
 from heavydistill.models.contact import Contact
 from heavydistill.schema import TOO_FEW_USABLE
 from heavydistill.store.atomic import recover
@@ -45,9 +45,11 @@ def generate(
     """
     from heavydistill.heavy import prompts
     from heavydistill.report.summary import print_summary
+    from heavydistill.run.generate import check
 
     console = Console()
-    plan = checked(config, console, contact=None if dry_run else Contact())
+    with checking(console) as on_checked:
+        plan = check(config, True, on_checked, None if dry_run else Contact())
     print_plan(plan, console, in_full=dry_run)
     if dry_run:
         console.rule("resolved configuration")
@@ -58,19 +60,8 @@ def generate(
             console.rule(f"first prompt ({prompt.version})")
             say(prompts.thinker_prompt(problem.text, prompt), console)
         return
-    try:
+    with ending_early(console, plan.folder, plan.journal, is_replaced=bool(plan.changed)):
         finished = run_shown(plan, console, ray=ray)
-    except (KeyboardInterrupt, StoppedError) as end:
-        kept = "nothing was finished"
-        if plan.changed:
-            kept = f"{plan.folder} is as it was"
-        elif plan.folder.exists():
-            kept = f"what was finished is in {plan.folder}"
-        if isinstance(end, StoppedError):
-            say(f"Stopped: {end} For now {kept}, and every response is in {plan.journal}.", console)
-            raise typer.Exit(1) from None
-        say(f"Interrupted: {kept}. The same command goes on from {plan.journal}.", console)
-        raise typer.Exit(130) from None
     print_summary(finished.summary, console)
     _print_marker(finished, plan, console)
     _end(finished, plan, console)
@@ -93,6 +84,7 @@ def replay(
     that the journal does not hold is a failure in the result.
     """
     from heavydistill.report.summary import print_summary
+    from heavydistill.run.generate import check
 
     recover(run)
     config = run / "config.yaml"
@@ -102,7 +94,8 @@ def replay(
     if not run_verifiers:
         refuse_code_of(run, saved, "add --run-verifiers")
     console = Console()
-    plan = checked(saved, console, asks=False)
+    with checking(console) as on_checked:
+        plan = check(saved, False, on_checked)
     if plan.changed:
         raise ConfigError(f"out: {out} holds another run", "Name another folder.")
     print_warnings(plan, console)

@@ -150,7 +150,7 @@ def refilter(
     if dry_run:
         return
     journal = Path(plan.run.config.journal or "")
-    with ending_early(console, config.out, journal), Bar(console) as bar:
+    with ending_early(console, Path(config.out), journal), Bar(console) as bar:
         total = plan.volume.caches
         on_tally = functools.partial(show_deliberations, bar, total=total)
         outcome = refilter.refilter(plan, on_tally, write_card)

@@ -137,9 +137,8 @@ def test_what_is_lost_is_said(tmp_path, show):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ("{none} --tokens", "`heavydistill build RUN --out FOLDER`"),
-        ("{none} --set=rl", "`heavydistill build RUN --out FOLDER`"),
-        ("{none} --student=x", "`heavydistill build RUN --out FOLDER`"),
+        ("{none} --tokens", "`heavydistill build --out FOLDER`"),
+        ("{none} --set=rl", "`heavydistill build --out FOLDER`"),
         ("{sets} --student=x", "Give --tokens"),
         ("{sets} --tokens --student=x", "There is no model 'x'"),
         ("{sets} --tokens --set=problems", "sft_deliberator, sft_thinker, rl"),
