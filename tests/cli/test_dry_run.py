@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from command_line import MICRO
 from fake_server import FakeServer, completion, serving
-from import_files import lines
+from problem_files import doubles
 
 from heavydistill.config.run import load_config
 from heavydistill.models.tokenizer import ReaderTokenizer
@@ -62,10 +62,6 @@ class Bill:
 
 def keys(server: FakeServer, folder: Path, out: str, **more: object) -> dict[str, Any]:
     """Dotted keys of a configuration; those that are None are left out."""
-    rows = (
-        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"}
-        for n in range(PROBLEMS)
-    )
     chosen = {
         "teacher": "served",
         "endpoint.base_url": server.base_url,
@@ -73,7 +69,7 @@ def keys(server: FakeServer, folder: Path, out: str, **more: object) -> dict[str
         "endpoint.retries": 0,
         "endpoint.price_in": USD_IN,
         "endpoint.price_out": USD_OUT,
-        "problems.source": lines(folder / "problems.jsonl", *rows),
+        "problems.source": doubles(folder, PROBLEMS, start=0),
         "think.k": K,
         "deliberate.d": D,
         "think.sampling.max_tokens": MOST_TOKENS,
@@ -188,8 +184,9 @@ def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path: Path, sai
         free = flags(server, tmp_path, "run", endpoint__price_in=None, endpoint__price_out=None)
         printed = said([DRY, *free])
         assert "--price-in and --price-out" in printed and "thinking 48 " in printed
-        refused = said([DRY, *free, "--budget=25usd"], 2)
-        assert "the price of served is not known here" in refused
+        for dry_run in ([DRY], []):
+            refused = said([*dry_run, *free, "--budget=25usd"], 2)
+            assert "the price of served is not known here" in refused and "--price-in" in refused
         assert "40Mtok is enough" in said([DRY, *free, "--budget=40Mtok"])
         assert not server.requests
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from command_line import MICRO, run_command, served, started
 from fake_server import Answer, completion, serving
-from import_files import lines
 from marked import eventually
+from problem_files import doubles
 from runs import write_run
 
 from heavydistill.config.run import load_config
@@ -33,14 +33,6 @@ def ended(*words: str, code: int = 0) -> tuple[str, str]:
     done = run_command(*words)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout, done.stderr
-
-
-def doubles(folder: Path, count: int) -> Path:
-    rows = (
-        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": f"{2 * n}"}
-        for n in range(1, count + 1)
-    )
-    return lines(folder / "problems.jsonl", *rows)
 
 
 SIZES = ("--limit=6", "--k=4", "--d=2")

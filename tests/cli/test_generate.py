@@ -20,6 +20,7 @@ from fake_server import FakeServer, completion, serving
 from import_files import lines
 from marked import MARK, eventually
 from pool_folders import pool_folder, pool_of
+from problem_files import doubles
 
 from heavydistill.metrics.summary import summarize
 from heavydistill.store.traces import read_traces
@@ -32,15 +33,6 @@ def ran(*arguments: str) -> str:
     done = run_command(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def doubles(folder: Path, count: int = 4) -> Path:
-    """Problems p1, p2 ...: what is twice the number?"""
-    rows = [
-        {"id": f"p{n}", "text": f"What is {n} + {n}?", "reference": str(2 * n)}
-        for n in range(1, count + 1)
-    ]
-    return lines(folder / "p.jsonl", *rows)
 
 
 def of_server(url: str, problems: Path, out: Path, *more: str) -> list[str]:
@@ -103,7 +95,7 @@ def test_failures_of_an_endpoint_are_records(tmp_path):
     cut: dict[str, int] = {}
     out = tmp_path / "run"
     with serving(answer) as server:
-        done = run_command(*of_server(server.base_url, doubles(tmp_path), out))
+        done = run_command(*of_server(server.base_url, doubles(tmp_path, 4), out))
     traces = {trace.problem.id: trace for trace in read_traces(out)}
     assert done.returncode == 1, "one problem had no usable trajectory"
     assert "fewer than 2 usable" in done.stdout
@@ -253,7 +245,7 @@ def test_a_verifier_that_cannot_judge_here_is_said_before_anything_is_asked(tmp_
         "        return 'it needs a sandbox; apt-get install one'\n"
     )
     broken.write_text("1/0")
-    dry = ["generate", "--dry-run", f"--problems={doubles(tmp_path)}", f"--out={tmp_path}/run"]
+    dry = ["generate", "--dry-run", f"--problems={doubles(tmp_path, 4)}", f"--out={tmp_path}/run"]
     dry += ["--set=problems.verifier=absent"]
     printed = ran(*dry, f"--set=verify.own=[{mine}]")
     assert "Warning: The verifier absent cannot judge here: it needs a sandbox" in printed
@@ -297,7 +289,7 @@ def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(tmp_path):
     def generate(out: str, *more: str) -> str:
         return ran(*of_server(server.base_url, file, tmp_path / out), "--k=2", "--d=1", *more)
 
-    file = doubles(tmp_path)
+    file = doubles(tmp_path, 4)
     with serving(answer) as server:
         said = generate("raw")
         asked = len(server.requests)

@@ -243,12 +243,9 @@ def test_what_cannot_be_done_is_said_before_anything_is_asked(sets, tmp_path, fl
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_holds_no_sets_is_refused(tmp_path):
+def test_sets_of_an_unknown_verifier_and_a_folder_without_sets_are_refused(tmp_path):
     told = run("refilter", str(tmp_path), "--checkpoint=micro", "--out=new", code=2)
     assert "holds no sets" in told
-
-
-def test_sets_of_an_unknown_verifier_are_refused(tmp_path):
     sets = write_caches(tmp_path / "sets", LABELS[:2])
     path = sets / "problems" / "train-00000-of-00001.parquet"
     changed = [{**row, "verifier": "parity"} for row in read_rows(sets, "problems")]

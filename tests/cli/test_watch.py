@@ -11,17 +11,17 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import COMMAND, run_command, served, started
 from fake_server import FakeServer, completion, serving
+from problem_files import doubles
 from runs import write_run
 
-import heavydistill
 from heavydistill.config.run import RunConfig
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.resolve import resolve
@@ -29,8 +29,6 @@ from heavydistill.run.status import STATUS, StatusWriter, running
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import read_traces
 
-COMMAND = str(Path(sys.executable).parent / "heavydistill")
-MICRO = Path(heavydistill.__file__).parent / "micro" / "teacher"
 PROBLEMS, K, D = 40, 4, 2
 
 
@@ -45,11 +43,11 @@ def slow_server() -> Iterator[FakeServer]:
 
     def answer(body: dict[str, Any]) -> Any:
         time.sleep(0.2)
-        asked = re.search(r"(\d+) plus 1", body["messages"][-1]["content"])
+        asked = re.search(r"What is (\d+) ", body["messages"][-1]["content"])
         number = int(asked[1]) if asked else 0
         if number == 2:
             return 400, {"error": {"message": "refused"}}
-        said = number + 1 + (body["seed"] % 4 == 0)
+        said = 2 * number + (body["seed"] % 4 == 0)
         return completion(f"\\boxed{{{said}}}", reasoning_content="so it is")
 
     with serving(answer) as server:
@@ -57,28 +55,16 @@ def slow_server() -> Iterator[FakeServer]:
 
 
 def generate(server: FakeServer, out: Path) -> list[str]:
-    problems = out.parent / "problems.jsonl"
-    rows = [
-        {"id": f"p{n}", "text": f"How much is {n} plus 1?", "reference": f"{n + 1}"}
-        for n in range(PROBLEMS)
-    ]
-    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    problems = doubles(out.parent, PROBLEMS, start=0)
     return [
-        *(COMMAND, "generate", "--teacher=served", f"--endpoint={server.base_url}"),
-        *(f"--tokenizer={MICRO}", f"--problems={problems}", f"--k={K}", f"--d={D}"),
+        *("generate", *served(server.base_url, f"--problems={problems}", f"--k={K}", f"--d={D}")),
         *("--price-in=1", "--price-out=2", "--set=endpoint.concurrency=4", f"--out={out}"),
         # Few problems at a time, so that some are finished while others wait.
         *("--set=endpoint.retries=0", "--set=endpoint.capabilities.n=1"),
     ]
 
 
-def started(command: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    )
-
-
-def await_finished(out: Path, problems: int, process: subprocess.Popen[bytes]) -> None:
+def await_finished(out: Path, problems: int, process: subprocess.Popen[str]) -> None:
     """Wait until so many problems are told to be finished."""
     latest = time.monotonic() + 240
     while time.monotonic() < latest and process.poll() is None:
@@ -93,7 +79,7 @@ def test_a_run_is_watched_killed_and_goes_on(
     slow_server: FakeServer, tmp_path: Path, call: Any
 ) -> None:
     out = tmp_path / "run"
-    process = started(generate(slow_server, out))
+    process = started(*generate(slow_server, out), stdout=subprocess.DEVNULL)
     await_finished(out, 3, process)
     code, printed, _ = call(out)
     assert code == 0 and printed.count("\n") == 1 and printed.isascii()
@@ -115,7 +101,7 @@ def test_a_run_is_watched_killed_and_goes_on(
     assert watching.exit_code() == 1 and "the process is gone after" in watching.printed
     assert re.search(r"last sign of life \d+ s ago; \d+ of 40 problems finished", printed)
     assert printed.endswith("; the same command goes on from the journal\n")
-    again = subprocess.run(generate(slow_server, out), capture_output=True, text=True, timeout=240)
+    again = run_command(*generate(slow_server, out))
     assert again.returncode == 1, again.stderr  # one problem has too few usable trajectories
     code, printed, _ = call(out)
     assert code == 0 and f"is finished: {PROBLEMS} problems, 4 requests failed" in printed
@@ -159,7 +145,7 @@ class Terminal:
 
 def test_ctrl_c_leaves_the_watch_and_not_the_run(slow_server: FakeServer, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    process = started(generate(slow_server, out))
+    process = started(*generate(slow_server, out), stdout=subprocess.DEVNULL)
     await_finished(out, 1, process)
     first = Terminal(COMMAND, "watch", str(out))
     first.await_text("problems begun")

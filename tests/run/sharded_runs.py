@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-from command_line import COMMAND, MICRO
+from command_line import MICRO, served
 from fake_server import FakeServer, completion
-from import_files import lines
+from problem_files import remainders
 
 from heavydistill.config.run import load_config
 from heavydistill.run.generate import Plan, check
@@ -31,22 +30,18 @@ def by_request(body: dict[str, Any]) -> Any:
 
 
 def planned(server: FakeServer, folder: Path, **keys: Any) -> Plan:
-    rows = (
-        {"id": f"p{n}", "text": f"{n} mod 6?", "reference": f"{n % 6}"} for n in range(PROBLEMS)
-    )
-    problems = lines(folder / "problems.jsonl", *rows)
-    served = {
+    keys_of_all = {
         "teacher": "served",
         "endpoint.base_url": server.base_url,
         "endpoint.tokenizer": MICRO,
         "endpoint.concurrency": IN_FLIGHT,
-        "problems.source": str(problems),
+        "problems.source": str(remainders(folder, PROBLEMS)),
         "think.k": K,
         "deliberate.d": D,
         "journal": str(folder / "journal"),
         "out": str(folder / "run"),
     }
-    return check(load_config(None, served | keys))
+    return check(load_config(None, keys_of_all | keys))
 
 
 def timeless(traces: list[Trace]) -> list[Trace]:
@@ -67,7 +62,7 @@ def seeds(folder: Path) -> int:
     return sum(len(segment.lines) for segment in segments(folder / "journal"))
 
 
-def started(folder: Path, *flags: str) -> subprocess.Popen[str]:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    command = [COMMAND, "generate", *flags]
-    return subprocess.Popen(command, cwd=folder, start_new_session=True, **pipes)  # type: ignore[call-overload, no-any-return]
+def asking(url: str, out: str, *more: str) -> list[str]:
+    """Flags of the run that is planned, given in its folder."""
+    files = ["--problems=problems.jsonl", f"--out={out}", f"--k={K}", f"--d={D}"]
+    return served(url, *files, f"--set=endpoint.concurrency={IN_FLIGHT}", *more)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import random
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from command_line import MICRO
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problem_files import remainders
 from rich.console import Console
 from samples import cache_of, trajectory
 
@@ -62,17 +62,11 @@ class Scripted:
 
 
 def plan_of(folder: Path, problems: int = 6, **keys: Any) -> Plan:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "problems.jsonl"
-    rows = [
-        {"id": f"p{n}", "text": f"{n} mod 6?", "reference": f"{n % 6}"} for n in range(problems)
-    ]
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     served = {
         "teacher": "served",
         "endpoint.base_url": "http://localhost:1/v1",
         "endpoint.tokenizer": MICRO,
-        "problems.source": str(file),
+        "problems.source": str(remainders(folder, problems)),
         "think.sampling.max_tokens": 500,
         "deliberate.sampling.max_tokens": 500,
         "out": str(folder / "run"),

@@ -5,13 +5,12 @@ import os
 import signal
 import subprocess
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import MICRO
+from command_line import MICRO, started
 from fake_server import serving
-from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, by_request, planned, seeds, started, timeless
+from sharded_runs import IN_FLIGHT, PROBLEMS, D, K, asking, by_request, planned, seeds, timeless
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
@@ -71,20 +70,13 @@ class Slow:
         return by_request(body)
 
 
-def flags(url: str, out: str, *more: str) -> list[str]:
-    return [
-        *("--teacher=served", f"--endpoint={url}", f"--tokenizer={MICRO}", f"--out={out}"),
-        *("--problems=problems.jsonl", f"--k={K}", f"--d={D}"),
-        *(f"--set=endpoint.concurrency={IN_FLIGHT}", *more),
-    ]
-
-
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_is_in_flight_on_all_nodes(cluster, tmp_path):
     answer = Slow()
     with serving(answer) as server:
         planned(server, tmp_path)
-        process = started(tmp_path, *flags(server.base_url, "run", f"--ray={cluster.address}"))
+        flags = asking(server.base_url, "run", f"--ray={cluster.address}")
+        process = started("generate", *flags, cwd=tmp_path)
         while answer.given < 12 and process.poll() is None:
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
@@ -98,8 +90,9 @@ def test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows(cluste
     answer = Slow()
     with serving(answer) as server:
         planned(server, tmp_path)
-        address, budget = f"--ray={cluster.address}", "--budget=200ktok"
-        process = started(tmp_path, *flags(server.base_url, "two", address, budget))
+        more = [f"--ray={cluster.address}", "--budget=200ktok"]
+        flags = asking(server.base_url, "two", *more)
+        process = started("generate", *flags, cwd=tmp_path)
         while answer.given < 2 * IN_FLIGHT and process.poll() is None:
             time.sleep(0.05)
         cluster.cluster.remove_node(cluster.nodes.pop(), allow_graceful=False)
@@ -108,22 +101,10 @@ def test_a_run_that_loses_a_node_in_its_midst_finishes_with_the_same_rows(cluste
         # What the lost node had in flight, and nothing else, was asked again.
         asked = len(server.requests)
         assert PROBLEMS * (K + D) <= asked <= PROBLEMS * (K + D) + IN_FLIGHT // 2, asked
-        plan = check(load_config(None, {**_keys(server.base_url, tmp_path), "out": "one"}))
+        plan = planned(server, tmp_path, out=str(tmp_path / "one"))
         run(plan, replay=True)
     two, one = (timeless(list(read_traces(folder))) for folder in (tmp_path / "two", plan.folder))
     assert two == one and len(two) == PROBLEMS
-
-
-def _keys(url: str, folder: Path) -> dict[str, Any]:
-    return {
-        "teacher": "served",
-        "endpoint.base_url": url,
-        "endpoint.tokenizer": MICRO,
-        "problems.source": str(folder / "problems.jsonl"),
-        "think.k": K,
-        "deliberate.d": D,
-        "journal": str(folder / "journal"),
-    }
 
 
 NODES = [
@@ -169,7 +150,8 @@ def test_the_key_of_the_endpoint_goes_to_the_shards(tmp_path, monkeypatch):
 
 def test_an_address_where_nothing_answers_is_said_soon(tmp_path):
     before = time.monotonic()
-    code, printed = ended(started(tmp_path, "--ray=127.0.0.1:9", "--set=problems.size=2"))
+    words = ["generate", "--ray=127.0.0.1:9", "--set=problems.size=2"]
+    code, printed = ended(started(*words, cwd=tmp_path))
     assert code == 2 and "--ray 127.0.0.1:9: Ray cannot be joined there" in printed, printed
     assert time.monotonic() - before < 30
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import fake_vllm
 import pytest
+from command_line import MICRO, started
 from fake_server import serving
 from sharded_runs import (
     IN_FLIGHT,
-    MICRO,
     PROBLEMS,
     TOKENS,
     D,
     K,
+    asking,
     by_request,
     planned,
     seeds,
-    started,
     timeless,
 )
 
@@ -271,7 +271,8 @@ def test_a_machine_that_differs_is_an_error(
 def test_two_processes_give_the_traces_of_one(tmp_path: Path) -> None:
     for name, count in (("one", 1), ("two", 2)):
         sizes = ["--k=2", "--d=2", "--set=problems.size=48", f"--processes={count}"]
-        process = started(tmp_path, *sizes, f"--out={name}", f"--journal=of-{name}")
+        places = [f"--out={name}", f"--journal=of-{name}"]
+        process = started("generate", *sizes, *places, cwd=tmp_path)
         printed, _ = process.communicate(timeout=400)
         assert process.returncode == 0, printed
     one, two = (timeless(list(read_traces(tmp_path / name))) for name in ("one", "two"))
@@ -302,12 +303,8 @@ def test_an_end_of_processes_keeps_what_was_answered(tmp_path: Path, how: str) -
 
     with serving(slow) as server:
         planned(server, tmp_path)
-        flags = [
-            *("--teacher=served", f"--endpoint={server.base_url}", f"--tokenizer={MICRO}"),
-            *("--problems=problems.jsonl", f"--k={K}", f"--d={D}", "--out=run", "--processes=2"),
-            f"--set=endpoint.concurrency={IN_FLIGHT}",
-        ]
-        process = started(tmp_path, *flags)
+        command = ["generate", *asking(server.base_url, "run", "--processes=2")]
+        process = started(*command, cwd=tmp_path)
         while given < 2 * IN_FLIGHT and process.poll() is None:
             time.sleep(0.05)
         shards = children(process.pid)
@@ -332,7 +329,7 @@ def test_an_end_of_processes_keeps_what_was_answered(tmp_path: Path, how: str) -
             time.sleep(0.1)
         assert kept >= IN_FLIGHT
         sent = len(server.requests)
-        again = started(tmp_path, *flags)
+        again = started(*command, cwd=tmp_path)
         printed, _ = again.communicate(timeout=300)
         assert again.returncode == 0, printed
         assert len(server.requests) - sent <= PROBLEMS * (K + D) - kept
