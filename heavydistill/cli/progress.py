@@ -46,11 +46,11 @@ def wide_console() -> Console:
     return console if console.is_terminal else Console(width=_WIDE)
 
 
-class Bar:
-    """A bar for each stage of some work."""
+class Bar(rich_progress.Progress):
+    """A bar for each stage of some work; without a terminal, a line now and then."""
 
     def __init__(self, console: Console) -> None:
-        self._bars = rich_progress.Progress(
+        super().__init__(
             rich_progress.TextColumn("{task.description}"),
             rich_progress.BarColumn(),
             rich_progress.MofNCompleteColumn(),
@@ -59,26 +59,18 @@ class Bar:
             console=console,
             disable=not console.is_terminal,
         )
-        self._console = console
-        self._tasks: dict[str, rich_progress.TaskID] = {}
+        self._stages: dict[str, rich_progress.TaskID] = {}
         self._last_line = time.monotonic()
-
-    def __enter__(self) -> Bar:
-        self._bars.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._bars.stop()
 
     def show(self, what: str, done: int, total: int, note: str = "") -> None:
         """Take note of how far a stage is; any thread may call it."""
-        if what not in self._tasks:
-            self._tasks[what] = self._bars.add_task(what, total=total, note=note)
-        self._bars.update(self._tasks[what], completed=done, total=total, note=note)
+        if what not in self._stages:
+            self._stages[what] = self.add_task(what, total=total, note=note)
+        self.update(self._stages[what], completed=done, total=total, note=note)
         due = time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S
-        if due and not self._console.is_terminal:
+        if due and not self.console.is_terminal:
             self._last_line = time.monotonic()
-            say(f"{what}: {done:,} of {total:,}{f' ({note})' if note else ''}", self._console)
+            say(f"{what}: {done:,} of {total:,}{f' ({note})' if note else ''}", self.console)
 
 
 @contextlib.contextmanager
