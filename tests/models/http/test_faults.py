@@ -166,6 +166,7 @@ def test_a_prompt_that_breaks_the_server_does_not_stop_the_run(fault):
         # It is the last one, so nobody else is answered any more.
         wanted = requests(2) + requests(3, "bad")
         responses = ask(server, wanted, timeout_s=0.6, retries=1)
+        assert asked_plainly(server) >= 1
         kind = {"broken": "server", "hang": "timeout"}[fault]
         assert [r.failure for r in responses] == [None] * 2 + [kind] * 3
 
@@ -290,14 +291,6 @@ def test_a_run_of_many_prompts_stops_though_it_repeats_nothing(fault, retries, c
         settings = {"timeout_s": 0.5, "retries": retries, "concurrency": concurrency}
         ask(server, prompts(9, samples=2), **settings)
     assert retries or not asked_plainly(server)
-
-
-def test_one_prompt_that_breaks_the_server_for_longer_than_the_patience_is_a_failure():
-    with faulty() as server:
-        server.plan = lambda body, attempt: "broken" if "bad" in str(body["messages"]) else None
-        responses = ask(server, requests(4, "bad"), timeout_s=0.5, retries=2, concurrency=2)
-    assert {response.failure for response in responses} == {"server"}
-    assert asked_plainly(server) >= 1
 
 
 def test_what_a_broken_server_says_is_shown_from_its_third_fault_on(caplog):

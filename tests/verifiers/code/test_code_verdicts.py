@@ -92,7 +92,6 @@ threading.Thread(target=lambda: print(sum(map(int, input().split())))).start()
         f"import sys\nsys.stdin = open('/dev/stdin', 'r')\n{ADD}",
         "open('t', 'w').write(input())\nprint(sum(map(int, open('t').read().split())))",
         f"def main():\n    {ADD}\nif __name__ == '__main__':\n    main()",
-        f"import sys\n{ADD}\nsys.exit()",
         f"import sys\n{ADD}\nsys.exit(0)\nprint('x')",
         f"{ADD}\nexit(0)",
         "import os\nprint(sum(map(int, input().split())), flush=True)\nos._exit(0)",
