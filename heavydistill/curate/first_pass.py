@@ -43,6 +43,7 @@ from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache, recut
 from heavydistill.heavy.pruning import defuse
+from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
 from heavydistill.store.atomic import Workplace
@@ -55,7 +56,6 @@ NOT_COUNTED = -1
 OnProgress = Callable[[str, int, int], None]
 """Called with (what is done, traces done, traces in all)."""
 _MICRO_MODELS = frozenset({"micro", "micro-student"})
-_PAPER_BUDGET_TOKENS = 80_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +221,7 @@ class Build:
         self.max_tokens = most or context  # of a row
         response = min(self.student.response_tokens, self.max_tokens // 2)
         room = self.max_tokens - response - TEMPLATE_TOKENS
-        paper = config.cache.budget_tokens or _PAPER_BUDGET_TOKENS
+        paper = config.cache.budget_tokens or PAPER_BUDGET_TOKENS
         self.budget_tokens = min(room, paper, self.preset.most_tokens or room)
         """Maximum number of tokens of a drawn set, and of a prompt whose answer is not known."""
         self.screen = Screen(config.against)  # What problems were compared with

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from heavydistill.curate.candidates import CandidateSet, generator
 from heavydistill.curate.first_pass import Build, GenerationNote, SetNote
@@ -74,11 +74,10 @@ def _label_deliberations(build: Build) -> None:
     """
     filters = build.config.filters
     sets = [note for note in build.sets if not note.sft_label]
-    _label_long([d for note in sets for d in note.deliberations], filters.length_quantile)
     of_problem: dict[str, list[GenerationNote]] = defaultdict(list)
     for note in sets:
         of_problem[note.of.problem] += note.deliberations
-    _label_duplicates(of_problem.values())
+    _label_long_and_same(of_problem, filters.length_quantile)
     for note in sets:
         for more in note.usable[filters.per_set :]:
             more.label = "not_chosen"
@@ -95,9 +94,7 @@ def _label_trajectories(build: Build) -> None:
             attempt.label = build.problems[problem].label or attempt.label
             if not attempt.label and most and attempt.answer_tokens > most:
                 attempt.label = "long_handoff"
-    everything = [attempt for attempts in of_problem.values() for attempt in attempts]
-    _label_long(everything, build.config.filters.length_quantile)
-    _label_duplicates(of_problem.values())
+    _label_long_and_same(of_problem, build.config.filters.length_quantile)
 
 
 def _select_for_sft(build: Build) -> None:
@@ -134,23 +131,20 @@ def _mixed(offered: Sequence[SetNote], build: Build) -> dict[CandidateSet, str]:
     return mix((note.of for note in offered), build.preset, domains, build.config.seed)
 
 
-def _label_long(notes: Sequence[GenerationNote], quantile: float) -> None:
-    """Label what is longer than the quantile, the nearest rank, of those without a label."""
-    passed = [note for note in notes if not note.label]
-    if not passed:
-        return
-    lengths = sorted(note.tokens for note in passed)
-    most = lengths[math.ceil(quantile * len(lengths)) - 1]
-    for note in passed:
+def _label_long_and_same(
+    of_problems: Mapping[str, Sequence[GenerationNote]], quantile: float
+) -> None:
+    """Label what is longer than the quantile, the nearest rank, of all those without a label; and
+    of a problem what says the same as an earlier one.
+    """
+    passed = [(key, note) for key in of_problems for note in of_problems[key] if not note.label]
+    lengths = sorted(note.tokens for _, note in passed)
+    most = lengths[math.ceil(quantile * len(lengths)) - 1] if lengths else 0
+    seen: set[tuple[str, str]] = set()
+    for key, note in passed:
         if note.tokens > most:
             note.label = "too_long"
-
-
-def _label_duplicates(of_problems: Iterable[Sequence[GenerationNote]]) -> None:
-    for notes in of_problems:
-        seen: set[str] = set()
-        for note in notes:
-            if not note.label and note.fingerprint in seen:
-                note.label = "duplicate"
-            elif not note.label:
-                seen.add(note.fingerprint)
+        elif (key, note.fingerprint) in seen:
+            note.label = "duplicate"
+        else:
+            seen.add((key, note.fingerprint))
