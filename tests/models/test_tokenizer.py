@@ -56,11 +56,8 @@ def reader(tmp_path_factory):
     return ReaderTokenizer(str(folder))
 
 
-def test_special_tokens_alone_are_control_tokens(reader):
+def test_tokens_are_counted_and_special_ones_alone_are_control_tokens(reader):
     assert sorted(reader.control_tokens) == sorted(CONTROL_TOKENS)
-
-
-def test_counts_tokens_and_not_characters(reader):
     assert reader.count("") == 0
     assert reader.count("<|end|>") == 1
     assert reader.count("the answer") < len("the answer")

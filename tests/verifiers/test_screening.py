@@ -59,7 +59,3 @@ def test_a_verifier_that_breaks_or_does_not_exist_leaves_it_undecided():
     assert (broken.verifier, unknown.verifier) == ("exact@2", "exakt@unknown")
     with pytest.raises(ProblemsError, match=f"Name one of: {', '.join(registry.names())}"):
         registry.get("exakt")
-
-
-def test_every_verifier_is_found_by_its_name():
-    assert [registry.get(name).name for name in registry.names()] == registry.names()

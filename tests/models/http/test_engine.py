@@ -113,7 +113,6 @@ def test_each_sample_is_a_request_with_its_own_seed_and_a_response_in_its_order(
     [
         ({"content": " 7\n", "reasoning_content": "3+4=7"}, "3+4=7", "7"),
         ({"content": "7", "reasoning_content": None, "reasoning": "3+4=7"}, "3+4=7", "7"),
-        ({"content": "<think>3+4=7</think>7", "reasoning_content": ""}, "3+4=7", "7"),
         # All tokens went into the thinking.
         ({"content": None, "reasoning_content": "3+4"}, "3+4", ""),
         ({"content": ""}, "", ""),
