@@ -98,6 +98,12 @@ def for_thinker(problem: Problem, config: RunConfig) -> Prompt:
     return load("thinker", problem.domain or config.domain or "general", config.language)
 
 
+def for_reader(problem: Problem, config: RunConfig) -> Prompt:
+    """The wording around a cache of a problem for the deliberator of a run."""
+    domain = problem.domain or config.domain or "general"
+    return for_cache(config.deliberate.task, domain, config.language)
+
+
 def asked_of_thinker(problem: Problem, config: RunConfig) -> str:
     """What a thinker of a run reads of a problem."""
     return thinker_prompt(problem.text, for_thinker(problem, config))

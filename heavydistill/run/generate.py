@@ -22,8 +22,9 @@ import bisect
 import contextlib
 import importlib.util
 import logging
+import operator
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,6 @@ from heavydistill.config.run import RunConfig
 from heavydistill.errors import (
     BudgetError,
     ConfigError,
-    HeavydistillError,
     StoppedError,
     TeacherError,
 )
@@ -44,11 +44,11 @@ from heavydistill.models.contact import Contact
 from heavydistill.models.local.engine import require_template
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, reader_of
-from heavydistill.models.vllm import server as serving
+from heavydistill.models.vllm.server import OnStart
 from heavydistill.run.interrupts import loading
 from heavydistill.run.pools import PoolsOfRun, read_pools, with_pools
 from heavydistill.run.result import earlier, write
-from heavydistill.run.shards import ProcessPool, ShardPool, run_shards, shards_of
+from heavydistill.run.shards import ProcessPool, ShardPool, run_shards, shards_of, with_server
 from heavydistill.run.status import STATUS, OnStatus, StatusWriter
 from heavydistill.schema import OK, Problem
 from heavydistill.store import segment
@@ -183,7 +183,7 @@ def run(
     on_status: OnStatus | None = None,
     replay: bool = False,
     ray: str | None = None,
-    on_start: serving.OnStart | None = None,
+    on_start: OnStart | None = None,
 ) -> Finished:
     """Run a plan and write its folder.
 
@@ -211,13 +211,9 @@ def run(
         pool = None if replay else _pool(plan, run, ray)
         if pool:
             stack.callback(pool.close)
-        failure: Callable[[], HeavydistillError | None] | None = None
-        if plan.server and not replay and not ray:
-            server = stack.enter_context(
-                serving.served(plan.server, plan.config.endpoint, plan.server_log, on_start)
-            )
-            # The address is of this run alone, so it is not in the configuration that is saved.
-            run, failure = run.at(server.endpoint), server.failure
+        command = None if replay or ray else plan.server
+        # The address is of this run alone, so it is not in the configuration that is saved.
+        run, failure = stack.enter_context(with_server(run, command, plan.server_log, on_start))
         if pays and not run.config.endpoint.start_vllm:
             require_endpoints(run, plan.contact or Contact())
         with loading():
@@ -234,7 +230,7 @@ def run(
                 pipeline = build_heavy_pipeline(run, status.on_batch, replay, list(plan.unfit))
                 pipeline.keep_in(place.rows)
                 pipeline.on_sample = status.on_sample
-                pipeline.watch = failure or pipeline.watch
+                pipeline.watch = failure
                 pipeline.run_to_files()
         except (KeyboardInterrupt, StoppedError, TeacherError):
             if not plan.changed and any((place.rows / LEAF_FOLDER).glob("*.parquet")):
@@ -327,9 +323,8 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     reader = reader_of(deliberator.tokenizer)
     if run.judge:  # its control tokens are needed
         reader_of(run.judge.profile.tokenizer)
-    domains = [problem.domain or config.domain or "general" for problem in problems]
-    for domain in set(domains):
-        prompts.load("thinker", domain, config.language)
+    for problem in problems:
+        prompts.for_thinker(problem, config)
     if not config.rounds:
         return
     # From the second round on, deliberations stand beside the selected trajectories.
@@ -337,52 +332,39 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     attempts = (config.cache.width or config.think.k) + carried
     budget = config.cache.budget_tokens or 0
 
-    def frame(problem: Problem, domain: str, attempts: int) -> int:
-        wording = prompts.for_cache(config.deliberate.task, domain, config.language)
-        return frame_tokens(problem, attempts, wording, reader)
+    def frame(problem: Problem, attempts: int) -> int:
+        return frame_tokens(problem, attempts, prompts.for_reader(problem, config), reader)
 
     # Headers of many attempts take long to count, and are the same wherever wording and fence are.
-    longest: dict[tuple[str, str], tuple[int, Problem]] = {}
-    for problem, domain in zip(problems, domains, strict=True):
-        alike, tokens = (domain, fence_for([problem.text])), frame(problem, domain, 1)
-        if tokens > longest.get(alike, (0, problem))[0]:
-            longest[alike] = tokens, problem
-    sizes = [
-        (frame(problem, domain, attempts), problem, domain)
-        for (domain, _), (_, problem) in longest.items()
-    ]
-    needed, worst, domain = max(sizes, key=lambda size: size[0])
+    longest: dict[tuple[str, str], Problem] = {}
+    for problem in sorted(problems, key=lambda each: frame(each, 1), reverse=True):
+        longest.setdefault((problem.domain, fence_for([problem.text])), problem)
+    sizes = ((frame(each, attempts), each) for each in longest.values())
+    needed, worst = max(sizes, key=operator.itemgetter(0))
     if needed > budget and reader.name == ESTIMATED:
         if not (asks and config.endpoint.urls):
             return
         reader = ServerTokenizer(deliberator.model, config.endpoint)
-        needed = frame(worst, domain, attempts)
+        needed = frame(worst, attempts)
     if needed <= budget:
         return
 
     def enough(count: int) -> int:
-        return frame(worst, domain, count) + count * _ANSWER_TOKENS
+        return frame(worst, count) + count * _ANSWER_TOKENS
 
-    fix = _fix(run, enough, attempts, carried)
+    if (whole := enough(attempts)) <= run.deliberator.room:
+        fix = f"set cache.budget_tokens to {whole} or more"
+    else:
+        fix = "lower deliberate.sampling.max_tokens, or use a deliberator with more context"
+    fitting = bisect.bisect_right(range(1, attempts), budget, key=enough) - carried
+    if fitting >= _NARROWEST:
+        fit, fix = f"At most {fitting}", f"--set cache.width={fitting}, or {fix}"
+    else:
+        fit = f"Not even {_NARROWEST}"
     estimated = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
     beside = f" and {carried} deliberations of the round before" if carried else ""
     raise BudgetError(
         f"{worst.source}: problem {worst.id} and the frame of {attempts - carried} attempts"
         f"{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
-        fix,
+        f"{fit} attempts of {_ANSWER_TOKENS} tokens fit: {fix}.",
     )
-
-
-def _fix(run: ResolvedRun, enough: Callable[[int], int], attempts: int, carried: int) -> str:
-    """What makes room, from the tokens that are enough for a number of attempts."""
-    budget = run.config.cache.budget_tokens or 0
-    fitting = bisect.bisect_right(range(1, attempts), budget, key=enough) - carried
-    if (whole := enough(attempts)) <= run.deliberator.room:
-        fix = f"set cache.budget_tokens to {whole} or more."
-    else:
-        fix = "lower deliberate.sampling.max_tokens, or use a deliberator with more context."
-    if fitting >= _NARROWEST:
-        width = f"--set cache.width={fitting}"
-        return f"At most {fitting} attempts of {_ANSWER_TOKENS} tokens fit: {width}, or {fix}"
-    fix = fix[0].upper() + fix[1:]
-    return f"Not even {_NARROWEST} attempts of {_ANSWER_TOKENS} tokens fit. {fix}"

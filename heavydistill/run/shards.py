@@ -27,7 +27,7 @@ import time
 import traceback
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -56,6 +56,9 @@ _AGAIN = "Run the command again."
 _POLL_S = 0.5
 _GRACE_S = 10.0
 _log = logging.getLogger(__name__)
+
+Watch = Callable[[], HeavydistillError | None]
+"""Called all the time while a run lasts; the error that it returns ends the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +155,10 @@ def run_shard(shard: Shard) -> ShardEnd:
             is_stopped = (shard.rows / _STOP).exists()
             return StoppedError("The run was stopped", _AGAIN) if is_stopped else None
 
+        out = Path(shard.run.config.out or shard.rows)
+        log = out.with_name(f"{out.name}.vllm-{shard.number}.log")
         opened = contextlib.closing(_Report(shard, name))
-        with opened as report, _server_of(shard) as (run, failure):
+        with opened as report, with_server(shard.run, shard.server, log) as (run, failure):
             pipeline = build_heavy_pipeline(
                 run,
                 report.on_batch,
@@ -177,18 +182,18 @@ def run_shard(shard: Shard) -> ShardEnd:
 
 
 @contextlib.contextmanager
-def _server_of(
-    shard: Shard,
-) -> Iterator[tuple[ResolvedRun, Callable[[], HeavydistillError | None]]]:
-    """(the run with the address of its server, what tells that the server has ended)."""
-    if not shard.server:
-        yield shard.run, lambda: None
+def with_server(
+    run: ResolvedRun,
+    command: Sequence[str] | None,
+    log: Path,
+    on_start: serving.OnStart | None = None,
+) -> Iterator[tuple[ResolvedRun, Watch]]:
+    """(the run with the address of the server that is started, what tells that this has ended)."""
+    if not command:
+        yield run, lambda: None
         return
-    out = Path(shard.run.config.out or shard.rows)
-    log = out.with_name(f"{out.name}.vllm-{shard.number}.log")
-    endpoint = shard.run.config.endpoint
-    with serving.served(list(shard.server), endpoint, log) as server:
-        yield shard.run.at(server.endpoint), server.failure
+    with serving.served(list(command), run.config.endpoint, log, on_start) as server:
+        yield run.at(server.endpoint), server.failure
 
 
 class _Report(logging.Handler):
@@ -274,7 +279,7 @@ def run_shards(
     shards: list[Shard],
     on_batch: OnBatch,
     on_sample: OnSample = lambda step, tokens: None,
-    watch: Callable[[], HeavydistillError | None] | None = None,
+    watch: Watch = lambda: None,
 ) -> None:
     """Run all shards to their ends; the rows are in files of the folder of rows then.
 
@@ -294,7 +299,7 @@ def run_shards(
             ends.update(pool.ended())
             reports.read()
             failures = [end.failure for end in ends.values() if end.failure]
-            if raises and (error := next(iter(failures), None) or (watch and watch())):
+            if raises and (error := next(iter(failures), None) or watch()):
                 raise error
             if len(ends) == len(shards):
                 return

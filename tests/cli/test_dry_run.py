@@ -203,7 +203,10 @@ def test_a_model_in_this_process_costs_nothing(tmp_path: Path, said: Any) -> Non
     [
         (["--k=300"], "At most 36 attempts of 32 tokens fit: --set cache.width=36"),
         (["--set=cache.budget_tokens=20"], "Not even 2 attempts of 32 tokens fit"),
-        (["--set=deliberate.sampling.max_tokens=1980"], "Lower deliberate.sampling.max_tokens"),
+        (
+            ["--set=deliberate.sampling.max_tokens=1980"],
+            "Not even 2 attempts of 32 tokens fit: lower deliberate",
+        ),
     ],
 )
 def test_a_context_too_small_says_how_many_attempts_fit(
