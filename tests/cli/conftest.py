@@ -23,3 +23,14 @@ def call(
         return int(ended.value.code or 0), *capsys.readouterr()
 
     return run
+
+
+@pytest.fixture
+def command(call: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[int, str]]:
+    """As ``call``: exit code, and all that is printed without its line breaks."""
+
+    def run(*words: object) -> tuple[int, str]:
+        code, *printed = call(*words)
+        return code, " ".join("".join(printed).split())
+
+    return run

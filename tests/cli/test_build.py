@@ -21,15 +21,6 @@ from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.traces import read_traces
 
 
-@pytest.fixture
-def command(call):
-    def run(*arguments: object) -> tuple[int, str]:
-        code, *printed = call(*arguments)
-        return code, " ".join("".join(printed).split())
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("runs") / "sums", 30)

@@ -282,19 +282,13 @@ def test_a_file_of_ones_own_is_printed_too(call, tmp_path):
     assert code == 0 and printed == file.read_text(encoding="utf-8")
 
 
-def told(*flags: str) -> tuple[int, str]:
-    process = started(*flags)
-    printed, _ = process.communicate(timeout=60)
-    return process.returncode, printed
+def test_the_version_is_that_of_the_package(call):
+    assert call("--version") == (0, f"heavydistill {heavydistill.__version__}\n", "")
 
 
-def test_the_version_is_that_of_the_package():
-    assert told("--version") == (0, f"heavydistill {heavydistill.__version__}\n")
-
-
-def test_the_help_lists_the_verbs_and_a_wrong_one_is_refused():
-    code, said = told("--help")
+def test_the_help_lists_the_verbs_and_a_wrong_one_is_refused(command):
+    code, said = command("--help")
     assert code == 0 and "small models that deliberate" in said
     assert all(f" {verb} " in said for verb in ("generate", "build", "evaluate", "report"))
-    code, said = told("generat")
+    code, said = command("generat")
     assert code == 2 and "generat" in said

@@ -45,25 +45,14 @@ def shared(tmp_path, monkeypatch):
     return folder
 
 
-@pytest.fixture
-def ended(call):
-    """Runs a verb, and gives its exit code and what it prints."""
-
-    def run(*arguments: object) -> tuple[int, str]:
-        code, *printed = call(*arguments)
-        return code, " ".join("".join(printed).split())
-
-    return run
-
-
-def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(ended, shared):
-    code, told = ended("replay", RUN, "--out", "again")
+def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(command, shared):
+    code, told = command("replay", RUN, "--out", "again")
     assert code == 2 and not Path("ran").exists() and not Path("again").exists()
     assert (
         f"{RUN} names verifiers of its own, which are run as code: {shared / RUN}/mine.py" in told
     )
     assert "add --run-verifiers" in told
-    code, told = ended("replay", RUN, "--out", "again", "--run-verifiers")
+    code, told = command("replay", RUN, "--out", "again", "--run-verifiers")
     assert code == 0, told
     assert Path("ran").exists() and Path("again").is_dir()
 
@@ -72,15 +61,15 @@ def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(ended, shared):
     "verb",
     ["generate", "generate --dry-run", "evaluate", "cross --thinkers model --deliberators model"],
 )
-def test_neither_does_a_verb_that_is_given_its_configuration(verb, ended, shared):
-    code, told = ended(*verb.split(), "--config", RUN / "config.yaml", "--out", "again")
+def test_neither_does_a_verb_that_is_given_its_configuration(verb, command, shared):
+    code, told = command(*verb.split(), "--config", RUN / "config.yaml", "--out", "again")
     assert code == 2 and not Path("ran").exists()
     assert f"--set 'verify.own=[{shared / RUN}/mine.py]'" in told
 
 
-def test_whoever_names_the_files_may_use_the_configuration(ended):
+def test_whoever_names_the_files_may_use_the_configuration(command):
     flags = ("--config", RUN / "config.yaml", "--out", "again", f"--set=verify.own=[{RUN}/mine.py]")
-    code, told = ended("generate", "--dry-run", *flags)
+    code, told = command("generate", "--dry-run", *flags)
     assert code == 0, told
     assert Path("ran").exists()
 
@@ -110,14 +99,14 @@ def test_neither_does_a_training_that_asks_as_the_run_did():
     ],
     ids=lambda arguments: " ".join(map(str, arguments[:2])),
 )
-def test_verbs_that_read_a_run_or_its_sets_run_nothing(arguments, ended):
-    code, told = ended(*arguments)
+def test_verbs_that_read_a_run_or_its_sets_run_nothing(arguments, command):
+    code, told = command(*arguments)
     assert not Path("ran").exists()
     assert code == 0, told
 
 
-def test_a_configuration_of_one_s_own_needs_no_leave(ended):
+def test_a_configuration_of_one_s_own_needs_no_leave(command):
     shutil.copyfile(RUN / "config.yaml", "mine.yaml")
     assert load_config(Path("mine.yaml")).verify.own
-    code, told = ended("generate", "--dry-run", "--config", "mine.yaml", "--out", "again")
+    code, told = command("generate", "--dry-run", "--config", "mine.yaml", "--out", "again")
     assert code == 0 and Path("ran").exists(), told
