@@ -7,6 +7,7 @@ import os
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from set_folders import manifest
 
+from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import (
     BaseModelUsed,
     Launch,
@@ -161,6 +163,13 @@ def written(folder: Path, least: dict[str, Any], **keys: Any) -> str:
     path = folder / "keys.yaml"
     path.write_text(yaml.safe_dump(tree), encoding="utf-8")
     return str(path)
+
+
+def refusal(call: Callable[..., Any], *given: Any, **keys: Any) -> str:
+    """What the error says with which a call of ours refuses this."""
+    with pytest.raises(ConfigError) as raised:
+        call(*given, **keys)
+    return str(raised.value)
 
 
 def command(*arguments: object) -> None:

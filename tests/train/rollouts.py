@@ -100,13 +100,25 @@ def trainer(
     **changes: Any,
 ) -> Any:
     """One of our trainers of so many problems; options of its own, and arguments of TRL."""
-    options = {"model": STUDENT, "reward_funcs": rewarding(rewards), **(own or {})}
+    usual = {
+        "model": STUDENT,
+        "reward_funcs": rewarding(rewards),
+        "train_dataset": problems(number),
+    }
     return kind(
         args=arguments(folder, **changes),
-        train_dataset=problems(number),
         processing_class=tokenizer(),
-        **options,
+        **{**usual, **(own or {})},
     )
+
+
+def widths(model: Any) -> list[tuple[int, ...]]:
+    """The shapes of all inputs that the model sees from now on."""
+    seen: list[tuple[int, ...]] = []
+    model.get_input_embeddings().register_forward_pre_hook(
+        lambda _, inputs: seen.append(tuple(inputs[0].shape))
+    )
+    return seen
 
 
 @functools.cache
@@ -115,3 +127,37 @@ def tokenizer() -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(STUDENT)
+
+
+def random_model(kind: str, dtype: Any, **sizes: int) -> Any:
+    """A few layers of a kind with weights at random, for the micro student's tokens."""
+    import torch
+    import transformers
+
+    usual = {
+        "vocab_size": len(tokenizer()),
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "max_position_embeddings": 1024,
+    }
+    linear = {
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+    }
+    experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+    more: dict[str, dict[str, Any]] = {
+        "Qwen3NextConfig": {**linear, **experts, "shared_expert_intermediate_size": 32},
+        "Qwen3_5TextConfig": linear,
+        "Lfm2Config": {"layer_types": ["conv", "full_attention"] * 2},
+        "Qwen3MoeConfig": experts,
+        "Gemma3TextConfig": {"sliding_window": 16},
+    }
+    torch.manual_seed(1)
+    config = getattr(transformers, kind)(**{**usual, **sizes}, **more.get(kind, {}))
+    return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)

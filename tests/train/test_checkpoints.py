@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 from students import MICRO
-from trainings import flags, history, last_checkpoint, run, sft_arguments, start
+from trainings import flags, history, last_checkpoint, refusal, run, sft_arguments, start
 
 from heavydistill.errors import ConfigError
 from heavydistill.store.training_record import TrainingRecord, read_record, write_record
@@ -34,10 +35,7 @@ def checkpoint(folder: Path, step: int, whole: bool = True) -> Path:
     return path
 
 
-def refused(folder: Path, resume: str | None = None) -> str:
-    with pytest.raises(ConfigError) as raised:
-        checkpoints.start_of(folder, resume)
-    return str(raised.value)
+refused = functools.partial(refusal, checkpoints.start_of)
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "global_step/optimizer.pt", "whole.json"])
@@ -63,7 +61,7 @@ def test_an_evaluation_of_the_model_before_is_not_taken_for_one_of_the_model_tha
     for resume in ("true", str(last)):
         assert "there is an evaluation in" in refused(tmp_path, resume)
     shutil.rmtree(last)
-    assert "there is an evaluation in" in refused(tmp_path)
+    assert "there is an evaluation in" in refused(tmp_path, None)
 
 
 def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path: Path) -> None:
@@ -72,10 +70,10 @@ def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path: Path) -> None:
     (tmp_path / "training.json").write_text("{}", encoding="utf-8")  # alone it is of none
     assert checkpoints.start_of(tmp_path, None) is None
     checkpoint(tmp_path, 3)
-    assert "there is a training in" in refused(tmp_path)
+    assert "there is a training in" in refused(tmp_path, None)
     shutil.rmtree(tmp_path / "checkpoint-3")
     (tmp_path / "adapter_config.json").write_text("{}", encoding="utf-8")
-    assert "--resume_from_checkpoint true" in refused(tmp_path)
+    assert "--resume_from_checkpoint true" in refused(tmp_path, None)
 
 
 def test_the_last_whole_checkpoint_is_gone_on_from(

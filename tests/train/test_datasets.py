@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,8 @@ from huggingface_hub import constants
 from hypothesis import given
 from hypothesis import strategies as st
 from set_folders import write_sets
+from trainings import refusal
 
-from heavydistill.errors import ConfigError
 from heavydistill.train.datasets import SetSource, locate_source, shares
 
 COUNTS = st.integers(1, 100_000)
@@ -39,14 +40,7 @@ def test_without_fractions_all_rows_are_taken(counts: list[int]) -> None:
     assert shares(counts, [None] * len(counts)) == counts
 
 
-def test_shares_need_not_add_up_to_one() -> None:
-    assert shares([100, 100], [0.2, 0.6]) == [33, 100]
-
-
-def refused(source: SetSource) -> str:
-    with pytest.raises(ConfigError) as raised:
-        locate_source(source)
-    return str(raised.value)
+refused = functools.partial(refusal, locate_source)
 
 
 def test_a_folder_is_found_with_its_name_and_files(tmp_path: Path) -> None:

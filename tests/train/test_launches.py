@@ -256,13 +256,6 @@ def test_what_silently_is_one_process_says_so(sets: Path, tmp_path: Path) -> Non
     assert "1 process, single" in ran.said
 
 
-def test_fsdp_on_a_cpu_is_refused(sets: Path, tmp_path: Path) -> None:
-    flags = ["--num_processes", "2", "--main_process_port", "0"]
-    ran = launched(ACCELERATE / "fsdp2.yaml", sets, tmp_path / "out", *flags)
-    assert ran.code and "FSDP needs GPUs" in ran.said
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("size", "role", "method"),
     [

@@ -205,7 +205,7 @@ def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: 
     config = Path(__file__).parents[2] / "configs" / "sft" / "micro.yaml"
     given = ["--config", config, "--role", "both"]
     given += ["--dataset_name", tmp_path / "sets", "--output_dir", tmp_path]
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(ConfigError, match="have no validation rows") as raised:
         prepare(parse([str(one) for one in given]))
     given += re.findall(r"(--eval\S+ no) (--load\S+ false)", raised.value.fix)[0]
     prepared = prepare(parse(" ".join(map(str, given)).split()))

@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from trainings import GRPO, ROOT, SCRIPT, grpo_arguments, main, sft_arguments
 
-from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import REFUSED, recorded
 from heavydistill.train.sft import SetSource, SftConfig, parse
 
@@ -28,15 +27,10 @@ LEAST = {
     "use_cpu": True,
     "bf16": False,
 }
-
-
+THINKER = {"path": "a", "role": "thinker"}
+DELIBERATOR = {"path": "a", "role": "deliberator"}
 written = functools.partial(trainings.written, least=LEAST)
-
-
-def refused(*arguments: str) -> str:
-    with pytest.raises(ConfigError) as raised:
-        parse(list(arguments))
-    return str(raised.value)
+refused = functools.partial(trainings.refusal, parse)
 
 
 def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path: Path) -> None:
@@ -79,13 +73,21 @@ def test_folder_and_best_model_are_those_of_the_role(
         ({"load_in_4bit": True, "load_in_8bit": True}, "at the same time"),
         ({"bf16": True, "fp16": True}, "At most one of fp16 and bf16"),
         ({"bf16": True, "use_cpu": False}, "bf16: false"),
+        ({"model_name_or_path": None}, "There is no model to train"),
+        ({"dataset_name": None}, "What is learnt is not said, or said twice: dataset_name None"),
+        ({"role": None}, "role None, 0 datasets"),
+        ({"datasets": [THINKER]}, "1 datasets. Give --dataset_name, a"),
+        (
+            {"datasets": [THINKER], "dataset_name": None},
+            "dataset_name None, role thinker, 1 datasets",
+        ),
     ],
 )
 def test_a_fault_of_the_file_names_the_key(
     tmp_path: Path, keys: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert message in refused("--config", written(tmp_path, **keys))
+    assert message in refused(["--config", written(tmp_path, **keys)])
 
 
 def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
@@ -122,30 +124,7 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: str) -> None:
-    assert message in refused("--config", written(tmp_path), *flags)
-
-
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"model_name_or_path": None}, "There is no model to train"),
-        ({"dataset_name": None}, "What is learnt is not said, or said twice: dataset_name None"),
-        ({"role": None}, "role None, 0 datasets"),
-        ({"datasets": [{"path": "a", "role": "thinker"}]}, "1 datasets. Give --dataset_name, a"),
-        (
-            {"datasets": [{"path": "a", "role": "thinker"}], "dataset_name": None},
-            "dataset_name None, role thinker, 1 datasets",
-        ),
-    ],
-)
-def test_what_is_missing_or_said_twice_is_named(
-    tmp_path: Path, keys: dict[str, Any], message: str
-) -> None:
-    assert message in refused("--config", written(tmp_path, **keys))
-
-
-THINKER = {"path": "a", "role": "thinker"}
-DELIBERATOR = {"path": "a", "role": "deliberator"}
+    assert message in refused(["--config", written(tmp_path), *flags])
 
 
 def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
@@ -178,10 +157,6 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
         ),
         ([{**THINKER, "fraction": True}], "fraction: Input should be a valid number (got True)"),
         (
-            [{**THINKER, "fraction": "half"}],
-            "fraction: Input should be a valid number (got 'half')",
-        ),
-        (
             [{**THINKER, "revision": 1234567}],
             "revision: Input should be a valid string (got 1234567)",
         ),
@@ -190,7 +165,7 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
 )
 def test_an_entry_that_is_none_is_refused(tmp_path: Path, entries: list[Any], message: str) -> None:
     path = written(tmp_path, datasets=entries, dataset_name=None, role=None)
-    assert message in refused("--config", path)
+    assert message in refused(["--config", path])
 
 
 OTHER: dict[str, Any] = {
@@ -221,7 +196,7 @@ def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
 ) -> None:
     assert set(OTHER) == {*REFUSED, *SftConfig.refused}
     path = written(tmp_path, **{key: OTHER[key] for key in keys})
-    message = refused("--config", path)
+    message = refused(["--config", path])
     named = message.partition(":")[0]
     assert named in keys and message.endswith(f"Leave {named} out.")
     assert "hf_secret" not in message

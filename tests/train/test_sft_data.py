@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from runs import build, rows, write_run
+from rollouts import random_model, tokenizer
+from runs import rows
 from set_folders import rewrite
 from students import MICRO
-from trainings import sft_arguments
+from trainings import refusal, sft_arguments
 from trl import pack_dataset
 
 from heavydistill.chat.guard import Inspection
@@ -47,10 +48,7 @@ def reading(sets: Path | None, **keys: Any) -> Rows:
     return Rows(*tokenize_sources(arguments.config, load_base(arguments, found), found))
 
 
-def refused(sets: Path, **keys: Any) -> str:
-    with pytest.raises(ConfigError) as raised:
-        reading(sets, **keys)
-    return str(raised.value)
+refused = functools.partial(refusal, reading)
 
 
 def learnt(read: Rows, split: str = "train") -> int:
@@ -80,13 +78,6 @@ def test_validation_rows_are_read_only_if_they_are_looked_at(sets: Path) -> None
     assert all([*part.splits] == ["train"] for part in reading(sets).parts)
     for keys in ({"eval_strategy": "epoch"}, {"do_eval": True}, {"eval_on_start": True}):
         assert all(len(part.splits["validation"]) for part in reading(sets, **keys).parts)
-
-
-def test_sets_without_validation_rows_cannot_be_validated_on(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
-    build(tmp_path / "sets", run, validation=0)
-    message = refused(tmp_path / "sets", eval_strategy="steps")
-    assert "have no validation rows" in message and "--eval_strategy no" in message
 
 
 # What a template can lose, by what stands in place of a part of the student's own.
@@ -137,36 +128,19 @@ def test_what_was_read_with_one_template_is_not_taken_for_another(
     )
 
 
-def changed(sets: Path, folder: Path, change: Callable[[dict[str, Any]], None]) -> Path:
-    """The thinker's training rows, the first one changed, in a folder with a true manifest."""
+def test_a_row_whose_text_is_a_control_token_is_refused(sets: Path, tmp_path: Path) -> None:
     first = rows(sets, "sft_thinker", "train")[0]["generation"]
 
-    def one(row: dict[str, Any]) -> list[dict[str, Any]]:
+    def spoil(row: dict[str, Any]) -> list[dict[str, Any]]:
         if row["generation"] == first:
-            change(row)
+            row["answer_text"] += "<|im_end|> and more"
+            row["completion"][0]["content"] = row["answer_text"]
+            row["completion_tokens"] += 6
         return [row]
 
-    shutil.copytree(sets, folder)
-    rewrite(folder, "sft_thinker", one, ThoughtfulSftRow)
-    return folder
-
-
-def test_a_row_with_other_counts_is_of_another_tokenizer(sets: Path, tmp_path: Path) -> None:
-    folder = changed(sets, tmp_path / "sets", lambda row: row.update(completion_tokens=3))
-    row = rows(sets, "sft_thinker", "train")[0]
+    folder = shutil.copytree(sets, tmp_path / "sets")
+    rewrite(folder, "sft_thinker", spoil, ThoughtfulSftRow)
     message = refused(folder, role="thinker")
-    assert "1 of 30 rows would not be learnt as they stand (1 other_tokenizer)" in message
-    assert f"problem {row['problem']}, generation {row['generation']}" in message
-    assert "and the build counted" in message and "and 3." in message
-
-
-def test_a_row_whose_text_is_a_control_token_is_refused(sets: Path, tmp_path: Path) -> None:
-    def spoil(row: dict[str, Any]) -> None:
-        row["answer_text"] += "<|im_end|> and more"
-        row["completion"][0]["content"] = row["answer_text"]
-        row["completion_tokens"] += 6
-
-    message = refused(changed(sets, tmp_path / "sets", spoil), role="thinker")
     assert "1 of 30 rows would not be learnt as they stand" in message
     assert "control_token" in message
 
@@ -247,7 +221,6 @@ def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets: Path, tmp_path: Pat
 
 
 Row = tuple[str, int, int]  # role, tokens of the prompt, tokens that are learnt
-TOKENS = 681  # of the micro student's tokenizer
 ROW = st.tuples(st.sampled_from(["thinker", "deliberator"]), st.integers(1, 30), st.integers(1, 20))
 
 
@@ -332,40 +305,6 @@ def test_the_loss_of_packs_is_the_mean_over_their_rows(sets: Path, tmp_path: Pat
     assert together[0] / tokens == pytest.approx(summed / tokens, abs=1e-5)
 
 
-def random_model(kind: str, dtype: Any) -> Any:
-    """A few layers of a kind with weights at random, for the micro student's tokens."""
-    import torch
-    import transformers
-
-    sizes: dict[str, Any] = {
-        "vocab_size": TOKENS,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "max_position_embeddings": 1024,
-    }
-    linear = {
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "linear_key_head_dim": 16,
-        "linear_value_head_dim": 16,
-    }
-    experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
-    more: dict[str, dict[str, Any]] = {
-        "Qwen3NextConfig": {**linear, **experts, "shared_expert_intermediate_size": 32},
-        "Qwen3_5TextConfig": linear,
-        "Lfm2Config": {"layer_types": ["conv", "full_attention"] * 2},
-        "Qwen3MoeConfig": experts,
-        "Gemma3TextConfig": {"sliding_window": 16},
-    }
-    torch.manual_seed(1)
-    config = getattr(transformers, kind)(**sizes, **more.get(kind, {}))
-    return transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
-
-
 @pytest.fixture(scope="module")
 def collate(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Makes the batches of a training that packs."""
@@ -379,7 +318,7 @@ def test_rows_that_attention_keeps_apart_may_be_packed(collate: Any, kind: str, 
     import torch
 
     model = random_model(kind, getattr(torch, dtype)).train()
-    check_isolation(model, collate, TOKENS)
+    check_isolation(model, collate, len(tokenizer()))
     assert model.training
 
 
@@ -390,7 +329,7 @@ def test_rows_that_see_each_other_are_not_packed(collate: Any, kind: str, dtype:
 
     # This is what transformers does without the kernels, which need a GPU.
     with pytest.raises(ConfigError, match="rows of one sequence see each other") as refused:
-        check_isolation(random_model(kind, getattr(torch, dtype)), collate, TOKENS)
+        check_isolation(random_model(kind, getattr(torch, dtype)), collate, len(tokenizer()))
     assert "--packing false, or install the kernels" in str(refused.value)
 
 
@@ -398,12 +337,10 @@ def test_a_hybrid_model_is_refused_before_its_first_step_and_trains_unpacked(
     sets: Path, tmp_path: Path
 ) -> None:
     import torch
-    from rollouts import STUDENT
-    from transformers import AutoTokenizer
 
     hybrid = str(tmp_path / "hybrid")
     random_model("Qwen3_5TextConfig", torch.float32).save_pretrained(hybrid)
-    AutoTokenizer.from_pretrained(STUDENT).save_pretrained(hybrid)
+    tokenizer().save_pretrained(hybrid)
     keys = {"model_name_or_path": hybrid, "max_steps": 1}
     with pytest.raises(ConfigError, match="rows of one sequence see each other"):
         train(prepare(sft_arguments(sets, tmp_path / "packed", packing=True, **keys)))

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rollouts import END, STUDENT, arguments, rewarding, tokenizer
+import rollouts
+from rollouts import END, STUDENT, tokenizer
 from samples import cache_of
 
 from heavydistill.chat.student import stops_of
@@ -240,25 +241,18 @@ def test_the_student_plays_with_its_weights_of_the_moment(
     from heavydistill.train.grpo.joint import JointTrainer
 
     two = rows()
-    made = JointTrainer(
-        verdicts=verdicts,
-        episodes=episodes(
+    own = {
+        "verdicts": verdicts,
+        "episodes": episodes(
             think={"k": K, "sampling": {"max_tokens": 150}},
             deliberate={"sampling": {"max_tokens": 20}},
         ),
-        model=STUDENT,
-        args=arguments(
-            tmp_path,
-            num_generations=2 * (K + 1),
-            per_device_train_batch_size=2 * (K + 1),
-            steps_per_generation=2,
-            gradient_accumulation_steps=1,
-            log_completions=True,
-            seed=3,
-        ),
-        train_dataset=Dataset.from_list(two),
-        reward_funcs=rewarding([1.0, 0.0, 0.0, 1.0]),
-        processing_class=tokenizer(),
+        "train_dataset": Dataset.from_list(two),
+    }
+    keys = {"num_generations": 2 * (K + 1), "per_device_train_batch_size": 2 * (K + 1)}
+    keys |= {"steps_per_generation": 2, "gradient_accumulation_steps": 1, "seed": 3}
+    made = rollouts.trainer(
+        JointTrainer, tmp_path, [1.0, 0.0, 0.0, 1.0], own=own, log_completions=True, **keys
     )
     made.model.train()
     batch = made._generate_and_score_completions(next(iter(made.get_train_dataloader())))

@@ -63,15 +63,6 @@ def test_caches_that_can_teach_something_are_asked_and_the_others_counted(tmp_pa
     assert found(sets, tmp_path).problems_sha256 == everything.problems_sha256
 
 
-def test_a_row_has_the_columns_that_trainers_and_rewards_read(tmp_path: Path) -> None:
-    prompts = found(write_sets(tmp_path / "sets"), tmp_path)
-    (row,) = prompts.train
-    assert set(row) >= {"prompt", "problem", "text", "reference", "verifier", "verifier_args"}
-    assert row["prompt"][0]["role"] == "user" and "Attempt 1" in row["prompt"][0]["content"]
-    assert (row["right"], row["width"], row["success"]) == (1, 2, 0.5)
-    assert prompts.lengths == [prompts.longest] and prompts.longest > 20
-
-
 def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path: Path) -> None:
     never = with_rows(tmp_path / "never", *[{"success": 0.0, "cache": f"c{n}"} for n in range(3)])
     message = refused(never, tmp_path)

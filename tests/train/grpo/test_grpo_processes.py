@@ -70,16 +70,14 @@ weights = float(sum(p.double().abs().sum() for p in made.model.parameters()))
 """
 
 
-def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, encoding="utf-8")
-    launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
-    flags = ["--config_file", str(launch), "--main_process_port", "0"]
+def run(*module: str) -> str:
+    """What a module that starts processes says in the end."""
     done = subprocess.run(
-        [sys.executable, "-m", "accelerate.commands.launch", *flags, str(program), str(tmp_path)],
-        capture_output=True,
+        [sys.executable, "-m", *module],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=600,
+        timeout=800,
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -87,7 +85,16 @@ def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
             "CUDA_VISIBLE_DEVICES": "",
         },
     )
-    assert done.returncode == 0, done.stderr[-4000:]
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
+    flags = ["--config_file", str(launch), "--main_process_port", "0"]
+    said = run("accelerate.commands.launch", *flags, str(program), str(tmp_path))
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
 
     # The mean over processes is 0.7 from step 2 on, where the training ends and rolls back.
@@ -95,7 +102,7 @@ def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
     assert first["alarms"] == second["alarms"] and len(first["alarms"]) == 1
     assert first["alarms"][0]["value"] == pytest.approx(0.7)
     assert first["weights"] == second["weights"]
-    assert done.stdout.count("The training ends here.") == 1
+    assert said.count("The training ends here.") == 1
     assert (tmp_path / "curves.png").is_file()
 
     seen = [[e for e in of["history"] if "eval_hm" in e] for of in (first, second)]
@@ -117,9 +124,6 @@ def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
     assert any(any(mine) for _, mine in first["batches"])
 
 
-STEPS = joint_steps.__file__
-
-
 PROCESSES = 2  # what one makes, test_joint.py sees in this process
 
 
@@ -128,21 +132,8 @@ def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(
 ) -> None:
     from transformers import AutoModelForCausalLM
 
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(PROCESSES)]
-    done = subprocess.run(
-        [sys.executable, *launch, STEPS, str(tmp_path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=800,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "OMP_NUM_THREADS": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-        },
-    )
-    assert done.returncode == 0, done.stdout
+    launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(PROCESSES)]
+    run(*launch, joint_steps.__file__, str(tmp_path))
     of_processes = [torch.load(tmp_path / f"{number}.pt") for number in range(PROCESSES)]
     of_each = brute_force.advantages(joint_steps.REWARDS, joint_steps.GROUP)
     old = AutoModelForCausalLM.from_pretrained(STUDENT, dtype=torch.float32)

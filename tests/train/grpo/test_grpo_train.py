@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from runs import rows
+from set_folders import rewrite
 from students import MICRO
 from trainings import GRPO, LOOKED_AT, grpo_arguments, grpo_flags, main
 from transformers import TrainerState
 
 from heavydistill.errors import ConfigError
-from heavydistill.store.sets.folder import file_of
 from heavydistill.store.training_record import Alarm, Launch, read_record, write_record
 from heavydistill.train.callbacks import WatchGuards
 from heavydistill.train.checkpoints import mark_whole
@@ -52,12 +52,9 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     ("keys", "message"),
     [
         ({"num_generatons": 4}, "Error: There is no flag --num_generatons"),
-        ({"num_generations": 3}, "must be divisible by num_generations (3)"),
         ({"max_completion_length": 2000}, "Give a smaller max_completion_length"),
         ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
         ({"max_accuracy": 0.0}, "over_accuracy"),
-        ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
-        ({"learning_rate": 0}, "Error: learning_rate: 0.0 is not more than 0"),
         ({"max_steps": 0}, "Error: max_steps: 0 is no number of steps"),
         ({"save_strategy": "steps", "save_steps": 0}, "Error: save_steps: 0.0 is not more than 0"),
         ({"lora_r": 8}, "Error: lora_r is set, and use_peft is not"),
@@ -227,16 +224,8 @@ def test_the_best_value_on_other_held_out_problems_is_forgotten(
 
 
 def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    other = tmp_path / "other"
-    shutil.copytree(sets, other)
-    file = file_of(other, "problems", "train")
-    table = pq.read_table(file)
-    unknown = pa.array(["mth"] * len(table), table.schema.field("verifier").type)
-    at = table.schema.get_field_index("verifier")
-    pq.write_table(table.set_column(at, table.schema.field(at), unknown), file)
+    other = shutil.copytree(sets, tmp_path / "other")
+    rewrite(other, "problems", lambda row: [{**row, "verifier": "mth"}])
     keys = {**FEW, **LOOKED_AT, "held_out_from": other}
     with pytest.raises(ConfigError, match="problems for the verifier 'mth', which is not known"):
         prepare(grpo_arguments(sets, tmp_path / "out", **keys))

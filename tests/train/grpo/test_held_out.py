@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from runs import rows
-from set_folders import write_sets
+from set_folders import rewrite, write_sets
 from tiny_grpo import RIGHT, WRONG, Scripted, rewarding, trainer
 from tiny_grpo import held_out as held_out_sets
 from tiny_grpo import rows as problem_rows
@@ -59,13 +59,8 @@ def test_every_label_of_a_build_is_known_to_be_fit_or_not(sets: Path) -> None:
 
 
 def test_a_cache_that_the_build_drew_stands_in_where_no_run_made_one(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
     folder = write_sets(tmp_path / "sets")
-    file = next((folder / "caches").glob("*.parquet"))
-    table = pq.read_table(file)
-    drawn = [{**row, "drawn": True} for row in table.to_pylist()]
-    pq.write_table(type(table).from_pylist(drawn, table.schema), file)
+    rewrite(folder, "caches", lambda row: [{**row, "drawn": True}])
     found = held_out(folder, 10, asked)
     assert found.drawn == len(found.roles["deliberator"]) == 1
 

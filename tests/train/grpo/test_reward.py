@@ -59,7 +59,9 @@ class Told:
         self.metrics: dict[str, float] = {}
         self.extra: dict[str, list[Any]] = {}
 
-    def __call__(self, reward: FinalAnswer, problem: Problem, *texts: str) -> list[float | None]:
+    def __call__(
+        self, reward: FinalAnswer, problem: Problem, *texts: str, **more: list[bool]
+    ) -> list[float | None]:
         tokenizer = reward._chat.tokenizer
         return reward(
             prompts=[[]] * len(texts),
@@ -70,6 +72,7 @@ class Told:
             trainer_state=None,
             cache=["c"] * len(texts),
             **columns(problem, len(texts)),
+            **more,
         )
 
 
@@ -94,15 +97,7 @@ def test_an_episode_that_failed_has_no_reward_whatever_its_answer(
 ) -> None:
     told = Told()
     reward = FinalAnswer(pool, chat, group=2)
-    texts = [HONEST_RIGHT] * 4
-    tokenizer = chat.tokenizer
-    given = reward(
-        completion_ids=[tokenizer(text)["input_ids"] for text in texts],
-        log_metric=told.metrics.__setitem__,
-        log_extra=told.extra.__setitem__,
-        failed=[True, True, False, False],
-        **columns(SUM, len(texts)),
-    )
+    given = told(reward, SUM, *[HONEST_RIGHT] * 4, failed=[True, True, False, False])
     assert given == [None, None, 1.0, 1.0]
     assert told.metrics["groups/uncompared"] == told.metrics["groups/all_right"] == 0.5
     assert told.metrics["verdict/correct"] == 0.5

@@ -122,18 +122,9 @@ def trainers(tmp_path_factory: pytest.TempPathFactory) -> list[RlTrainer]:
     return [trainer(kind, tmp_path_factory.mktemp("out")) for kind in (Padded, RlTrainer)]
 
 
-def widths(made: RlTrainer) -> list[tuple[int, int]]:
-    """The shapes of all inputs that the model sees from now on."""
-    seen: list[tuple[int, int]] = []
-    made.model.model.embed_tokens.register_forward_pre_hook(
-        lambda _, inputs: seen.append(tuple(inputs[0].shape))
-    )
-    return seen
-
-
 def test_no_column_is_padding_in_all_rows(tmp_path: Path) -> None:
     made = trainer(RlTrainer, tmp_path)
-    seen = widths(made)
+    seen = rollouts.widths(made.model)
     loss_and_gradients(made, micro_batch())
     loss_and_gradients(made, micro_batch(masked=(0, 3)))
     inputs = micro_batch()
