@@ -19,7 +19,6 @@ from heavydistill.store.traces import read_traces
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "scripts" / "merge.py"
-COMMAND = Path(sys.executable).parent / "heavydistill"
 
 
 def run(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -51,15 +51,6 @@ def reading(sets: Path | None, **keys: Any) -> Rows:
 refused = functools.partial(refusal, reading)
 
 
-def learnt(read: Rows, split: str = "train") -> int:
-    return sum(
-        label != NOT_LEARNT
-        for part in read.parts
-        for labels in part.splits[split]["labels"]
-        for label in labels
-    )
-
-
 @pytest.mark.parametrize("role", ["thinker", "deliberator"])
 def test_the_tokens_and_labels_are_those_that_trl_prepares(sets: Path, role: str) -> None:
     """``test_trl_agrees`` compares ``Inspection.tokens`` with TRL's own."""
