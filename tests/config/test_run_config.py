@@ -130,6 +130,12 @@ def test_a_value_given_keys_is_refused(yaml_file):
     [
         ("think.k", "eight"),
         ("think.k", 1),
+        ("deliberate.d", -1),
+        ("cache.order", -1),
+        ("processes", 0),
+        ("cache.budget_tokens", 0),
+        ("endpoint.timeout_s", 0),
+        ("deliberate.sampling.max_tokens", 0),
         ("deliberate.task", "vote"),
         ("deliberate.rounds", 0),
         ("cache.width", 1),
@@ -177,6 +183,11 @@ def test_contradictions_name_both_keys(overrides, named):
     message = str(refusal(overrides=overrides))
     for name in named:
         assert name in message
+
+
+def test_the_bounds_of_contradictions_are_allowed():
+    config = load_config(overrides={"think.k": 4, "think.min_k": 4, "cache.width": 4})
+    assert config.cache.width == config.think.min_k == config.think.k
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,12 @@ def words(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", page)).split())
 
 
+def test_an_evaluation_is_shown_with_its_orders(evaluation):
+    told = words(rendered(*of_folder(evaluation)))
+    assert "mine: its runs together" in told and "points are paired by problem" in told
+    assert "2 orders of the same attempts, 20 problems" in told
+
+
 def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_unknown(
     evaluation, tmp_path
 ):
