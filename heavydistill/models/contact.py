@@ -3,8 +3,7 @@
 Each address is asked once for its models, ``GET BASE/models``. Where that does not show whether the
 key is good, an empty chat completion is posted: a server refuses the key or the request, and
 nothing is billed. A server that does not list its models is not refused for that: what it then
-refuses stops a run. Not covered: whether the account has money, and whether the server honours
-parameters, which ``doctor`` finds out.
+refuses stops a run. Not covered: whether it honours parameters, which ``doctor`` finds out.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
-from heavydistill.models.http.errors import Redactor, parsed, status_of, wrong_key
+from heavydistill.models.http.errors import Redactor, message_of, parsed, status_of, wrong_key
 from heavydistill.models.http.transport import beginning, proxy_of, submit
 from heavydistill.models.profiles import provider_at
 
@@ -28,7 +27,7 @@ _MOST_NAMED = 10
 _SMALLEST_CONTEXT, _LARGEST_CONTEXT = 256, 2**31
 _CONTEXT_KEYS = ("max_model_len", "context_length", "context_window")
 _OK = 200
-_WRONG_KEY, _NOT_THERE, _NO_SUCH_METHOD = 401, 404, 405
+_WRONG_KEY, _NO_MONEY, _FORBIDDEN, _NOT_THERE, _NO_SUCH_METHOD = 401, 402, 403, 404, 405
 _NOT_A_BASE = re.compile(r"/(chat/completions|completions|models)$")
 _VERSION = re.compile(r"/v\d+\w*$")
 _Entries = list[dict[str, Any]]
@@ -181,6 +180,14 @@ async def _prove_key(url: str, endpoint: Endpoint, is_listed: bool) -> None:
         return
     if reply.code == _WRONG_KEY:
         raise wrong_key(url, endpoint, reply.code)
+    if reply.code in (_NO_MONEY, _FORBIDDEN):
+        said = Redactor(endpoint.key)(message_of(reply.json) or "it gives no reason")
+        raise TeacherError(
+            f"{url} refuses a request: HTTP {reply.code}: {said}",
+            "Add credit to the account there."
+            if reply.code == _NO_MONEY
+            else f"Correct --endpoint or the key in {endpoint.key_env}.",
+        )
 
 
 def _why(error: Exception) -> str:

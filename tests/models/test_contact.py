@@ -173,13 +173,28 @@ def test_a_list_for_the_right_key_alone_proves_the_key(monkeypatch):
         assert [method for method, _, _ in asked_for] == ["GET", "GET"]
 
 
-@pytest.mark.parametrize(
-    "answer", [(402, {}), (403, {}), (404, {}), (429, {}), (500, {}), (200, {"usage": [1]})]
-)
+@pytest.mark.parametrize("answer", [(404, {}), (429, {}), (500, {}), (200, {"usage": [1]})])
 def test_what_else_an_empty_request_comes_to_refuses_nobody(monkeypatch, answer):
     monkeypatch.setenv("SOME_KEY", KEY)
     with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
         Contact().require("m", Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "fix"),
+    [
+        ((402, {"error": "no money"}), "Add credit"),
+        ((403, {"error": "not for you"}), "SOME_KEY"),
+        ((200, {"error": {"code": 402, "message": "no money"}}), "Add credit"),
+    ],
+)
+def test_a_key_that_may_not_ask_is_refused_with_what_the_server_says(monkeypatch, answer, fix):
+    monkeypatch.setenv("SOME_KEY", KEY)
+    with routed({"/v1/models": listing("m")}, {"/v1/chat/completions": answer}) as (root, _):
+        endpoint = Endpoint(base_url=f"{root}/v1", api_key_env="SOME_KEY")
+        with pytest.raises(TeacherError, match=r"a request: HTTP 40[23]: no") as refused:
+            Contact().require("m", endpoint)
+    assert fix in refused.value.fix
 
 
 @pytest.mark.parametrize("page", [None, b"<html>LM Studio</html>", b'{"status": "ok"}'])
