@@ -15,7 +15,7 @@ from students import MICRO
 from trainings import GRPO, LOOKED_AT, grpo_arguments, grpo_flags, main
 from transformers import TrainerState
 
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.store.training_record import Alarm, Launch, read_record, write_record
 from heavydistill.train.callbacks import WatchGuards
 from heavydistill.train.checkpoints import mark_whole
@@ -227,7 +227,7 @@ def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path
     other = shutil.copytree(sets, tmp_path / "other")
     rewrite(other, "problems", lambda row: [{**row, "verifier": "mth"}])
     keys = {**FEW, **LOOKED_AT, "held_out_from": other}
-    with pytest.raises(ConfigError, match="problems for the verifier 'mth', which is not known"):
+    with pytest.raises(ProblemsError, match="There is no verifier 'mth'"):
         prepare(grpo_arguments(sets, tmp_path / "out", **keys))
 
 
