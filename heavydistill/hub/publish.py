@@ -331,7 +331,7 @@ def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) 
     try:
         check_origin(record, options)
     except PublishError as error:
-        later = f"`heavydistill publish {folder} --to {options.repo_id}`"
+        later = _command(folder, options)
         fix = f"Train without push_to_hub, and publish afterwards: {later} has flags for that."
         raise PublishError(error.what, fix) from error
     with _talking(options) as api:
@@ -345,9 +345,17 @@ def publish_trained(folder: Path, options: PublishOptions) -> PublishResult:
     try:
         return publish(pack(folder, options), options)
     except HeavydistillError as error:
-        again = f"`heavydistill publish {folder} --to {options.repo_id}`"
-        fix = f"The model is in {folder}; once that is mended, send it with {again}."
-        raise type(error)(error.what, fix) from error
+        # "The same command" would train again.
+        first = f"{error.fix} " if isinstance(error, PublishError) else ""
+        again = f"The model is in {folder}; once that is mended, send it with"
+        raise type(error)(error.what, f"{first}{again} {_command(folder, options)}.") from error
+
+
+def _command(folder: Path, options: PublishOptions) -> str:
+    words = ["heavydistill", "publish", str(folder), "--to", options.repo_id]
+    for flag, value in (("--revision", options.revision), ("--license", options.licence)):
+        words += [flag, value] if value else []
+    return f"`{shlex.join([*words, *(['--private'] if options.private else [])])}`"
 
 
 def _open(api: HfApi, options: PublishOptions, kind: Kind) -> DatasetInfo | ModelInfo:

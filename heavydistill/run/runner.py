@@ -158,6 +158,8 @@ class HeavyPipeline(Pipeline):
                 # Whoever sends SIGTERM does not wait long.
                 flow.end(drains=str(stop) != "SIGTERM")
                 writer.close()
+                if isinstance(stop, KeyboardInterrupt) and isinstance(flow.error, RunError):
+                    raise flow.error from None  # not everything that was answered is kept
                 raise
             finally:
                 ignore_signals()
@@ -299,7 +301,8 @@ class _Flow:
             )
 
         def is_drained() -> bool:
-            return not any(s.at_work or (s.waiting and s.model is None) for s in self._stages)
+            busy = any(s.at_work or (s.waiting and s.model is None) for s in self._stages)
+            return self.is_ending or not busy
 
         with contextlib.suppress(KeyboardInterrupt), as_exceptions():
             self._await(is_drained)
@@ -331,12 +334,14 @@ class _Flow:
                 f"Step {step.name!r} failed: {type(error).__name__}: {error}",
                 f"This is a defect, please report it with this:\n{lines}",
             )
+        if self.error:
+            _log.error("%s", error)
         with self._changed:
             self.error = self.error or error
             self.is_draining = isinstance(self.error, StoppedError | TeacherError)
             self.is_ending = not self.is_draining
             self.over.set()
-            self._changed.notify_all()
+            self._dispatch()  # rows that waited for this step's next thread
 
     def _open(self, step: Any) -> None:
         with self._is_opening:  # lazy imports, as of transformers, bear one thread at a time
@@ -394,6 +399,10 @@ class _Flow:
             rows: list[Row] | None = None
             try:
                 rows = self._finished(stage, batch)
+            except BaseException:
+                with self._lock:
+                    stage.threads -= 1  # this thread ends, and another may begin what still comes
+                raise
             finally:
                 with self._changed:
                     stage.at_work -= 1

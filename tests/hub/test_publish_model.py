@@ -181,13 +181,15 @@ def test_the_right_to_write_is_found_out_before_a_training(hub, folder, monkeypa
     hub.add(f"{ORG}/public", kind="model")
     there = list(hub.repos)
     unknown = begun.model_copy(update=on_hub("someone/small-3b"))
-    later = re.escape(f"`heavydistill publish {folder} --to {ORG}/other`")
+    other = PublishOptions(f"{ORG}/other", revision="v2", private=True)
+    flags = "--revision v2 --private"
+    later = re.escape(f"`heavydistill publish {folder} --to {ORG}/other {flags}`")
     for asked, options, fault in (
         (begun, PublishOptions("model"), "does not say whose"),
         (begun, PublishOptions("others/model"), "no right to write here"),
         (begun, PublishOptions("others/new"), "the rights to create anything"),
         (begun, PublishOptions(f"{ORG}/public", private=True), "is there already and is public"),
-        (unknown, PublishOptions(f"{ORG}/other"), f"someone/small-3b is not known.*{later}"),
+        (unknown, other, f"someone/small-3b is not known.*{later}"),
     ):
         with pytest.raises(PublishError, match=fault):
             check_before(asked, folder, options)
@@ -207,6 +209,10 @@ def test_a_model_that_cannot_be_sent_after_its_training_is_said_to_be_there(hub,
         publish_trained(folder, PublishOptions(REPO))
     write_record(record(result=None), folder)
     with pytest.raises(PublishError, match=f"has not ended.*{later}"):
+        publish_trained(folder, PublishOptions(REPO))
+    hub.plan = lambda method, path: 403
+    write_record(record(max_length=98), folder)
+    with pytest.raises(PublishError, match=f"the right to write.*The model is in .*{later}"):
         publish_trained(folder, PublishOptions(REPO))
 
 

@@ -291,11 +291,11 @@ def asking():
     for noted in (asked, answered, events):
         noted.clear()
 
-    def make(error: str = "", seconds: float = 0.15) -> HeavyPipeline:
+    def make(error: str = "", seconds: float = 0.15, last: Any = wait("last")) -> HeavyPipeline:
         keys = {"error": error, "seconds": seconds, "input_batch_size": 1}
         llm = Model(teacher="micro", sampling=Sampling())
         asks = lambda: Asks(name="first", llm=llm, **keys)  # noqa: E731
-        return pipeline_of(400, [asks, wait("last")])
+        return pipeline_of(400, [asks, last])
 
     return make
 
@@ -308,6 +308,43 @@ def test_a_step_that_has_to_stop_waits_for_what_is_in_flight(asking, error, kind
     assert sorted(answered) == sorted(set(asked) - {5}) and len(asked) < 20
     assert events[0].startswith("drained with") and events[-1] == "unloaded"
     assert sorted(rows_of(pipeline)) == sorted(answered), "what was answered goes on to the end"
+    pipeline.discard()
+
+
+class FailsAt(OfNumbers):
+    """Asks no model and raises at some rows, which leave it one at a time."""
+
+    at: list[int]
+    full: bool = True
+
+    def process(self, inputs: StepInput) -> Iterator[list[dict[str, Any]]]:
+        if inputs[0]["number"] in self.at:
+            raise StoppedError("The disk is full", "Make room.") if self.full else OSError("broken")
+        yield inputs
+
+
+@pytest.mark.timeout(60)
+def test_a_step_without_a_model_that_fails_goes_on_with_what_was_in_flight(asking):
+    pipeline = asking("", last=lambda: FailsAt(name="last", at=[1, 2], input_batch_size=1))
+    with pytest.raises(StoppedError, match="The disk is full"):
+        pipeline.run_to_files()
+    assert sorted(answered) == sorted(asked)
+    assert sorted(rows_of(pipeline)) == sorted(set(answered) - {1, 2})
+    pipeline.discard()
+
+
+@pytest.mark.timeout(60)
+def test_what_fails_after_ctrl_c_is_said_and_waits_for_nothing(asking):
+    late = lambda: FailsAt(name="last", at=[4, 5, 6, 7], full=False, input_batch_size=1)  # noqa: E731
+    pipeline = asking("", last=late)
+
+    def interrupt(step: str, rows: list[dict[str, Any]]) -> None:
+        if step == "last" and rows[0]["number"] == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    pipeline.on_batch = interrupt
+    with pytest.raises(RunError, match="Step 'last' failed: OSError: broken"):
+        pipeline.run_to_files()
     pipeline.discard()
 
 
