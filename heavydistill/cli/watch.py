@@ -150,7 +150,7 @@ def _facts(status: Status) -> Iterator[str]:
     read = sum(stage.prompt_tokens for stage in status.stages)
     written = sum(stage.completion_tokens for stage in status.stages)
     yield f"{read:,} tokens read, {written:,} written"
-    if status.requests is None:
+    if status.requests is None and status.spent_usd is not None:
         cost = "free"
     else:
         known = status.spent_usd is not None

@@ -220,7 +220,7 @@ class StatusWriter:
 
     def _balance(self) -> Balance | None:
         """What stands in the account, which others write meanwhile; None if there is none."""
-        with contextlib.suppress(ConfigError):
+        with contextlib.suppress(ConfigError, OSError):
             return balance_of(self._account) if self._account else None
         return None
 

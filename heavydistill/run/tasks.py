@@ -68,9 +68,10 @@ class HeavyTask(Task):
         """Rows with what was answered; a text is asked once, however many rows have it."""
         station = str(self.name)
         asked: dict[int, list[str]] = {}  # for each row by ``id()``
+        for row in inputs:  # of an earlier step, also where this one asks nothing
+            row.pop(FROM_JOURNAL, None)
 
         def prepare(row: Row) -> Row:
-            row.pop(FROM_JOURNAL, None)
             asked[id(row)] = self.texts(row)
             return {}
 

@@ -291,11 +291,11 @@ def asking():
     for noted in (asked, answered, events):
         noted.clear()
 
-    def make(error: str = "", seconds: float = 0.15, last: Any = wait("last")) -> HeavyPipeline:
+    def make(error: str = "", seconds: float = 0.15, last: Any = None) -> HeavyPipeline:
         keys = {"error": error, "seconds": seconds, "input_batch_size": 1}
         llm = Model(teacher="micro", sampling=Sampling())
         asks = lambda: Asks(name="first", llm=llm, **keys)  # noqa: E731
-        return pipeline_of(400, [asks, last])
+        return pipeline_of(400, [asks, last or wait("last")])
 
     return make
 

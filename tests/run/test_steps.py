@@ -164,8 +164,9 @@ def test_too_few_usable_trajectories_end_the_way_of_a_row():
     (row,) = cached(sampled([said("2"), failed, failed]))
     assert row["status"] == TOO_FEW_USABLE and row["caches"] == []
     model, engine = llm(lambda request, before: said("2"))
-    (row,) = run(Deliberate(llm=model, num_generations=2), [row])
+    (row,) = run(Deliberate(llm=model, num_generations=2), [row | {"from_journal": 3}])
     assert engine.requests == [] and row["deliberations"] == []
+    assert "from_journal" not in row, "the thinker's are not counted for the deliberator"
     (row,) = run(LabelTraces(), [row])
     assert row["stratum"] == "majority-right" and row["outcome"] is None
 
