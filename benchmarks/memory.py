@@ -37,7 +37,7 @@ def generate(url: str, folder: Path, problems: int, chosen: argparse.Namespace) 
         "--d": str(chosen.d),
         "--out": str(folder / f"runs-{problems}" / "run"),
     }
-    settings = ["think.min_k=1", "endpoint.concurrency=64", "cache.budget_tokens=2000"]
+    settings = ["think.min_k=1", "endpoint.concurrency=64", "cache.budget_tokens=960"]
     arguments = [part for flag in flags.items() for part in flag]
     arguments += [part for setting in settings for part in ("--set", setting)]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))

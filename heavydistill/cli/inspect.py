@@ -143,5 +143,6 @@ def check(folder: _Journal) -> None:
 
 def _existing(folder: Path) -> Path:
     if not folder.is_dir():
-        raise JournalError(f"There is no folder {folder}", "Give the folder of a journal.")
+        what = "is a file, not a folder" if folder.exists() else "is not there"
+        raise JournalError(f"{folder} {what}", "Give the folder of a journal.")
     return folder
