@@ -198,3 +198,9 @@ def test_every_kind_of_error_is_raised_somewhere() -> None:
     kinds = {node.name for node in errors.tree.body if isinstance(node, ast.ClassDef)} - TOO_VAGUE
     raised = set().union(*(module.errors_raised() for module in MODULES))
     assert kinds <= raised
+
+
+def test_no_two_files_of_tests_share_a_name():
+    """Pytest imports them by their names alone, so the second would not be collected."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert not [name for name in names if names.count(name) > 1]
