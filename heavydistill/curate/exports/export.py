@@ -93,12 +93,11 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """One trainer; its folder of ``templates`` has a README.md and the configurations.
-
-    A command has ``{name}`` for the name of the configuration.
-    """
+    """One trainer. A command has ``{name}`` for the name of the configuration."""
 
     title: str  # its name, as it writes it
+    templates: Path
+    """Folder with sft.yaml.jinja, rl.yaml.jinja if it takes a reward, and README.md.jinja."""
     version: str  # whose code was read
     sft_row: Callable[[Row], Row]  # a row of SFT as it reads it
     rl_row: Callable[[Row, int], Row] | None = None  # of a row of ``rl`` and its number in the file
@@ -140,7 +139,7 @@ def export(sets: Path, to: str, out: Path) -> Export:
                 rows = trainer.rows(name, read_rows(sets, name, split))
                 write = _write_parquet if trainer.in_parquet else _write_lines
                 write(rows, folder / name / split)
-        for name, text in _files(to, trainer, exported).items():
+        for name, text in _files(trainer, exported).items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8")
         shutil.copyfile(sets / MANIFEST, folder / MANIFEST)
@@ -256,6 +255,7 @@ _VERL_SFT = "torchrun --standalone --nproc_per_node=gpu -m verl.trainer.sft_trai
 TRAINERS = {
     "trl": Trainer(
         title="TRL",
+        templates=_TEMPLATES / "trl",
         version="1.16",
         sft_row=_prompt_and_completion,
         rl_row=_rewarded_prompt,
@@ -265,33 +265,37 @@ TRAINERS = {
     ),
     "verl": Trainer(
         title="verl",
+        templates=_TEMPLATES / "verl",
         version="0.9",
         sft_row=_whole,
         rl_row=_verl_prompt,
         in_parquet=True,
         sft_command=f"{_VERL_SFT} {_VERL_CONFIG}",
         rl_command=f"python -m verl.trainer.main_ppo {_VERL_CONFIG}",
-        files={"heavydistill_sft.py": "verl/heavydistill_sft.py.txt"},
+        files={"heavydistill_sft.py": "heavydistill_sft.py.txt"},
     ),
     "llamafactory": Trainer(
         title="LLaMA-Factory",
+        templates=_TEMPLATES / "llamafactory",
         version="0.9.5",
         sft_row=_spoken,
         sft_command="llamafactory-cli train {name}.yaml template=TEMPLATE",
-        files={"dataset_info.json": "llamafactory/dataset_info.json.jinja"},
+        files={"dataset_info.json": "dataset_info.json.jinja"},
     ),
     "ms-swift": Trainer(
         title="ms-swift",
+        templates=_TEMPLATES / "ms-swift",
         version="4.6",
         sft_row=_spoken,
         rl_row=lambda row, index: _rewarded(row, messages=row["prompt"]),
         sft_command="swift sft {name}.yaml",
         rl_command="swift rlhf {name}.yaml",
-        files={"heavydistill_swift.py": "ms-swift/heavydistill_swift.py.txt"},
+        files={"heavydistill_swift.py": "heavydistill_swift.py.txt"},
         files_are_of=(RL,),
     ),
     "axolotl": Trainer(
         title="axolotl",
+        templates=_TEMPLATES / "axolotl",
         version="0.19",
         sft_row=_whole,
         rl_row=_rewarded_prompt,
@@ -299,7 +303,7 @@ TRAINERS = {
         rl_command="PYTHONPATH=. axolotl train {name}.yaml",
         files={
             "heavydistill_axolotl/__init__.py": "",
-            "heavydistill_axolotl/sft.py": "axolotl/sft.py.txt",
+            "heavydistill_axolotl/sft.py": "sft.py.txt",
         },
     ),
 }
@@ -308,10 +312,10 @@ TRAINERS = {
 # --- Files.
 
 
-def _files(to: str, trainer: Trainer, exported: Export) -> dict[str, str]:
+def _files(trainer: Trainer, exported: Export) -> dict[str, str]:
     """The files beside the rows, name to text."""
     templates = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        loader=jinja2.FileSystemLoader([trainer.templates, _TEMPLATES]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -322,7 +326,7 @@ def _files(to: str, trainer: Trainer, exported: Export) -> dict[str, str]:
     for name, rows in exported.rows.items():
         command = trainer.rl_command if name == RL else trainer.sft_command
         commands[name] = command.format(name=name)
-        template = templates.get_template(f"{to}/{'rl' if name == RL else 'sft'}.yaml.jinja")
+        template = templates.get_template("rl.yaml.jinja" if name == RL else "sft.yaml.jinja")
         files[f"{name}.yaml"] = f"# {commands[name]}\n{template.render(name=name, rows=rows)}"
     if RL in exported.rows:
         text, switch = Path(reward.__file__).read_text(encoding="utf-8"), "PROMPT_OPENS_THINKING = "
@@ -330,8 +334,7 @@ def _files(to: str, trainer: Trainer, exported: Export) -> dict[str, str]:
         files[REWARD] = text.replace(f"{switch}False", f"{switch}{opens_thinking}")
     if exported.template is not None:
         files[CHAT_TEMPLATE] = exported.template
-    files["README.md"] = templates.get_template("README.md.jinja").render(
-        name=to,
+    files["README.md"] = templates.get_template("frame.md.jinja").render(
         trainer=trainer,
         student=exported.manifest.student,
         where=_where(exported.model),
