@@ -3,10 +3,11 @@
     python pipelines/heavy.py                                     # the micro teacher, 12 problems
     python pipelines/heavy.py --config configs/generate/vllm.yaml
 
-Takes every key of ``heavydistill generate --config`` but ``endpoint.start_vllm`` and ``pools``,
-wires the same steps as ``build_heavy_pipeline``, spelled out, and saves their rows as a Distiset in
-``out``. Every step is an ordinary distilabel step, so your own go between them with ``>>``; give
-them the ``input_batch_size`` of their neighbours, or rows wait for each other.
+Takes every key of ``heavydistill generate --config`` but ``pools`` and ``processes``, wires the
+same steps as ``build_heavy_pipeline``, spelled out, and leaves the same folder, for `heavydistill
+build`, `report` and the rest. Every step is an ordinary distilabel step, so your own go between
+them with ``>>``; give them the ``input_batch_size`` of their neighbours, or rows wait for each
+other. ``build(plan.run).run()`` gives distilabel's ``Distiset`` instead of a folder.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from heavydistill.config.run import load_config
 from heavydistill.models.request import THINK, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.run import recipe as wiring
-from heavydistill.run.generate import check
+from heavydistill.run.generate import check, run
 from heavydistill.run.runner import HeavyPipeline
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.run.tasks import Deliberate, SampleTrajectories
@@ -92,9 +93,6 @@ if __name__ == "__main__":
     )
     parser.add_argument("--config", type=Path, help="YAML file as for heavydistill generate")
     path = parser.parse_args().config
-    checked = check(load_config(path, None if path else {"problems.size": 12})).run
-    with wiring.paying(checked):
-        distiset = build(checked).run()
-    distiset.save_to_disk(checked.config.out)
-    print(distiset, f"Saved in {checked.config.out}", sep="\n")
-    # distiset.push_to_hub("ORG/NAME", private=True)  # HF_TOKEN is read from the environment
+    plan = check(load_config(path, None if path else {"problems.size": 12}))
+    finished = run(plan, pipeline_of=build)
+    print(f"{finished.summary.problems} problems: {finished.folder}")

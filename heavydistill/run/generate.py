@@ -24,10 +24,10 @@ import importlib.util
 import logging
 import operator
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heavydistill import problems as problem_sources
 from heavydistill.config.run import RunConfig
@@ -55,6 +55,11 @@ from heavydistill.store import segment
 from heavydistill.store.atomic import Workplace, recover, require_writable
 from heavydistill.store.traces import LEAF_FOLDER
 from heavydistill.verifiers import registry
+
+if TYPE_CHECKING:
+    from heavydistill.run.runner import HeavyPipeline
+
+PipelineOf = Callable[[ResolvedRun], "HeavyPipeline"]
 
 _ANSWER_TOKENS = 32  # of each attempt, for which a cache should have room beside its frame
 _NARROWEST = 2  # attempts; see ``config.run.CacheChoice.width``
@@ -184,6 +189,7 @@ def run(
     replay: bool = False,
     ray: str | None = None,
     on_start: OnStart | None = None,
+    pipeline_of: PipelineOf | None = None,
 ) -> Finished:
     """Run a plan and write its folder.
 
@@ -193,12 +199,14 @@ def run(
         replay: Send no request; take every response from the journal.
         ray: Address of a Ray cluster that runs the shards, or ``local``.
         on_start: As in ``models.vllm.server.served``, if a server is to be started.
+        pipeline_of: Makes the pipeline, in place of ``recipe.build_heavy_pipeline``; such a run is
+            not divided into shards.
 
     Raises:
         TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
             asked.
-        ConfigError: The same run is in progress, or another one into the same folder; or Ray is not
-            installed or cannot be joined.
+        ConfigError: The same run is in progress, or another one into the same folder; Ray is not
+            installed or cannot be joined; or there are shards and a ``pipeline_of``.
         RunError: The pipeline broke, the server that was started ended, the disk is full, or rows
             are missing from the result. The folder is as it was.
         KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any
@@ -210,6 +218,8 @@ def run(
     with contextlib.ExitStack() as stack:
         pool = None if replay else _pool(plan, run, ray)
         if pool:
+            if pipeline_of:
+                raise ConfigError("A pipeline of your own runs in one process", "Set processes: 1.")
             stack.callback(pool.close)
         command = None if replay or ray else plan.server
         # The address is of this run alone, so it is not in the configuration that is saved.
@@ -227,7 +237,11 @@ def run(
                 shards = shards_of(run, pool, place.rows, tuple(plan.unfit), plan.server)
                 run_shards(pool, shards, status.on_batch, status.on_sample, failure)
             else:
-                pipeline = build_heavy_pipeline(run, status.on_batch, replay, list(plan.unfit))
+                if pipeline_of:
+                    pipeline = pipeline_of(run)
+                    pipeline.on_batch = status.on_batch
+                else:
+                    pipeline = build_heavy_pipeline(run, status.on_batch, replay, list(plan.unfit))
                 pipeline.keep_in(place.rows)
                 pipeline.on_sample = status.on_sample
                 pipeline.watch = failure

@@ -3,8 +3,8 @@
 With pools, loading is all of the first two; without deliberations there are no rounds.
 
 Where a judge is declared, it follows each verifying. ``pace_of``, ``window_of``, ``llm_of``,
-``counting_of``, ``judge_of`` and ``paying`` are what a recipe of one's own needs beside the steps
-(see ``pipelines/heavy.py``); all of them take what ``models.resolve.resolve`` returns.
+``counting_of`` and ``judge_of`` are what a recipe of one's own needs beside the steps (see
+``pipelines/heavy.py``); all of them take what ``models.resolve.resolve`` returns.
 """
 
 from __future__ import annotations

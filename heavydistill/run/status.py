@@ -159,10 +159,11 @@ class StatusWriter:
                 self._right[step] += [_share_right(_samples(row, step)) for row in rows]
 
     def on_sample(self, step: str, tokens: int) -> None:
-        """Count a response that a step has heard."""
+        """Count a response that a step of ours received."""
         with self._lock:
-            self._steps[step].ended += 1
-            self._steps[step].new_tokens += tokens
+            if counts := self._steps.get(step):
+                counts.ended += 1
+                counts.new_tokens += tokens
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:

@@ -1,30 +1,34 @@
-"""The recipe that a user copies, and the same steps under distilabel's stock pipeline."""
+"""The recipes that a user copies, and the same steps under distilabel's stock pipeline."""
 
+import contextlib
 import json
 import os
 import runpy
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from command_line import MICRO
-from distilabel.distiset import Distiset
+from command_line import MICRO, run_script
 from fake_server import completion, serving
 from import_files import lines
 
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
+from heavydistill.errors import StoppedError
 from heavydistill.models.registry import profile_at
 from heavydistill.models.resolve import resolve
+from heavydistill.run.generate import check
 from heavydistill.run.recipe import Pace, build_heavy_pipeline
 from heavydistill.schema import Trace, from_row
 from heavydistill.store.journal import Journal
+from heavydistill.store.traces import read_traces
 
-ROOT = Path(__file__).parents[2]
-RECIPE = ROOT / "pipelines" / "heavy.py"
+PIPELINES = Path(__file__).parents[2] / "pipelines"
+RECIPE = PIPELINES / "heavy.py"
 TOKENS = 18  # of every response of ``fake_server.completion``
 
 STOCK = """
@@ -73,15 +77,68 @@ def python(*arguments: str, cwd: Path) -> str:
     return done.stdout
 
 
-def test_the_recipe_saves_a_distiset_with_its_card_and_pipeline(tmp_path):
-    printed = python(str(RECIPE), cwd=tmp_path)
-    assert "Distiset" in printed and "num_rows: 12" in printed
-    (saved,) = (tmp_path / "runs").glob("micro-*")
-    assert len(Distiset.load_from_disk(saved)["default"]["train"]) == 12
-    assert Journal(tmp_path / "runs" / "journal").answered == 12 * (8 + 4)
-    kept = {file.name: file for file in (saved / "distiset_configs").iterdir()}
+def saved(path: Path, **keys: Any) -> Path:
+    path.write_text(json.dumps(keys), encoding="utf-8")
+    return path
+
+
+def test_the_recipe_leaves_a_run_or_gives_a_distiset_with_its_card(tmp_path):
+    config = saved(tmp_path / "c.yaml", teacher="micro", problems={"size": 3}, out="runs/three")
+    with contextlib.chdir(tmp_path):
+        assert run_script(RECIPE, "--config", config).stdout.endswith(": runs/three\n")
+        summary = json.loads(Path("runs/three/summary.json").read_text())
+        assert (summary["problems"], summary["k"], summary["d"]) == (3, 8, 4)
+        assert Journal(Path("runs/journal")).answered == 3 * (8 + 4)
+        checked = check(load_config(config, {"out": "runs/again"})).run
+        distiset = runpy.run_path(str(RECIPE))["build"](checked).run()
+        distiset.save_to_disk("saved")
+    rows = distiset["default"]["train"]
+    assert [from_row(Trace, row).status for row in rows] == ["ok"] * 3
+    kept = {file.name: file for file in (tmp_path / "saved" / "distiset_configs").iterdir()}
     assert "README.md" in kept
     assert "SampleTrajectories" in kept["pipeline.yaml"].read_text(encoding="utf-8")
+
+
+def test_a_student_thinks_and_a_teacher_deliberates_each_at_its_own_server(tmp_path):
+    lines(tmp_path / "p.jsonl", *({"text": f"{n} + {n}?", "reference": f"{2 * n}"} for n in (1, 2)))
+    thought = completion("\\boxed{2}", reasoning_content="so")
+    read = completion("\\boxed{4}", reasoning_content="so")
+    with serving(lambda body: thought) as student, serving(lambda body: read) as teacher:
+        at = {"tokenizer": MICRO, "api_key_env": "NONE"}
+        of_student = saved(
+            tmp_path / "student.yaml",
+            teacher="small",
+            endpoint={"base_url": student.base_url, **at},
+            think={"sampling": {"max_tokens": 77}},
+        )
+        of_teacher = saved(
+            tmp_path / "teacher.yaml",
+            teacher="large",
+            endpoint={"base_url": teacher.base_url, **at},
+            problems={"source": "p.jsonl"},
+            think={"k": 3},
+            deliberate={"d": 2},
+            out="runs/student",
+        )
+        with contextlib.chdir(tmp_path):
+            recipe = PIPELINES / "student_thinks.py"
+            run_script(recipe, "--student", of_student, "--teacher", of_teacher)
+    asked = [(body["model"], body["max_tokens"]) for body in student.requests]
+    assert asked == [("small", 77)] * 6
+    assert {body["model"] for body in teacher.requests} == {"large"}
+    assert len(teacher.requests) == 4
+    traces = list(read_traces(tmp_path / "runs" / "student"))
+    assert [trace.stratum for trace in traces] == ["all-right", "all-wrong"]
+    assert [trace.outcome for trace in traces] == ["overturned", "emergent"]
+
+
+def test_imported_answers_are_deliberated_on(tmp_path):
+    with contextlib.chdir(tmp_path):
+        printed = run_script(PIPELINES / "imported_answers.py").stdout
+    assert "12 problems with 48 answers: runs/imported-answers" in printed
+    summary = json.loads((tmp_path / "runs" / "imported" / "summary.json").read_text())
+    assert summary["statuses"] == {"ok": 12}
+    assert summary["heavy_mean_at_d"]["mean"] > summary["vote_at_k"]["mean"]
 
 
 def test_the_recipe_takes_every_key_of_a_configuration():
@@ -128,18 +185,20 @@ def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tm
             "problems": {"source": "p.jsonl"},
             "think": short,
             "deliberate": short,
+            "out": "runs/cheap",
         }
 
-        def run(budget: str) -> subprocess.CompletedProcess[str]:
+        def run(budget: str) -> CompletedProcess[str]:
             (tmp_path / "c.yaml").write_text(json.dumps(config | {"budget": budget}))
-            return ended(sys.executable, str(RECIPE), "--config", "c.yaml", cwd=tmp_path)
+            return run_script(RECIPE, "--config", tmp_path / "c.yaml")
 
-        assert "The budget does not hold another request" in run("3ktok").stderr
-        paid = len(server.requests)
-        assert 0 < paid * TOKENS <= 3000
-        done = run("9ktok")
-        assert done.returncode == 0, done.stderr
-        assert len(server.requests) == 12 * (8 + 4)
+        with contextlib.chdir(tmp_path):
+            with pytest.raises(StoppedError, match="The budget does not hold another request"):
+                run("3ktok")
+            paid = len(server.requests)
+            assert 0 < paid * TOKENS <= 3000
+            run("9ktok")
+            assert len(server.requests) == 12 * (8 + 4)
 
 
 def test_every_address_has_work():
