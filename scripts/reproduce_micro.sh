@@ -7,7 +7,7 @@
 #   for seed in 1 2 3; do SEED=$seed bash scripts/reproduce_micro.sh || break; done
 #
 # One seed takes under an hour from nothing, and the next ones less: the teacher's traces and the
-# figures of base and teacher are made once. At the end docs/results.md has the table of all seeds
+# figures of base and teacher are made once. At the end docs/evidence/results.md has the table of all seeds
 # that are there, and how long each stage took. All else is in out/reproduce; OUT=folder names
 # another, which then has results.md as well. A run that was broken off goes on when the same
 # command is given again.
@@ -99,6 +99,6 @@ once "measure SFT" "$mine/measured-sft" "$mine/sft" measure "$mine/sft" "$mine/m
 once "measure GRPO" "$mine/measured-grpo" "$mine/grpo" measure "$mine/grpo" "$mine/measured-grpo"
 
 results="${OUT:+$out/results.md}"
-results="${results:-docs/results.md}"
+results="${results:-docs/evidence/results.md}"
 "$venv/bin/python" scripts/results_micro.py "$out" --write "$results"
 say "the table: $results"

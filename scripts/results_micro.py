@@ -1,6 +1,6 @@
-"""Write docs/results.md from the runs that scripts/reproduce_micro.sh has left.
+"""Write docs/evidence/results.md from the runs that scripts/reproduce_micro.sh has left.
 
-    python scripts/results_micro.py out/reproduce --write docs/results.md
+    python scripts/results_micro.py out/reproduce --write docs/evidence/results.md
 
 A table of base, SFT, GRPO and teacher on the same problems, each seed in rows of its own, then what
 SFT adds to the base and GRPO to SFT, paired by problem, what holds in how many seeds, and how long
@@ -49,7 +49,7 @@ SHOWN = """## What this does not show
 - Both models have 0.6 million parameters, and the problems are procedural arithmetic. Nothing here
   says by how much a model of billions of parameters gains, or on which problems.
 - A part of what GRPO adds at this temperature is only that the student is surer of its tokens;
-  [configs/grpo](../configs/grpo/README.md) has what is left of it at a low one, seed by seed.
+  [configs/grpo](../../configs/grpo/README.md) has what is left of it at a low one, seed by seed.
 - The intervals are over problems. What another training seed gives stands in the rows of the seeds,
   of which there are few; all of them have one base, one teacher and one set of traces.
 - The configurations were chosen on other problems than these.

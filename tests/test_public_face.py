@@ -1,4 +1,4 @@
-"""The public face: each name is loaded on use, and docs/python.md shows what happens."""
+"""The public face: each name is loaded on use, and docs/reference/python.md shows what happens."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import heavydistill as hd
 from heavydistill.errors import ConfigError
 
-PAGE = Path(__file__).parents[1] / "docs" / "python.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
 
 
 def test_each_name_is_loaded_on_use_and_documented() -> None:

@@ -1,0 +1,76 @@
+"""Configuration of the documentation site: `bash scripts/docs.sh` builds it into build/docs.
+
+Sphinx with MyST and Furo, because all three are released regularly, build without a network and
+search without a server, and because Sphinx reads docstrings and checks every link. Of the
+alternatives, MkDocs 1.x is no longer maintained, Material for MkDocs ends in 2027, Zensical has no
+stable release yet, and Starlight needs Node.js and cannot read docstrings. constraints.txt pins
+Sphinx 9.0.4, the last release for Python 3.11.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+import heavydistill
+
+project = "heavydistill"
+author = "the authors of heavydistill"
+copyright = author
+release = version = heavydistill.__version__
+
+extensions = ["myst_parser", "markdown_pages"]
+exclude_patterns = ["extensions"]
+nitpicky = True
+
+myst_enable_extensions = ["html_image"]
+# Anchors of headings as GitHub makes them, so that links to a section work in both.
+myst_heading_anchors = 4
+
+html_theme = "furo"
+html_title = f"heavydistill {version}"
+html_copy_source = False
+html_show_sphinx = False
+
+# The pages of each section, in the order of the navigation. Other pages of a folder follow those
+# that are named here.
+sections = {
+    "Start": ["start/first-run", "start/own-problems", "start/own-endpoint"],
+    "Guides": [
+        "guides/generate",
+        "guides/verifiers",
+        "guides/own-verifier",
+        "guides/build",
+        "guides/train",
+        "guides/evaluate",
+        "guides/publish",
+        "guides/scale",
+        "guides/monitor",
+        "guides/gguf",
+    ],
+    "Recipes": ["recipes/"],
+    "Concepts": [
+        "concepts/cache",
+        "concepts/strata",
+        "concepts/verdicts",
+        "concepts/journal",
+        "concepts/intervals",
+    ],
+    "Reference": [
+        "reference/cli",
+        "reference/configuration",
+        "reference/python",
+        "reference/files",
+        "reference/exit-codes",
+    ],
+    "Evidence": ["evidence/paper", "evidence/results", "evidence/benchmarks"],
+    "Troubleshooting": ["troubleshooting"],
+    "Develop": [
+        "develop/architecture",
+        "develop/add-verifier",
+        "develop/add-teacher",
+        "develop/add-exporter",
+    ],
+}
