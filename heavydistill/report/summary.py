@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.metrics.counts import COLUMNS, GenerationCounts, unanswered_facts
+from heavydistill.metrics.counts import COLUMNS, GenerationCounts, Usage, unanswered_facts
 from heavydistill.metrics.curve import Curve, Point, Way
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.problem_figures import COSTS, Cost
@@ -121,6 +121,23 @@ def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> Non
     """Print the warning of unanswered samples if there is one, after the name of the run."""
     for line in unanswered_warning(summary):
         console.print(plain(f"{of}: {line}" if of else line, style="bold red"), soft_wrap=True)
+
+
+def headline(summary: Summary) -> tuple[str, str]:
+    """The result of a run as one sentence, and the figures that support it."""
+    vote, heavy = percent(summary.vote_at_k.mean), summary.heavy_mean_at_d
+    added = summary.heavy_minus_vote
+    if not heavy or not added:
+        return f"The vote of {counted(summary.k, 'attempt')}: {vote} right", NO_DELIBERATION
+    claim = {
+        "better": f"Deliberation beats the vote: {percent(heavy.mean)} right against {vote}",
+        "worse": f"Deliberation loses to the vote: {percent(heavy.mean)} right against {vote}",
+        "": f"No difference shown: deliberation {percent(heavy.mean)} right, vote {vote}",
+    }[reading(added)]
+    points, ends = mean_and_ends(added, signed=True)
+    over = f"over {counted(summary.problems, 'problem')}"
+    zero = "" if reading(added) else ", which includes 0"
+    return claim, f"{points} points, 95% interval {ends}{zero}, {over}."
 
 
 def sizes_of(summary: Summary) -> list[str]:
@@ -331,19 +348,28 @@ def judging_lines(summary: Summary) -> Iterator[str]:
         yield f"The same command asks again about {counted(judging.failed, 'verdict')}"
 
 
+def cost(*stages: Usage) -> str:
+    """The cost of stages in US dollars, and whether it is a bound; ``-`` if it is not known.
+
+    The cost is an upper bound if tokens were cached, since those may be cheaper, and a lower bound
+    if the tokens of some samples are unknown.
+    """
+    costs = [used.cost_usd for used in stages if used.requests or used.cost_usd is not None]
+    known = [cost for cost in costs if cost is not None]
+    if not known or len(known) < len(costs):
+        return UNKNOWN
+    is_partial = any(used.unknown_prompt or used.unknown_completion for used in stages)
+    bound = _BOUNDS[any(used.cached for used in stages), is_partial] if sum(known) else ""
+    return f"{bound}{sum(known):,.2f}"
+
+
 def usage(summary: Summary) -> Grid:
     """Requests, tokens and cost of each stage."""
     lines = []
     for stage, used in summary.usage.items():
         cached = UNKNOWN if used.unknown_cached == used.requests else f"{used.cached:,}"
-        cost, bound = UNKNOWN, ""
-        if used.cost_usd is not None:
-            cost = f"{used.cost_usd:,.2f}"
-        if used.cost_usd:  # which way it may be off: cached tokens may be cheaper, some not told
-            is_partial = bool(used.unknown_prompt or used.unknown_completion)
-            bound = _BOUNDS[bool(used.cached), is_partial]
         counts = [f"{used.requests:,}", f"{used.prompt:,}", cached, f"{used.completion:,}"]
-        lines.append(Line(stage, [*counts, bound + cost]))
+        lines.append(Line(stage, [*counts, cost(used)]))
     head = ["Usage", "requests", "prompt tokens", "from cache", "completion", "USD"]
     return Grid(head, lines)
 
