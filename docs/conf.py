@@ -21,9 +21,14 @@ author = "the authors of heavydistill"
 copyright = author
 release = version = heavydistill.__version__
 
-extensions = ["myst_parser", "markdown_pages"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser", "markdown_pages"]
 exclude_patterns = ["extensions"]
 nitpicky = True
+# Types in signatures of what other pages describe, or other projects.
+nitpick_ignore_regex = [("py:.*", ".*")]
+
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
 
 myst_enable_extensions = ["html_image"]
 # Anchors of headings as GitHub makes them, so that links to a section work in both.

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+
+from command_line import commands
+from fields import columns, configuration, labels
+
+from heavydistill import errors
+from heavydistill.models.request import Response
+from heavydistill.run.status import Status
+from heavydistill.schema import Trace
+from heavydistill.store.segment import Record
+from heavydistill.store.sets import set_rows
+from heavydistill.store.sets.folder import Manifest
+from heavydistill.store.training_record import TrainingRecord
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -16,4 +29,65 @@ def benchmarks() -> str:
     return re.sub(r"\]\((?!\w+:|#)", "](../../benchmarks/", body).strip()
 
 
-TEXTS: dict[str, Callable[[], str]] = {"benchmarks": benchmarks}
+_PYTHON = {
+    "Functions": """
+.. autofunction:: heavydistill.generate
+.. autofunction:: heavydistill.evaluate
+.. autofunction:: heavydistill.build_sets
+.. autofunction:: heavydistill.load_traces
+.. autofunction:: heavydistill.load_config
+.. autofunction:: heavydistill.load_build_config
+""",
+    "Verifiers": """
+.. autoclass:: heavydistill.Verifier
+   :members:
+.. autoclass:: heavydistill.verifiers.base.Decision
+   :members:
+.. autoclass:: heavydistill.verifiers.pool.VerdictPool
+   :members: judge, judge_all, submit, close
+""",
+    "Exporters": """
+.. autofunction:: heavydistill.curate.exports.export.export
+""",
+    "Errors": "\n".join(
+        f".. autoexception:: heavydistill.errors.{each.__name__}\n   :show-inheritance:"
+        for each in vars(errors).values()
+        if isinstance(each, type) and issubclass(each, errors.HeavydistillError)
+    ),
+}
+
+
+def python() -> str:
+    """The public face, for autodoc."""
+    parts = (
+        f"## {title}\n\n```{{eval-rst}}\n{directives.strip()}\n```"
+        for title, directives in _PYTHON.items()
+    )
+    return "\n\n".join(parts)
+
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "benchmarks": benchmarks,
+    "commands": commands,
+    "python": python,
+    **{
+        f"{owner}-keys": partial(configuration, owner)
+        for owner in ("run", "build", "refilter", "import", "profile", "benchmark")
+    },
+    "trace-columns": partial(columns, Trace),
+    "training-columns": partial(columns, set_rows.SftRow, set_rows.RlRow),
+    "view-columns": partial(
+        columns,
+        set_rows.ProblemRow,
+        set_rows.TrajectoryRow,
+        set_rows.CacheRow,
+        set_rows.DeliberationRow,
+        above=(Trace,),
+    ),
+    "labels": labels,
+    "manifest": partial(columns, Manifest),
+    "training-record": partial(columns, TrainingRecord, above=(Manifest,)),
+    "journal-line": partial(columns, Record, Response),
+    "status": partial(columns, Status),
+}
+"""By the name in the comment `<!-- generated: NAME -->`."""

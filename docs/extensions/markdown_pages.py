@@ -15,12 +15,17 @@ from typing import Any
 
 import generated
 from docutils import nodes
+from docutils.utils import new_document
+from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.writers.text import TextTranslator
 
 GENERATED = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.MULTILINE)
 PICTURE = re.compile(r"<picture>(.*?)</picture>", re.DOTALL)
 DARK = re.compile(r'<source\s+media="\(prefers-color-scheme: dark\)"\s+srcset="([^"]+)"\s*/?>')
 IMAGE = re.compile(r"<img\s[^>]*>")
+AUTODOC = re.compile(r"```\{eval-rst\}\n(.*?)```\n?", re.DOTALL)
+DIRECTIVE = re.compile(r"^\.\. auto\w+:: (\S+)", re.MULTILINE)
 UPWARD_LINK = re.compile(r"\]\((\.\./[^)#\s]*?)/?(#[^)\s]*)?\)")
 # What is for tests and maintainers and would only cost a reader of llms.txt tokens.
 REMARK = re.compile(r"^<!-- (?:not run|given): .*? -->\n", re.MULTILINE)
@@ -92,10 +97,25 @@ def write_markdown(app: Sphinx, exception: Exception | None) -> None:
         return
     for page in app.env.found_docs:
         text = REMARK.sub("", complete(Path(app.srcdir, f"{page}.md")))
+        text = AUTODOC.sub(lambda found, page=page: plain_api(app, page, found[1]), text)
         target = Path(app.outdir, f"{page}.md")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     Path(app.outdir, "llms.txt").write_text("".join(listing(app)), encoding="utf-8")
+
+
+def plain_api(app: Sphinx, page: str, directives: str) -> str:
+    """What autodoc made of the directives, as text."""
+    described = {
+        name: node
+        for node in app.env.get_doctree(page).findall(addnodes.desc)
+        for name in node[0]["ids"]
+    }
+    document = new_document(page)
+    document += [described[name] for name in DIRECTIVE.findall(directives)]
+    visitor = TextTranslator(document, app.builder)
+    document.walkabout(visitor)
+    return f"```text\n{visitor.body.strip()}\n```\n"
 
 
 def listing(app: Sphinx) -> Iterator[str]:

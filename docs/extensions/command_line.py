@@ -1,0 +1,88 @@
+"""The reference page of the command line, from the commands themselves."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin
+
+import typer
+from fields import NAMES, table
+
+from heavydistill.cli.verbs import app
+
+_HELP = ("help", "help_all")
+_MANY = 10
+"""A command that has more flags in common with `generate` refers to it."""
+
+
+def commands() -> str:
+    """A section for each command, in the order of `heavydistill --help`."""
+    group = typer.main.get_command(app)
+    return "\n\n".join(_sections("heavydistill", group, group.commands["generate"]))
+
+
+# Commands and parameters are those of the click that typer brings along, whose types are private.
+def _sections(path: str, command: Any, generate: Any) -> Iterator[str]:
+    if commands := getattr(command, "commands", None):
+        for name, each in commands.items():
+            yield from _sections(f"{path} {name}", each, generate)
+        return
+    needed = [each for each in command.params if _is_argument(each) or each.required]
+    usage = " ".join([path, *map(_usage, needed), "[OPTIONS]"])
+    yield f"## {path.partition(' ')[2]}\n\n```text\n{usage}\n```"
+    yield _text(inspect.cleandoc(command.help or ""))
+    rows, others = _rows(command), _rows(generate)
+    if command is not generate and len(set(rows) & set(others)) > _MANY:
+        missing = " and ".join(names for names, *_ in others if (names, *_) not in rows)
+        rows = [row for row in rows if row not in others]
+        but = f" but for {missing}" if missing else ""
+        yield f"It has the flags of [generate](#generate){but}{', and these:' if rows else '.'}"
+    if rows:
+        yield table(("Argument or flag", "Type", "Meaning"), rows)
+
+
+def _rows(command: Any) -> list[tuple[str, str, str]]:
+    return [_row(each) for each in command.params if each.name not in _HELP]
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _usage(parameter: Any) -> str:
+    word = parameter.name.strip("_").upper()
+    if not _is_argument(parameter):
+        return f"{parameter.opts[0]} {word}"
+    word = f"{word}..." if parameter.nargs == -1 else word
+    return word if parameter.required else f"[{word}]"
+
+
+def _row(parameter: Any) -> tuple[str, str, str]:
+    names = [*parameter.opts, *parameter.secondary_opts]
+    if _is_argument(parameter):
+        names = [parameter.name.strip("_").upper()]
+    help_text = parameter.help or ""
+    return ", ".join(f"`{name}`" for name in names), _type(parameter), _text(help_text)
+
+
+def _type(parameter: Any) -> str:
+    if getattr(parameter, "is_flag", False):
+        return "switch"
+    kind = parameter.type_descriptor.annotation
+    if get_origin(kind) is list:
+        (kind,) = get_args(kind)
+    if words := get_args(kind):
+        return ", ".join(f"`{word}`" for word in words)
+    return NAMES.get(kind) or kind.__name__.lower()
+
+
+def _text(text: str) -> str:
+    """A help text as Markdown: flags outside of code would have their dashes joined to one."""
+    parts = re.split(r"(`[^`]*`)", text)
+    parts[::2] = [
+        re.sub(r"(?<![\w-])--[a-z][\w-]*( [A-Z]+\b| [\w.]+=[\w.]+)?", r"`\g<0>`", part)
+        for part in parts[::2]
+    ]
+    return "".join(parts)
