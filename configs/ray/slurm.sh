@@ -3,10 +3,10 @@
 #
 #   sbatch --nodes=4 configs/ray/slurm.sh --teacher path/to/checkpoint --problems my.jsonl --out runs/big
 #
-# Arguments go to `heavydistill generate`. Submit from a folder that all nodes see, with .venv in
-# it. Ray starts on every node, the command runs on the first, and Ray is stopped when it ends: on
-# all of the node, so no other job may share it.
-# When time is up, or a node is lost, submit the same again: it goes on from the journal.
+# Passes its arguments to `heavydistill generate`. Submit from a folder that all nodes see, with .venv in
+# it. Ray starts on every node, the command runs on the first, and at the end Ray is stopped on the
+# whole node, so no other job may share it.
+# After a time limit or a lost node, submit the same command again: it continues from the journal.
 #SBATCH --job-name=heavydistill
 #SBATCH --ntasks-per-node=1
 #SBATCH --cpus-per-task=16

@@ -23,7 +23,7 @@ CONFIGS = ROOT / "configs" / "grpo"
 SIZES = ("1gpu", "8gpu", "micro")
 PROCESSES = {"1gpu": 1, "8gpu": 8, "micro": 2}
 FILES = [CONFIGS / size / f"{mode}.yaml" for size in SIZES for mode in MODES]
-RUNS = sorted((CONFIGS / "asked").glob("*.yaml"))
+RUNS = sorted((CONFIGS / "problems").glob("*.yaml"))
 # Where the machine that reads a file has no GPU, the precision of one is refused without it.
 HERE = ["--use_cpu", "true", "--use_vllm", "false"]
 
@@ -51,7 +51,7 @@ def responses(file: Path) -> int:
 
 
 def test_there_are_files_for_all_modes_and_machines() -> None:
-    others = ("asked", "phases")
+    others = ("problems", "phases")
     found = {path for path in CONFIGS.glob("*/*.yaml") if path.parent.name not in others}
     assert found == set(FILES)
 
@@ -135,7 +135,7 @@ def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
 def test_a_run_is_one_and_listed(file: Path) -> None:
     run = load_config(file)
     assert run.domain and run.think.k >= 2
-    assert f"](asked/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
+    assert f"](problems/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("size", SIZES)
