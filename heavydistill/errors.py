@@ -2,7 +2,7 @@
 
     HeavydistillError            anything this package raises on purpose
     |- UserError                 the user can fix it: exit code 2, no traceback
-    |  |- ConfigError            a key or value of the run's configuration
+    |  |- ConfigError            a verb, flag, key or value of the command line or a file
     |  |  `- MissingModelError   a model that must be named
     |  |- ProblemsError          the problem file, its columns or its rows
     |  |- TeacherError           a model that cannot be found or loaded
@@ -68,7 +68,7 @@ class UserError(HeavydistillError):
 
 
 class ConfigError(UserError):
-    """An unknown, contradictory or impossible key of the configuration or of a profile."""
+    """An unknown, contradictory or impossible flag, or key of a configuration or profile."""
 
 
 class MissingModelError(ConfigError):

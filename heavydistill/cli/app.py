@@ -17,15 +17,13 @@ from heavydistill.run import interrupts
 def main() -> None:
     """Run the command line and turn what is raised into a message and an exit code."""
     with interrupts.ending_at_once():
-        from heavydistill.cli.flags import refuse_retired
         from heavydistill.cli.verbs import app
         from heavydistill.errors import HeavydistillError, MissingModelError, UserError
     # The first function of all at the end of the interpreter, where nothing is left to be lost.
     atexit.register(interrupts.end_at_once)
     try:
         with interrupts.recognized():
-            refuse_retired(sys.argv[1:])
-            app()
+            app(prog_name="heavydistill")
     except KeyboardInterrupt:
         _say("Interrupted.")
         sys.exit(interrupts.INTERRUPTED)

@@ -23,7 +23,7 @@ def teachers(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Name of one, or your own YAML file, to print the profile and how to serve it."
+            help="Name of one, or your own YAML file, to print the profile and how to serve it.",
         ),
     ] = None,
 ) -> None:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.cli.flags import with_run_flags
+from heavydistill.cli.flags import (
+    ConfigFile,
+    OtherBenchmark,
+    run_config,
+    run_flags,
+    with_flags,
+)
 from heavydistill.cli.progress import say, wide_console
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
@@ -38,8 +44,14 @@ _PROBLEM = "What is 17 + 25 - 8?"
 _STYLES = {"ok": "green", "warning": "yellow", "failure": "bold red"}
 
 
-@with_run_flags
-def doctor(config: RunConfig) -> None:
+@with_flags(
+    RunConfig,
+    run_flags("--teacher", "--endpoint", "--start-vllm", "--tokenizer", "--out", "--journal"),
+    "endpoint.api_key_env=MY_KEY",
+)
+def doctor(
+    keys: dict[str, Any], *, config: ConfigFile = None, benchmark: OtherBenchmark = None
+) -> None:
     """Check this machine, and what the endpoint of the teacher really honours.
 
     Takes the flags of generate. A served model is asked about ten small questions; what a run must
@@ -49,8 +61,9 @@ def doctor(config: RunConfig) -> None:
     """
     console = wide_console()
     # What an earlier visit saw must not colour this one.
-    endpoint = located(config.endpoint).model_copy(update={"capabilities": Capabilities()})
-    fresh = config.model_copy(update={"endpoint": endpoint})
+    asked = run_config(keys, config, benchmark)
+    endpoint = located(asked.endpoint).model_copy(update={"capabilities": Capabilities()})
+    fresh = asked.model_copy(update={"endpoint": endpoint})
     results = []
     for title, findings, note in _sections(fresh, console):
         rows = table(console, "Check", "Result", "Finding")
@@ -66,7 +79,7 @@ def doctor(config: RunConfig) -> None:
         if note:
             say(note, console)
         results += [finding.result for finding in findings]
-    if config.endpoint.capabilities:
+    if asked.endpoint.capabilities:
         say("The configuration has endpoint.capabilities, so its run reads no file.", console)
     failures, warnings = results.count("failure"), results.count("warning")
     ending = "fix the failures before a run" if failures else "a run can go on"

@@ -5,19 +5,25 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 
-from heavydistill.cli.flags import DryRun, with_run_flags
+from heavydistill.cli.flags import (
+    Benchmark,
+    ConfigFile,
+    DryRun,
+    run_config,
+    run_flags,
+    with_flags,
+)
 from heavydistill.cli.plan import print_plan
 from heavydistill.cli.progress import checking, ending_early, say
 from heavydistill.cli.runs import run_shown
 from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import as_json
 from heavydistill.errors import ConfigError
-from heavydistill.models.contact import Contact
 from heavydistill.report.terminal import plain
 from heavydistill.store.traces import writing
 
@@ -28,16 +34,19 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-@with_run_flags
+@with_flags(
+    RunConfig,
+    run_flags("--thinker", "--deliberator", "--problems", "--limit", "--out"),
+    "deliberate.sampling.max_tokens=4096",
+)
 def evaluate(
-    config: RunConfig,
+    keys: dict[str, Any],
     *,
     before: Annotated[
         str | None,
         typer.Option(
             help="Model before training, for both roles; its profile holds for both runs, and it "
             "takes a role that no other flag names.",
-            rich_help_panel="Models",
         ),
     ] = None,
     controls: Annotated[
@@ -46,7 +55,6 @@ def evaluate(
             help="Control runs, with commas between: alone (the deliberator without attempts), "
             "chain (one long chain with the tokens of all), choose (the attempt that the "
             "deliberator names), or all.",
-            rich_help_panel="Controls",
         ),
     ] = None,
     orders: Annotated[
@@ -57,6 +65,8 @@ def evaluate(
             rich_help_panel="Controls",
         ),
     ] = 1,
+    benchmark: Benchmark = None,
+    config: ConfigFile = None,
     dry_run: DryRun = False,
 ) -> None:
     """Measure a thinker and a deliberator, and compare them with the model --before training.
@@ -67,16 +77,18 @@ def evaluate(
     differs; they are in controls.json. --budget holds for each of these runs by itself, not for all
     of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
     """
+    from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_comparison, print_controlled
     from heavydistill.report.summary import print_summary
     from heavydistill.run.experiments import evaluation
     from heavydistill.run.experiments.evaluation import control_names
 
     console = Console()
+    asked = run_config(keys, config, benchmark)
     with checking(console) as on_checked:
         names = control_names(controls.split(",")) if controls else []
         contact = None if dry_run else Contact()
-        plan = evaluation.check(config, before, names, orders, on_checked, contact)
+        plan = evaluation.check(asked, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)
     for control in plan.controls:
         console.rule(f"plan: {control.name}")
@@ -96,17 +108,18 @@ def evaluate(
     _end("Evaluation", plan.place, finished, console)
 
 
-@with_run_flags
+@with_flags(
+    RunConfig,
+    run_flags("--problems", "--limit", "--endpoint", "--out"),
+    "deliberate.sampling.max_tokens=4096",
+)
 def cross(
-    config: RunConfig,
+    keys: dict[str, Any],
     *,
-    thinkers: Annotated[
-        str, typer.Option(help="Models that think, with commas between.", rich_help_panel="Models")
-    ],
-    deliberators: Annotated[
-        str,
-        typer.Option(help="Models that deliberate, with commas between.", rich_help_panel="Models"),
-    ],
+    thinkers: Annotated[str, typer.Option(help="Models that think, with commas between.")],
+    deliberators: Annotated[str, typer.Option(help="Models that deliberate, with commas between.")],
+    benchmark: Benchmark = None,
+    config: ConfigFile = None,
     dry_run: DryRun = False,
 ) -> None:
     """Measure every thinker with every deliberator on the same problems.
@@ -116,14 +129,16 @@ def cross(
     all of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes
     on.
     """
+    from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_crossing
     from heavydistill.run.experiments import crossing
 
     console = Console()
+    asked = run_config(keys, config, benchmark)
     with checking(console) as on_checked:
         contact = None if dry_run else Contact()
         names = [list(filter(None, map(str.strip, t.split(",")))) for t in (thinkers, deliberators)]
-        plan = crossing.check(config, names[0], names[1], on_checked, contact)
+        plan = crossing.check(asked, names[0], names[1], on_checked, contact)
     _print_plans(plan.asked, console)
     if dry_run:
         if others := list(plan.deliberators)[1:]:
@@ -136,7 +151,7 @@ def cross(
 
 
 def compare(
-    a: Annotated[Path, typer.Argument(help="Folder of the run that the other is compared with.")],
+    a: Annotated[Path, typer.Argument(help="Folder of the run to compare with.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other run.")],
     markdown: Annotated[
         Path | None, typer.Option(help="File for the tables as Markdown; replaced if it is there.")

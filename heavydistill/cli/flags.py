@@ -1,16 +1,17 @@
 """Flags from the fields of a configuration, where name, type, default and help stand once.
 
 A verb whose first parameter is a mapping of dotted keys to values gets flags in its place by
-``@with_flags``; one that takes a ``RunConfig`` gets all flags of a run by ``@with_run_flags``.
+``@with_flags``; ``run_config`` makes such a mapping and a file the configuration of a run.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -21,7 +22,7 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from heavydistill.config.run import RunConfig, load_config, parse_assignment, refuse_code_of_saved
-from heavydistill.config.yaml import RETIRED
+from heavydistill.config.yaml import section_in, sections
 from heavydistill.errors import ConfigError
 
 Verb = Callable[..., None]
@@ -35,7 +36,7 @@ class Flag:
     """A flag of a key; one of a mapping takes ``key=value,...`` or YAML."""
 
     key: str  # dotted key of the configuration
-    panel: str | None = None  # heading under which ``--help`` lists it
+    group: str | None = None  # heading under which ``--help-all`` lists it; None: --help, too
     name: str = ""  # name of the flag; empty takes the last part of the key
     needed: bool = False  # whether the command line must give it
 
@@ -52,13 +53,13 @@ class Flag:
 
 
 _RUN_FLAGS = (
-    Flag("problems.source", name="problems"),
-    Flag("pools"),
-    Flag("problems.limit"),
-    Flag("think.k"),
-    Flag("deliberate.d"),
-    Flag("deliberate.rounds"),
-    Flag("seed"),
+    Flag("problems.source", "Problems", "problems"),
+    Flag("pools", "Problems"),
+    Flag("problems.limit", "Problems"),
+    Flag("think.k", "Sampling"),
+    Flag("deliberate.d", "Sampling"),
+    Flag("deliberate.rounds", "Sampling"),
+    Flag("seed", "Sampling"),
     Flag("teacher", "Models"),
     Flag("thinker", "Models"),
     Flag("deliberator", "Models"),
@@ -79,17 +80,43 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Check everything and print the plan; send no request."),
 ]
-_Benchmark = Annotated[
-    str | None,
-    typer.Option(
-        help="Public benchmark with the paper's settings (`heavydistill benchmarks` lists them). "
-        "The file and flags take precedence; --problems FILE names a local copy.",
-    ),
-]
+_BENCHMARK = (
+    "Public benchmark with the paper's settings (`heavydistill benchmarks` lists them). The file "
+    "and flags take precedence; --problems FILE names a local copy."
+)
+Benchmark = Annotated[str | None, typer.Option(help=_BENCHMARK)]
+OtherBenchmark = Annotated[str | None, typer.Option(help=_BENCHMARK, rich_help_panel="Problems")]
+
+
+def run_flags(*main: str) -> tuple[Flag, ...]:
+    """The flags of a run; ``main`` names those that ``--help`` lists, in their order."""
+    known = {flag.option: flag for flag in _RUN_FLAGS}
+    first = [dataclasses.replace(known.pop(name), group=None) for name in main]
+    return (*first, *known.values())
+
+
+def run_config(
+    keys: dict[str, Any], path: Path | None = None, benchmark: str | None = None
+) -> RunConfig:
+    """The configuration of a run: ``keys`` win over the file, which wins over the benchmark.
+
+    Raises:
+        ConfigError: As ``load_config``, or the file is that of a run and names code.
+    """
+    preset = None
+    if benchmark:
+        from heavydistill.problems import benchmarks
+
+        preset = benchmarks.benchmark(benchmark).preset
+    config = load_config(path, keys, preset)
+    if path and _OWN not in keys:
+        files = ",".join(config.verify.own)
+        refuse_code_of_saved(path, config, f"name them yourself: --set '{_OWN}=[{files}]'")
+    return config
 
 
 def with_flags(
-    section: type[Any], flags: Sequence[Flag], example: str = "", panel: str | None = None
+    section: type[Any], flags: Sequence[Flag], example: str = ""
 ) -> Callable[[Verb], Verb]:
     """A decorator that replaces the first parameter of a verb, dotted keys to values, by flags.
 
@@ -97,7 +124,6 @@ def with_flags(
         section: The configuration, of pydantic.
         flags: Flags of its keys.
         example: An assignment for the help of ``--set``, which sets any other; empty for none.
-        panel: Heading of ``--set``.
     """
 
     def decorate(verb: Verb) -> Verb:
@@ -112,63 +138,56 @@ def with_flags(
 
         own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
         arguments = [each for each in own if each.kind is not each.KEYWORD_ONLY]
-        option = typer.Option(
-            "--set", help=f"Any other key, e.g. {example}; may be repeated.", rich_help_panel=panel
-        )
+        text = f"Set any key that --help-all lists, e.g. {example}; may be repeated."
+        option = typer.Option("--set", metavar="KEY=VALUE", help=text)
         parameters = [
             *(each.replace(kind=each.KEYWORD_ONLY) for each in arguments),
             *(_parameter(flag, _field(section, flag.key)) for flag in flags),
-            *([_keyword("assignments", Annotated[list[str] | None, option])] if example else []),
             *(each for each in own if each not in arguments),
+            *([_keyword("assignments", Annotated[list[str] | None, option])] if example else []),
         ]
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {each.name: each.annotation for each in parameters}
+        if example:
+            known = {flag.key for flag in flags}
+            command.more_help = lambda: _keys(section, known)  # type: ignore[attr-defined]
         return command
 
     return decorate
 
 
-def with_run_flags(verb: Verb) -> Verb:
-    """The verb with the flags of a run in place of its first parameter, a ``RunConfig``."""
-
-    def load(keys: dict[str, Any], **given: Any) -> None:
-        path, preset = given.pop("config"), None
-        if benchmark := given.pop("benchmark"):
-            from heavydistill.problems import benchmarks
-
-            preset = benchmarks.benchmark(benchmark).preset
-        config = load_config(path, keys, preset)
-        if path and _OWN not in keys:
-            files = ",".join(config.verify.own)
-            refuse_code_of_saved(path, config, f"name them yourself: --set '{_OWN}=[{files}]'")
-        verb(config, **given)
-
-    own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
-    keys = inspect.Parameter("keys", inspect.Parameter.POSITIONAL_ONLY)
-    shared = [_keyword("config", ConfigFile), _keyword("benchmark", _Benchmark)]
-    load.__signature__ = inspect.Signature([keys, *shared, *own])  # type: ignore[attr-defined]
-    load.__name__, load.__doc__ = verb.__name__, verb.__doc__
-    return with_flags(RunConfig, _RUN_FLAGS, "--set cache.pruning=head_tail", "Run")(load)
+def _keys(section: type[Any], flags: set[str]) -> Mapping[str, list[tuple[str, str]]]:
+    """The keys without a flag, with their help, under the places of the section that has them."""
+    places: dict[type[Any], list[str]] = {}
+    for place, inner in sections(section):
+        places.setdefault(inner, []).append(place)
+    groups = {}
+    for inner, at in places.items():
+        rows = [
+            (name, _help(field))
+            for name, field in inner.model_fields.items()
+            if not section_in(field.annotation) and not flags.issuperset(f"{p}{name}" for p in at)
+        ]
+        heading = f"Keys of {', '.join(place.rstrip('.') for place in at)}"
+        groups["Keys outside of sections" if at == [""] else heading] = rows
+    return groups
 
 
 def _parameter(flag: Flag, field: FieldInfo) -> inspect.Parameter:
-    text = _SENTENCE_ENDS.split(" ".join((field.description or "").split()))[0]
-    text = f"{text.removesuffix('.')}.".replace("``", "`")
-    if isinstance(field.default, (int, str)) and field.default is not False:
-        text += f" [default: {field.default}]"
-    option = typer.Option(flag.option, help=text, rich_help_panel=flag.panel)
+    option = typer.Option(flag.option, help=_help(field), rich_help_panel=flag.group)
     kind = _type(field.annotation)
     if flag.needed:
         return _keyword(flag.parameter, Annotated[kind, option], inspect.Parameter.empty)
     return _keyword(flag.parameter, Annotated[Union[kind, None], option])  # noqa: UP007
 
 
-def refuse_retired(words: Sequence[str]) -> None:
-    """Say what became of a verb or a flag of a command line that an earlier version had."""
-    flags = [word.partition("=")[0] for word in words if word.startswith("--")]
-    given = {" ".join(words[:1]), " ".join(words[:2]), *flags}
-    for name in given & RETIRED.keys():
-        raise ConfigError(f"{name} does not exist any more", RETIRED[name].instead)
+def _help(field: FieldInfo) -> str:
+    """The first sentence of a key's documentation, and its default."""
+    text = _SENTENCE_ENDS.split(" ".join((field.description or "").split()))[0]
+    text = f"{text.removesuffix('.')}.".replace("``", "`")
+    if isinstance(field.default, (int, float, str)) and field.default not in (False, ""):
+        text += f" [default: {field.default}]"
+    return text
 
 
 def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:

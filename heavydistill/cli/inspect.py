@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from heavydistill.cli.progress import say
+from heavydistill.cli.verbs import Group, Verb
 from heavydistill.errors import ConfigError, JournalError
 from heavydistill.report.grid import counted
 from heavydistill.report.terminal import plain, print_table, table
@@ -18,7 +19,7 @@ from heavydistill.store.traces import read_traces
 
 
 def show(
-    folder: Annotated[Path, typer.Argument(help="Folder of a run, or of sets that were built.")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a run, or of sets from `build`.")],
     problem: Annotated[
         str | None, typer.Option(help="Id of a problem (default: the first).")
     ] = None,
@@ -67,11 +68,11 @@ def show(
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs, evaluations or crossings."),
+        typer.Argument(help="Folders of runs, evaluations or crossings."),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The HTML file. [default: beside the first RUN]"),
+        typer.Option(help="The HTML file. [default: beside the first RUN]"),
     ] = None,
 ) -> None:
     """Write runs as one HTML file: figures with intervals, plots, and every trace to look at.
@@ -94,14 +95,16 @@ def report(
 
 journal = typer.Typer(
     name="journal",
-    help="Look after the folder that keeps every response.",
-    no_args_is_help=True,
+    cls=Group,
+    help="Inspect the folder that keeps every response.",
+    add_completion=False,
+    rich_markup_mode=None,
 )
 
 _Journal = Annotated[Path, typer.Argument(help="Folder of a journal, e.g. runs/journal.")]
 
 
-@journal.command()
+@journal.command(cls=Verb)
 def stats(folder: _Journal) -> None:
     """Print what each model was asked, and what it wrote."""
     console = Console()
@@ -119,7 +122,7 @@ def stats(folder: _Journal) -> None:
         )
 
 
-@journal.command()
+@journal.command(cls=Verb)
 def check(folder: _Journal) -> None:
     """Check every line. Exit code 1 if one cannot be read; an unfinished last line does not count.
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from heavydistill.cli.progress import say
 from heavydistill.errors import TeacherError
-from heavydistill.models.contact import refuse_missing_key
 from heavydistill.models.request import JUDGE, THINK
 from heavydistill.store.journal import skipped_note
 
@@ -128,6 +127,7 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     """(note, whether it is a warning)."""
     from heavydistill.config.models import Capabilities
     from heavydistill.models.capabilities import Source
+    from heavydistill.models.contact import refuse_missing_key
     from heavydistill.models.tokenizer import SERVER
 
     config = plan.config

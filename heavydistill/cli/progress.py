@@ -18,10 +18,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from heavydistill.cli.watch import lines_of, picture_of
 from heavydistill.errors import StoppedError, printable
 from heavydistill.run.interrupts import as_exceptions
-from heavydistill.run.status import THINKING, Status
 from heavydistill.store.redact import name_alone
 
 if TYPE_CHECKING:
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from heavydistill.models.resolve import ResolvedRun
     from heavydistill.problems import OnChecked
     from heavydistill.run.generate import Plan
+    from heavydistill.run.status import Status
 
 _PLAIN_LINE_EVERY_S = 10.0
 _WIDE = 160  # columns where there is no terminal
@@ -119,6 +118,8 @@ class Progress:
 
     def on_status(self, status: Status) -> None:
         """Show how far the run is, and once that its trajectories hold no thinking."""
+        from heavydistill.run.status import THINKING
+
         with self._lock:
             self._last = status
             for stage in status.stages:
@@ -136,6 +137,8 @@ class Progress:
         return f"Already billed, from the journal: {', '.join(parts)}" if parts else ""
 
     def _draw(self, shown: Status | str, now: bool = False) -> None:
+        from heavydistill.cli.watch import lines_of, picture_of
+
         with self._lock:
             if self._live:
                 drawn = Text(shown) if isinstance(shown, str) else picture_of("", shown)

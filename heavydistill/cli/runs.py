@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from heavydistill.cli.flags import DryRun, with_run_flags
+from heavydistill.cli.flags import (
+    ConfigFile,
+    DryRun,
+    OtherBenchmark,
+    run_config,
+    run_flags,
+    with_flags,
+)
 from heavydistill.cli.plan import print_plan, print_warnings
 from heavydistill.cli.progress import Progress, checking, ending_early, remark_without_thinking, say
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
 from heavydistill.errors import ConfigError
-from heavydistill.models.contact import Contact
 from heavydistill.schema import TOO_FEW_USABLE
 from heavydistill.store.atomic import recover
 from heavydistill.store.traces import read_traces
@@ -24,10 +30,18 @@ if TYPE_CHECKING:
     from heavydistill.run.generate import Finished, Plan
 
 
-@with_run_flags
+@with_flags(
+    RunConfig,
+    run_flags(
+        *("--problems", "--teacher", "--endpoint", "--k", "--d", "--limit", "--budget", "--out")
+    ),
+    "cache.pruning=head_tail",
+)
 def generate(
-    config: RunConfig,
+    keys: dict[str, Any],
     *,
+    config: ConfigFile = None,
+    benchmark: OtherBenchmark = None,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -44,12 +58,14 @@ def generate(
     figures of the table. --dry-run also prints the resolved configuration and the first prompt.
     """
     from heavydistill.heavy import prompts
+    from heavydistill.models.contact import Contact
     from heavydistill.report.summary import print_summary
     from heavydistill.run.generate import check
 
     console = Console()
+    asked = run_config(keys, config, benchmark)
     with checking(console) as on_checked:
-        plan = check(config, True, on_checked, None if dry_run else Contact())
+        plan = check(asked, True, on_checked, None if dry_run else Contact())
     print_plan(plan, console, in_full=dry_run)
     if dry_run:
         console.rule("resolved configuration")

@@ -20,7 +20,6 @@ from heavydistill.config.sets import (
     load_import_config,
     load_refilter_config,
 )
-from heavydistill.models.contact import Contact
 from heavydistill.report.terminal import print_table, table
 from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
@@ -28,49 +27,50 @@ if TYPE_CHECKING:
     from heavydistill.curate.imports.import_pools import Imported
     from heavydistill.curate.refilter import RefilterOutcome, RefilterPlan
 
-_ASKING, _MODEL, _COST, _COLUMNS = "Redeliberation", "Model", "Cost", "Columns and verdicts"
+_SETS, _MODEL, _COST = "Sets", "Model", "Cost"
 
 _BUILD_FLAGS = (
     Flag("preset"),
     Flag("student"),
-    Flag("chat_template"),
-    Flag("sets.written_by", name="cache-from"),
-    Flag("redeliberate.teacher", _ASKING),
-    Flag("redeliberate.endpoint.base_url", _ASKING, "endpoint"),
-    Flag("redeliberate.budget", _ASKING),
-    Flag("against"),
-    Flag("seed"),
     Flag("out"),
+    Flag("redeliberate.teacher"),
+    Flag("redeliberate.endpoint.base_url", name="endpoint"),
+    Flag("redeliberate.budget"),
+    Flag("chat_template", _SETS),
+    Flag("sets.written_by", _SETS, "cache-from"),
+    Flag("against", _SETS),
+    Flag("seed", _SETS),
 )
 _REFILTER_FLAGS = (
     Flag("checkpoint", needed=True),
     Flag("out", needed=True),
     Flag("d"),
     Flag("seed"),
-    Flag("endpoint.base_url", _MODEL, "endpoint"),
+    Flag("endpoint.base_url", name="endpoint"),
+    Flag("budget"),
     Flag("endpoint.tokenizer", _MODEL),
     Flag("student", _MODEL),
-    Flag("budget", _COST),
     Flag("endpoint.price_in", _COST),
     Flag("endpoint.price_out", _COST),
-    Flag("journal"),
+    Flag("journal", _COST),
 )
 _IMPORT_FLAGS = (
     Flag("format", name="from", needed=True),
     Flag("out", needed=True),
-    Flag("problems.columns", _COLUMNS),
-    Flag("problems.verifier", _COLUMNS),
-    Flag("problems.verifier_args", _COLUMNS),
+    Flag("problems.columns"),
+    Flag("problems.verifier"),
+    Flag("problems.verifier_args"),
     Flag("model"),
     Flag("problems.limit"),
 )
 
 
-@with_flags(BuildConfig, _BUILD_FLAGS, "--set retention=0.3")
+@with_flags(BuildConfig, _BUILD_FLAGS, "retention=0.3")
 def build(
     keys: dict[str, Any],
     runs: Annotated[
-        list[str] | None, typer.Argument(help="Folders of runs, unless --config names them.")
+        list[str] | None,
+        typer.Argument(help="Folders of runs, unless --config names them."),
     ] = None,
     *,
     redeliberate: Annotated[
@@ -79,7 +79,6 @@ def build(
             "--redeliberate",
             help="Deliberate on sets that have no deliberation to learn from; --teacher, "
             "--endpoint and --budget imply it.",
-            rich_help_panel=_ASKING,
         ),
     ] = False,
     config: ConfigFile = None,
@@ -125,7 +124,7 @@ def build(
     say(f"A row as the student sees it: {shlex.join(show)}", console)
 
 
-@with_flags(RefilterConfig, _REFILTER_FLAGS, "--set sampling.max_tokens=2048")
+@with_flags(RefilterConfig, _REFILTER_FLAGS, "sampling.max_tokens=2048")
 def refilter(
     keys: dict[str, Any],
     sets: Annotated[Path, typer.Argument(help="Folder of sets, from build or refilter.")],
@@ -140,6 +139,7 @@ def refilter(
     """
     from heavydistill.curate import refilter
     from heavydistill.hub.dataset_card import write_card
+    from heavydistill.models.contact import Contact
 
     console = Console()
     config = load_refilter_config(keys | {"sets": str(sets)})
@@ -213,11 +213,12 @@ def export(
     typer.echo(f"How to train with them: {out}/README.md")
 
 
-@with_flags(ImportConfig, _IMPORT_FLAGS, "--set problems.unfit=leave_out")
+@with_flags(ImportConfig, _IMPORT_FLAGS, "problems.unfit=leave_out")
 def import_(
     keys: dict[str, Any],
     files: Annotated[
-        list[Path], typer.Argument(help="Files of one format: JSON lines, JSON or parquet.")
+        list[Path],
+        typer.Argument(help="Files of one format: JSON lines, JSON or parquet."),
     ],
 ) -> None:
     """Import pools of answers that others sampled, so that a run starts at the cache.

@@ -1,27 +1,200 @@
-"""The verbs of the command line. What a verb needs is imported when it runs."""
+"""The verbs of the command line, their help in two lengths, and what their usage errors say.
+
+A verb is imported when it is used, and what it needs when it runs, so that help is quick.
+``--help`` lists the flags that are in no group, ``--help-all`` those in groups (their
+``rich_help_panel``) too.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import TyperException
 
 import heavydistill
-from heavydistill.cli.catalog import benchmarks, teachers
-from heavydistill.cli.doctor import doctor
-from heavydistill.cli.experiments import compare, cross, evaluate
-from heavydistill.cli.inspect import journal, report, show
-from heavydistill.cli.publish import publish
-from heavydistill.cli.runs import generate, replay
-from heavydistill.cli.sets import build, export, import_, refilter
-from heavydistill.cli.watch import watch
+from heavydistill.errors import ConfigError
+
+Rows = Mapping[str, Iterable[tuple[str, str]]]
+"""Heading to flags or keys with their help."""
+
+_MAIN = "Options"
+_ALWAYS = ("Arguments", _MAIN)  # headings that --help prints
+_VALUES = {int: "N", float: "X", Path: "PATH"}
+_VERBS = {
+    "Traces": {
+        "generate": "runs.generate",
+        "import": "sets.import_",
+        "watch": "watch.watch",
+        "show": "inspect.show",
+        "report": "inspect.report",
+        "replay": "runs.replay",
+        "journal": "inspect.journal",
+    },
+    "Training": {
+        "build": "sets.build",
+        "refilter": "sets.refilter",
+        "export": "sets.export",
+    },
+    "Evaluation": {
+        "evaluate": "experiments.evaluate",
+        "compare": "experiments.compare",
+        "cross": "experiments.cross",
+    },
+    "Models and publishing": {
+        "doctor": "doctor.doctor",
+        "teachers": "catalog.teachers",
+        "benchmarks": "catalog.benchmarks",
+        "publish": "publish.publish",
+    },
+}
+_PLACES = {name: place for group in _VERBS.values() for name, place in group.items()}
+
+
+class Verb(TyperCommand):
+    """A verb whose ``--help-all`` also lists the flags in groups.
+
+    The function of a verb may have an attribute ``more_help``, which returns further ``Rows``;
+    those under ``Options`` are listed by ``--help``.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--help-all" in args:
+            ctx.meta[__name__] = True
+            typer.echo(ctx.get_help())
+            raise typer.Exit
+        return _parsed(super().parse_args, ctx, args)
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        arguments = (each for each in self.params if each.param_type_name == "argument")
+        return ["[OPTIONS]", *map(_label, arguments)]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        is_all = ctx.meta.get(__name__, False)
+        groups: dict[str, list[tuple[str, str]]] = {heading: [] for heading in _ALWAYS}
+        for parameter in self.get_params(ctx):
+            usual = _ALWAYS[parameter.param_type_name == "option"]
+            heading = getattr(parameter, "rich_help_panel", None) or usual
+            if (is_all or heading in _ALWAYS) and (row := parameter.get_help_record(ctx)):
+                text = row[1].removesuffix("  [required]") if usual == _ALWAYS[0] else row[1]
+                groups.setdefault(heading, []).append((_label(parameter), text))
+        for heading, rows in self.more_help().items():
+            if is_all or heading in _ALWAYS:
+                groups.setdefault(heading, []).extend(rows)
+        groups[_MAIN].append(("--help-all", "Show every flag and key, and exit."))
+        for heading, rows in groups.items():
+            if rows:
+                with formatter.section(heading):
+                    formatter.write_dl(rows)
+
+    def more_help(self) -> Rows:
+        """Rows of help beside those of the parameters."""
+        more: Callable[[], Rows] = getattr(self.callback, "more_help", dict)
+        return more()
+
+
+class Group(TyperGroup):
+    """A group of verbs."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args:
+            typer.echo(ctx.get_help(), err=True)
+            raise typer.Exit(2)
+        return _parsed(super().parse_args, ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.list_commands(ctx):
+            raise _unknown(ctx, "verb", args[0], self.list_commands(ctx))
+        return super().resolve_command(ctx, args)
+
+
+class Verbs(Group):
+    """All verbs; ``--help`` reads their summaries from the source, without importing them."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_PLACES)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        module, _, name = _PLACES[cmd_name].partition(".")
+        verb = getattr(importlib.import_module(f"heavydistill.cli.{module}"), name)
+        if isinstance(verb, typer.Typer):
+            return typer.main.get_command(verb)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(cmd_name, cls=Verb)(verb)
+        return typer.main.get_command(alone)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for heading, places in _VERBS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, _summary(place)) for name, place in places.items()])
+
+
+def _label(parameter: Any) -> str:
+    """An argument or a flag as it is typed."""
+    value = parameter.metavar or _VALUES.get(parameter.type_descriptor.annotation, "TEXT")
+    if parameter.param_type_name == "option":
+        names = ", ".join(parameter.opts)
+        return names if parameter.is_flag else f"{names} {value}"
+    name = (parameter.metavar or parameter.name.upper()) + "..." * (parameter.nargs == -1)
+    return name if parameter.required else f"[{name}]"
+
+
+def _parsed(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[str]) -> list[str]:
+    """Parse words; raise a usage error as a ``ConfigError``."""
+    try:
+        return parse(ctx, args)
+    except TyperException as error:
+        flag = getattr(error, "option_name", "")
+        known = [name for each in ctx.command.get_params(ctx) for name in each.opts]
+        if flag and flag not in known:
+            raise _unknown(ctx, "flag", flag, known) from None
+        raise ConfigError(error.format_message(), _all_of(ctx, "flag")) from None
+
+
+def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The error for a verb or flag that does not exist, or does not exist any more."""
+    from heavydistill.config.yaml import RETIRED
+
+    path = name if kind == "flag" else f"{ctx.command_path} {name}".split(" ", 1)[1]
+    if retired := RETIRED.get(path):
+        return ConfigError(f"{path} does not exist any more", retired.instead)
+    near = difflib.get_close_matches(name, known, n=1)
+    suggestion = f"Did you mean {near[0]}? " if near else ""
+    return ConfigError(f"There is no {kind} {name}", suggestion + _all_of(ctx, kind))
+
+
+def _all_of(ctx: Any, kind: str) -> str:
+    flag = "--help-all" if isinstance(ctx.command, Verb) else "--help"
+    return f"`{ctx.command_path} {flag}` lists all {kind}s."
+
+
+def _summary(place: str) -> str:
+    """The first line of a verb's docstring, or the help of a group of verbs."""
+    module, _, name = place.partition(".")
+    source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    for node in ast.parse(source).body:
+        match node:
+            case ast.FunctionDef(name=found) if found == name:
+                return (ast.get_docstring(node) or "").partition("\n")[0]
+            case ast.Assign([ast.Name(id=found)], ast.Call(keywords=given)) if found == name:
+                return str(
+                    next(ast.literal_eval(each.value) for each in given if each.arg == "help")
+                )
+    raise LookupError(place)
+
 
 app = typer.Typer(
     name="heavydistill",
-    no_args_is_help=True,
+    cls=Verbs,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,
 )
 
 
@@ -41,11 +214,3 @@ def _options(
     ] = False,
 ) -> None:
     """Stands before every verb."""
-
-
-for verb in (generate, doctor, watch, show, report, build, evaluate, compare, cross, replay):
-    app.command()(verb)
-app.command("import")(import_)
-for verb in (refilter, export, publish, teachers, benchmarks):
-    app.command()(verb)
-app.add_typer(journal)

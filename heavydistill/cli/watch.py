@@ -33,7 +33,8 @@ _Seen = tuple[str, "Status | None", bool]
 
 def watch(
     run: Annotated[
-        Path, typer.Argument(help="Folder of a run or an evaluation, as --out names it.")
+        Path,
+        typer.Argument(help="Folder of a run or an evaluation, as --out names it."),
     ],
 ) -> None:
     """Show how far a run is: pace, requests in flight, failures, tokens, cost, time left, M@K.

@@ -41,31 +41,35 @@ ADDRESS_OF_A_SANDBOX = form(
 
 
 class Sampling(Section):
-    """How to sample, complete. The defaults are the paper's (arXiv 2605.02396, section 3.1)."""
+    """All sampling parameters. The defaults are the paper's (arXiv 2605.02396, section 3.1)."""
 
     temperature: float = Field(1.0, ge=0.0, le=2.0)
-    """0 is greedy."""
     top_p: float = Field(0.95, gt=0.0, le=1.0)
-    """Keep the smallest set of tokens with this much probability; 1 keeps all."""
     top_k: int = Field(10, ge=0)
-    """Keep this many tokens; 0 keeps all."""
     min_p: float = Field(0.0, ge=0.0, lt=1.0)
-    """Drop tokens less probable than this times the most probable one; 0 drops none."""
     repetition_penalty: float = Field(1.0, gt=0.0)
-    """Divides the logits of tokens that were written already; 1 is off."""
     max_tokens: int = Field(32_768, ge=1)
-    """Most tokens of one response, thinking included."""
 
 
 class SamplingChoice(Section):
-    """What the user sets of the sampling; null takes the value of the teacher's profile."""
+    """Sampling parameters that the user sets; null keeps the value of the model's profile."""
 
     temperature: float | None = Field(None, ge=0.0, le=2.0)
+    """Sampling temperature (default: the profile's); 0 always picks the most probable token."""
     top_p: float | None = Field(None, gt=0.0, le=1.0)
+    """Probability mass of the tokens that may be sampled (default: the profile's); 1 is no
+    limit."""
     top_k: int | None = Field(None, ge=0)
+    """Number of most probable tokens that may be sampled (default: the profile's); 0 is no
+    limit."""
     min_p: float | None = Field(None, ge=0.0, lt=1.0)
+    """Minimum probability of a sampled token, as a share of the most probable one's (default: the
+    profile's)."""
     repetition_penalty: float | None = Field(None, gt=0.0)
+    """Divisor for the logits of tokens that are in the text already (default: the profile's); 1 is
+    off."""
     max_tokens: int | None = Field(None, ge=1)
+    """Maximum number of tokens of one response, thinking included (default: the profile's)."""
 
     def over(self, base: Sampling) -> Sampling:
         """``base`` with what was chosen here."""

@@ -72,7 +72,7 @@ class Section(BaseModel):
         if not isinstance(tree, dict):
             return tree
         fields = cls.model_fields.items()
-        sections = {key for key, info in fields if _section_in(info.annotation)}
+        sections = {key for key, info in fields if section_in(info.annotation)}
         return {k: value for k, value in tree.items() if value is not None or k not in sections}
 
 
@@ -154,7 +154,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def _nearest(root: type[BaseModel], section: type[BaseModel], unknown: str) -> str:
     """What to write in place of a key that a section does not have."""
     above, _, name = unknown.rpartition(".")
-    keys = dict.fromkeys([*_all_keys(section, f"{above}." if above else ""), *_all_keys(root)])
+    at = f"{above}." if above else ""
+    keys = dict.fromkeys([*_all_keys(section, at), *_all_keys(root)])
     near = difflib.get_close_matches(unknown, keys, n=1, cutoff=0.5)
     near = near or [dotted for dotted in keys if dotted.endswith(f".{name}")][:1]
     return f"Did you mean {near[0]}?" if near else f"Keys here: {', '.join(section.model_fields)}."
@@ -165,23 +166,29 @@ def _section_at(root: type[BaseModel], place: Sequence[str | int]) -> type[BaseM
     section = root
     for part in place:
         if info := section.model_fields.get(str(part)):
-            section = _section_in(info.annotation) or section
+            section = section_in(info.annotation) or section
     return section
 
 
-def _section_in(annotation: Any) -> type[BaseModel] | None:
+def section_in(annotation: Any) -> type[BaseModel] | None:
     """The section that a field holds, alone or among other things."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next(filter(None, map(_section_in, get_args(annotation))), None)
+    return next(filter(None, map(section_in, get_args(annotation))), None)
+
+
+def sections(section: type[BaseModel], at: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """(place, section) of a section and of all in it; a place is empty or ends with a dot."""
+    yield at, section
+    for name, info in section.model_fields.items():
+        child = section_in(info.annotation)
+        if child and get_origin(info.annotation) is not dict:
+            yield from sections(child, f"{at}{name}.")
 
 
 def _all_keys(section: type[BaseModel], at: str = "") -> Iterator[str]:
-    for name, info in section.model_fields.items():
-        yield f"{at}{name}"
-        child = _section_in(info.annotation)
-        if child and get_origin(info.annotation) is not dict:
-            yield from _all_keys(child, f"{at}{name}.")
+    for place, inner in sections(section, at):
+        yield from (f"{place}{name}" for name in inner.model_fields)
 
 
 def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> dict[str, Any]:

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 RESAMPLES = 10_000
 FEW_PROBLEMS = 30
@@ -47,6 +49,8 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
     The order of the values does not matter. Where all are equal, so are the ends. A ValueError if
     there are no values.
     """
+    import numpy as np  # the modules that print intervals are also imported for help
+
     if not len(values):
         raise ValueError("There are no values to take the mean of")
     distinct, counts = np.unique(np.asarray(values, dtype=float), return_counts=True)
@@ -78,6 +82,8 @@ def _resampled(
     distinct: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:
     """The mean of each resample, drawn in blocks that fit into memory."""
+    import numpy as np
+
     n = int(counts.sum())
     few = len(distinct) <= max(_FEW_VALUES, n // _PROBLEMS_A_VALUE)
     values = distinct if few else np.repeat(distinct, counts)

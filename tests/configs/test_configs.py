@@ -66,6 +66,6 @@ def test_the_command_of_the_kubernetes_job_has_flags_that_exist() -> None:
     job = yaml.safe_load((CONFIGS / "ray" / "rayjob.yaml").read_text(encoding="utf-8"))
     command = shlex.split(shlex.split(job["spec"]["entrypoint"])[-1])
     assert command[3:5] == ["heavydistill", "generate"]
-    known = typer.main.get_command(app).commands["generate"].params  # type: ignore[attr-defined]
+    known = typer.main.get_command(app).get_command(None, "generate").params  # type: ignore[attr-defined]
     flags = {word for word in command if word.startswith("--")}
     assert flags <= {name for parameter in known for name in parameter.opts}
