@@ -20,14 +20,14 @@ _MANY = 10
 def commands() -> str:
     """A section for each command, in the order of `heavydistill --help`."""
     group = typer.main.get_command(app)
-    return "\n\n".join(_sections("heavydistill", group, group.commands["generate"]))
+    return "\n\n".join(_sections("heavydistill", group, group.get_command(None, "generate")))
 
 
 # Commands and parameters are those of the click that typer brings along, whose types are private.
 def _sections(path: str, command: Any, generate: Any) -> Iterator[str]:
-    if commands := getattr(command, "commands", None):
-        for name, each in commands.items():
-            yield from _sections(f"{path} {name}", each, generate)
+    if hasattr(command, "list_commands"):
+        for name in command.list_commands(None):
+            yield from _sections(f"{path} {name}", command.get_command(None, name), generate)
         return
     needed = [each for each in command.params if _is_argument(each) or each.required]
     usage = " ".join([path, *map(_usage, needed), "[OPTIONS]"])
