@@ -13,7 +13,7 @@ from fields import NAMES, table
 from heavydistill.cli.verbs import app
 
 _HELP = ("help", "help_all")
-_MANY = 10
+_MANY = 15
 """A command that has more flags in common with `generate` refers to it."""
 
 
@@ -34,17 +34,20 @@ def _sections(path: str, command: Any, generate: Any) -> Iterator[str]:
     yield f"## {path.partition(' ')[2]}\n\n```text\n{usage}\n```"
     yield _text(inspect.cleandoc(command.help or ""))
     rows, others = _rows(command), _rows(generate)
-    if command is not generate and len(set(rows) & set(others)) > _MANY:
-        missing = " and ".join(names for names, *_ in others if (names, *_) not in rows)
-        rows = [row for row in rows if row not in others]
-        but = f" but for {missing}" if missing else ""
-        yield f"It has the flags of [generate](#generate){but}{', and these:' if rows else '.'}"
+    if command.name != generate.name and len(rows.keys() & others) > _MANY:
+        *most, last = [f"`{flag}`" for flag in others if flag not in rows] or [""]
+        missing = (
+            f" but for {', '.join(most)} and {last}" if most else f" but for {last}" * bool(last)
+        )
+        rows = {flag: row for flag, row in rows.items() if flag not in others}
+        yield f"It has the flags of [generate](#generate){missing}{', and these:' if rows else '.'}"
     if rows:
-        yield table(("Argument or flag", "Type", "Meaning"), rows)
+        yield table(("Argument or flag", "Type", "Meaning"), rows.values())
 
 
-def _rows(command: Any) -> list[tuple[str, str, str]]:
-    return [_row(each) for each in command.params if each.name not in _HELP]
+def _rows(command: Any) -> dict[str, tuple[str, str, str]]:
+    """The rows of the table of a command, by flag or name of the argument."""
+    return {each.opts[0]: _row(each) for each in command.params if each.name not in _HELP}
 
 
 def _is_argument(parameter: Any) -> bool:
