@@ -127,7 +127,7 @@ class Generation:
     request_id: str  # the server's id of the request, or empty; samples of one request share it
     failure: Failure | None = None  # the kind of it; null unless ``finish_reason`` is ``error``
     cached_tokens: int = -1
-    """Of the prompt tokens, those that the server had in its prefix cache; -1 if unknown."""
+    """Number of the prompt tokens that came from the server's prefix cache; -1 if unknown."""
 
     @property
     def unusable_because(self) -> LeftOutReason | None:
@@ -210,7 +210,7 @@ class Trace:
     """All deliberations, by round and index."""
     stratum: Stratum | None = None  # of the pool: how many are right and what the vote says
     outcome: Outcome | None = None
-    """Of the last round against the vote; null if there was no deliberation."""
+    """Last round compared with the vote; null if there was no deliberation."""
     status: str = OK  # ``OK``, or why the trace ends early: ``TOO_FEW_USABLE``
     thinker_prompt_version: str = ""  # name and hash of the thinker's wording
     schema_version: str = SCHEMA_VERSION

@@ -204,3 +204,28 @@ def test_no_two_files_of_tests_share_a_name():
     """Pytest imports them by their names alone, so the second would not be collected."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert not [name for name in names if names.count(name) > 1]
+
+
+DANGLES = re.compile(r"(?:Of|As of|As for|Likewise|It|Its|That)\b")
+DESCRIPTION = re.compile(r"^ +[*\w, ]+: +(\S.*)$", re.MULTILINE)
+
+
+def test_descriptions_name_what_they_describe() -> None:
+    """Descriptions of flags, keys, attributes, arguments and errors begin with a noun or verb."""
+    offenders = [
+        f"{module.name}: {text.splitlines()[0]}"
+        for module in MODULES
+        for text in _descriptions(module.tree)
+        if DANGLES.match(text) and not module.name.endswith("curate.first_pass")
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+def _descriptions(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Expr(ast.Constant(str(text))):  # docstrings, and those of attributes
+                yield text.strip()
+                yield from DESCRIPTION.findall(text)
+            case ast.keyword("help", ast.Constant(str(text))):
+                yield text

@@ -114,7 +114,8 @@ class Student:
 
         Raises:
             TeacherError: There is no such model; ``name`` is as ``models.registry`` takes it.
-            ConfigError: It has no chat template, or one that loses what is to be learnt.
+            ConfigError: The tokenizer has no chat template, or its template loses what the student
+                should learn.
         """
         profile = profile_at(name, Endpoint(), may_be_served=False)
         given = read_template(chat_template, "--chat-template") if chat_template else None

@@ -80,7 +80,7 @@ class Chat:
 
     @property
     def sha256(self) -> str:
-        """Of the template."""
+        """Hash of the template's text, in hex digits."""
         return hashlib.sha256(self.template.encode()).hexdigest()
 
     @cached_property
@@ -176,7 +176,7 @@ def read_template(path: Path, flag: str) -> str:
     """The Jinja text of a file, with its line breaks, for the hash of the template has them.
 
     Raises:
-        ConfigError: It cannot be read or is empty; the message says to give another with ``flag``.
+        ConfigError: The file cannot be read or is empty; the fix names ``flag``.
     """
     fix = f"Give a Jinja file with {flag} FILE."
     try:

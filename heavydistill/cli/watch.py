@@ -177,8 +177,8 @@ def _print_end(run: Path, console: Console) -> None:
     """The end state of a run, or of all of an evaluation.
 
     Raises:
-        ConfigError: There is none.
-        Exit: It was broken off, with code 1.
+        ConfigError: There is no such run.
+        Exit: The run was interrupted; code 1.
     """
     from heavydistill.store.atomic import Workplace
 

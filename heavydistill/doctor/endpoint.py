@@ -118,10 +118,10 @@ class Examination:
         is_counted: Whether the server counts tokens where the run asks.
         requests: Number of requests that were sent.
         prompt_tokens: Tokens read by the server, as far as it counted.
-        completion_tokens: Tokens written by the server, likewise.
+        completion_tokens: Tokens written by the server, as far as it counted.
 
     Raises:
-        TeacherError: It cannot be asked, or refuses even the plainest request.
+        TeacherError: The endpoint cannot be reached, or refuses even the plainest request.
     """
 
     def __init__(self, patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> None:

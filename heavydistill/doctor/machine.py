@@ -181,10 +181,10 @@ def _key(endpoint: Endpoint) -> Iterator[Finding]:
 
 
 def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Finding]:
-    """Load it and ask once.
+    """Load a local model and send it one prompt.
 
     Raises:
-        TeacherError: It cannot be loaded.
+        TeacherError: The model cannot be loaded.
     """
     started = time.perf_counter()
     engine = open_engine(profile, Endpoint())

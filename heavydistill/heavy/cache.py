@@ -60,7 +60,8 @@ def build_cache(
 
     Args:
         problem: The problem.
-        generations: Its pool, ids unique; unusable ones are left out with their reason.
+        generations: The problem's pool, with unique ids; unusable trajectories are left out, each
+            with its reason.
         round: Number of the round, from 1.
         seed: Seed of the run. Selection and order depend on it, the problem's id and the round.
         selection: Strategy of ``selection.select``.

@@ -34,7 +34,7 @@ def adapter_config(folder: Path) -> dict[str, Any] | None:
     """The configuration of the adapter in a folder; None for a full model.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: The adapter's configuration cannot be read.
     """
     if not is_adapter(folder):
         return None

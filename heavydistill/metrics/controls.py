@@ -115,7 +115,8 @@ def hold_against(
 
     Args:
         evaluated: All traces of the evaluated run, with deliberations.
-        rounds: Its rounds of deliberation, of which the last counts. Controls have at most one.
+        rounds: Number of deliberation rounds of that run; the last one counts. Controls have at
+            most one.
         controls: Traces of each control by its name, on the same problems.
 
     Raises:

@@ -111,7 +111,10 @@ def votes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
 
 @functools.lru_cache(maxsize=65_536)
 def _votes_of(answers: tuple[tuple[int, int], ...], n: int) -> tuple[float, ...]:
-    """Of a pool of n, by (trajectories, right ones) of each answer; many problems share those."""
+    """V@k for k from 1 to n, for a pool of n in which each answer has (trajectories, right ones).
+
+    Cached, because many problems have the same counts.
+    """
     values = [0.0] * n
     subsets = [math.comb(n, k) for k in range(n + 1)]
     for t in range(1, max((size for size, _ in answers), default=0) + 1):

@@ -77,7 +77,7 @@ def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
     """Write what was seen, over what there was; returns the file.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The file cannot be written.
     """
     path = path_of(base_url, model)
     seen = CapabilityFile(base_url=base_url.rstrip("/"), model=model, capabilities=capabilities)

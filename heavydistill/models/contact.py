@@ -80,8 +80,8 @@ class Contact:
         """Refuse a server that cannot be asked.
 
         Raises:
-            TeacherError: As of ``context``, or the server takes fewer than ``most_tokens`` of a
-                prompt and its response together.
+            TeacherError: ``context`` raises it, or the server accepts fewer than ``most_tokens``
+                tokens of prompt and response together.
         """
         takes = self.context(model, endpoint)
         if takes and takes < most_tokens:

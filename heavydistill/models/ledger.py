@@ -194,10 +194,10 @@ def spent_in(config: RunConfig) -> Cost:
 
 
 def balance_of(file: Path) -> Balance:
-    """What stands in an account; nothing if there is none.
+    """The balance of an account; zero if the file does not exist.
 
     Raises:
-        ConfigError: It is damaged.
+        ConfigError: The account is damaged.
     """
     return _total(_lines(file.read_bytes(), file)) if file.is_file() else Balance()
 
@@ -273,8 +273,8 @@ class Ledger:
         """Set aside the most that a call can cost; False while that has to wait for others.
 
         Raises:
-            StoppedError: It does not fit any more, and nothing is in flight; or the account cannot
-                be kept.
+            StoppedError: The call exceeds the rest of the budget and nothing is in flight, or the
+                account cannot be written.
         """
         if self._fault:
             raise self._fault

@@ -59,10 +59,10 @@ def profile_file(name: str) -> ProfileFile | None:
 
 
 def profile_of(name: str) -> ProfileFile:
-    """As ``profile_file``, for a name that must have a profile.
+    """The profile of a name that must have one; see ``profile_file``.
 
     Raises:
-        TeacherError: It has none; the message lists what there is.
+        TeacherError: The name has no profile; the message lists the profiles that exist.
     """
     file = profile_file(name)
     if not file:

@@ -180,10 +180,10 @@ def resolve(
 
 
 def located(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with the address and the key's variable of its provider, if it is one's.
+    """The endpoint; a provider's name is replaced by its address and the variable of its key.
 
     Raises:
-        ConfigError: It names a provider that is not known.
+        ConfigError: The provider is not known.
     """
     provider = endpoint.base_url
     if provider and "://" in provider:

@@ -42,7 +42,7 @@ class Benchmark(Section):
 
     @property
     def preset(self) -> dict[str, Any]:
-        """Its keys of a run, as in a configuration."""
+        """The keys of a run that the benchmark sets, as in a configuration file."""
         return {"problems": self.problems.model_dump(exclude_unset=True), **self.settings}
 
     @property

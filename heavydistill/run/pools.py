@@ -91,7 +91,8 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     """The configuration with what the pools decide: K, and what tells them from others.
 
     Raises:
-        ConfigError: It speaks of another K or of other pools, or contradicts them in another way.
+        ConfigError: The configuration sets another K or the hash of other pools, or contradicts
+            the pools in another way.
     """
     whole = hashlib.sha256()
     for path in trace_files(Path(config.pools or "")):

@@ -61,7 +61,7 @@ class RowWriter:
         """Write what was taken since the last file.
 
         Raises:
-            StoppedError: As for ``add``; the rows are held, and another call tries again.
+            StoppedError: The disk cannot be written; the rows are kept for another call.
         """
         with self._lock:
             if not self._rows:

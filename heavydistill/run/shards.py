@@ -323,9 +323,10 @@ def run_shards(
 
 
 def _keep_one_attempt(leaf: Path, ends: Mapping[int, ShardEnd]) -> None:
-    """Of a shard that was begun again, keep the rows of the attempt that ended, or of the longest.
+    """Keep the rows of one attempt of each shard: the one that ended, else the longest.
 
-    Their files are named by the number of the shard, the attempt and the file.
+    A shard that lost its node has rows of several attempts. File names hold the number of the
+    shard, of the attempt and of the file.
     """
     attempts: dict[int, dict[str, list[Path]]] = {}
     for file in leaf.glob("*.parquet"):

@@ -249,10 +249,10 @@ class StatusWriter:
 
 
 def read_status(path: Path) -> Status | None:
-    """What is in a file; None if it is not there.
+    """The status in a file; None if the file does not exist.
 
     Raises:
-        ConfigError: It is of another version, or no such file.
+        ConfigError: The file has another version, or holds no status.
     """
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))

@@ -149,7 +149,7 @@ class Deliberate(HeavyTask):
 
     round: int = Field(default=1, ge=1)
     task: Asked = "deliberate"
-    """Of a reader that chooses, the answer is that of the attempt that it names."""
+    """Task of the reader; one that chooses has the answer of the attempt that it names."""
 
     @property
     def inputs(self) -> list[str]:

@@ -148,10 +148,10 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def refuse_taken(folder: Path) -> None:
-    """Refuse a name under which there is anything but an empty folder.
+    """Refuse a path at which there is anything but an empty folder.
 
     Raises:
-        ConfigError: It is taken, or the disk does not allow to recover it.
+        ConfigError: The path is taken, or an unfinished replacement there cannot be recovered.
     """
     recover(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):

@@ -35,7 +35,7 @@ def without_places(config: RunConfig) -> dict[str, Any]:
 
 
 def key_name_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Of an endpoint the variable of its key alone: whoever publishes looks for what is in it."""
+    """The name of an endpoint's key variable alone: publishing searches for that key's value."""
     return endpoint and {"api_key_env": endpoint["api_key_env"]}
 
 

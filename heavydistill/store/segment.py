@@ -120,7 +120,8 @@ def require(folder: Path, writes: bool) -> None:
     """Refuse a journal that cannot be used; looks at each segment's first line, writes nothing.
 
     Raises:
-        JournalError: It cannot be used, nor written if it must be, or a segment cannot be read.
+        JournalError: The folder cannot be read, or written although ``writes``, or a segment cannot
+            be read.
     """
     try:
         if _is_there(folder):
@@ -153,7 +154,7 @@ def read(path: Path, thorough: bool = False) -> Segment:
         thorough: Whether to parse what each line holds, which takes several times as long.
 
     Raises:
-        JournalError: It is of another format, not a file, or cannot be read.
+        JournalError: The segment has another format, is not a file, or cannot be read.
     """
     damaged, foreign, lines = [], [], []
     with _reading(path) as file:
@@ -176,13 +177,13 @@ def read(path: Path, thorough: bool = False) -> Segment:
 
 
 def record_at(path: Path, offset: int) -> Record:
-    """The record of the sound line there.
+    """The record of the intact line at an offset.
 
-    A number in it that is none is unknown, as if a server had just sent it.
+    A count that is not a number is read as unknown, as in a server's reply.
 
     Raises:
-        NoRecordError: The line holds none.
-        JournalError: As of ``read``.
+        NoRecordError: The line holds no record.
+        JournalError: The segment is not a file, or cannot be read.
     """
     with _reading(path) as file:
         file.seek(offset)
@@ -266,7 +267,7 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
     """A segment as an open file.
 
     Raises:
-        JournalError: It is not a file, or the disk fails while this lasts.
+        JournalError: The path is not a file, or reading fails.
     """
     try:
         if not path.is_file():  # a folder, a pipe, which would be waited for, or a link to nothing

@@ -39,10 +39,10 @@ _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
 
 @contextlib.contextmanager
 def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
-    """Say what to do if the disk of ``place`` is full, or fails, while this lasts.
+    """Turn a full or failing disk while ``place`` is written into an error with a fix.
 
     Raises:
-        RunError: Of the given kind, in place of an OSError.
+        RunError: Writing failed; the class is ``error``.
     """
     try:
         yield
@@ -56,12 +56,12 @@ def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
-    """A parquet file for as long as it is read.
+    """Open a parquet file.
 
-    What is damaged in its rows shows only when they are read, and read as text.
+    Damaged rows are found only when they are read as text.
 
     Raises:
-        ConfigError: That, at its opening or while this lasts.
+        ConfigError: The file is damaged or cannot be read; also raised while rows are read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -78,7 +78,7 @@ class Writer:
     """Writes rows into a parquet file, a group in memory at a time.
 
     Args:
-        file: Its folder is made.
+        file: Path of the new file; its folder is created.
         kind: Dataclass of the rows, or their schema.
         rows_per_group: Maximum number of rows of a group; long ones make smaller groups.
     """

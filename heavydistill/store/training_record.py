@@ -96,8 +96,8 @@ class Result(Section):
     train_loss: float | None  # mean of the steps since the last start, if any
     eval_loss: dict[str, float] = Field(default_factory=dict)  # the last one, by role
     rollouts: dict[str, Ends] = Field(default_factory=dict)
-    """Of GRPO: what was logged of the sampled responses, by its name; all starts together, up to
-    the checkpoint that became the model."""
+    """Metrics that GRPO logged for sampled responses, by name, over all starts up to the checkpoint
+    that became the model."""
     tokens: int  # Trained on since the last start, by all processes, prompts among them
     seconds: float  # From the first step of the last start to the end
     peak_memory_gib: float | None  # Most memory of one GPU; None on a CPU

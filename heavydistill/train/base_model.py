@@ -39,7 +39,7 @@ class BaseCheckpoint:
     path: str
     """What transformers loads it from."""
     revision: str
-    """Its commit on the Hub, or a digest of its files."""
+    """Commit on the Hub, or a digest of the files."""
     tokenizer: Any
     chat: Chat
     context: int
@@ -62,8 +62,8 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
     """Find the model of the arguments, and load its tokenizer.
 
     Raises:
-        ConfigError: It cannot be loaded or is an adapter, or its template has no generation
-            prompt or is none of the sets'; the sets have different templates.
+        ConfigError: The model cannot be loaded or is an adapter, its template has no generation
+            prompt or differs from that of the sets, or the sets have different templates.
     """
     from transformers import AutoConfig, AutoTokenizer
 

@@ -191,7 +191,7 @@ def _round_once_more(model: Any) -> None:
 
 
 def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Of every position, in float32: shape (length, vocabulary)."""
+    """Logits of every position, in float32: shape (length, vocabulary)."""
     import torch
 
     with torch.inference_mode():

@@ -106,7 +106,7 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
     """Measure the base (``before``) and the model in ``folder`` with ``heavydistill evaluate``.
 
     Raises:
-        RunError: It failed; its message is on the terminal.
+        RunError: The evaluation failed; its own message was printed.
     """
     import torch
 

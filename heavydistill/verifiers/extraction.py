@@ -34,11 +34,11 @@ class Box:
     r"""Where a ``\boxed{...}`` or ``\fbox{...}`` stands in a text."""
 
     start: int
-    """Its backslash."""
+    """Index of the backslash."""
     inside: int
-    """What follows its opening brace."""
+    """Index behind the opening brace."""
     closes: int | None
-    """Its closing brace; None if there is none."""
+    """Index of the closing brace; None if it is missing."""
 
     def content(self, text: str) -> str:
         return text[self.inside : self.closes].strip()
@@ -102,8 +102,8 @@ def reference_answer(reference: str, marker: str | None) -> str:
     """The final answer in a reference: its box, what follows ``marker``, or all of it.
 
     Raises:
-        ValueError: It has several lines, other than those of a matrix, and neither box nor marker
-            says which part counts.
+        ValueError: The reference has several lines, other than those of a matrix, and neither a box
+            nor a marker says which part is the answer.
     """
     answer = final_answer(reference, marker)
     if answer is not None:

@@ -88,7 +88,7 @@ class BenchmarkHashes:
 
     @property
     def sha256(self) -> str:
-        """Of all the hashes, in hex digits: the same whether they were read or made of texts."""
+        """Digest of all hashes, in hex digits, whether they were read or computed from texts."""
         content = hashlib.sha256()
         for kind, numbers in self._rows():
             content.update(kind.encode() + b"".join(number.to_bytes(8) for number in numbers))

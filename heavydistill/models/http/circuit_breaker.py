@@ -69,7 +69,7 @@ class CircuitBreaker:
         """Whether a failure is one of all servers, so that its attempt does not count.
 
         Raises:
-            StoppedError: That is so for longer than anybody should wait.
+            StoppedError: All servers have failed for longer than a run should wait.
         """
         heard_at = self.heard_at
         if response.failure not in _SILENT or sent <= heard_at:

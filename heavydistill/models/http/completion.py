@@ -132,8 +132,8 @@ class ChatCompletion:
         """Take a completion that came in one piece.
 
         Raises:
-            ServerFault: It is an error.
-            ValueError: It is no completion.
+            ServerFault: The body is an error message.
+            ValueError: The body is not a completion.
         """
         self._take(parsed(body), is_piece=False)
         self.is_whole = True
@@ -142,7 +142,8 @@ class ChatCompletion:
         """Take what was read of a stream of lines; whether a piece ended in it.
 
         Raises:
-            OverrunError: It goes on far past ``max_tokens``; otherwise as ``add_line``.
+            OverrunError: The stream goes on far past ``max_tokens``.
+            ServerFault, ValueError: ``add_line`` raises them.
         """
         *lines, rest = read.split(b"\n")
         if lines:
@@ -160,7 +161,7 @@ class ChatCompletion:
 
         Raises:
             ServerFault: The server says that it failed.
-            ValueError: It is no piece of a completion.
+            ValueError: The line is not a piece of a completion.
         """
         if not line.startswith(_DATA):  # nothing, or a comment that keeps the connection alive
             return False

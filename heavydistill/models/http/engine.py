@@ -66,7 +66,7 @@ _log = logging.getLogger("heavydistill.models")
 
 
 class _DismissedError(Exception):
-    """It was waiting when the engine was drained."""
+    """A request was still waiting when the engine was drained."""
 
 
 @dataclass(frozen=True, slots=True)

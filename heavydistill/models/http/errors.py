@@ -98,7 +98,7 @@ def parsed(data: bytes | str) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: It is no JSON, or is nested deeper than Python reads.
+        ValueError: The text is not JSON, or is nested deeper than Python can read.
     """
     try:
         return json.loads(data)

@@ -88,9 +88,9 @@ class Transport:
 
         Raises:
             TeacherError: The request cannot be sent as it is; nothing was.
-            RefusedError: It refuses the request.
+            RefusedError: The server refuses the request.
             OverrunError: The reply goes on far past ``max_tokens``.
-            TimeoutError: It was silent for too long.
+            TimeoutError: The server was silent for too long.
             Exception: Whatever else ``errors.failure_of`` knows: no connection, a connection
                 that broke, a body that is no completion.
         """

@@ -47,10 +47,11 @@ class Adapter:
 
 
 def adapter_of(model: str) -> Adapter | None:
-    """What a folder or Hub id says of itself as an adapter; None if it is none, or not there.
+    """The adapter at a folder or Hub id; None if there is none.
 
     Raises:
-        TeacherError: Its configuration cannot be used, or a whole model is in the same folder.
+        TeacherError: The adapter's configuration cannot be used, or the folder also holds a whole
+            model.
     """
     try:
         text = file_in(model, CONFIG).read_text(encoding="utf-8")

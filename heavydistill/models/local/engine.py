@@ -209,8 +209,9 @@ def local_revision(model: str) -> str:
     """The revision of a folder or Hub id, without loading its weights; an adapter's has its base's.
 
     Raises:
-        OSError, ValueError: It is no folder, and the Hub cannot be reached or does not have it.
-        TeacherError: It is an adapter, and its configuration cannot be used, or its base is gone.
+        OSError, ValueError: There is no such folder, and the Hub cannot be reached or does not
+            have the model.
+        TeacherError: The configuration of an adapter cannot be used, or its base is missing.
     """
     adapter = adapter_of(model)
     if adapter is None:
@@ -244,7 +245,7 @@ def load_tokenizer(model: str) -> Any:
     """The tokenizer of a folder or Hub id, with its chat template.
 
     Raises:
-        TeacherError: It cannot be loaded, or has no chat template.
+        TeacherError: The tokenizer cannot be loaded, or has no chat template.
     """
     from transformers import AutoTokenizer
 
@@ -263,7 +264,7 @@ def require_template(model: str) -> None:
     """Refuse a checkpoint in a folder whose tokenizer has no chat template, by its files alone.
 
     Raises:
-        TeacherError: It has none; or as of ``adapter_of``.
+        TeacherError: There is no chat template, or ``adapter_of`` raises it.
     """
     adapter = adapter_of(model)
     tokenizer = adapter.tokenizer if adapter else model

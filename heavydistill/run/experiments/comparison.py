@@ -121,7 +121,7 @@ def _refuse_unfinished(run: Path) -> None:
 
 
 def _record(run: Path) -> dict[str, Any]:
-    """Its ``summary.json``."""
+    """Content of a run's ``summary.json``."""
     path = run / "summary.json"
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))

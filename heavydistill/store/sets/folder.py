@@ -123,7 +123,7 @@ class Attention(Section):
 
 
 class Fraction(Section):
-    """Of a whole."""
+    """A part of a whole."""
 
     part: int
     whole: int

@@ -245,8 +245,8 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
     """How problems are asked: the run that is given, or that behind the sets of the manifest.
 
     Raises:
-        ConfigError: It is none, sets something without effect, or has a K that does not fit the
-            batch; or the runs behind the sets were asked in different ways.
+        ConfigError: The file is not the configuration of a run, sets a key without effect, or has a
+            K that does not fit the batch; or the runs behind the sets have different settings.
     """
     config = arguments.config
     if config.run:

@@ -48,7 +48,7 @@ class PolicyCompletion:
     """What the policy wrote."""
 
     ids: list[int]
-    """Its tokens, at least one, with the one that ends it."""
+    """Token ids, at least one, the end token included."""
     is_whole: bool
     """Whether it ended by itself."""
     logprobs: list[float] | None = None

@@ -133,9 +133,9 @@ class Options:
     """The options as shown."""
 
     letters: str
-    """Those that name an option, ``ABCD``."""
+    """Letters of the options, e.g. ``ABCD``."""
     texts: tuple[str, ...]
-    """Of each; empty where they stand in the problem's text alone."""
+    """Texts of the options; empty if only the problem's text has them."""
     by_key: dict[str, str]
     """Normal form, and the same without regard to case, to the letters of options that have it."""
 

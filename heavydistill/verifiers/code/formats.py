@@ -283,7 +283,7 @@ def tests_in(cell: Any, what: str) -> list[Any]:
     that holds a single text and nothing else is read.
 
     Raises:
-        ValueError: It is none of these, or unpacks to more than ``MOST_UNPACKED``.
+        ValueError: The cell has none of these forms, or unpacks to more than ``MOST_UNPACKED``.
     """
     if isinstance(cell, str):
         try:

@@ -60,7 +60,7 @@ def results(
     """What became of the assertions, in no order.
 
     Raises:
-        NotRehearsedError: It cannot be told.
+        NotRehearsedError: The results cannot be determined.
     """
     calls, assertions = _calls_of(tests, sandbox, config)
     performed = [

@@ -69,7 +69,7 @@ def value_of(tokens: Tokens) -> sympy.Expr:
     """The value of a formula that holds no logarithm of a doubtful base.
 
     Raises:
-        Unread: It has no reading, or two.
+        Unread: The formula has no reading, or two.
     """
     if any("log" in token for token in tokens):
         raise Unread("log_base")

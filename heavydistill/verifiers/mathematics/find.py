@@ -43,9 +43,9 @@ class Found:
     """A final answer."""
 
     answer: str
-    """Its LaTeX."""
+    """LaTeX of the answer."""
     earlier: tuple[str, ...] = ()
-    """What the last boxes before it hold, each once."""
+    """Contents of the last boxes before it, each once."""
     doubt: str | None = None
     """Why what stands around it leaves open what is meant; None if nothing does."""
 

@@ -126,12 +126,12 @@ def read(tokens: Tokens, log_base: int | None = None, *, raises_calls: bool = Fa
     r"""The value of a formula.
 
     Args:
-        tokens: Those of a ``shape.Formula``.
+        tokens: Tokens of a ``shape.Formula``.
         log_base: What ``\log`` without a base stands for; None for the natural logarithm.
         raises_calls: ``cos(x)^2`` is the square of the cosine; else it has two readings.
 
     Raises:
-        Unread: It has no reading, two of them, or one that is too large to evaluate.
+        Unread: The formula has no reading, two readings, or a value too large to evaluate.
     """
     reader = _Reader([token for token in tokens if token != " "], log_base, raises_calls)
     value = reader.sum()

@@ -51,7 +51,7 @@ def parts_of(shape: Shape) -> list[Shape]:
     """The intervals and points of a set.
 
     Raises:
-        Unread: It is none, or it has to be worked out first.
+        Unread: The shape is not a set, or the set must be worked out first.
     """
     match shape:
         case Formula(tokens=tokens) if tokens in _NAMED:

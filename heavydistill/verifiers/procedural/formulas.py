@@ -131,7 +131,7 @@ def _value(tree: sympy.Expr, x: sympy.Symbol, point: float) -> Any:
     """The value at a point, where constants of integration are 0.7.
 
     Raises:
-        ArithmeticError, ValueError: It has none there, or none within ``LARGEST``.
+        ArithmeticError, ValueError: There is no value at the point, or none within ``LARGEST``.
     """
     parts = [_value(part, x, point) for part in tree.args]
     with mpmath.workdps(DIGITS):

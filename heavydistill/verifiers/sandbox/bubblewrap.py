@@ -89,7 +89,7 @@ def interpreter() -> tuple[str, list[str]]:
     among them, and the names under which else those are looked for.
 
     Raises:
-        OSError, ValueError: It does not say what it needs.
+        OSError, ValueError: The interpreter does not report what it needs.
     """
     path = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     command = [path, "-I", "-S", "-B", "-c", _QUESTION]
@@ -213,7 +213,7 @@ def _end(process: subprocess.Popen[bytes], alive: IO[bytes], ends: int) -> tuple
 # --- The sandbox.
 _FOLDER = "/program"
 _FILE_BYTES = 16 << 20
-"""Of one file, and of all files that the program makes together."""
+"""Maximum size of one file, and of all files of a program together."""
 _PAGE = 4096
 _FILES_OF_ITS_OWN = 64
 """More than bubblewrap ever has open beside those it was given."""
