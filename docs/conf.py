@@ -55,7 +55,13 @@ sections = {
         "guides/monitor",
         "guides/gguf",
     ],
-    "Recipes": ["recipes/"],
+    "Recipes": [
+        "recipes/index",
+        "recipes/qwen3-4b",
+        "recipes/micro",
+        "recipes/student-thinks",
+        "recipes/imported-answers",
+    ],
     "Concepts": [
         "concepts/cache",
         "concepts/strata",
