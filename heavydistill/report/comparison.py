@@ -43,6 +43,7 @@ from heavydistill.report.grid import (
     sampled,
     share,
     sizes,
+    support,
     versions,
 )
 from heavydistill.report.summary import matched_lines, print_unanswered, strata_note
@@ -84,6 +85,22 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
     print_lines([_made_by(comparison)], console, gap=True)
     for run in runs_of(comparison):
         print_unanswered(run.summary, console, of=run.name.capitalize())
+
+
+def headline(comparison: Comparison) -> tuple[str, str]:
+    """What changed from the run before, which there must be, and the figures that support it."""
+    change = comparison.heavy_mean_at_d or comparison.mean_at_k
+    what = "Deliberation" if comparison.heavy_mean_at_d else "The thinker"
+    shares = [percent(value.mean) for value in (change.before, change.after) if value]
+    rights = [
+        f"{share} right {run.name if run.name in ('before', 'after') else f'in {run.name}'}"
+        for share, run in zip(shares, runs_of(comparison), strict=True)
+    ]
+    if not change.difference:
+        return f"{what}: {rights[0]}", ""
+    shown = reading(change.difference)
+    claim = f"{what} is {shown}:" if shown else f"No difference shown: {what.lower()}"
+    return f"{claim} {', '.join(rights)}", support(change.difference, comparison.problems)
 
 
 def as_markdown(comparison: Comparison) -> str:

@@ -143,6 +143,13 @@ def reading(difference: Interval | None) -> str:
     return "worse" if difference and difference.high < 0 else ""
 
 
+def support(added: Interval, problems: int) -> str:
+    """The figures behind a headline: a difference, its interval, and the number of problems."""
+    shown, ends = mean_and_ends(added, signed=True)
+    zero = "" if reading(added) else ", which includes 0"
+    return f"{shown} points, 95% interval {ends}{zero}, over {counted(problems, 'problem')}."
+
+
 def marked(text: str, problems: int) -> str:
     """A text, marked if the number of problems is small."""
     return f"{text} {FEW}" if 0 < problems < FEW_PROBLEMS else text

@@ -37,6 +37,7 @@ from heavydistill.report.grid import (
     percent,
     reading,
     sizes,
+    support,
     versions,
 )
 from heavydistill.report.terminal import plain, print_grid, print_lines
@@ -134,10 +135,7 @@ def headline(summary: Summary) -> tuple[str, str]:
         "worse": f"Deliberation loses to the vote: {percent(heavy.mean)} right against {vote}",
         "": f"No difference shown: deliberation {percent(heavy.mean)} right, vote {vote}",
     }[reading(added)]
-    points, ends = mean_and_ends(added, signed=True)
-    over = f"over {counted(summary.problems, 'problem')}"
-    zero = "" if reading(added) else ", which includes 0"
-    return claim, f"{points} points, 95% interval {ends}{zero}, {over}."
+    return claim, support(added, summary.problems)
 
 
 def sizes_of(summary: Summary) -> list[str]:

@@ -24,7 +24,7 @@ from heavydistill.report.grid import Grid, Line
 from heavydistill.report.page import writer
 from heavydistill.report.page.html import tag
 from heavydistill.report.page.runs import name_of
-from heavydistill.report.page.sections import Card, PageSection
+from heavydistill.report.page.sections import Card, Figure, PageSection, Tile
 from heavydistill.report.page.writer import SAID, entry, whole
 from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
@@ -133,18 +133,18 @@ def test_every_text_of_a_section_is_escaped():
     grid = Grid([evil, evil], [Line(evil, [f"{evil}\n{evil}"], evil)], [evil])
     card = Card(
         evil,
-        Markup("<svg></svg>"),
-        [("vote", evil)],
+        [Figure(Markup("<svg></svg>"), {"vote": evil}, evil)],
         [grid],
         [(evil, grid)],
-        config=evil,
+        [(evil, evil)],
         notes=[evil],
         warnings=[evil],
     )
-    shown = rendered(PageSection(evil, [card], None, evil, [(evil, evil)]))
+    tiles = [Tile(evil, evil, evil, evil)]
+    shown = rendered(PageSection(evil, [card], evil, 0, evil, tiles, evil, [(evil, evil)]))
     assert "<b" not in shown and "49" not in shown and "<svg></svg>" in shown
-    # Seven in each of two tables, four around the card, six in it.
-    assert html.unescape(re.sub("<[^>]*>", "", shown)).count(evil) == 2 * 7 + 4 + 6
+    # Seven in each of two tables, nine around the card, eight in it.
+    assert html.unescape(re.sub("<[^>]*>", "", shown)).count(evil) == 2 * 7 + 9 + 8
 
 
 def test_many_responses_without_a_final_answer_are_told_above_the_figures(run, tmp_path):
@@ -171,9 +171,18 @@ def test_an_entry_counts_what_is_said_of_each_response():
     said = dict(zip(SAID, told["pool"], strict=True))
     assert said == {**dict.fromkeys(named, 1), "truncated": 2}
     assert told["deliberations"] == [0] * len(SAID)
-    assert told["status"] == "failed" and len(told["text"]) <= 160
+    assert told["status"] == "failed" and len(told["text"]) <= 640
     assert (told["verifier"], told["family"]) == ("math", "")
     assert entry(Trace(problem=problem(args={"family": "sums"}), pool=pool))["family"] == "sums"
+
+
+def test_problems_are_listed_from_where_they_differ():
+    task = "State the final answer to the following arithmetic problem: "
+    sums, legs = [f"{task}{n} + 1 =" for n in range(20)], ["How many legs have two cats?"]
+    assert writer.differing(sums + legs) == [f"\u2026 {n} + 1 =" for n in range(20)] + legs
+    assert writer.differing(sums[:1]) == sums[:1] and writer.differing([]) == []
+    # What is long in common with one other problem alone, of many, tells it from the others.
+    assert writer.differing([task * 5, task * 5, *map(str, range(40))])[0] == (task * 5)[:160]
 
 
 def test_the_whole_says_which_attempts_a_deliberation_uses(traces):

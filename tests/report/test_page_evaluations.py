@@ -55,7 +55,8 @@ def words(page: str) -> str:
 
 def test_an_evaluation_is_shown_with_its_orders(evaluation):
     told = words(rendered(*of_folder(evaluation)))
-    assert "mine: its runs together" in told and "points are paired by problem" in told
+    assert "mine Deliberation is better: 80.0% right before, 100.0% right after" in told
+    assert "points are paired by problem" in told
     assert "2 orders of the same attempts, 20 problems" in told
 
 

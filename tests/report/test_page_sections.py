@@ -32,9 +32,10 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     for point in curve.points:
         assert f"{point.tokens['completion'].mean:,.0f} tokens" in page
     on_front = [point for point in curve.points if point.pareto["completion"]]
-    drawn = re.findall(r'<(?:circle|path)[^>]* class="(vote|deliberation)( outdone)?"', page)
-    assert [bool(outdone) for _, outdone in drawn].count(False) == len(on_front)
-    assert 'class="pass"' in page and "pass outdone" not in page
+    plot = page[page.index("<h3>Accuracy over tokens") :].partition("</svg>")[0]
+    drawn = re.findall(r'class="mark (?:vote|deliberation) c\d( outdone)?"', plot)
+    assert drawn.count("") == len(on_front) < len(drawn)
+    assert 'class="mark pass"' in plot and "axis begins at" not in plot
     marked = [point for point in curve.points for cost in point.tokens if point.pareto[cost]]
     assert page.count('class="front"') == len(marked) > 0
     # An attempt reads 30 tokens and writes 40; so does a deliberation: five of four attempts' size.
@@ -48,13 +49,14 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
 def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(traces):
     told = runs.figures(RUN, traces)
     page = rendered(sections.of_run(0, RUN, told))
-    parts = page[page.index("Parts of the run") :].partition("</article>")[0]
+    parts = page[page.index("Metrics by kind of problem") :].partition("</article>")[0]
     assert re.findall(r"<thead><tr>\s*<th[^>]*>([^<]*)", parts) == ["Stratum"]  # one kind is all
     rates = page[page.index("Rescue and regress") :].partition("</article>")[0]
     assert f"{told.summary.places[0].problems} (few)" in rates and FEW_NOTE in rates
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
     page = rendered(sections.of_run(0, RUN, runs.figures(RUN, alone)))
-    assert "Parts of the run" in page and "HM@" not in page and "first place" not in page
+    assert "HM@" not in page and "first place" not in page
+    assert "The vote of 4 attempts: 41.7% right" in page
     assert "No problem was deliberated," in page and "fewer than 30 problems are too" in page
     assert "HM - V" in parts and "HM - V" not in page
 
@@ -80,7 +82,7 @@ def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(trac
     for record, is_known in (({}, False), ({"usage": "old"}, False), ({"usage": used}, True)):
         source = dataclasses.replace(recorded(record), unfinished=unfinished)
         page = rendered(sections.of_run(0, source, runs.figures(source, traces)))
-        cost = page[page.index("<h3>Cost</h3>") :].partition("</article>")[0]
+        cost = page[page.index("<h3>Requests, cost and failures</h3>") :].partition("</article>")[0]
         assert ("what that one paid is in it" in cost) != is_known
         assert f"{used['thinking']['completion']:,}" in cost
 
@@ -88,7 +90,10 @@ def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(trac
 def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     def side_by_side(*compared: list[Trace]) -> str:
         return rendered(
-            *sections.of_all([RUN] * len(compared), [runs.figures(RUN, run) for run in compared])
+            *sections.of_all(
+                [runs.ReportedRun(name=name, files=[]) for name in "ab"],
+                [runs.figures(RUN, run) for run in compared],
+            )
         )
 
     def asked(**changes: str) -> list[Trace]:

@@ -8,7 +8,7 @@ from importlib import resources
 import jinja2
 from markupsafe import Markup, escape
 
-from heavydistill.report.grid import FEW_NOTE, Grid, Value
+from heavydistill.report.grid import FEW_NOTE, Grid, Line, Value
 from heavydistill.report.markdown import NUMBER
 
 _FILES = resources.files("heavydistill.report.page")
@@ -46,9 +46,17 @@ def environment() -> jinja2.Environment:
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters |= {"lines": lines, "column_classes": column_classes}
+    made.filters |= {"lines": lines, "column_classes": column_classes, "narrow": narrow}
     made.globals["few_note"] = FEW_NOTE
     return made
+
+
+def narrow(grid: Grid) -> Grid:
+    """The grid with the words of its last column below the labels instead."""
+    if not grid.wordy:
+        return grid
+    lines = [Line(label, cells[:-1], str(cells[-1])) for label, cells, _ in grid.lines]
+    return Grid(grid.head[:-1], lines, grid.notes)
 
 
 def lines(cell: Value) -> list[str]:

@@ -1,13 +1,14 @@
-"""The plots of a run, as SVG that takes its colours from the page.
+"""The plots of runs as SVG, which takes its colours from the page.
 
-Every plot has a title for those who do not see it, and the page shows its numbers in a table
-beside it. Colour is never the only mark: series differ in shape, dash or pattern too.
+Every plot has a title for screen readers, and the page shows its numbers in a table beside it.
+Series also differ in shape, dashes or hatching, never in colour alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -18,83 +19,142 @@ from heavydistill.report.page.html import tag
 from heavydistill.report.summary import point_name
 
 _WIDTH = 440
-_LEFT, _RIGHT = 104, 20  # of plots whose rows are named on the left
-_ROW = 30
-_AXIS = 22  # below a plot
-_CURVE_LEFT, _CURVE_HEIGHT = 44, 250
+_LEFT, _RIGHT = 174, 22  # of plots with named rows
+_ROW, _BAR = 30, 22
+_AXIS = 42  # height of an axis with its title
+_CURVE_LEFT, _CURVE_RIGHT, _CURVE_TOP, _CURVE_HEIGHT = 44, 106, 28, 270
 _TICK_GAP = 48  # between the numbers below an axis
+_LINE_GAP = 15  # between labels one above the other
+_LABEL_LENGTH, _NAME_LENGTH = 13, 20  # characters of labels beside curves and rows
 _SUM_WIDTH = 30
 _DIGIT_WIDTH = 7.5
-_SHARES = (0, 0.25, 0.5, 0.75, 1)
-# Lines of the pattern over each kind of bar, which tells bars apart without their colour.
-_PATTERNS = {
+_STEPS = (5, 10, 25)  # per cent from one tick to the next
+_MOST_STEPS = 6
+_COLOURS = 5  # classes c0, c1, ... of series; "pass" has a class of its own
+_HATCHES = {
     "rescued": "M0 8L8 0",
     "emergent": "M0 8L8 0M0 0L8 8",
     "overturned": "M0 0L8 8",
     "lost": "M4 0V8",
+    "majority-right": "M0 8L8 0",
+    "tie": "M4 0V8",
+    "minority-right": "M0 0L8 8",
 }
 
 
-def shares_plot(title: str, named: Sequence[tuple[str, Interval]]) -> Markup:
-    """Shares with their intervals, one a row."""
-    bottom = _ROW * len(named)
+class Series(NamedTuple):
+    """Points that one line joins."""
+
+    name: str  # beside the last point; may be empty
+    way: str  # "vote", "pass" or "deliberation": the shape of the marks
+    colour: str  # class
+    points: list[Point]
+
+
+def shares_plot(title: str, axis: str, named: Sequence[tuple[str, Interval]]) -> Markup:
+    """Shares with their intervals, one per row."""
+    bottom, ticks = _ROW * len(named), _ticks(value.low for _, value in named)
 
     def at(share: float) -> float:
-        return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
+        first = ticks[0] / 100
+        return _LEFT + (share - first) / (1 - first) * (_WIDTH - _LEFT - _RIGHT)
 
     parts = []
-    for share in _SHARES:
-        parts.append(_line(at(share), 0, at(share), bottom, "grid"))
-        parts.append(_text(at(share), bottom + 16, f"{share:.0%}", "middle"))
+    for tick in ticks:
+        parts.append(_line(at(tick / 100), 0, at(tick / 100), bottom, "grid"))
+        parts.append(_text(at(tick / 100), bottom + 16, f"{tick}%", "middle"))
+    parts.append(_text(_WIDTH - 8, bottom + 34, axis, "end"))
     for number, (name, value) in enumerate(named):
         y = _ROW * (number + 0.5)
-        parts += [
-            _text(_LEFT - 8, y + 4, name, "end", "name"),
-            _line(at(value.low), y, at(value.high), y, "interval"),
-            _line(at(value.low), y - 5, at(value.low), y + 5, "interval"),
-            _line(at(value.high), y - 5, at(value.high), y + 5, "interval"),
-            tag("circle", cx=at(value.mean), cy=y, r=5, class_="dot"),
-        ]
+        parts.append(_text(_LEFT - 8, y + 4, name, "end", "name"))
+        parts.append(_line(at(value.low), y, at(value.high), y, "interval c0"))
+        parts += [_line(at(x), y - 5, at(x), y + 5, "interval c0") for x in (value.low, value.high)]
+        parts.append(_mark("vote", at(value.mean), y, "c0"))
     return _svg(title, bottom + _AXIS, parts)
 
 
-def curve_plot(points: Sequence[Point]) -> Markup:
+def curve_plot(runs: Mapping[str, Sequence[Point]]) -> Markup:
     """Accuracy over written tokens, which double from one line of the grid to the next.
 
-    A line joins the votes, and one those of which any is right. A mark is hollow where another way
-    to answer is as often right for fewer tokens.
+    A mark is hollow where another way to answer is right as often with fewer tokens. Several runs
+    share the axes, each with a colour of its own and without what any attempt reaches.
     """
-    points = sorted(points, key=lambda point: point.way != "pass")  # all others are drawn over it
-    doublings = [math.log2(max(point.tokens["completion"].mean, 1)) for point in points]
+    series = list(_series(runs))
+    points = [point for each in series for point in each.points]
+    doublings = [_doubling(point) for point in points]
     low, high = min(doublings) - 0.15, max(1, *doublings) + 0.15
+    ticks = _ticks(point.accuracy.low for point in points)
+    first, right = ticks[0] / 100, _WIDTH - _CURVE_RIGHT
 
     def across(doubling: float) -> float:
-        return _CURVE_LEFT + (doubling - low) / (high - low) * (_WIDTH - _CURVE_LEFT - 20)
+        return _CURVE_LEFT + (doubling - low) / (high - low) * (right - _CURVE_LEFT)
 
     def up(share: float) -> float:
-        return _CURVE_HEIGHT - share * (_CURVE_HEIGHT - 12)
+        height = _CURVE_HEIGHT - _CURVE_TOP
+        return _CURVE_HEIGHT - (share - first) / (1 - first) * height
 
-    parts = []
-    for share in _SHARES:
-        parts.append(_line(_CURVE_LEFT, up(share), _WIDTH - 8, up(share), "grid"))
-        parts.append(_text(_CURVE_LEFT - 6, up(share) + 4, f"{share:.0%}", "end"))
+    begins = f", axis begins at {ticks[0]}%" if ticks[0] else ""
+    parts = [_text(0, 10, f"Right answers, with 95% intervals{begins}", "start")]
+    for tick in ticks:
+        y = up(tick / 100)
+        parts.append(_line(_CURVE_LEFT, y, right, y, "grid"))
+        parts.append(_text(_CURVE_LEFT - 6, y + 4, f"{tick}%", "end"))
     labelled = -math.inf  # where the last number stands
     for power in range(math.ceil(low), math.floor(high) + 1):
         x = across(power)
-        parts.append(_line(x, 12, x, _CURVE_HEIGHT, "grid"))
+        parts.append(_line(x, _CURVE_TOP, x, _CURVE_HEIGHT, "grid"))
         if x - labelled > _TICK_GAP:
             parts.append(_text(x, _CURVE_HEIGHT + 16, _short(2.0**power), "middle"))
             labelled = x
-    parts.append(_text(_WIDTH - 8, _CURVE_HEIGHT + 32, "written tokens a problem", "end"))
-    places = [(across(x), up(p.accuracy.mean)) for x, p in zip(doublings, points, strict=True)]
-    for way in ("pass", "vote"):
-        joined = [at for at, point in zip(places, points, strict=True) if point.way == way]
-        corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in joined)
-        parts.append(tag("polyline", points=corners, class_=f"curve {way}"))
-    for (x, y), point in zip(places, points, strict=True):
-        interval = _line(x, up(point.accuracy.low), x, up(point.accuracy.high), "interval")
-        parts.append(tag("g", tag("title", _hint(point)), interval, _mark(point, x, y)))
-    return _svg("Accuracy over tokens", _CURVE_HEIGHT + 40, parts)
+    parts.append(_text(right, _CURVE_HEIGHT + 34, "Tokens written per problem, doubling", "end"))
+    marks, ends = [], []
+    for name, way, colour, of_way in series:
+        places = [(across(_doubling(p)), up(p.accuracy.mean)) for p in of_way]
+        corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
+        parts.append(tag("polyline", points=corners, class_=f"curve {colour}"))
+        for (x, y), point in zip(places, of_way, strict=True):
+            hollow = "" if way == "pass" or point.pareto["completion"] else " outdone"
+            hint = f"{name}: {_hint(point)}" if len(runs) > 1 else _hint(point)
+            ranges = up(point.accuracy.low), up(point.accuracy.high)
+            interval = _line(x, ranges[0], x, ranges[1], f"interval {colour}")
+            mark = _mark(way, x, y, colour + hollow)
+            marks.append(tag("g", tag("title", hint), interval, mark))
+        if name:
+            x, y = places[-1]
+            ends.append((y, x, x if len(runs) == 1 else right, name, colour))
+    return _svg("Accuracy over tokens", _CURVE_HEIGHT + _AXIS, [*parts, *_labels(ends), *marks])
+
+
+def _series(runs: Mapping[str, Sequence[Point]]) -> Iterator[Series]:
+    alone = len(runs) == 1
+    for number, (run, points) in enumerate(runs.items()):
+        colours = [f"c{n % _COLOURS}" for n in (number, number + alone)]
+        votes, passes = ([p for p in points if p.way == way] for way in ("vote", "pass"))
+        heavy = [p for p in points if p.way not in ("vote", "pass")]
+        if alone and passes:
+            yield Series(f"any of {passes[-1].k}", "pass", "pass", passes)
+        if votes:
+            name = f"vote of {votes[-1].k}" if alone else run * (not heavy)
+            yield Series(name, "vote", colours[0], votes)
+        if heavy:
+            yield Series("deliberation" if alone else run, "deliberation", colours[1], heavy)
+
+
+def _labels(ends: Iterable[tuple[float, float, float, str, str]]) -> Iterator[Markup]:
+    """The names of series, none over another, each with a line from its last point.
+
+    Given are y and x of the point, x of the label, name and class.
+    """
+    lowest = -math.inf
+    for y, x, beside, name, colour in sorted(ends):
+        lowest = max(y, lowest + _LINE_GAP)
+        if beside > x:
+            yield _line(x, y, beside + 6, lowest, f"leader {colour}")
+        yield _text(beside + 10, lowest + 4, _cut(name, _LABEL_LENGTH), "start", f"label {colour}")
+
+
+def _doubling(point: Point) -> float:
+    return math.log2(max(point.tokens["completion"].mean, 1))
 
 
 def _hint(point: Point) -> str:
@@ -102,51 +162,88 @@ def _hint(point: Point) -> str:
     return f"{point_name(point)}: {percent(point.accuracy.mean)}, {tokens:,.0f} tokens"
 
 
-def _mark(point: Point, x: float, y: float) -> Markup:
-    if point.way == "pass":  # no way to answer, so nothing outdoes it
-        return tag("rect", x=x - 4, y=y - 4, width=8, height=8, class_="pass")
-    outdone = "" if point.pareto["completion"] else " outdone"
-    if point.way == "vote":
-        return tag("circle", cx=x, cy=y, r=4.5, class_=f"vote{outdone}")
-    return tag("path", d=f"M{x:.1f} {y - 8:.1f}l8 8l-8 8l-8-8z", class_=f"deliberation{outdone}")
+def _mark(way: str, x: float, y: float, classes: str) -> Markup:
+    if way == "pass":
+        return tag("rect", x=x - 4, y=y - 4, width=8, height=8, class_="mark pass")
+    if way == "vote":
+        return tag("circle", cx=x, cy=y, r=4.5, class_=f"mark vote {classes}")
+    corners = f"M{x:.1f} {y - 6.5:.1f}l6.5 6.5l-6.5 6.5l-6.5-6.5z"
+    return tag("path", d=corners, class_=f"mark deliberation {classes}")
 
 
-def stacked_plot(title: str, rows: Sequence[tuple[str, dict[str, int]]]) -> Markup:
-    """Rows of bars end to end, from (name, numbers by kind of bar), with the sum behind them."""
+def stacked_plot(
+    title: str, rows: Sequence[tuple[str, Mapping[str, int]]], *, shares: bool = False
+) -> Markup:
+    """Rows of bars end to end, with the sum behind them.
+
+    Args:
+        title: Title for screen readers.
+        rows: Name of each row, and the numbers by kind of bar.
+        shares: Whether all rows are equally long and show per cents, as for several runs.
+    """
     most = max((sum(numbers.values()) for _, numbers in rows), default=0) or 1
     parts = []
     for row, (name, numbers) in enumerate(rows):
-        y, x = _ROW * row + 4.0, float(_LEFT)
-        parts.append(_text(_LEFT - 8, y + 15, name, "end", "name"))
+        y, x, whole = _ROW * row + 4.0, float(_LEFT), sum(numbers.values()) or 1
+        parts.append(_text(_LEFT - 8, y + 15, _cut(name, _NAME_LENGTH), "end", "name"))
         for kind, number in numbers.items():
-            width = (_WIDTH - _LEFT - _RIGHT - _SUM_WIDTH) * number / most
+            shown = f"{number / whole:.0%}" if shares else f"{number:,}"
+            room = _WIDTH - _LEFT - _RIGHT - _SUM_WIDTH
+            width = room * number / (whole if shares else most)
             if number:
-                parts.append(_bar(x, y, width, f"{name}, {kind}: {number:,}", kind))
-            if width > _DIGIT_WIDTH * len(f"{number:,}") + 4:
-                parts.append(_text(x + width / 2, y + 15, f"{number:,}", "middle", "inside"))
+                parts.append(_bar(x, y, width, _BAR, kind, f"{name}, {kind}: {number:,}"))
+            if width > _DIGIT_WIDTH * len(shown) + 4:
+                parts.append(_text(x + width / 2, y + 15, shown, "middle", "inside"))
             x += width
         parts.append(_text(x + 5, y + 15, f"{sum(numbers.values()):,}", "start"))
     return _svg(title, _ROW * len(rows) + 4, parts)
+
+
+def key(mark: str) -> Markup:
+    """What stands for a mark in a legend."""
+    shapes = {
+        "vote": [_mark("vote", 8, 6, "")],
+        "pass": [_mark("pass", 8, 6, "")],
+        "deliberation": [_mark("deliberation", 8, 6, "")],
+        "outdone": [_mark("vote", 5, 6, "outdone"), _mark("deliberation", 17, 6, "outdone")],
+        "filled": [_mark("vote", 5, 6, ""), _mark("deliberation", 17, 6, "")],
+    }
+    shape = shapes.get(mark) or [_bar(0, 0, 16, 12, mark, "")]
+    width = 24 if len(shape) > 1 else 16
+    box = f"0 0 {width} 12"
+    return tag("svg", *shape, viewBox=box, width=width, class_="plot key", aria_hidden="true")
 
 
 def pattern_definitions() -> Markup:
     """An element that the page holds once, for all its plots."""
     size: dict[str, str | int] = {"width": 8, "height": 8, "patternUnits": "userSpaceOnUse"}
     patterns = (
-        tag("pattern", tag("path", d=lines, class_="hatch"), id=f"over-{mark}", **size)
-        for mark, lines in _PATTERNS.items()
+        tag("pattern", tag("path", d=lines, class_="hatch"), id=f"over-{kind}", **size)
+        for kind, lines in _HATCHES.items()
     )
     return tag("svg", tag("defs", *patterns), width=0, height=0, class_="defs", aria_hidden="true")
 
 
-def _bar(x: float, y: float, width: float, title: str, mark: str) -> Markup:
-    box: dict[str, float] = {"x": x, "y": y, "width": width, "height": _ROW - 8}
+def _bar(x: float, y: float, width: float, height: float, kind: str, title: str) -> Markup:
+    box: dict[str, float] = {"x": x, "y": y, "width": width, "height": height}
     return tag(
         "g",
-        tag("title", title),
-        tag("rect", **box, class_=f"bar {mark}"),
-        tag("rect", **box, fill=f"url(#over-{mark})") if mark in _PATTERNS else "",
+        tag("title", title) if title else "",
+        tag("rect", **box, class_=f"bar {kind}"),
+        tag("rect", **box, fill=f"url(#over-{kind})") if kind in _HATCHES else "",
     )
+
+
+def _ticks(lows: Iterable[float]) -> list[int]:
+    """Per cents from the last round one below all these shares up to 100."""
+    lowest = int(100 * min(lows, default=0))
+    starts = ((step, min(lowest // step * step, 100 - step)) for step in _STEPS)
+    step, start = next(
+        (step, start)
+        for step, start in starts
+        if step == _STEPS[-1] or (100 - start) // step <= _MOST_STEPS
+    )
+    return list(range(start, 101, step))
 
 
 def _svg(title: str, height: float, parts: Sequence[str]) -> Markup:
@@ -160,6 +257,10 @@ def _line(x1: float, y1: float, x2: float, y2: float, mark: str) -> Markup:
 
 def _text(x: float, y: float, text: str, anchor: str, mark: str = "") -> Markup:
     return tag("text", text, x=x, y=y, text_anchor=anchor, class_=mark or None)
+
+
+def _cut(name: str, length: int) -> str:
+    return name if len(name) <= length else f"{name[: length - 1]}\u2026"
 
 
 def _short(number: float) -> str:

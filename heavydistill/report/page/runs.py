@@ -17,6 +17,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -50,6 +51,12 @@ class ReportedRun:
     unfinished: str = ""  # how far a run got that is not whole
     config: str = ""  # its configuration as YAML without places; empty if not known
     recorded: dict[str, Any] = field(default_factory=dict)  # contents of its `summary.json`
+
+    @property
+    def written(self) -> datetime | None:
+        """When the last of its files was written; None if it has none."""
+        times = [file.stat().st_mtime for file in self.files]
+        return datetime.fromtimestamp(max(times), UTC) if times else None
 
     @property
     def label(self) -> str:

@@ -31,6 +31,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,7 +57,9 @@ _HEAD_BYTES = 2000
 SAID = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated")
 """What can be said of a response: ``unanswered`` stands in place of its verdict, ``failed`` and
 ``truncated`` come beside it."""
-_SNIPPET = 160  # characters
+_SNIPPET = 160  # characters of a problem in the list
+_BEGINNING = 640  # characters in which problems may begin alike
+_LEAST_CUT, _MOST_ALIKE = 32, 32
 _ENOUGH = 400_000
 _TYPE = "application/octet-stream"
 
@@ -125,6 +128,8 @@ def _read(number: int, source: ReportedRun, file: IO[bytes]) -> tuple[RunFigures
 
     run_figures = figures(source, noted(read_files(source.files)))
     chunks.close()
+    for entry_of, text in zip(entries, differing([one["text"] for one in entries]), strict=True):
+        entry_of["text"] = text
     index = {
         "name": source.name,
         "unfinished": source.unfinished,
@@ -191,7 +196,8 @@ def entry(trace: Trace) -> dict[str, Any]:
     """What the list and the filters need; counts are in the order of ``SAID``."""
     return {
         "id": trace.problem.id,
-        "text": " ".join(trace.problem.text[: 2 * _SNIPPET].split())[:_SNIPPET],
+        "text": " ".join(trace.problem.text[: 2 * _BEGINNING].split())[:_BEGINNING],
+        "crc": zlib.crc32(trace.problem.text.encode()),  # tells problems of one id apart
         "stratum": trace.stratum,
         "outcome": trace.outcome,
         "status": "failed" if trace.status.startswith(FAILED) else trace.status,
@@ -202,6 +208,27 @@ def entry(trace: Trace) -> dict[str, Any]:
         "k": len(trace.pool),
         "d": len(trace.deliberations),
     }
+
+
+def differing(texts: Sequence[str]) -> list[str]:
+    """The beginnings of problems from where they differ, so that a list of them can be told apart.
+
+    What a tenth of the problems, or 32 of them, begin with in common is replaced by an ellipsis.
+    """
+    alike = min(max(2, len(texts) // 10), _MOST_ALIKE)
+    order = sorted(range(len(texts)), key=texts.__getitem__)
+    cuts = [0] * len(texts)
+    for first in range(len(texts) - alike + 1):
+        group = order[first : first + alike]
+        pairs = zip(texts[group[0]], texts[group[-1]], strict=False)
+        common = "".join(one for one, other in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        if (cut := common.rfind(" ") + 1) >= _LEAST_CUT:
+            for place in group:
+                cuts[place] = max(cuts[place], cut)
+    return [
+        f"\u2026 {text[cut:]}"[:_SNIPPET] if cut else text[:_SNIPPET]
+        for text, cut in zip(texts, cuts, strict=True)
+    ]
 
 
 def whole(trace: Trace) -> dict[str, Any]:

@@ -22,6 +22,7 @@ function open(address) {
 function route() {
   if (routed === location.hash) return;
   routed = location.hash;
+  const before = { ...state };
   const [, view, run, number] = /^#(summary|traces)(?:\/(\d+))?(?:\/(\d+))?$/.exec(location.hash) ?? [];
   state.view = view ?? "summary";
   state.run = Math.min(Number(run ?? state.run), runCount() - 1);
@@ -33,6 +34,7 @@ function route() {
   byId("show-traces").setAttribute("aria-pressed", state.view === "traces");
   for (let other = 0; other < runCount(); other++) byId(`summary-${other}`).hidden = other !== state.run;
   if (state.view === "traces") showTraces();
+  else if (before.view === "summary" && run !== undefined && runCount() > 1) byId(`summary-${state.run}`).scrollIntoView();
 }
 
 function showTraces() {
@@ -47,7 +49,7 @@ function showTraces() {
   byId("traces-view").classList.toggle("reading", Boolean(entry)); // a phone shows list or trace
   list.mark(state.number);
   if (entry) showTrace(entry);
-  else byId("trace").replaceChildren(el("p.note.empty", {}, "Choose a problem, or press j."));
+  else byId("trace").replaceChildren(guide(list));
 }
 
 async function showTrace(entry) {
@@ -76,7 +78,7 @@ function sameElsewhere(entry) {
   const others = [];
   for (let run = 0; run < runCount(); run++) {
     if (run === state.run) continue;
-    const number = runOf(run).entries.findIndex((one) => one.id === entry.id && one.text === entry.text);
+    const number = runOf(run).entries.findIndex((one) => one.id === entry.id && one.crc === entry.crc);
     if (number >= 0) others.push({ name: runOf(run).name, hash: `#traces/${run}/${number}` });
   }
   return others;
@@ -115,12 +117,12 @@ function showSearch(shown) {
   list.filter();
 }
 
-const NEXT_THEME = { auto: "dark", dark: "light", light: "auto" };
+const NEXT_THEME = { system: "dark", dark: "light", light: "system" };
 
 function nextTheme() {
   const theme = NEXT_THEME[document.documentElement.dataset.theme];
   document.documentElement.dataset.theme = theme;
-  byId("theme").textContent = theme[0].toUpperCase() + theme.slice(1);
+  byId("theme").textContent = `Theme: ${theme}`;
 }
 
 function jumpTo(id) {
@@ -219,6 +221,7 @@ function start() {
     jumpTo(jump.dataset.jump);
   });
   document.addEventListener("keydown", onKey);
+  document.querySelectorAll("#summary-view .scroll").forEach(watchWidth);
   addEventListener("hashchange", route);
   route();
 }

@@ -25,7 +25,7 @@ const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "
 /** A table with a head; cells are strings or elements, the first one names its row. */
 function table(head, rows) {
   const cells = (row) => row.map((cell, place) => el(place ? "td" : "th", place ? {} : { scope: "row" }, cell));
-  return el(
+  const frame = el(
     "div.scroll",
     {},
     el(
@@ -35,4 +35,22 @@ function table(head, rows) {
       el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row)))),
     ),
   );
+  watchWidth(frame);
+  return frame;
+}
+
+const widths = new ResizeObserver((seen) => seen.forEach(({ target }) => markWidth(target)));
+
+/** Keep marking whether a frame has more to its right, and let keys scroll one that has. */
+function watchWidth(frame) {
+  frame.addEventListener("scroll", () => markWidth(frame));
+  widths.observe(frame);
+}
+
+function markWidth(frame) {
+  const hidden = frame.scrollWidth - frame.clientWidth;
+  frame.classList.toggle("wide", hidden > 1);
+  frame.classList.toggle("more", hidden - frame.scrollLeft > 1);
+  if (hidden > 1) frame.tabIndex = 0;
+  else frame.removeAttribute("tabindex");
 }

@@ -6,9 +6,17 @@ const SAID_NAMES = { unanswered: "no final answer", unjudged: "not judged", fail
 const FILTERS = ["stratum", "outcome", "verdict", "verifier", "family", "status"];
 const NEEDS_TWO = ["family", "status"]; // filters that are not shown where all problems are alike
 const NONE = { stratum: "none", outcome: "not deliberated" };
+const OUTCOMES = {
+  kept: "the vote and the deliberation are right",
+  rescued: "the deliberation is right, the vote is not",
+  emergent: "the deliberation is right, no attempt is",
+  overturned: "the vote is right, the deliberation is not",
+  lost: "neither is right",
+  "-": "no deliberation",
+};
 const ORDER = {
   stratum: ["all-right", "majority-right", "tie", "minority-right", "all-wrong"],
-  outcome: ["kept", "rescued", "emergent", "overturned", "lost"],
+  outcome: Object.keys(OUTCOMES),
 };
 
 class List {
@@ -125,6 +133,29 @@ class List {
     row.style.transform = `translateY(${place * ROW}px)`;
     return row;
   }
+}
+
+/** What stands in the place of a problem until one is chosen: the outcomes, and what the list says. */
+function guide(list) {
+  const only = (outcome) => () => {
+    byId("filter-outcome").value = outcome;
+    list.filter();
+    list.choose(0);
+  };
+  const rows = [];
+  for (const [outcome, meaning] of Object.entries(OUTCOMES)) {
+    const found = list.entries.filter((entry) => valuesOf(entry, "outcome").includes(outcome));
+    if (!found.length) continue;
+    const show = el("button", { type: "button", onclick: only(outcome) }, "Show");
+    rows.push([outcomeChip(found[0]), meaning, number(found.length), show]);
+  }
+  return el(
+    "section.guide",
+    {},
+    el("h2", {}, "Choose a problem"),
+    el("p", {}, "Click one in the list or press ", el("kbd", {}, "j"), ". Each shows how many attempts are right → how many deliberations are right, and its outcome:"),
+    table(["Outcome", "Meaning", "Problems", ""], rows),
+  );
 }
 
 const outcomeChip = (entry) =>

@@ -36,7 +36,7 @@ function problemCard(trace, entry, others) {
   if (trace.stratum) chips.unshift(el("span.chip", {}, trace.stratum));
   const lines = [
     ["reference", shortText(problem.reference, 400)],
-    ["verifier", el("span", {}, shortText(problem.verifier), problem.verifier_args === "{}" ? "" : " ", problem.verifier_args === "{}" ? "" : el("code", {}, shortText(problem.verifier_args, 200)))],
+    ["verifier", problem.verifier_args === "{}" ? shortText(problem.verifier) : el("details", {}, el("summary", {}, shortText(problem.verifier), ", with arguments"), el("code", {}, ...plain(problem.verifier_args)))],
   ];
   if (problem.source) lines.push(["source", shortText(problem.source, 200)]);
   if (trace.status !== "ok") lines.push(["status", shortText(statusName(trace.status), 1000)]);
