@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from command_line import MICRO, run_command
-from habitual_server import Habits, serving
+from fault_server import faulty
 from import_files import lines
 
 from heavydistill.store.traces import read_traces
@@ -51,9 +51,9 @@ def unfolded(printed: str) -> str:
 
 
 def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
-    with serving(Habits(key=KEY, written=44)) as served:
+    with faulty(key=KEY, written=44) as served:
         prices = ["--price-in=1000", "--price-out=1000"]
-        code, printed = run("doctor", *of(served.url), *prices)
+        code, printed = run("doctor", *of(served.base_url), *prices)
     assert code == 0 and printed.isascii()
     (file,) = (cache / "heavydistill" / "capabilities").iterdir()
     assert f"Runs obey {file}" in printed
@@ -65,17 +65,13 @@ def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
 
 
 def test_a_run_after_it_obeys_the_file(run, tmp_path):
-    habits = Habits(
-        refused=frozenset({"seed", "top_p"}),
-        length_name="max_completion_tokens",
-        max_output=2048,
-        n="refuses",
-    )
+    habits = {"refused": frozenset({"seed", "top_p"}), "max_output": 2048}
+    habits |= {"length_name": "max_completion_tokens", "refuses_n": "always"}
     rows = [{"id": f"p{n}", "text": f"What is {n} + {34 - n}?", "reference": "34"} for n in (1, 2)]
     problems = lines(tmp_path / "problems.jsonl", *rows)
     generate = ["generate", f"--problems={problems}", "--k=2", "--d=1", f"--out={tmp_path}/runs/a"]
-    with serving(habits) as served:
-        flags = [*of(served.url), "--set=endpoint.context=65536"]
+    with faulty(**habits) as served:
+        flags = [*of(served.base_url), "--set=endpoint.context=65536"]
         code, printed = run("doctor", *flags)
         assert code == 0 and "refuses seed, top_p" in unfolded(printed)
         asked = len(served.asked)
@@ -96,8 +92,8 @@ def test_a_run_after_it_obeys_the_file(run, tmp_path):
 
 
 def test_a_longer_response_than_it_takes_is_refused_before_the_run(run, tmp_path):
-    with serving(Habits(max_output=2048)) as served:
-        flags = [*of(served.url), "--set=endpoint.context=65536"]
+    with faulty(max_output=2048) as served:
+        flags = [*of(served.base_url), "--set=endpoint.context=65536"]
         assert run("doctor", *flags)[0] == 0
         asked = len(served.asked)
         code, said = run("generate", *flags, "--set=think.sampling.max_tokens=4096")
@@ -106,8 +102,8 @@ def test_a_longer_response_than_it_takes_is_refused_before_the_run(run, tmp_path
 
 
 def test_hidden_thinking_ends_with_1_and_stops_the_run_that_follows(run, thinking):
-    with serving(Habits(reasoning="none")) as served:
-        flags = [f"--teacher={thinking}", f"--endpoint={served.url}"]
+    with faulty(reasoning="none") as served:
+        flags = [f"--teacher={thinking}", f"--endpoint={served.base_url}"]
         code, printed = run("doctor", *flags)
         assert code == 1
         assert "Fix: Start vLLM with --reasoning-parser p1" in unfolded(printed)
@@ -117,14 +113,14 @@ def test_hidden_thinking_ends_with_1_and_stops_the_run_that_follows(run, thinkin
         code, _ = run("generate", *flags, "--dry-run", "--set=endpoint.reasoning=optional")
         assert code == 0
     # A later visit looks anew.
-    with serving(Habits()) as served:
-        assert run("doctor", f"--teacher={thinking}", f"--endpoint={served.url}")[0] == 0
+    with faulty() as served:
+        assert run("doctor", f"--teacher={thinking}", f"--endpoint={served.base_url}")[0] == 0
 
 
 def test_two_models_at_two_addresses_are_asked_one_by_one(run, cache, thinking):
-    with serving(Habits()) as one, serving(Habits(n="ignores")) as other:
+    with faulty() as one, faulty(honours_n=1) as other:
         flags = [
-            f"--endpoint={one.url},{other.url}",
+            f"--endpoint={one.base_url},{other.base_url}",
             "--thinker=served",
             f"--deliberator={thinking}",
         ]
@@ -138,8 +134,8 @@ def test_two_models_at_two_addresses_are_asked_one_by_one(run, cache, thinking):
 def test_an_address_without_a_server_and_a_wrong_key_end_with_2(run, cache):
     code, said = run("doctor", *of("http://127.0.0.1:9/v1"))
     assert code == 2 and "Nothing answers at http://127.0.0.1:9/v1" in said
-    with serving(Habits(key="sk-other")) as served:
-        code, said = run("doctor", *of(served.url))
+    with faulty(key="sk-other") as served:
+        code, said = run("doctor", *of(served.base_url))
     assert code == 2 and "refuses the key in OPENAI_API_KEY" in said
     assert not (cache / "heavydistill").exists()
 
@@ -148,8 +144,8 @@ def test_an_address_without_a_server_and_a_wrong_key_end_with_2(run, cache):
     ("tokenize", "said"), [(True, "it answers /tokenize"), (False, "does not answer /tokenize")]
 )
 def test_without_a_tokenizer_it_finds_out_whether_the_server_counts(run, tokenize, said):
-    with serving(Habits(tokenize=tokenize, listed={"max_model_len": 32768})) as served:
-        code, printed = run("doctor", "--teacher=served", f"--endpoint={served.url}")
+    with faulty(tokenizes=tokenize, listed={"max_model_len": 32768}) as served:
+        code, printed = run("doctor", "--teacher=served", f"--endpoint={served.base_url}")
     assert code == 0
     assert said in unfolded(printed) and "Runs obey" in printed
     assert ("1 warning(s)" in printed) is not tokenize
@@ -158,8 +154,8 @@ def test_without_a_tokenizer_it_finds_out_whether_the_server_counts(run, tokeniz
 def test_a_tokenizer_of_a_profile_that_cannot_be_had_is_a_warning(run, tmp_path):
     file = tmp_path / "far.yaml"
     file.write_text("name: far\nhub: served\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
-    with serving(Habits(tokenize=True)) as served:
-        code, printed = run("doctor", f"--teacher={file}", f"--endpoint={served.url}")
+    with faulty(tokenizes=True) as served:
+        code, printed = run("doctor", f"--teacher={file}", f"--endpoint={served.base_url}")
     assert code == 0
     assert "cannot be loaded; the server counts tokens" in unfolded(printed)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import fake_server
 import pytest
-from habitual_server import MODEL, Habits, Served, serving
+from fault_server import MODEL, FaultServer, faulty
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.doctor.endpoint import Examination, ExaminedModel
@@ -37,23 +37,31 @@ def patient(**changes: Any) -> ExaminedModel:
     return ExaminedModel(profile=profile, **asked | of_patient)
 
 
+def habits(**settings: Any) -> dict[str, Any]:
+    """Those of a good server, but for these."""
+    return {"written": 9, **settings}
+
+
 def visit(
-    habits: Habits, who: ExaminedModel | None = None, reader: Reader = ESTIMATE, **endpoint: Any
-) -> tuple[Examination, Served, dict[str, Any]]:
-    with serving(habits) as served:
-        asked = Endpoint(base_url=served.url, retries=0, **endpoint)
+    settings: dict[str, Any],
+    who: ExaminedModel | None = None,
+    reader: Reader = ESTIMATE,
+    **endpoint: Any,
+) -> tuple[Examination, FaultServer, dict[str, Any]]:
+    with faulty(**settings) as served:
+        asked = Endpoint(base_url=served.base_url, retries=0, **endpoint)
         seen = Examination(who or patient(), asked, reader)
     return seen, served, {finding.check: finding for finding in seen.findings}
 
 
 def test_a_good_server_has_no_findings_but_good_ones():
-    seen, served, by_check = visit(Habits())
+    seen, served, by_check = visit(habits())
     assert {finding.result for finding in seen.findings} == {"ok"}
     checked = seen.capabilities.checked
     assert seen.capabilities == Capabilities(
         n=4, reasoning="reasoning_content", seed="honoured", checked=checked
     )
-    assert f"{MODEL} at {served.url}" in checked
+    assert f"{MODEL} at {served.base_url}" in checked
     assert "4 choices, all different" in by_check["n"].text
     # Few and small requests, and each is counted.
     assert seen.requests == len(served.asked) <= 10
@@ -73,38 +81,37 @@ def test_a_good_server_has_no_findings_but_good_ones():
 
 @pytest.mark.parametrize("place", ["reasoning_content", "reasoning", "blocks", "tags"])
 def test_the_thinking_is_found_where_it_is(place):
-    seen, _, by_check = visit(Habits(reasoning=place))
+    seen, _, by_check = visit(habits(reasoning=place))
     assert seen.capabilities.reasoning == place
     assert by_check["thinking"].result == by_check["stream"].result == "ok"
     assert '"thinking": true' in by_check["thinking"].text
 
 
 def test_a_teacher_that_thinks_and_shows_none_is_a_failure_with_the_fix():
-    seen, _, by_check = visit(Habits(reasoning="none"))
+    seen, _, by_check = visit(habits(reasoning="none"))
     assert seen.capabilities.reasoning == "none"
     assert by_check["thinking"].result == "failure"
     assert "--reasoning-parser deepseek_v3" in by_check["thinking"].fix
-    hosted = visit(Habits(reasoning="none"), patient(hosted=True))[2]["thinking"]
+    hosted = visit(habits(reasoning="none"), patient(hosted=True))[2]["thinking"]
     assert hosted.result == "failure" and "extra_body" in hosted.fix
-    optional = visit(Habits(reasoning="none"), reasoning="optional")[2]["thinking"]
+    optional = visit(habits(reasoning="none"), reasoning="optional")[2]["thinking"]
     assert optional.result == "warning"
-    unknown = visit(Habits(reasoning="none"), patient(thinks=False))[2]["thinking"]
+    unknown = visit(habits(reasoning="none"), patient(thinks=False))[2]["thinking"]
     assert unknown.result == "ok"
 
 
 @pytest.mark.parametrize(
-    ("habits", "n", "said"),
+    ("habit", "n", "said"),
     [
-        ({"n": "honours"}, 4, "up to 4"),
-        ({"n": "ignores"}, 1, "ignored: 1 choice"),
-        ({"n": "refuses"}, 1, "refused"),
-        ({"n": "refuses streamed"}, 1, "refused"),
-        ({"n": "copies"}, 1, "4 choices, 1 different"),
+        ({}, 4, "up to 4"),
+        ({"honours_n": 1}, 1, "ignored: 1 choice"),
+        ({"refuses_n": "always"}, 1, "refused"),
+        ({"refuses_n": "streamed"}, 1, "refused"),
         ({"seed": "alone"}, 1, "4 choices, 1 different"),
     ],
 )
-def test_n_is_used_only_where_different_samples_came(habits, n, said):
-    seen, _, by_check = visit(Habits(**habits))
+def test_n_is_used_only_where_different_samples_came(habit, n, said):
+    seen, _, by_check = visit(habits(**habit))
     assert seen.capabilities.n == n
     assert said in by_check["n"].text
 
@@ -118,25 +125,25 @@ class OneAWord(ByteEstimate):
 
 @pytest.mark.parametrize("reader", [ESTIMATE, OneAWord()])
 def test_n_is_not_used_where_the_tokens_of_one_sample_are_reported_for_all(reader):
-    seen, _, by_check = visit(Habits(counts="first"), reader=reader)
+    seen, _, by_check = visit(habits(counts_first=True), reader=reader)
     assert seen.capabilities.n == 1
     assert "usage says 9 completion tokens" in by_check["n"].text
     assert by_check["n"].result == "warning"
     assert seen.capabilities.n_because in by_check["n"].text
     assert by_check["usage"].result == "ok"  # of a single sample it is right
-    assert visit(Habits(), reader=reader)[0].capabilities.n_because == ""
+    assert visit(habits(), reader=reader)[0].capabilities.n_because == ""
 
 
 def test_a_usage_far_below_the_tokenizers_count_is_a_warning():
     reader = OneAWord()
     reader.count = len  # type: ignore[method-assign]
-    finding = visit(Habits(), reader=reader)[2]["usage"]
+    finding = visit(habits(), reader=reader)[2]["usage"]
     assert finding.result == "warning" and "usage says 9 completion tokens" in finding.text
 
 
 @pytest.mark.parametrize("stream", ["pieces", "refused"])
 def test_n_is_asked_for_as_the_run_would_ask(stream):
-    _, served, by_check = visit(Habits(stream=stream))
+    _, served, by_check = visit(habits(stream=stream))
     (asked,) = (body for body in served.asked if "n" in body)
     assert {"seed", "top_p", *SWITCH} <= asked.keys()
     assert ({"stream", "stream_options"} & asked.keys() != set()) is (stream == "pieces")
@@ -152,7 +159,7 @@ def test_n_is_asked_for_as_the_run_would_ask(stream):
     ],
 )
 def test_seeds_tell_whether_samples_differ_and_repeat(habit, result, said):
-    seen, _, by_check = visit(Habits(seed=habit, n="refuses"))
+    seen, _, by_check = visit(habits(seed=habit, refuses_n="always"))
     finding = by_check["seed"]
     assert (finding.result, said in finding.text) == (result, True)
     recorded = {"honours": "honoured", "ignores": "ignored", "fixed": "forced"}
@@ -160,8 +167,7 @@ def test_seeds_tell_whether_samples_differ_and_repeat(habit, result, said):
 
 
 def test_refused_parameters_are_found_one_by_one():
-    habits = Habits(refused=frozenset({"top_k", "seed"}))
-    seen, served, by_check = visit(habits)
+    seen, served, by_check = visit(habits(refused=frozenset({"top_k", "seed"})))
     assert seen.capabilities.refused == ["seed", "top_k"]
     assert by_check["parameters"].result == "warning"
     assert "samples differ without it" in by_check["seed"].text
@@ -173,28 +179,27 @@ def test_refused_parameters_are_found_one_by_one():
 
 
 @pytest.mark.parametrize(
-    ("habits", "refused", "said"),
+    ("habit", "refused", "said"),
     [
         ({"clash": frozenset({"temperature", "top_p"})}, "top_p", "refuses top_p"),
         ({"refused": frozenset(SWITCH)}, "chat_template_kwargs", "extra_body in the profile"),
     ],
 )
-def test_parameters_that_do_not_go_together_or_switch_thinking_are_named(habits, refused, said):
-    seen, _, by_check = visit(Habits(**habits))
+def test_parameters_that_do_not_go_together_or_switch_thinking_are_named(habit, refused, said):
+    seen, _, by_check = visit(habits(**habit))
     assert seen.capabilities.refused == [refused]
     assert said in f"{by_check['parameters'].text} {by_check['parameters'].fix}"
 
 
 def test_every_parameter_of_every_role_is_tried():
     samplings = [Sampling(min_p=0.1), Sampling(repetition_penalty=1.1, top_k=0)]
-    _, served, by_check = visit(Habits(), patient(samplings=samplings))
+    _, served, by_check = visit(habits(), patient(samplings=samplings))
     assert "min_p" in by_check["parameters"].text
     assert any(body.get("repetition_penalty") == 1.1 for body in served.asked)
 
 
 def test_the_other_name_of_the_length_is_found():
-    habits = Habits(length_name="max_completion_tokens")
-    seen, served, by_check = visit(habits)
+    seen, served, by_check = visit(habits(length_name="max_completion_tokens"))
     assert seen.capabilities == Capabilities(
         n=4,
         max_tokens_name="max_completion_tokens",
@@ -218,7 +223,7 @@ def test_the_other_name_of_the_length_is_found():
     ],
 )
 def test_the_largest_output_is_read_from_the_refusal_and_tried(said):
-    seen, served, by_check = visit(Habits(max_output=8192, refusal_of_length=said))
+    seen, served, by_check = visit(habits(max_output=8192, refusal_of_length=said))
     assert seen.capabilities.max_output == 8192
     assert any(body["max_tokens"] == 8192 for body in served.asked)
     assert by_check["maximum output"].result == "warning"
@@ -227,14 +232,14 @@ def test_the_largest_output_is_read_from_the_refusal_and_tried(said):
 # The client puts the status before it, and that is a number, too.
 @pytest.mark.parametrize("said", ["32768 is too much, error 77", "at most 9000 tokens"])
 def test_a_largest_output_that_is_not_named_or_not_taken_is_not_guessed(said):
-    seen, _, by_check = visit(Habits(max_output=8192, refusal_of_length=said))
+    seen, _, by_check = visit(habits(max_output=8192, refusal_of_length=said))
     assert seen.capabilities.max_output is None
     assert by_check["maximum output"].result == "failure"
 
 
 @pytest.mark.parametrize(("tokens", "obeyed"), [(16_384, 16_384), (131_072, None)])
 def test_a_small_context_that_the_server_lists_is_obeyed(tokens, obeyed):
-    seen = visit(Habits(listed={"max_model_len": tokens}))[0]
+    seen = visit(habits(listed={"max_model_len": tokens}))[0]
     assert seen.capabilities.context == obeyed
 
 
@@ -248,41 +253,41 @@ def test_a_small_context_that_the_server_lists_is_obeyed(tokens, obeyed):
     ],
 )
 def test_a_small_context_that_a_refusal_tells_is_obeyed(said):
-    seen = visit(Habits(max_output=16_384, refusal_of_length=said))[0].capabilities
+    seen = visit(habits(max_output=16_384, refusal_of_length=said))[0].capabilities
     assert (seen.context, seen.max_output) == (16_384, None)
 
 
 @pytest.mark.parametrize("habit", ["whole", "refused", "thoughtless"])
 def test_a_stream_that_is_none_or_loses_the_thinking_is_not_used(habit):
-    seen, _, by_check = visit(Habits(stream=habit))
+    seen, _, by_check = visit(habits(stream=habit))
     assert not seen.capabilities.stream and seen.is_counted
     assert by_check["stream"].result == "warning" and "timeout_s" in by_check["stream"].fix
 
 
 def test_stream_options_that_are_refused_cost_the_counts():
-    seen, _, by_check = visit(Habits(refused=frozenset({"stream_options"})))
+    seen, _, by_check = visit(habits(refused=frozenset({"stream_options"})))
     assert seen.capabilities.stream and not seen.is_counted
     assert seen.capabilities.refused == ["stream_options"]
     assert "stream: false" in by_check["usage"].fix
 
 
-@pytest.mark.parametrize("habits", [Habits(usage=False), Habits(usage_in_pieces=False)])
-def test_missing_counts_are_said(habits):
-    seen, _, by_check = visit(habits)
+@pytest.mark.parametrize("usage", ["never", "whole"])
+def test_missing_counts_are_said(usage):
+    seen, _, by_check = visit(habits(usage=usage))
     assert not seen.is_counted
     assert by_check["usage"].result == "warning"
 
 
 def test_a_cut_off_response_that_looks_finished_is_a_failure():
-    assert visit(Habits(cut_reason="stop"))[2]["cut off"].result == "failure"
-    finding = visit(Habits(end_reason="eos"))[2]["finish reason"]
+    assert visit(habits(cut_reason="stop"))[2]["cut off"].result == "failure"
+    finding = visit(habits(end_reason="eos"))[2]["finish reason"]
     assert finding.result == "failure" and "'eos'" in finding.text
 
 
 def test_a_server_that_refuses_everything_is_an_error_without_the_key(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "sk-secret")
     with pytest.raises(TeacherError, match="refuses a plain request") as raised:
-        visit(Habits(refused=frozenset({"messages"})), api_key_env="SOME_KEY")
+        visit(habits(refused=frozenset({"messages"})), api_key_env="SOME_KEY")
     assert "sk-secret" not in str(raised.value) and "***" in str(raised.value)
 
 
@@ -300,14 +305,14 @@ def test_a_refusal_shows_neither_the_key_nor_control_characters(monkeypatch, sta
 def test_a_wrong_key_is_an_error_that_names_its_variable(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "sk-wrong")
     with pytest.raises(TeacherError, match="SOME_KEY") as raised:
-        visit(Habits(key="sk-right"), api_key_env="SOME_KEY")
+        visit(habits(key="sk-right"), api_key_env="SOME_KEY")
     assert "sk-wrong" not in str(raised.value)
 
 
 def test_findings_never_show_the_key(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "sk-secret")
-    habits = Habits(max_output=8192, refusal_of_length="no", stream="refused")
-    seen, _, _ = visit(habits, api_key_env="SOME_KEY")
+    refusing = habits(max_output=8192, refusal_of_length="no", stream="refused")
+    seen, _, _ = visit(refusing, api_key_env="SOME_KEY")
     assert "***" in str(seen.findings) and "sk-secret" not in str(seen)
 
 
@@ -321,7 +326,7 @@ def test_findings_never_show_the_key(monkeypatch):
 )
 def test_a_context_that_no_profile_knows_is_the_server_s_or_assumed(listed, result, told):
     unknown = dataclasses.replace(patient(), context=Context("m", ASSUMED, Source.ASSUMED))
-    seen, _, by_check = visit(Habits(listed=listed), unknown)
+    seen, _, by_check = visit(habits(listed=listed), unknown)
     finding = by_check["context"]
     assert finding.result == result and told in finding.text
     assert ("--set endpoint.context=N" in finding.fix) == (result == "warning")

@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that fails on purpose: real HTTP on the loopback, real streams.
+"""An OpenAI-compatible server with habits and faults: real HTTP on the loopback, real streams.
 
 A plan says for each request and attempt what goes wrong. What is answered in full is on the bill
 with the tokens that the server reports, and so is nothing else.
@@ -7,6 +7,7 @@ with the tokens that the server reports, and so is nothing else.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import random
 import threading
@@ -22,6 +23,7 @@ Body = dict[str, Any]
 # What goes wrong with a request; None is nothing.
 Plan = Callable[[Body, int], str | None]
 
+MODEL = "served"
 ERRORS = {
     "busy": (429, {}, "Rate limit reached"),
     "busy for": (429, {}, "Rate limit reached"),
@@ -29,7 +31,6 @@ ERRORS = {
     "starting": (503, {}, "The model is loading"),
     "broken": (500, {}, "Internal error"),
     "gateway": (502, {}, "Bad gateway"),
-    "wrong key": (401, {}, "Incorrect API key"),
     "forbidden": (403, {}, "This key may not"),
     "unknown": (404, {}, "No such model"),
     "too long": (400, {}, "This model's maximum context length is 9 tokens, your prompt has 10"),
@@ -58,10 +59,25 @@ class FaultServer:
 
     plan: Plan = lambda body, attempt: None
     reasoning: str = "reasoning_content"  # where the thinking is, a key of ``REASONING``
-    honours_n: int = 1  # most samples that one request brings
-    copies: bool = False  # whether the seed alone decides the text, so that all these are the same
-    streams: bool = True  # when it is asked to
-    reports_usage: bool = True
+    honours_n: int = 9  # most samples that one request brings
+    refuses_n: str = ""  # whether it refuses more: "always" or "streamed"
+    seed: str = "honours"
+    """What decides a text: the seed and the number of the choice, the seed "alone", nothing
+    ("ignores"), or the number ("fixed")."""
+    stream: str = "pieces"  # or "whole", "refused", or "thoughtless": without the thinking
+    refused: frozenset[str] = frozenset()  # parameters
+    clash: frozenset[str] = frozenset()  # parameters that do not go together
+    length_name: str = ""  # the only name of the length that it knows
+    max_output: int | None = None
+    refusal_of_length: str = "the valid range of max_tokens is [1, {most}]"
+    listed: Body = field(default_factory=dict)  # what its list says of the model
+    usage: str = "always"  # or "whole": not in streams; or "never"
+    written: int | None = None  # most tokens of a choice, and 100 read; None counts the texts
+    counts_first: bool = False  # whether the tokens are those of the first choice, as llama.cpp
+    tokenizes: bool = False
+    cut_reason: str = "length"  # finish reason of the long answer that doctor asks for
+    end_reason: str = "stop"
+    key: str = ""
     seconds: float = 0.0  # how long a response takes
     retry_after: str = ""  # how long it wants to be left alone when it is ``busy for``
     base_url: str = ""
@@ -70,6 +86,7 @@ class FaultServer:
     most_in_flight: int = 0
     _attempts: Counter[str] = field(default_factory=Counter)
     _in_flight: int = 0
+    _count: Iterator[int] = field(default_factory=itertools.count)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
@@ -90,7 +107,35 @@ class FaultServer:
 
     def text_of(self, body: Body, index: int) -> tuple[str, str]:
         """(thought, answer) of a choice."""
-        return text_of(body, 0 if self.copies else index)
+        seed = body.get("seed")
+        if self.seed == "ignores" or (seed is None and self.seed != "fixed"):
+            seed = next(self._count) or None
+        elif self.seed == "fixed":
+            seed = None
+        return text_of({**body, "seed": seed}, 0 if self.seed == "alone" else index)
+
+    def refusal(self, body: Body) -> tuple[int, str] | None:
+        """Status and message, where the request is not as it should be."""
+        names, several = set(body), body.get("n", 1) > 1
+        lengths = names & {"max_tokens", "max_completion_tokens"}
+        if wrong := names & self.refused:
+            return 400, f"Unsupported parameter: {min(wrong)}"
+        if len(self.clash & names) > 1:
+            return 400, f"{' and '.join(sorted(self.clash))} cannot both be specified"
+        if self.length_name and lengths != {self.length_name}:
+            return 400, f"Use {self.length_name} instead"
+        if self.max_output and max(body[name] for name in lengths) > self.max_output:
+            return 400, self.refusal_of_length.format(most=self.max_output)
+        if several and (self.refuses_n == "always" or (self.refuses_n and body.get("stream"))):
+            return 422, "n must be 1"
+        if body.get("stream") and self.stream == "refused":
+            return 400, "stream is not supported"
+        return None
+
+    @property
+    def asked(self) -> list[Body]:
+        """The requests, in order."""
+        return [body for _, body in self.requests]
 
     @property
     def tokens(self) -> int:
@@ -101,14 +146,6 @@ def text_of(body: Body, index: int) -> tuple[str, str]:
     """(thought, answer) to a request, which depend on it alone."""
     draw = random.Random(json.dumps([body["messages"], body.get("seed"), index]))
     return f"so {draw.random()} so", f"It is \\boxed{{{draw.randrange(4)}}}."
-
-
-def message_of(reasoning: str, thought: str, answer: str) -> Body:
-    """A message with its thinking where ``reasoning`` says, a key of ``REASONING``."""
-    message = REASONING[reasoning](thought)
-    content = message.pop("content", "")
-    text = [{"type": "text", "text": answer}] if isinstance(content, list) else answer
-    return {"role": "assistant", **message, "content": content + text}
 
 
 def tokens_of(thought: str, answer: str) -> int:
@@ -131,13 +168,36 @@ class _Handler(Handler):
     fault_server: FaultServer
 
     def do_GET(self) -> None:
-        self.send_json(200, {"object": "list", "data": [{"id": "served", "object": "model"}]})
+        entry = {"id": MODEL, "object": "model", **self.fault_server.listed}
+        if self._knows_key():
+            self.send_json(200, {"object": "list", "data": [entry]})
 
     def do_POST(self) -> None:
-        body = self.body()
-        with contextlib.suppress(ConnectionError), self.fault_server.taking(body) as fault:
-            time.sleep(self.fault_server.seconds)
+        server, body = self.fault_server, self.body()
+        if self.path == "/tokenize":
+            words = body.get("content", "").split()
+            return self.send_json(*(200, {"tokens": words}) if server.tokenizes else (404, {}))
+        if not self._knows_key():
+            return None
+        if not body:  # it is asked whether the key is good
+            return self._refuse(400, "nothing to complete")
+        with contextlib.suppress(ConnectionError), server.taking(body) as fault:
+            time.sleep(server.seconds)
+            if refusal := server.refusal(body):
+                return self._refuse(*refusal)
             self._answer(body, fault)
+
+    def _knows_key(self) -> bool:
+        """Whether the key is that of the server; it is refused if not."""
+        key, given = self.fault_server.key, self.headers["Authorization"]
+        if key and given != f"Bearer {key}":
+            self._refuse(401, "Bad key:")
+        return not key or given == f"Bearer {key}"
+
+    def _refuse(self, status: int, message: str) -> None:
+        """Repeats the key, as some servers do."""
+        told = {"message": f"{message} {self.headers['Authorization']}", "type": "invalid_request"}
+        self.send_json(status, {"error": told})
 
     def _answer(self, body: Body, fault: str | None) -> None:
         if fault in ERRORS:
@@ -148,48 +208,57 @@ class _Handler(Handler):
         if fault == "hang":
             return time.sleep(30)
         if fault == "hang up":
-            return self.close_connection_now()
+            return self.connection.close()
         if fault == "no json":
             return self.send(200, b'{"id": "r", "choices": [{"ind', "application/json")
-        choices = [] if fault == "no choices" else self._choices(body)
-        if body.get("stream") and self.fault_server.streams:
-            return self._stream(body, choices, fault)
+        texts = [] if fault == "no choices" else self._texts(body)
+        if body.get("stream") and self.fault_server.stream != "whole":
+            return self._stream(body, texts, fault)
+        choices = self._choices(body, texts, self.fault_server.reasoning)
         whole = {"id": "r", "object": "chat.completion", "choices": choices}
-        self.send_json(200, whole | self._usage(body, choices, True))
+        self.send_json(200, whole | self._usage(body, texts))
 
-    def _choices(self, body: Body) -> list[Body]:
-        choices = []
-        for index in range(min(body.get("n") or 1, self.fault_server.honours_n)):
-            message = message_of(
-                self.fault_server.reasoning, *self.fault_server.text_of(body, index)
-            )
-            choices.append({"index": index, "finish_reason": "stop", "message": message})
-        return choices
+    def _texts(self, body: Body) -> list[tuple[str, str]]:
+        """(thought, answer) of each choice."""
+        server = self.fault_server
+        most = min(body.get("n") or 1, server.honours_n)
+        return [server.text_of(body, index) for index in range(most)]
 
-    def _usage(self, body: Body, choices: list[Body], whole: bool) -> Body:
-        """The tokens; on the bill if the response is sent in full."""
+    def _choices(self, body: Body, texts: list[tuple[str, str]], place: str) -> list[Body]:
+        server = self.fault_server
+        is_long = "1 to 900" in body["messages"][0]["content"]
+        reason = server.cut_reason if is_long else server.end_reason
+        messages = [message_of(place, *each) for each in texts]
+        return [
+            {"index": index, "finish_reason": reason, "message": message}
+            for index, message in enumerate(messages)
+        ]
+
+    def _usage(self, body: Body, texts: list[tuple[str, str]]) -> Body:
+        """The tokens of a response that is sent in full; they are on the bill."""
+        server = self.fault_server
         prompt = len(body["messages"][0]["content"]) // 4
-        text_of = self.fault_server.text_of
-        written = [tokens_of(*text_of(body, choice["index"])) for choice in choices]
-        if whole and choices:
-            self.fault_server.bill.append((prompt, sum(written)))
-        if not self.fault_server.reports_usage:
+        written = [tokens_of(*each) for each in texts]
+        if server.written is not None:
+            most = body.get("max_completion_tokens", body.get("max_tokens"))
+            prompt, written = 100, [min(most, server.written)] * len(texts)
+        counted = sum(written[:1] if server.counts_first else written)
+        if texts:
+            server.bill.append((prompt, counted))
+        if server.usage == "never":
             return {}
         details = {"cached_tokens": prompt // 2}
-        return {
-            "usage": {
-                "prompt_tokens": prompt,
-                "completion_tokens": sum(written),
-                "prompt_tokens_details": details,
-            }
-        }
+        usage = {"prompt_tokens": prompt, "completion_tokens": counted}
+        return {"usage": usage | {"prompt_tokens_details": details}}
 
-    def _stream(self, body: Body, choices: list[Body], fault: str | None) -> None:
+    def _stream(self, body: Body, texts: list[tuple[str, str]], fault: str | None) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         self._event(": keep-alive")
-        events = list(pieces(choices))
+        server = self.fault_server
+        place = "none" if server.stream == "thoughtless" else server.reasoning
+        events = list(pieces(self._choices(body, texts, place)))
         sent = dict.fromkeys(("cut", "stall", "fault in the stream"), len(events) // 2)
         sent |= {"fault at the last end": len(events) - 1, "fault after the ends": len(events)}
         if fault in sent:
@@ -205,8 +274,9 @@ class _Handler(Handler):
         for event in events:
             self._event(f"data: {json.dumps(event)}")
             time.sleep(2.5 / len(events) if fault == "slow stream" else 0)
-        usage = self._usage(body, choices, whole=True)
-        if usage and (body.get("stream_options") or {}).get("include_usage"):
+        usage = self._usage(body, texts)
+        wants = (body.get("stream_options") or {}).get("include_usage")
+        if wants and usage and server.usage == "always":
             self._event(f"data: {json.dumps({'id': 'r', 'choices': [], **usage})}")
         self._event("data: [DONE]")
 
@@ -214,8 +284,13 @@ class _Handler(Handler):
         self.wfile.write(f"{line}\n\n".encode())
         self.wfile.flush()
 
-    def close_connection_now(self) -> None:
-        self.connection.close()
+
+def message_of(reasoning: str, thought: str, answer: str) -> Body:
+    """A message with its thinking where ``reasoning`` says, a key of ``REASONING``."""
+    message = REASONING[reasoning](thought)
+    content = message.pop("content", "")
+    text = [{"type": "text", "text": answer}] if isinstance(content, list) else answer
+    return {"role": "assistant", **message, "content": content + text}
 
 
 def pieces(choices: list[Body]) -> Iterator[Body]:

@@ -198,7 +198,7 @@ def test_a_response_that_has_ended_is_kept_though_the_stream_breaks_after_it():
 
 def test_a_server_that_copies_one_sample_is_asked_for_each_singly(caplog):
     able = Capabilities(n=4)
-    with faulty(honours_n=4, copies=True) as server:
+    with faulty(honours_n=4, seed="alone") as server:
         responses = ask(server, requests(8), capabilities=able, concurrency=1)
         assert all(response.finish_reason == "stop" for response in responses)
         assert len({response.reasoning for response in responses}) == 8

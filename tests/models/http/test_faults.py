@@ -24,9 +24,9 @@ def is_of(request: Request, body: Any) -> bool:
 
 
 @pytest.mark.parametrize("place", [place for place in REASONING if place != "none"])
-@pytest.mark.parametrize("streams", [True, False])
-def test_the_thinking_is_read_wherever_it_is(place, streams):
-    with faulty(reasoning=place, streams=streams) as server:
+@pytest.mark.parametrize("stream", ["pieces", "whole"])
+def test_the_thinking_is_read_wherever_it_is(place, stream):
+    with faulty(reasoning=place, stream=stream) as server:
         (response,) = ask(server, requests(1))
         assert is_right(response, server)
         assert (response.prompt_tokens, response.cached_tokens) == (1, 0)
@@ -210,7 +210,7 @@ def test_prompts_that_are_refused_do_not_stop_the_run():
 @pytest.mark.parametrize(
     ("fault", "error", "said"),
     [
-        ("wrong key", TeacherError, "refuses the key"),
+        ("bad key", TeacherError, "refuses the key"),
         ("no money", StoppedError, "no money left"),
     ],
 )
