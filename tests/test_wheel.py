@@ -18,12 +18,14 @@ from heavydistill.models.registry import profile_at, shipped as profiles
 from heavydistill.problems.benchmarks import benchmark, shipped as benchmarks
 from heavydistill.report.page.html import shipped
 from heavydistill.report.page.writer import script
+from heavydistill.train.arguments import shipped as trainings
 
 print(*profiles())
 print(profile_at("micro", Endpoint()).model)
 print(*(benchmark(name).name for name in benchmarks()))
 print(*(read(file).name for file in hashes()))
 print(*(len(shipped("katex", name)) for name in ("katex.min.js", "LICENSE")))
+print(*(name for kind in ("sft", "grpo", "accelerate") for name in trainings(kind)))
 print(len(script()), len(shipped("web", "page.css")), len(shipped("web", "page.html")))
 """
 
@@ -58,12 +60,17 @@ def test_what_modules_read_is_found_in_an_installed_wheel(installed: Path, tmp_p
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    profiles, model, benchmarks, hashes, katex, ours = done.stdout.splitlines()
+    profiles, model, benchmarks, hashes, katex, trainings, ours = done.stdout.splitlines()
     assert profiles.split() == stems("configs/teachers", "*.yaml")
     assert Path(model) == installed / "heavydistill" / "micro" / "teacher"
     assert (Path(model) / "model.safetensors").is_file()
     assert benchmarks.split() == stems("configs/benchmarks", "*.yaml")
     assert hashes.split() == stems("data/benchmarks", "*.parquet")
+    kinds = ("configs/sft", "configs/grpo", "configs/accelerate")
+    files = [
+        (path, ROOT / kind) for kind in kinds for path in sorted((ROOT / kind).rglob("*.yaml"))
+    ]
+    assert trainings.split() == [str(p.relative_to(at).with_suffix("")) for p, at in files]
     folder = ROOT / "heavydistill" / "report" / "page" / "katex"
     sizes = [len((folder / name).read_text("utf-8")) for name in ("katex.min.js", "LICENSE")]
     assert list(map(int, katex.split())) == sizes and all(map(int, ours.split()))

@@ -47,6 +47,9 @@ def _sections(path: str, command: Any, generate: Any) -> Iterator[str]:
 
 def _rows(command: Any) -> dict[str, tuple[str, str, str]]:
     """The rows of the table of a command, by flag or name of the argument."""
+    if hasattr(command.callback, "reads_words"):
+        parts = [(*flag.partition(" ")[::2], text) for flag, text in command.more_help()["Options"]]
+        return {flag: (f"`{flag}`", _words(value), _text(text)) for flag, value, text in parts}
     return {each.opts[0]: _row(each) for each in command.params if each.name not in _HELP}
 
 
@@ -79,6 +82,13 @@ def _type(parameter: Any) -> str:
     if words := get_args(kind):
         return ", ".join(f"`{word}`" for word in words)
     return NAMES.get(kind) or kind.__name__.lower()
+
+
+def _words(value: str) -> str:
+    """The value of a flag as help shows it."""
+    if "|" in value and value.islower():
+        return ", ".join(f"`{word}`" for word in value.split("|"))
+    return {"": "switch", "TEXT": "string", "N": "integer"}.get(value, value)
 
 
 def _text(text: str) -> str:

@@ -10,27 +10,32 @@ from __future__ import annotations
 import atexit
 import shlex
 import sys
+from collections.abc import Sequence
 
 from heavydistill.run import interrupts
 
 
-def main() -> None:
-    """Run the command line and turn what is raised into a message and an exit code."""
+def main(words: Sequence[str] | None = None) -> None:
+    """Run the command line and turn what is raised into a message and an exit code.
+
+    ``words`` are its arguments (default: those of the process).
+    """
     with interrupts.ending_at_once():
         from heavydistill.cli.verbs import app
         from heavydistill.errors import HeavydistillError, MissingModelError, UserError
+    given = sys.argv[1:] if words is None else list(words)
     # The first function of all at the end of the interpreter, where nothing is left to be lost.
     atexit.register(interrupts.end_at_once)
     try:
         with interrupts.recognized():
-            app(prog_name="heavydistill")
+            app(given, prog_name="heavydistill")
     except KeyboardInterrupt:
         _say("Interrupted.")
         sys.exit(interrupts.INTERRUPTED)
     except UserError as error:
         _say(f"Error: {error}")
         if isinstance(error, MissingModelError):
-            _say(f"The command: {shlex.join(['heavydistill', *sys.argv[1:]])} {error.flags}")
+            _say(f"The command: {shlex.join(['heavydistill', *given])} {error.flags}")
         sys.exit(2)
     except HeavydistillError as error:
         _say(f"The run broke: {error}")

@@ -183,11 +183,16 @@ def _parameter(flag: Flag, field: FieldInfo) -> inspect.Parameter:
 
 def _help(field: FieldInfo) -> str:
     """The first sentence of a key's documentation, and its default."""
-    text = _SENTENCE_ENDS.split(" ".join((field.description or "").split()))[0]
-    text = f"{text.removesuffix('.')}.".replace("``", "`")
+    text = first_sentence(field.description or "")
     if isinstance(field.default, (int, float, str)) and field.default not in (False, ""):
         text += f" [default: {field.default}]"
     return text
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a documentation, as help prints it."""
+    first = _SENTENCE_ENDS.split(" ".join(text.split()))[0]
+    return f"{first.removesuffix('.')}.".replace("``", "`")
 
 
 def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:

@@ -41,6 +41,9 @@ _VERBS = {
         "build": "sets.build",
         "refilter": "sets.refilter",
         "export": "sets.export",
+        "sft": "training.sft",
+        "grpo": "training.grpo",
+        "merge": "training.merge",
     },
     "Evaluation": {
         "evaluate": "experiments.evaluate",
@@ -61,7 +64,8 @@ class Verb(TyperCommand):
     """A verb whose ``--help-all`` also lists the flags in groups.
 
     The function of a verb may have an attribute ``more_help``, which returns further ``Rows``;
-    those under ``Options`` are listed by ``--help``.
+    those under ``Options`` are listed by ``--help``. One with an attribute ``reads_words`` reads
+    its flags itself, from ``context.args``.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -69,6 +73,9 @@ class Verb(TyperCommand):
             ctx.meta[__name__] = True
             typer.echo(ctx.get_help())
             raise typer.Exit
+        if hasattr(self.callback, "reads_words") and "--help" not in args:
+            ctx.args = args
+            return args
         return _parsed(super().parse_args, ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

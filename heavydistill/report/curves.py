@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from heavydistill.store.training_record import Alarm
 
@@ -62,11 +61,9 @@ def series(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
 
 def smoothed(points: Sequence[Point], window: int) -> list[Point]:
     """The median of each value and those before it, ``window`` in all, from the first whole one."""
-    if len(points) < window:
-        return []
-    values = np.lib.stride_tricks.sliding_window_view([value for _, value in points], window)
-    medians = np.median(values, axis=1).tolist()
-    return [(step, value) for (step, _), value in zip(points[window - 1 :], medians, strict=True)]
+    values = [value for _, value in points]
+    ends = range(window, len(points) + 1)
+    return [(points[end - 1][0], median(values[end - window : end])) for end in ends]
 
 
 def draw(

@@ -1,9 +1,9 @@
-"""The command line of a training script: TRL's, read strictly.
+"""The command line of a training: TRL's, read strictly.
 
-A script's configuration is a subclass of TRL's dataclass that adds our fields and checks itself;
-TRL's parser reads it from one YAML with ``--config``, over which flags win. Added here: a key that
-no field has, in the file or as a flag, is an error that names the nearest one, flags are not
-abbreviated, and words of the file are checked too.
+A training's configuration is a subclass of TRL's dataclass that adds our fields and checks itself;
+TRL's parser reads it from one YAML file with ``--config``, over which flags win. Before TRL is
+imported, ``check_flags`` looks at names and simple values: a flag or key that no field has is an
+error that names the nearest one, flags are not abbreviated, and words of the file are checked too.
 """
 
 from __future__ import annotations
@@ -11,22 +11,28 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
+import functools
+import itertools
 import json
 import math
 import os
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
+import yaml
+
 from heavydistill.config.yaml import read_yaml
 from heavydistill.errors import ConfigError
+from heavydistill.train.fields import Argument, arguments_of, own_arguments
 
 if TYPE_CHECKING:
     from trl import ModelConfig, TrlParser
+    from trl import SFTConfig as _TrlConfig
+else:
+    _TrlConfig = object  # the subclasses that are used have TRL's fields, and are made with TRL
 
 Refused = Mapping[str, tuple[tuple[Any, ...], str]]
 """Parameters of TRL: the values that they may have, and why they may have no other."""
@@ -51,6 +57,7 @@ _MORE_THAN_0 = (
     "save_steps",
     *("per_device_train_batch_size", "per_device_eval_batch_size", "steps_per_generation"),
 )
+_SWITCH = ("yes", "true", "t", "y", "1", "no", "false", "f", "n", "0")
 # Keys of earlier versions, and what to do instead.
 _REMOVED = {
     "final_norm_learning_rate": "Leave it out: all weights learn with learning_rate.",
@@ -73,12 +80,15 @@ def option(default: Any, text: str, *choices: str) -> Any:
 
 
 @dataclass
-class TrainingOptions:
-    """Our own arguments of every training; a base of the scripts' configurations beside TRL's."""
+class TrainingOptions(_TrlConfig):
+    """Our own arguments of every training; a base of the configurations beside TRL's."""
 
     script: ClassVar[str]
-    """Name of its file in ``scripts``."""
-    trl_config: ClassVar[type]
+    """Name of its verb, and of its file in ``scripts``."""
+    trl_config: ClassVar[str]
+    """Name of TRL's configuration."""
+    model_options: ClassVar[type | None] = None
+    """Fields of TRL's ``ModelConfig`` that have other defaults."""
     refused: ClassVar[Refused]
     """Parameters of TRL that it refuses beside ``REFUSED``."""
     recorded: ClassVar[Mapping[str, Any]]
@@ -111,27 +121,15 @@ class TrainArguments(Generic[C]):
 
 
 def read_arguments(
-    config: type[C],
-    model: type[ModelConfig],
-    arguments: Sequence[str] | None,
-    description: str | None,
+    config: type[C], model: type[ModelConfig], arguments: Sequence[str]
 ) -> TrainArguments[C]:
-    """Read the command line (default: that of the process), and the file that it names.
+    """Read flags that ``check_flags`` has accepted, and the file that they name.
 
     Raises:
-        ConfigError: An unknown key, or a value that is not accepted; see the module.
+        ConfigError: A value that is not accepted, or values that do not go together.
     """
-    set_environment(arguments)
-    path, rest = _file_of(sys.argv[1:] if arguments is None else list(arguments))
-    tree = read_yaml(path) if path else {}
-    parser = _parser(config, model, description)
-    _, unknown = parser.parse_known_args(rest)
-    if unknown:
-        flag = unknown[0].partition("=")[0]
-        known = [option for action in parser._actions for option in action.option_strings]
-        raise ConfigError(f"There is no flag {flag}", _nearest(flag, known, config.script))
-    if path:
-        _check_file(parser, path, tree, config.script)
+    path, rest = _file_of(config.script, arguments)
+    parser = _parser(config, model)
     try:
         flags = ["--config", str(path), *rest] if path else rest
         found = TrainArguments(*parser.parse_args_and_config(flags))
@@ -145,13 +143,96 @@ def read_arguments(
     return found
 
 
-def set_environment(arguments: Sequence[str] | None = None) -> None:
-    """Set the variables under ``env`` of the file, before libraries are imported that read them."""
-    path, _ = _file_of(sys.argv[1:] if arguments is None else list(arguments))
-    variables = read_yaml(path).get("env", {}) if path else {}
-    if not isinstance(variables, dict):
-        raise ConfigError(f"{path}: env: {variables!r} is no mapping", "Give names and values.")
-    os.environ.update({str(name): str(value) for name, value in variables.items()})
+def known_arguments(options: type[TrainingOptions]) -> dict[str, Argument]:
+    """All arguments of a training by name, ours first; TRL is not imported."""
+    own = own_arguments(options)
+    trl = {**arguments_of("trl", options.trl_config), **arguments_of("trl", "ModelConfig")}
+    of_model = own_arguments(options.model_options) if options.model_options else {}
+    return {**own, **trl, **own, **of_model}
+
+
+def check_flags(
+    options: type[TrainingOptions], arguments: Sequence[str], others: Iterable[str] = ()
+) -> None:
+    """Check names and simple values of flags and of the file that they name, without TRL.
+
+    Sets the variables under ``env`` of the file, which the libraries read as they are imported.
+    ``others`` are flags of the caller, which the nearest one may be.
+
+    Raises:
+        ConfigError: A name that is unknown, or a value that is no number or none of the words.
+    """
+    known = known_arguments(options)
+    path, rest = _file_of(options.script, arguments)
+    tree = read_yaml(path) if path else {}
+    parser = _flag_parser(options.script, known)
+    given, unknown = parser.parse_known_args(rest)
+    if unknown:
+        flag = unknown[0].partition("=")[0]
+        names = [name for action in parser._actions for name in action.option_strings]
+        fix = _nearest(flag, [*names, "--config", *others], options.script)
+        raise ConfigError(f"There is no flag {flag}", fix)
+    for name, text in vars(given).items():
+        if fault := _fault(known[name], text):
+            raise ConfigError(f"--{name}: {text!r} {fault}", "Correct it.")
+    for key, value in tree.items():
+        if key == "env":
+            if not isinstance(value, dict):
+                raise ConfigError(f"{path}: env: {value!r} is no mapping", "Give names and values.")
+            os.environ.update({str(name): str(text) for name, text in value.items()})
+        elif key not in known:
+            fix = _nearest(str(key), [*known], options.script)
+            raise ConfigError(f"{path}{_line(path, key)}: there is no key {key!r}", fix)
+        elif fault := _fault(known[key], value):
+            fix = 'Write "no" or "off" in quotes.' if value is False else "Correct the file."
+            raise ConfigError(f"{path}{_line(path, key)}: {key}: {value!r} {fault}", fix)
+
+
+def _fault(argument: Argument, value: Any) -> str:
+    """What is wrong with a value, after its name; empty if nothing is."""
+    text = value.lower() if isinstance(value, str) else None
+    if value is None or (text in ("none", "null") and "None" in argument.annotation):
+        return ""
+    if argument.choices and value not in argument.choices:
+        return f"is none of {', '.join(map(str, argument.choices))}"
+    if argument.is_switch and text is not None and text not in _SWITCH:
+        return "is neither true nor false"
+    if argument.number:
+        try:
+            argument.number(value)
+        except (TypeError, ValueError):
+            return f"is not a {'whole ' * (argument.number is int)}number"
+    return ""
+
+
+def _line(path: Path | None, key: Any) -> str:
+    """Where a key stands in a file, for a message; empty if it is merged from elsewhere."""
+    root = yaml.compose(path.read_text(encoding="utf-8")) if path else None
+    keys = [name for name, _ in root.value] if root else []
+    lines = (name.start_mark.line + 1 for name in keys if yaml.safe_load(name.value) == key)
+    return next((f", line {line}" for line in lines), "")
+
+
+class _Raising(argparse.ArgumentParser):
+    """Raises what argparse would print below the usage of two hundred flags."""
+
+    script = ""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message, _keys_of(self.script))
+
+
+def _flag_parser(script: str, known: Mapping[str, Argument]) -> argparse.ArgumentParser:
+    parser = _Raising(add_help=False, allow_abbrev=False)
+    parser.script = script
+    for name, each in known.items():
+        dashed = name.replace("_", "-")
+        names = dict.fromkeys([f"--{name}", f"--{dashed}"])
+        parser.add_argument(*names, nargs="?" if each.is_switch else each.nargs)
+        if each.default is True:
+            names = dict.fromkeys([f"--no_{name}", f"--no-{dashed}"])
+            parser.add_argument(*names, dest=name, action="store_const", const="false")
+    return parser
 
 
 def _nearest(name: str, known: Sequence[str], script: str) -> str:
@@ -162,11 +243,12 @@ def _nearest(name: str, known: Sequence[str], script: str) -> str:
 
 def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
     """The arguments as the record has them: simple values other than TRL's defaults, sorted."""
-    from trl import ModelConfig
+    import trl
 
     config, model = arguments.config, arguments.model
     usual = dict(config.recorded)
-    for known in (*dataclasses.fields(config.trl_config), *dataclasses.fields(ModelConfig)):
+    theirs = (getattr(trl, config.trl_config), trl.ModelConfig)
+    for known in itertools.chain(*map(dataclasses.fields, theirs)):
         is_unused = known.name.startswith("lora_") and not model.use_peft
         if not (is_unused or _NOT_RECORDED.fullmatch(known.name)):
             factory = known.default_factory
@@ -184,51 +266,46 @@ def _simple(value: Any) -> Any:
 
 
 def _keys_of(script: str) -> str:
-    return f"`python scripts/{script}.py --help` lists all keys."
+    return f"`heavydistill {script} --help-all` lists all flags and keys."
 
 
-def _parser(config: type[C], model: type[ModelConfig], description: str | None) -> TrlParser:
+def _parser(config: type[C], model: type[ModelConfig]) -> TrlParser:
     from trl import TrlParser
 
-    class Parser(TrlParser):
-        """Raises what argparse would print below the usage of two hundred flags."""
-
-        def error(self, message: str) -> NoReturn:
-            raise ConfigError(message, _keys_of(config.script))
-
-    return Parser(
-        (config, model),
-        usage="%(prog)s --config FILE [--KEY VALUE ...]",
-        allow_abbrev=False,
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    strict = type("Parser", (_Raising, TrlParser), {"script": config.script})
+    return strict((config, model), add_help=False, allow_abbrev=False)
 
 
-def _check_file(parser: TrlParser, path: Path, tree: dict[str, Any], script: str) -> None:
-    """What TRL's parser does not look at, or has no fix for: keys, and words."""
-    actions = {action.dest: action for action in parser._actions if action.dest != "help"}
-    for key, value in tree.items():
-        if key == "env":
-            continue
-        if key not in actions:
-            fix = _nearest(str(key), list(actions), script)
-            raise ConfigError(f"{path}: there is no key {key!r}", fix)
-        choices = actions[key].choices
-        if choices is not None and value is not None and value not in choices:
-            words = ", ".join(str(choice) for choice in choices)
-            fix = "Take one of them." if value is not False else 'Write "no" or "off" in quotes.'
-            raise ConfigError(f"{path}: {key}: {value!r} is none of {words}", fix)
+@functools.cache
+def shipped(kind: str) -> dict[str, Path]:
+    """The shipped files of ``sft``, ``grpo`` or ``accelerate``: name to file, sorted by name."""
+    installed = Path(__file__).parent / "configs" / kind  # where the wheel has configs
+    folder = installed if installed.is_dir() else Path(__file__).parents[2] / "configs" / kind
+    files = sorted(folder.rglob("*.yaml"))
+    return {str(file.relative_to(folder).with_suffix("")): file for file in files}
 
 
-def _file_of(arguments: list[str]) -> tuple[Path | None, list[str]]:
+def shipped_file(kind: str, name: str) -> Path:
+    """The file of that path, or the shipped one of that name."""
+    path = Path(name)
+    if path.is_file() or path.suffix in (".yaml", ".yml"):
+        return path
+    if name not in shipped(kind):
+        raise ConfigError(
+            f"{name}: No such file, and no shipped file has that name",
+            f"Give the path of a YAML file, or one of {', '.join(shipped(kind))}.",
+        )
+    return shipped(kind)[name]
+
+
+def _file_of(script: str, arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
     """The file of ``--config``, and all other arguments."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    finder.add_argument("--config", nargs="?", type=Path, const=Path())
+    finder.add_argument("--config", nargs="?", const="")
     found, rest = finder.parse_known_args(arguments)
-    if found.config == Path():
+    if found.config == "":
         raise ConfigError("--config has no file", "Give the path of a YAML file.")
-    return found.config, rest
+    return found.config and shipped_file(script, found.config), rest
 
 
 def _check(arguments: TrainArguments[Any]) -> None:
@@ -253,7 +330,7 @@ def _check(arguments: TrainArguments[Any]) -> None:
         for part in (config, model)
         for known in dataclasses.fields(part)
     }
-    for needed, (name, (value, usual)) in product(_NEEDED, values.items()):
+    for needed, (name, (value, usual)) in itertools.product(_NEEDED, values.items()):
         if name.startswith(_NEEDED[needed]) and value != usual and not values[needed][0]:
             raise ConfigError(
                 f"{name} is set, and {needed} is not",

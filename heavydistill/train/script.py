@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from heavydistill.errors import HeavydistillError, RunError, UserError
 from heavydistill.run import interrupts
-from heavydistill.store.training_record import EVALUATION
 
-_CLI = "from heavydistill.cli.app import main; main()"
+if TYPE_CHECKING:
+    from heavydistill.train.arguments import TrainingOptions
+
+# Modules with ``parse``, ``prepare``, ``train`` and ``summary``; importing them imports TRL.
+_STAGES = {"sft": "heavydistill.train.sft", "grpo": "heavydistill.train.grpo.train"}
 # What a launcher tells its processes; a program that one of them starts is not of them.
 _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
@@ -49,16 +52,26 @@ def is_main() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def run_script(arguments: Any, stage: ModuleType) -> None:
-    """A training from its ``TrainArguments`` to a model, its card, figures and place on the Hub.
+def options_of(script: str) -> type[TrainingOptions]:
+    """The arguments of a script that are ours; TRL is not imported."""
+    if script == "sft":
+        from heavydistill.train.sft_options import SftOptions
 
-    ``stage`` is the module with ``prepare``, ``train`` and ``summary``.
-    """
+        return SftOptions
+    from heavydistill.train.grpo.options import GrpoOptions
+
+    return GrpoOptions
+
+
+def run_script(script: str, words: Sequence[str]) -> None:
+    """A training from its flags to a model, its card, its figures and its place on the Hub."""
     from heavydistill.config.run import load_config
     from heavydistill.hub.model_card import write_model_card
     from heavydistill.hub.options import PublishOptions
     from heavydistill.hub.publish import check_before, publish_trained
 
+    stage = importlib.import_module(_STAGES[script])
+    arguments = stage.parse(words)
     config = arguments.config
     folder = Path(config.output_dir)
     options = (
@@ -110,6 +123,8 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
     """
     import torch
 
+    from heavydistill.store.training_record import EVALUATION
+
     gc.collect()  # a trainer and its model refer to each other
     if torch.cuda.is_available():
         torch.cuda.empty_cache()  # which the other process needs
@@ -120,7 +135,9 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
     environment = {
         name: text for name, text in os.environ.items() if not _OF_LAUNCH.fullmatch(name)
     }
-    done = subprocess.run([sys.executable, "-c", _CLI, "evaluate", *flags], env=environment)
+    done = subprocess.run(
+        [sys.executable, "-m", "heavydistill", "evaluate", *flags], env=environment
+    )
     if done.returncode:
         raise RunError(
             f"The model is in {folder}; its evaluation ended with exit code {done.returncode}",

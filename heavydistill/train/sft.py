@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from trl import ModelConfig, SFTConfig, SFTTrainer
 
-from heavydistill.config.yaml import parse as parse_section
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.set_rows import SPLITS
 from heavydistill.store.training_record import SetsUsed, TrainingRecord
-from heavydistill.train.arguments import (
-    Refused,
-    TrainArguments,
-    TrainingOptions,
-    option,
-    read_arguments,
-)
+from heavydistill.train.arguments import TrainArguments, check_flags, read_arguments
 from heavydistill.train.base_model import load_base
-from heavydistill.train.datasets import ROLES, SetSource, locate_source
+from heavydistill.train.datasets import locate_source
 from heavydistill.train.loop import (
     TrainingPlan,
     begin,
@@ -43,116 +36,21 @@ from heavydistill.train.sft_data import (
     sum_of,
     tokenize_sources,
 )
+from heavydistill.train.sft_options import SftOptions
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_COMPLETION = "what is learnt are the completions of the sets, and nothing else"
-_WHOLE = "rows are never cut; too_long says what becomes of those that do not fit"
-
 
 @dataclass
-class SftConfig(SFTConfig, TrainingOptions):
-    """TRL's arguments and ours. ``max_length`` is None where the data decides it."""
-
-    script: ClassVar[str] = "sft"
-    trl_config: ClassVar[type] = SFTConfig
-    recorded: ClassVar[Mapping[str, Any]] = {"muon": False}
-    # What would be ignored or would cut rows.
-    refused: ClassVar[Refused] = {
-        "completion_only_loss": ((None, True), _COMPLETION),
-        "assistant_only_loss": ((False,), _COMPLETION),
-        "dataset_text_field": (("text",), _COMPLETION),
-        "dataset_kwargs": ((None,), "the rows are prepared by the guard"),
-        "truncation_mode": (("keep_start",), _WHOLE),
-        "packing_strategy": (("bfd",), _WHOLE),
-        "eval_packing": ((None,), "validation rows are packed where those of the training are"),
-        "eos_token": ((None,), "a response ends as the chat template ends it"),
-        "pad_token": ((None,), "the tokenizer's own is taken, or else its end of sequence"),
-        "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
-    }
-
-    dataset_name: str | None = option(
-        None, "Folder of sets from `heavydistill build`, or its id on the Hub."
-    )
-    role: str | None = option(
-        None,
-        "Role whose rows are learnt. output_dir is out/ROLE by default, and metric_for_best_model "
-        "the loss on the role's validation rows, of both the deliberator's.",
-        *ROLES,
-        "both",
-    )
-    datasets: list[dict] = field(  # type: ignore[type-arg]
-        default_factory=list,
-        metadata={
-            "help": "Instead of both, in the file: a list of sources with `path`, `role` and, if "
-            "wanted, `fraction` and `revision`."
-        },
-    )
-    muon: bool = option(
-        False,
-        "Muon for the matrices of the layers and AdamW for all else, instead of `optim`. For full "
-        "training of small models, with one process or plain data parallelism.",
-    )
-    too_long: str = option(
-        "refuse",
-        "Rows of more than max_length tokens: `refuse` to train, or `leave_out` and count them. "
-        "They are never cut.",
-        "refuse",
-        "leave_out",
-    )
-    # TRL's 1,024 would cut the answers off long rows.
-    max_length: int | None = option(
-        None,
-        "Maximum tokens of a row and of a pack. [default: the longest row's length, or with "
-        "`too_long leave_out` that of the 99th of 100]",
-    )
-
-    def __post_init__(self) -> None:
-        roles, trl = self.roles, cast("Any", self)  # whose fields of TRL have no types here
-        trl.output_dir = trl.output_dir or f"out/{roles}"
-        if trl.load_best_model_at_end and trl.metric_for_best_model is None:
-            learner = "thinker" if roles == "thinker" else "deliberator"
-            trl.metric_for_best_model = f"eval_{learner}_loss"
-        super().__post_init__()
-
-    @property
-    def sources(self) -> tuple[SetSource, ...]:
-        """Where the rows are; a ``ConfigError`` if that is not said, or said twice."""
-        given = [bool(self.datasets), bool(self.dataset_name), bool(self.role)]
-        if given not in ([True, False, False], [False, True, True]):
-            raise ConfigError(
-                f"What is learnt is not said, or said twice: dataset_name {self.dataset_name}, "
-                f"role {self.role}, {len(self.datasets)} datasets",
-                "Give --dataset_name, a folder from `heavydistill build` or its id on the Hub, and "
-                "--role, one or both; or in the file datasets alone.",
-            )
-        roles = ROLES if self.role == "both" else (self.role,)
-        entries = self.datasets or [{"path": self.dataset_name, "role": role} for role in roles]
-        fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two may be left out."
-        sources = tuple(
-            parse_section(SetSource, {**entry}, f"datasets, entry {number}: ", fix)
-            for number, entry in enumerate(entries, start=1)
-        )
-        if len({source.fraction is None for source in sources}) > 1:
-            raise ConfigError(
-                "datasets: some entries have a fraction and some have none",
-                "Give every entry one, or none.",
-            )
-        return sources
-
-    @property
-    def roles(self) -> str:
-        """Whose rows are learnt: a role or ``both``."""
-        roles = {source.role for source in self.sources}
-        return roles.pop() if len(roles) == 1 else "both"
+class SftConfig(SftOptions, SFTConfig):
+    """TRL's arguments and ours."""
 
 
-def parse(
-    arguments: Sequence[str] | None = None, description: str | None = None
-) -> TrainArguments[SftConfig]:
-    """Read the command line, and the file that it names; see ``arguments.read_arguments``."""
-    return read_arguments(SftConfig, ModelConfig, arguments, description)
+def parse(arguments: Sequence[str]) -> TrainArguments[SftConfig]:
+    """Read flags and the file that they name; raises what ``arguments`` does."""
+    check_flags(SftOptions, arguments)
+    return read_arguments(SftConfig, ModelConfig, arguments)
 
 
 @dataclass(frozen=True, slots=True)

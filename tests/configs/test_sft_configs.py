@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from shipped import ROOT, command_of, values
 
+from heavydistill.train import launch as launching
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.sft import SftConfig, parse
 
@@ -73,6 +74,16 @@ def test_what_no_gpu_has_run_says_so_and_what_to_measure(file: Path) -> None:
 
 
 # --- How accelerate reads the launches.
+
+
+@pytest.mark.parametrize("name", ["cpu2", "single"])
+def test_a_launch_ends_with_the_exit_code_of_its_processes_and_no_traceback(
+    name: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = launching.launch(CONFIGS / "accelerate" / f"{name}.yaml", [], ["sft", "--max_step", "1"])
+    said = capfd.readouterr().err
+    assert code == 2 and "Traceback" not in said
+    assert len(said.splitlines()) == (2 if name == "cpu2" else 1), said
 
 
 def launch(file: Path, *flags: str) -> Any:

@@ -44,7 +44,7 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_help_holds_a_whole_command() -> None:
     told = merge("--help")
     assert told.returncode == 0
-    assert "python scripts/merge.py --adapter out/deliberator --out out/merged" in told.stdout
+    assert "heavydistill merge --adapter out/deliberator --out out/merged" in told.stdout
     assert {"--adapter", "--out", "--base", "--dtype"} <= set(re.findall(r"--\w+", told.stdout))
 
 

@@ -1,6 +1,7 @@
 """The shipped launches really train: with the processes and the engine that they name, and alike.
 
-Started as a user starts them, by ``accelerate launch`` and scripts/sft.py, with the shipped files.
+Started as a user starts them, by ``heavydistill sft --accelerate`` with the shipped files, and
+where that is said by ``accelerate launch``.
 The losses of every step are those of one process with the same packs a step, so gradients are
 summed, clipped and accumulated alike. The files of sizes are tried in this process, for they name
 no launch. Not covered: FSDP2, which needs GPUs.
@@ -88,12 +89,10 @@ def run(*command: str, **environment: str) -> Ran:
 
 
 def launched(launch: Path, sets: Path, out: Path, *flags: str, **environment: str) -> Ran:
-    """`accelerate launch` of the micro deliberator; flags before ``--`` are the launcher's."""
-    cut = flags.index("--") if "--" in flags else len(flags)
+    """The micro deliberator, launched."""
     return run(
-        *["-m", "accelerate.commands.launch", "--config_file", str(launch), *flags[:cut]],
-        *["scripts/sft.py", "--config", str(SFT / "micro.yaml"), "--role", "deliberator"],
-        *["--dataset_name", str(sets), "--output_dir", str(out), *flags[cut + 1 :]],
+        *["-m", "heavydistill", "sft", "--accelerate", str(launch), "--config", "micro"],
+        *["--role", "deliberator", "--dataset_name", str(sets), "--output_dir", str(out), *flags],
         **environment,
     )
 
@@ -111,7 +110,7 @@ def trained(
     ran = launched(
         ACCELERATE / f"{launch}.yaml",
         *(sets, out),
-        *["--num_processes", str(processes), "--main_process_port", "0", "--"],
+        *["--num_processes", str(processes)],
         *["--gradient_accumulation_steps", str(PACKS // processes)],
         *["--max_steps", str(STEPS), "--save_steps", str(STEPS), "--eval_steps", str(STEPS)],
         # The first step already changes weights, and engines that spread them have no Muon.
@@ -251,9 +250,31 @@ def test_what_silently_is_one_process_says_so(sets: Path, tmp_path: Path) -> Non
     multi = tmp_path / "multi_cpu.yaml"
     multi.write_text(text.replace("MULTI_GPU\n", "MULTI_CPU\n"))
     assert multi.read_text() != text
-    ran = launched(multi, sets, tmp_path / "out", "--", "--dry_run", "true")
+    ran = launched(multi, sets, tmp_path / "out", "--dry_run", "true")
     assert ran.code == 0, ran.said
     assert "1 process, single" in ran.said
+
+
+@pytest.mark.parametrize("launch", ["cpu2", "single"])
+def test_ctrl_c_ends_all_processes_with_130(launch: str, sets: Path, tmp_path: Path) -> None:
+    file, mark = tmp_path / "said", f"heavydistill-launch-{uuid.uuid4().hex}"
+    words = ["sft", "--accelerate", launch, "--config", "micro", "--role", "deliberator"]
+    words += ["--dataset_name", str(sets), "--output_dir", str(tmp_path / "out")]
+    words += ["--max_steps", "400", "--disable_tqdm", "true", "--logging_steps", "1"]
+    with file.open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "heavydistill", *words],
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", MARK: mark},
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        assert eventually(lambda: "grad_norm" in file.read_text(), 300), file.read_text()
+        process.send_signal(signal.SIGINT)  # to the verb alone
+        assert process.wait(60) == 130
+    assert eventually(lambda: not alive(mark), _GONE_S)
+    text = file.read_text()
+    assert "Interrupted. --resume_from_checkpoint true" in text and "Traceback" not in text
 
 
 @pytest.mark.parametrize(

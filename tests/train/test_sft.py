@@ -21,7 +21,8 @@ from heavydistill.errors import ConfigError
 from heavydistill.store.sets.set_rows import SPLITS
 from heavydistill.store.training_record import read_record
 from heavydistill.train import script, sft
-from heavydistill.train.sft import ROLES, SftPlan, new_trainer, parse, prepare, summary, train
+from heavydistill.train.datasets import ROLES
+from heavydistill.train.sft import SftPlan, new_trainer, parse, prepare, summary, train
 
 # Setting up the training that several tests look at counts for the first of them.
 pytestmark = pytest.mark.timeout(900)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +17,16 @@ import trainings
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from trainings import GRPO, ROOT, SCRIPT, grpo_arguments, main, sft_arguments
+from trainings import ROOT, grpo_arguments, main, sft_arguments
+from trl import ModelConfig, TrlParser
 
-from heavydistill.train.arguments import REFUSED, recorded
-from heavydistill.train.sft import SetSource, SftConfig, parse
+from heavydistill.train.arguments import REFUSED, TrainingOptions, known_arguments, recorded
+from heavydistill.train.datasets import SetSource
+from heavydistill.train.grpo.config import GrpoConfig, GrpoModelConfig
+from heavydistill.train.grpo.options import GrpoOptions
+from heavydistill.train.launch import FLAGS as LAUNCHER
+from heavydistill.train.sft import SftConfig, parse
+from heavydistill.train.sft_options import SftOptions
 
 LEAST = {
     "model_name_or_path": "micro-student",
@@ -66,9 +74,9 @@ def test_folder_and_best_model_are_those_of_the_role(
         ({"role": "judge"}, "role: 'judge' is none of thinker, deliberator, both"),
         ({"too_long": "cut"}, "too_long: 'cut' is none of refuse, leave_out"),
         ({"eval_strategy": False}, "eval_strategy: False is none of no, steps, epoch. Write"),
-        ({"max_steps": "8.5"}, "invalid int value: '8.5'"),
-        ({"learning_rate": "fast"}, "invalid float value: 'fast'"),
-        ({"learning_rate": [1e-4]}, "not supported between instances"),
+        ({"max_steps": "8.5"}, "line 3: max_steps: '8.5' is not a whole number"),
+        ({"learning_rate": "fast"}, "learning_rate: 'fast' is not a number"),
+        ({"learning_rate": [1e-4]}, "learning_rate: [0.0001] is not a number"),
         ({"env": 3}, "env: 3 is no mapping"),
         ({"load_in_4bit": True, "load_in_8bit": True}, "at the same time"),
         ({"bf16": True, "fp16": True}, "At most one of fp16 and bf16"),
@@ -106,8 +114,9 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
         (["--learning_rte=1"], "There is no flag --learning_rte. Did you mean --learning_rate?"),
         (["--learn", "1"], "There is no flag --learn."),
         (["stray"], "There is no flag stray"),
-        (["--max_steps", "ten"], "invalid int value: 'ten'"),
-        (["--role", "judge"], "invalid choice: 'judge'"),
+        (["--max_steps", "ten"], "--max_steps: 'ten' is not a whole number"),
+        (["--packing", "maybe"], "'maybe' is neither true nor false"),
+        (["--role", "judge"], "--role: 'judge' is none of thinker, deliberator, both"),
         (
             ["--evaluate", "e.yaml", "--model_revision", "v2"],
             "and model_revision v2",
@@ -218,8 +227,9 @@ def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_tol
 ) -> None:
     path = written(tmp_path, env={"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": 0})
     code = (
-        "from heavydistill.train.arguments import set_environment\n"
-        f"set_environment(['--config', {path!r}])\n"
+        "from heavydistill.train.arguments import check_flags\n"
+        "from heavydistill.train.sft_options import SftOptions\n"
+        f"check_flags(SftOptions, ['--config', {path!r}])\n"
         "from heavydistill.train.sft import parse\n"
         f"parse(['--config', {path!r}])\n"
         "from huggingface_hub import constants\n"
@@ -284,19 +294,77 @@ def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("script", "names"),
-    [
-        (SCRIPT, ("--dataset_name", "--too_long", "--learning_rate", "--use_dora", "--dry_run")),
-        (GRPO, ("--mode", "--preset", "--max_accuracy", "--num_generations", "--use_dora")),
-    ],
-    ids=["sft", "grpo"],
+    ("options", "config"), [(SftOptions, SftConfig), (GrpoOptions, GrpoConfig)]
 )
-def test_help_begins_with_how_to_use_it(
-    script: Path, names: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+def test_fields_read_from_source_are_those_of_the_dataclasses(
+    options: type[TrainingOptions], config: type[TrainingOptions]
 ) -> None:
-    assert main(["--help"], script) == 0
-    shown = capsys.readouterr().out
-    top = shown.splitlines()[:10]
-    assert top[0] == f"usage: {script.name} --config FILE [--KEY VALUE ...]"
-    assert "heavydistill build" in "\n".join(top)
-    assert not {name for name in names if name not in shown}
+    model = GrpoModelConfig if config is GrpoConfig else ModelConfig
+    known, counted = known_arguments(options), 0
+    for action in TrlParser((config, model), add_help=False)._actions:
+        if action.option_strings[0].startswith("--no_"):
+            assert known[action.dest].default is True
+            continue
+        read, counted = known[action.dest], counted + 1
+        kind = getattr(action.type, "__name__", "")
+        number = read.number.__name__ if read.number else None
+        assert number == (kind if kind in ("int", "float") and action.nargs != "+" else None)
+        assert read.is_switch == (kind == "string_to_bool")
+        # What is no literal in the source is checked when TRL is there.
+        assert read.choices in (tuple(action.choices or ()), ())
+        assert not read.default or read.default == action.default
+        assert read.nargs == action.nargs or read.is_switch or "list[" in read.annotation
+        assert read.help == (action.help or "").replace("%%", "%")
+    assert counted == len(known)
+
+
+MISTYPED = {
+    "verb": ["sft", "--config", "micro", "--learning_rat", "1"],
+    "script": ["scripts/sft.py", "--config", "micro", "--learning_rat", "1"],
+    "launched": ["grpo", "--accelerate", "ddp", "--config", "micro/joint", "--learning-rat=1"],
+    "file": ["grpo", "--config", "keys.yaml"],
+}
+
+
+@pytest.mark.parametrize("given", MISTYPED.values(), ids=MISTYPED)
+def test_a_typo_is_named_before_torch_is_imported(given: list[str], tmp_path: Path) -> None:
+    (tmp_path / "keys.yaml").write_text("# A comment.\nlearning_rat: 1\n", "utf-8")
+    code = (
+        "import runpy, sys\n"
+        "script = sys.argv[1] if sys.argv[1].endswith('.py') else 'heavydistill'\n"
+        "run = runpy.run_path if script != 'heavydistill' else runpy.run_module\n"
+        "sys.argv = sys.argv[1 if script != 'heavydistill' else 0 :]\n"
+        "try:\n"
+        "    run(script, run_name='__main__')\n"
+        "except SystemExit as ended:\n"
+        "    print(ended.code, *{'torch', 'transformers', 'trl', 'accelerate'} & {*sys.modules})\n"
+    )
+    words = [str(ROOT / word) if word.endswith(".py") else word for word in given]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.stdout.split() == ["2"], done.stderr
+    assert "Did you mean " in done.stderr and "learning" in done.stderr.partition("Did you")[2]
+    assert ("keys.yaml, line 2: there is no key" in done.stderr) == ("keys.yaml" in given)
+    # Processor time, which a busy machine does not change.
+    assert after.ru_utime - before.ru_utime < 1.5
+
+
+@pytest.mark.parametrize("options", [SftOptions, GrpoOptions])
+def test_help_shows_what_people_use_and_help_all_everything(
+    options: type[TrainingOptions], capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = ROOT / "scripts" / f"{options.script}.py"
+    shown = []
+    for flag in ("--help", "--help-all"):
+        assert main([flag], script) == 0
+        said = capsys.readouterr().out
+        assert said.startswith(f"Usage: heavydistill {options.script} [OPTIONS]")
+        assert f"`heavydistill {options.script} --config " in said
+        assert max(map(len, said.splitlines())) <= 80
+        shown.append(re.findall(r"^  --(\S+)", said, re.MULTILINE))
+    others = {"help", "help-all", "config", "accelerate"}
+    assert 9 <= len({*shown[0]} - others) + 2 <= 10 and others <= {*shown[0]}
+    assert {*shown[1]} == {*others, *LAUNCHER, *known_arguments(options)}

@@ -45,8 +45,9 @@ from heavydistill.store.sets.set_rows import USED, ProblemRow
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint
 from heavydistill.train.datasets import SetsFolder, locate
-from heavydistill.train.grpo.config import ASK, DELIBERATOR, JOINT, LEAVE_OUT, GrpoConfig
+from heavydistill.train.grpo.config import GrpoConfig
 from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, Episodes, problem_of, problem_row
+from heavydistill.train.grpo.options import ASK, DELIBERATOR, JOINT, LEAVE_OUT
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from heavydistill.store.training_record import Ends, RlUsed, SetsUsed, TrainingR
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
 from heavydistill.train.datasets import SetsFolder
-from heavydistill.train.grpo.config import DELIBERATOR, JOINT, THINKER, GrpoConfig
+from heavydistill.train.grpo.config import GrpoConfig
 from heavydistill.train.grpo.data import (
     Prompts,
     check_verifiers,
@@ -29,6 +29,7 @@ from heavydistill.train.grpo.data import (
     wording_of,
 )
 from heavydistill.train.grpo.held_out import HeldOut, held_out
+from heavydistill.train.grpo.options import DELIBERATOR, JOINT, THINKER
 from heavydistill.train.grpo.reward import METRICS, FinalAnswer
 from heavydistill.train.loop import (
     TrainingPlan,

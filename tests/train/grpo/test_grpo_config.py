@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +11,11 @@ import pytest
 import trainings
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trainings import GRPO
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.train.arguments import REFUSED, recorded
-from heavydistill.train.grpo.config import PRESETS, GrpoConfig, parse
+from heavydistill.train.grpo.config import GrpoConfig, parse
+from heavydistill.train.grpo.options import PRESETS
 
 LEAST = {
     "model_name_or_path": "micro-student",
@@ -185,7 +184,7 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path: 
         (["--objective", "row"], "There is no flag --objective. Leave it out"),
         (["--num_generatons", "4"], "There is no flag --num_generatons. Did you mean"),
         (["--verify", "x"], "invalid dict value: 'x'"),
-        (["--preset", "ppo"], "invalid choice: 'ppo'"),
+        (["--preset", "ppo"], "--preset: 'ppo' is none of gspo, dapo, dr_grpo"),
     ],
 )
 def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: str) -> None:
@@ -255,12 +254,3 @@ def test_what_would_be_ignored_or_bend_the_ratio_is_refused(tmp_path: Path, name
     message = refused(["--config", written(tmp_path, **{name: OTHER[name]}, **more)])
     assert message.startswith(f"{name}: it cannot be set: ")
     assert message.endswith(f"Leave {name} out.") and "hf_secret" not in message
-
-
-def test_the_script_names_its_own_flags() -> None:
-    said = GRPO.read_text(encoding="utf-8").partition('"""\n')[0]
-    theirs = {field.name for field in dataclasses.fields(GrpoConfig.trl_config)}
-    own = {field.name for field in dataclasses.fields(GrpoConfig)} - theirs - {"verify"}
-    guards = {name for name in own if name.startswith("guard_")}
-    assert not {name for name in own - guards if f"--{name}" not in said}
-    assert "--guard_entropy and the\nother guards" in said

@@ -1,0 +1,186 @@
+"""The verbs of training, whose flags are those of TRL and ours."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heavydistill.cli.flags import first_sentence
+from heavydistill.cli.verbs import Rows
+from heavydistill.errors import ConfigError
+from heavydistill.train.fields import Argument, own_arguments
+
+# What `--help` lists, in this order, and texts of ours where TRL has none for our use.
+_USED = (
+    *("config", "model_name_or_path", "dataset_name", "role", "mode", "run", "output_dir"),
+    *("resume_from_checkpoint", "dry_run", "accelerate", "num_processes"),
+)
+_TEXTS = {
+    "config": "YAML file with flags as keys; flags win. Shipped files, by name: {}.",
+    "model_name_or_path": "Model to train: a folder, an id on the Hub, or a profile's name.",
+    "output_dir": "Folder for the model, its record and its checkpoints.",
+    "resume_from_checkpoint": "Checkpoint to continue from: a folder, or true for the last whole "
+    "one in output_dir.",
+    "accelerate": "How many processes train and what they share: an accelerate file, or a shipped "
+    "one by name: {}. [default: one process]",
+}
+_FILES = ("config", "accelerate")
+_VALUES = {None: "TEXT", int: "N", float: "X"}
+
+
+def _rows(script: str) -> Rows:
+    """Help of all flags of a training, with those that people use under ``Options``."""
+    from heavydistill.train.arguments import known_arguments, shipped
+    from heavydistill.train.launch import FLAGS
+    from heavydistill.train.script import options_of
+
+    options = options_of(script)
+    ours, launcher = own_arguments(options), {name: Argument(name, "int") for name in FLAGS}
+    theirs = {name: each for name, each in known_arguments(options).items() if name not in ours}
+    texts = {**FLAGS, **{name: each.help for name, each in ours.items()}, **_TEXTS}
+    files = [name for name in shipped(script) if name.split("/")[0] not in ("problems", "phases")]
+    texts["config"] = texts["config"].format(", ".join(files))
+    texts["accelerate"] = texts["accelerate"].format(", ".join(shipped("accelerate")))
+    known = {name: Argument(name, "str") for name in _FILES} | ours | launcher | theirs
+    used = [name for name in _USED if name in known]
+    groups = {
+        "Options": used,
+        "Data, reward and guards": [name for name in ours if name not in used],
+        "Processes": [name for name in launcher if name not in used],
+        "Flags of TRL and transformers": [name for name in theirs if name not in used],
+    }
+    return {
+        heading: [_row(known[name], texts.get(name)) for name in names]
+        for heading, names in groups.items()
+    }
+
+
+def _row(argument: Argument, text: str | None) -> tuple[str, str]:
+    """A flag and its help: ``text``, or the first sentence of TRL's."""
+    text = text or first_sentence(argument.help)
+    words = "|".join(map(str, argument.choices))
+    if len(words) > 40:
+        text, words = f"{text} One of {words.replace('|', ', ')}.", "WORD"
+    if argument.default not in (None, "", False) and "[default" not in text:
+        text += f" [default: {argument.default}]"
+    value = "NAME|FILE" if argument.name in _FILES else _VALUES[argument.number]
+    return f"--{argument.name} {'' if argument.is_switch else words or value}".rstrip(), text
+
+
+def sft(context: typer.Context) -> None:
+    """Train a thinker, a deliberator, or one model for both on the sets of `heavydistill build`.
+
+    `heavydistill sft --config 4b-lora --role deliberator --dataset_name sets/glm`
+
+    Supervised fine-tuning by TRL. All flags of TRL's SFTConfig and ModelConfig work, except those
+    that would cut rows, learn something else or do nothing; each says why. After a crash the same
+    command with `--resume_from_checkpoint true` continues from the last whole checkpoint.
+    """
+    _train("sft", context.args)
+
+
+def grpo(context: typer.Context) -> None:
+    """Train a deliberator, a thinker, or both as one, with a verifier's verdict as the reward.
+
+    `heavydistill grpo --config 1gpu/deliberator --model_name_or_path out/student --dataset_name
+    sets/glm`
+
+    Reinforcement learning (GRPO) by TRL, from a whole model that SFT made: merge an adapter first
+    with `heavydistill merge`. All flags of TRL's GRPOConfig and ModelConfig work, except those that
+    would bend the ratio or break what the reward sees; each says why. After a crash the same
+    command with `--resume_from_checkpoint true` continues from the last whole checkpoint.
+    """
+    _train("grpo", context.args)
+
+
+def _train(script: str, words: Sequence[str]) -> None:
+    from heavydistill.train.script import exit_code
+
+    sys.exit(exit_code(lambda: _checked(script, words)))
+
+
+def _checked(script: str, words: Sequence[str]) -> None:
+    from heavydistill.train.arguments import check_flags, shipped_file
+    from heavydistill.train.launch import FLAGS, launch
+    from heavydistill.train.script import options_of, run_script
+
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("accelerate", *FLAGS):
+        parser.add_argument(*{f"--{name}", f"--{name.replace('_', '-')}"}, nargs="?", const="")
+    given, rest = parser.parse_known_args(words)
+    chosen = {name: text for name, text in vars(given).items() if text is not None}
+    check_flags(options_of(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
+    for name, text in chosen.items():
+        if not text or not (name in ("accelerate", "main_process_ip") or text.isdecimal()):
+            raise ConfigError(f"--{name}: {text!r} is no value of it", f"Give --{name} N.")
+    if not chosen:
+        run_script(script, rest)
+        return
+    if given.accelerate is None:
+        raise ConfigError(
+            f"--{next(iter(chosen))} is given without --accelerate",
+            "Give --accelerate ddp, or another of configs/accelerate.",
+        )
+    file = shipped_file("accelerate", chosen.pop("accelerate"))
+    flags = [word for name, text in chosen.items() for word in (f"--{name}", text)]
+    if code := launch(file, flags, [script, *rest]):
+        sys.exit(code)
+
+
+for verb in (sft, grpo):
+    verb.reads_words = True  # type: ignore[attr-defined]
+    verb.more_help = functools.partial(_rows, verb.__name__)  # type: ignore[attr-defined]
+
+
+def merge(
+    adapter: Annotated[str, typer.Option(help="Folder or Hub id of the adapter.")],
+    out: Annotated[Path, typer.Option(help="New folder for the merged model.")],
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder or Hub id of the base model. [default: the one that the adapter names]"
+        ),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Type of the weights: bfloat16, float16 or float32. [default: that of the base]"
+        ),
+    ] = None,
+) -> None:
+    """Merge an adapter (LoRA, rsLoRA, DoRA) into the model that it was trained on.
+
+    `heavydistill merge --adapter out/deliberator --out out/merged`
+
+    The new folder holds a whole model with its tokenizer and the chat template of the training, for
+    transformers, `heavydistill generate --teacher out/merged` and `vllm serve out/merged`. It is
+    loaded and compared with base + adapter on a prompt before it gets its name. An adapter of a
+    base in 4 bits is merged into the base as it is on disk. Merging needs no GPU, and as much
+    memory as the model in its own type, or in float32 with `--dtype`.
+    """
+    from heavydistill.train import merge as merging
+
+    if dtype not in (None, *merging.DTYPES):
+        raise ConfigError(f"--dtype {dtype} is none of {', '.join(merging.DTYPES)}", "Give one.")
+    merged = merging.merge(adapter, out, base, dtype)
+    print(f"{out}: {adapter} merged into {merged.base}, {merged.dtype}")
+    print(
+        f"Largest difference of a logit to base + adapter: {merged.difference:.3g}. Rounding the "
+        f"weights once changes it by {merged.rounding:.3g}, the adapter by {merged.effect:.3g}."
+    )
+    if not merged.has_record:
+        print(
+            "Note: it has no training.json, because the adapter has none or was trained on another "
+            "base, so `heavydistill publish` refuses it."
+        )
+    if merged.is_drowned:
+        print(
+            f"Note: the adapter changes little more than rounding to {merged.dtype} does, so part "
+            "of what it learned may be lost. Merge with --dtype float32 to keep it."
+        )

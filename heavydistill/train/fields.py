@@ -1,0 +1,170 @@
+"""Names, types and help of a training's arguments, without importing TRL.
+
+TRL's configurations have hundreds of fields, and importing them imports torch, which takes seconds.
+So the fields are read from the source files of the installed packages: a mistyped flag is reported
+at once, and no list of them can become out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import dataclasses
+import functools
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec, resolve_name
+from pathlib import Path
+from typing import Any
+
+from heavydistill.errors import ConfigError
+
+_NUMBERS: dict[str, type[int] | type[float]] = {"int": int, "float": float}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A field of a configuration, which is a key of its file and a flag of the command line."""
+
+    name: str
+    annotation: str
+    """Type of the field, as written in the source."""
+    help: str = ""
+    default: Any = None
+    """Default of the field; None where the source has no literal value."""
+    choices: tuple[Any, ...] = ()
+    """Words that it accepts; empty if there is no fixed list of them."""
+    nargs: str | None = None
+    """How many values its flag accepts, as argparse writes it; None for one."""
+
+    @property
+    def kinds(self) -> set[str]:
+        """Members of its type, None left out."""
+        return {kind.strip() for kind in self.annotation.split("|")} - {"None"}
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is true or false, so that its flag needs no value."""
+        return "bool" in self.kinds
+
+    @property
+    def number(self) -> type[int] | type[float] | None:
+        """The type of its values if they are numbers."""
+        return _NUMBERS.get("|".join(self.kinds))
+
+
+def own_arguments(options: type[Any]) -> dict[str, Argument]:
+    """The fields of a dataclass of ours, by name."""
+    # Not ``Field.type``, which TRL's parser replaces.
+    types: dict[str, str] = {}
+    for each in reversed(options.__mro__):
+        types |= inspect.get_annotations(each)
+    return {
+        each.name: Argument(
+            each.name,
+            types[each.name],
+            each.metadata.get("help", ""),
+            None if each.default is dataclasses.MISSING else each.default,
+            tuple(each.metadata.get("choices", ())),
+            "+" if "list[" in types[each.name] else None,
+        )
+        for each in dataclasses.fields(options)
+    }
+
+
+@functools.cache
+def arguments_of(module: str, name: str) -> dict[str, Argument]:
+    """The fields of a dataclass that another package defines or exports, by name.
+
+    Raises:
+        ConfigError: The package is not installed.
+    """
+    module, node = _definition(module, name)
+    found: dict[str, Argument] = {}
+    for base in reversed(node.bases):
+        found |= arguments_of(module, ast.unparse(base))
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            found |= _argument(module, line.target.id, line)
+    return found
+
+
+def _argument(module: str, name: str, line: ast.AnnAssign) -> dict[str, Argument]:
+    """The field that a line of a dataclass defines; empty if it is no argument of ``__init__``."""
+    annotation, given, metadata = ast.unparse(line.annotation), {}, {}
+    default = _literal(line.value)
+    if isinstance(line.value, ast.Call):
+        given = {part.arg: part.value for part in line.value.keywords}
+        default = _literal(given.get("default"))
+        if isinstance(pairs := given.get("metadata"), ast.Dict):
+            metadata = {
+                _literal(key): _literal(value)
+                for key, value in zip(pairs.keys, pairs.values, strict=True)
+            }
+    if annotation.startswith("ClassVar") or _literal(given.get("init")) is False:
+        return {}
+    text = str(metadata.get("help") or "").replace("%%", "%")
+    text = str(metadata.get("help") or "").replace("%%", "%")
+    choices = metadata.get("choices") or _words(module, annotation)
+    nargs = "+" if "list[" in annotation else metadata.get("nargs")
+    return {name: Argument(name, annotation, text, default, tuple(choices), nargs)}
+
+
+def _words(module: str, annotation: str) -> Iterator[Any]:
+    """The values of the enumeration that the first member of a type names."""
+    first = annotation.partition("|")[0].strip()
+    if first in ("None", "dict", "str", "bool", *_NUMBERS) or not first.isidentifier():
+        return
+    _, node = _definition(module, first)
+    if any("Enum" in ast.unparse(base) for base in node.bases):
+        for line in node.body:
+            if isinstance(line, ast.Assign):
+                yield _literal(line.value)
+
+
+@functools.cache
+def _definition(module: str, name: str) -> tuple[str, ast.ClassDef]:
+    """The module that defines a class, and its definition."""
+    file, package = _file(module)
+    tree = _tree(file)
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return module, node
+    for other in ast.walk(tree):
+        if isinstance(other, ast.ImportFrom) and any(
+            name == (alias.asname or alias.name) for alias in other.names
+        ):
+            source = resolve_name("." * other.level + (other.module or ""), package)
+            return _definition(source, name)
+    raise ConfigError(
+        f"{module} of the installed packages defines no {name}",
+        "Install versions that fit: pip install 'heavydistill[train]'.",
+    )
+
+
+def _file(module: str) -> tuple[Path, str]:
+    """The source file of a module, and the package that its relative imports start from."""
+    top, *rest = module.split(".")
+    spec = find_spec(top)
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError(
+            f"Training needs {top}, which is not installed",
+            "Install it: pip install 'heavydistill[train]'.",
+        )
+    place = Path(spec.submodule_search_locations[0], *rest)
+    if place.is_dir():
+        return place / "__init__.py", module
+    return place.with_suffix(".py"), module.rpartition(".")[0]
+
+
+@functools.cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _literal(node: ast.expr | None) -> Any:
+    """The value of an expression; None unless it is a literal."""
+    with contextlib.suppress(ValueError):
+        return ast.literal_eval(node) if node else None
+    return None

@@ -1,0 +1,91 @@
+"""A training in several processes, started by accelerate's own launcher.
+
+The launcher runs in a process group of its own, as this module: what it raises below a message of
+the training is not shown, its exit code is that of the training, and signals reach all of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heavydistill.config.yaml import read_yaml
+from heavydistill.errors import ConfigError
+from heavydistill.run import interrupts
+
+FLAGS = {
+    "num_processes": "Number of processes of all machines, one for each GPU.",
+    "num_machines": "Number of machines.",
+    "machine_rank": "Number of this machine, from 0.",
+    "main_process_ip": "Address of machine 0.",
+    "main_process_port": "Port of machine 0. [default: a free one, with a single machine]",
+}
+"""Flags that win over the keys of the same names in accelerate's file."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def launch(file: Path, flags: Sequence[str], command: Sequence[str]) -> int:
+    """Run ``heavydistill COMMAND`` in the processes of an accelerate file; returns the exit code.
+
+    Raises:
+        ConfigError: There is no such file, or this process was started by a launcher.
+    """
+    if os.environ.keys() & {"RANK", "ACCELERATE_MIXED_PRECISION"}:
+        raise ConfigError(
+            "--accelerate is given to a process that a launcher has started",
+            "Leave out --accelerate, or `accelerate launch`.",
+        )
+    tree = read_yaml(file)
+    is_free = tree.get("main_process_port") is None and "--main_process_port" not in flags
+    if is_free and "--num_machines" not in flags and tree.get("num_machines") in (None, 1):
+        flags = [*flags, "--main_process_port", "0"]
+    launcher = [sys.executable, "-m", __name__, "--config_file", str(file), *flags]
+    words = [*launcher, "--module", "heavydistill", *command]
+    process = subprocess.Popen(words, process_group=0)
+
+    def forward(signum: int, frame: Any) -> None:
+        os.killpg(process.pid, signum)
+
+    before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
+    for signum in [signum for signum in before if before[signum] is not signal.SIG_IGN]:
+        signal.signal(signum, forward)
+    code = process.wait()
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+    return code if code >= 0 else 128 - code
+
+
+def main() -> int:
+    """Launch what the command line says, as ``accelerate launch`` does; returns the exit code."""
+    with interrupts.ending_at_once():
+        from accelerate.commands.launch import launch_command, launch_command_parser
+        from torch.distributed.elastic.multiprocessing.api import SignalException
+        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    logging.disable()  # of this process: what a signal does, and defaults that were taken
+    try:
+        launch_command(launch_command_parser().parse_args())
+    except subprocess.CalledProcessError as error:
+        return error.returncode
+    except ChildFailedError as error:
+        return int(error.get_first_failure()[1].exitcode)
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    except KeyboardInterrupt:
+        return interrupts.INTERRUPTED
+    except (ValueError, ImportError, OSError) as error:
+        fix = "Correct --accelerate, or its flags."
+        if "DeepSpeed" in str(error):
+            fix = "Install it: pip install 'heavydistill[deepspeed]'."
+        print(f"Error: {ConfigError(f'accelerate cannot start: {error}', fix)}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
