@@ -15,7 +15,7 @@ from typing import Any
 
 import marked
 import pytest
-from command_line import broken_off, run_command, served, started
+from command_line import run_command, served, started
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 from marked import MARK, eventually
@@ -395,24 +395,6 @@ def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(pools, 
     usage = json.loads((out / "summary.json").read_text())["usage"]
     assert (usage["thinking"]["requests"], usage["thinking"]["cost_usd"]) == (0, 0.0)
     assert usage["deliberating"]["cost_usd"] == pytest.approx(10 * 18 / 1e6)
-
-
-def test_an_interrupted_run_on_pools_goes_on_with_the_same_command(tmp_path):
-    pools = pool_folder(tmp_path / "many", [pool_of(n, [f"{n}", "0"]) for n in range(40)])
-
-    def unhurried(body: dict[str, Any]) -> Any:
-        time.sleep(1.0)
-        return completion("\\boxed{1}")
-
-    with serving(unhurried) as server:
-        command = on_pools(server, pools, tmp_path / "run", "--set=endpoint.concurrency=8")
-        code, printed = broken_off(command, lambda: len(server.requests) >= 24)
-        assert code == 130 and "same command goes on" in printed
-        assert len(server.requests) < 80
-        ran(*command)
-        assert len(server.requests) == 80 and all(map(is_deliberation, server.requests))
-    done = [trace.problem.id for trace in read_traces(tmp_path / "run")]
-    assert done == [f"p{n}" for n in range(40)]
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import random
 import re
-import signal
 import threading
-import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import broken_off, records_of, run_command, served
+from command_line import run_command, served
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 
@@ -89,12 +86,6 @@ def generations(run: Path) -> list[tuple[Trace, Generation]]:
 
 def summary_of(run: Path) -> dict[str, Any]:
     return json.loads((run / "summary.json").read_text(encoding="utf-8"))
-
-
-def judge_requests(folder: Path) -> Counter[int]:
-    """The seeds of what the journal has of the judge."""
-    records = records_of(folder / "journal")
-    return Counter(r.asked["seed"] for r in records if r.asked["stage"] == "judge")
 
 
 def test_a_judge_decides_what_rules_left_open_and_nothing_else(tmp_path, teacher):
@@ -192,32 +183,6 @@ def test_a_failing_judge_leaves_verdicts_undecided_and_the_same_command_asks_aga
         assert set(map(asked_about, judge.requests)) == {"5 \\text{ km}"}
         assert summary_of(tmp_path / "run")["judging"]["failed"] == 0
         assert "not empty" in ended("generate", *command, code=2)
-
-
-def test_a_run_that_is_killed_while_it_judges_pays_for_no_vote_twice(tmp_path, teacher):
-    finished: Counter[int] = Counter()
-    lock = threading.Lock()
-
-    def unhurried(body: dict[str, Any]) -> Any:
-        time.sleep(0.3)
-        with lock:
-            finished[body["seed"]] += 1
-        return by_rule(body)
-
-    with serving(unhurried) as judge:
-        slots = "--set=judge.endpoint.concurrency=3"
-        command = ["generate", *arguments(teacher, judge, tmp_path), slots]
-        broken_off(command, lambda: sum(finished.values()) >= 8, signal.SIGKILL)
-        kept = judge_requests(tmp_path)
-        assert kept and set(kept.values()) == {1}
-        judge.requests.clear()
-        ended(*command)
-        again = {body["seed"] for body in judge.requests}
-        assert again and not again & set(kept)
-    # Only what was in flight in either stage at the kill may have been answered twice.
-    assert sum(finished.values()) - len(finished) <= 2 * 3
-    ended("replay", str(tmp_path / "run"), f"--out={tmp_path / 'again'}")
-    assert list(read_traces(tmp_path / "again")) == list(read_traces(tmp_path / "run"))
 
 
 def test_the_budget_holds_the_judge_too(tmp_path, teacher):

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import threading
 import time
 from collections import Counter
@@ -179,21 +178,6 @@ def test_no_prompt_that_is_left_is_an_error_that_says_why(sets, tmp_path, always
         told = run(*arguments(server, sets, tmp_path / "new"), code=2)
     assert "No prompt is left for served" in told and message in told and mends in told
     assert os.listdir(tmp_path) == ["journal"]
-
-
-def test_a_kill_costs_only_what_was_in_flight(sets, tmp_path):
-    pupil, out = Pupil(seconds=0.1), tmp_path / "new"
-    with serving(pupil.answer) as server:
-        command = arguments(server, sets, out)
-        broken_off(command, lambda: sum(pupil.asked.values()) >= 40, signal.SIGKILL)
-        assert not out.exists()
-        paid = Journal(tmp_path / "journal").answered
-        assert 0 < paid < len(ASKED) * D
-        server.requests.clear()
-        run(*command)
-        assert len(server.requests) == len(ASKED) * D - paid
-    assert sorted(os.listdir(tmp_path)) == ["journal", "new"]
-    assert len(rows(out, CacheRow, "caches")) == len(LABELS)
 
 
 def test_ctrl_c_waits_for_what_is_in_flight_and_the_same_command_goes_on(sets, tmp_path):

@@ -254,21 +254,6 @@ def test_a_resumed_run_that_is_interrupted_keeps_what_was_finished_before(tmp_pa
     assert not list(tmp_path.glob(".*"))
 
 
-def test_a_killed_run_leaves_nothing_that_the_next_one_does_not_remove(tmp_path, run):
-    def unhurried(body: dict[str, Any]) -> Any:
-        time.sleep(0.05)
-        return completion("\\boxed{1}")
-
-    with serving(unhurried) as server:
-        command = arguments(server, tmp_path, "run", limit=60, k=4, d=1)
-        broken_off(command, lambda: len(server.requests) >= 100, signal.SIGKILL)
-        assert not (tmp_path / "run").exists()
-        assert (tmp_path / ".run.unfinished").is_dir()
-        run(*command)
-    assert len(list(read_traces(tmp_path / "run"))) == 60
-    assert not list(tmp_path.glob(".*"))
-
-
 def test_a_disk_too_full_for_the_rows_is_said_and_what_was_there_stays(tmp_path, run):
     def long_winded(body: dict[str, Any]) -> Any:
         return completion("\\boxed{1}", reasoning_content=random.randbytes(10_000).hex())
