@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from asked_caches import MICRO, pairs, write_caches
-from command_line import broken_off, run_command
+from command_line import run_command
 from fake_server import FakeServer, completion, serving
 
 from heavydistill.models.ledger import Ledger
 from heavydistill.schema import from_row
-from heavydistill.store.journal import Journal
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     Writer,
@@ -178,18 +177,6 @@ def test_no_prompt_that_is_left_is_an_error_that_says_why(sets, tmp_path, always
         told = run(*arguments(server, sets, tmp_path / "new"), code=2)
     assert "No prompt is left for served" in told and message in told and mends in told
     assert os.listdir(tmp_path) == ["journal"]
-
-
-def test_ctrl_c_waits_for_what_is_in_flight_and_the_same_command_goes_on(sets, tmp_path):
-    pupil, out = Pupil(seconds=0.3), tmp_path / "new"
-    with serving(pupil.answer) as server:
-        command = arguments(server, sets, out)
-        code, printed = broken_off(command, lambda: sum(pupil.asked.values()) >= 20)
-        assert code == 130 and "same command goes on" in printed, printed
-        assert "Traceback" not in printed and not out.exists()
-        assert Journal(tmp_path / "journal").answered == len(server.requests) < len(ASKED) * D
-        run(*command)
-        assert len(server.requests) == len(ASKED) * D
 
 
 def test_the_budget_holds_over_resumptions(sets, tmp_path):

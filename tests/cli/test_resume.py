@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import COMMAND, MICRO, broken_off, records_of, run_command, served, started
+from command_line import COMMAND, broken_off, records_of, run_command, served, started
 from fake_server import FakeServer, completion, serving
 from fault_server import FaultServer, faulty
 from problem_files import remainders
@@ -431,22 +431,6 @@ def test_a_budget_needs_a_server(tmp_path):
     assert "run in this process" in ended(*here, code=2)
 
 
-def test_a_teacher_that_lost_its_thinking_ends_the_run_with_what_to_change(tmp_path):
-    profile = tmp_path / "thinker.yaml"
-    profile.write_text(
-        f"name: served\ntokenizer: {MICRO}\ncontext: 2048\nthinking: {{tags: [<t>, </t>]}}\n"
-    )
-    with faulty(reasoning="none") as server:
-        concurrency = "--set=endpoint.concurrency=2"
-        words = faulty_run(server, tmp_path, f"--teacher={profile}", concurrency)
-        assert "--reasoning-parser" in ended(*words, code=2)
-        assert len(server.requests) <= 6
-        server.reasoning = "reasoning"  # the server is set right, and all is asked again
-        server.requests.clear()
-        ended(*words)
-        assert len(server.requests) == ROWS * (POOL + ANSWERS)
-
-
 def test_a_key_that_is_refused_in_mid_run_costs_nothing_that_is_paid(tmp_path):
     with faulty(seconds=1.0) as server:
         server.plan = lambda body, attempt: "bad key" if len(server.requests) == 60 else None
@@ -461,23 +445,3 @@ def test_a_key_that_is_refused_in_mid_run_costs_nothing_that_is_paid(tmp_path):
         # What was in flight when it was refused was answered and kept: nothing is asked twice.
         assert len(server.requests) == ROWS * (POOL + ANSWERS) + 1
     assert len(list(read_traces(tmp_path / "run"))) == ROWS
-
-
-@pytest.mark.parametrize(
-    ("fault", "says"),
-    [
-        ("broken", ["No server of served has answered for", "HTTP 500: Internal error"]),
-        ("busy for", ["left alone for 86,400 s, longer than endpoint.timeout_s (2 s)", "HTTP 429"]),
-    ],
-)
-def test_a_run_of_one_problem_stops_at_a_server_that_stays_away_and_goes_on_later(
-    tmp_path, fault, says
-):
-    with faulty(retry_after="86400") as server:
-        server.plan = lambda body, attempt: None if body["seed"] % 2 else fault
-        command = faulty_run(server, tmp_path, "--limit=1")
-        last = ended(*command, code=1).strip().splitlines()[-1]
-        assert last.startswith("Stopped: ") and all(part in last for part in says)
-        server.plan = lambda body, attempt: None
-        ended(*command)
-        assert len(server.bill) == POOL + ANSWERS
