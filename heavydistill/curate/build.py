@@ -1,11 +1,11 @@
-"""A build: runs in, a folder of training sets out. ``build_sets`` is its doorway.
+"""Builds a folder of training sets from runs; ``build_sets`` is the entry point.
 
-The traces are read twice. The first pass remembers what was found out about each
-(``first_pass``); then what is used is selected among all of them (``selection``); the second pass
-writes the rows of what was selected (``set_writer``). Deliberations that are asked for take a pass
-of their own in between, and the second one reads their texts from the journal.
+The traces are read twice. The first pass takes notes of each trace (``build_state``). Then
+``selection`` decides what is used, and the second pass writes the selected rows (``set_writer``).
+With redeliberation there is a pass in between that asks for deliberations; the second pass then
+reads their texts from the journal.
 
-The folder appears under its name when all of it is there and the guard has found nothing.
+The folder appears under its name when it is complete and the guard has found no fault.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any, get_args
 from heavydistill.chat.guard import demand_whole, guard
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate import selection
+from heavydistill.curate.build_state import BuildState, OnProgress, SourceRun, open_sources
 from heavydistill.curate.candidates import UNMEASURED
-from heavydistill.curate.first_pass import Build, OnProgress, SourceRun, open_sources
 from heavydistill.curate.mixture import NOT_ADMITTED, OVER_BOUND
 from heavydistill.curate.redeliberation import Redeliberation, Volume, resolve
 from heavydistill.curate.set_writer import SetWriter, quantiles
@@ -67,14 +67,14 @@ def build_sets(
     """Build training sets of both roles, and prompts for RL, from one or more runs.
 
     ``on_progress`` is called after each trace of a pass, ``on_volume`` before a model is asked, and
-    ``on_written`` with the folder, whatever its name is, when the manifest is in it. A dry run does
-    all of it but for asking a model, and keeps nothing.
+    ``on_written`` with the temporary folder once the manifest is in it. A dry run does everything
+    but ask a model, and keeps nothing.
 
     Raises:
-        EmptyError: Nothing is left; the manifest that it holds says what took what.
+        EmptyError: No row is left; its manifest holds the counts of every filter.
         UserError: Anything else that the user can fix; nothing was written.
-        KeyboardInterrupt, StoppedError: While deliberations were asked for. What was answered is
-            in the journal, and the same command goes on from there.
+        KeyboardInterrupt, StoppedError: While deliberations were asked for. The responses are in
+            the journal, and the same command continues from there.
     """
     contact = None if dry_run else Contact()
     sources = open_sources(config.runs)
@@ -92,7 +92,7 @@ def build_sets(
             folder = Path(held.enter_context(TemporaryDirectory(prefix="heavydistill-")))
         else:
             folder = held.enter_context(new_folder(out))
-        build = Build(config, sources)
+        build = BuildState(config, sources)
         build.read(on_progress)
         selection.mark_wanted(build)
         asked, answers = [], None
@@ -124,11 +124,11 @@ def build_sets(
 
 
 class EmptyError(ConfigError):
-    """Nothing is left of the runs; ``manifest`` says what took what."""
+    """No row is left of the runs; ``manifest`` holds the counts of every filter."""
 
     def __init__(self, manifest: Manifest) -> None:
         super().__init__(
-            "Nothing is left to learn from: the tables say what took what",
+            "No training row is left: the table shows how many each filter left out",
             "Choose another --preset, give more runs, or ask for deliberations with "
             "--redeliberate.",
         )
@@ -136,21 +136,24 @@ class EmptyError(ConfigError):
 
 
 def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
-    """The student that is named, or the bundled one for runs of the bundled models alone."""
+    """The configured student; for runs of the bundled models only, the bundled student."""
     if config.student is not None:
         return config.student
     if other := next((source for source in sources if not source.is_toy), None):
         raise MissingModelError(
-            f"No student is named, and {other.name} is not a run of the bundled micro models alone",
+            f"No student is named, and {other.name} is a run of other models than the bundled ones",
             "Give --student MODEL, the model that you will train (a folder or Hub id): its "
-            "tokenizer counts, and the rows are made for its chat template.",
+            "tokenizer counts the tokens, and the rows are made for its chat template.",
             "--student MODEL",
         )
     return "micro-student"
 
 
-def _guarded(build: Build, folder: Path) -> dict[str, int]:
-    """How many rows from all over each set the guard saw; a faulty one is a ConfigError."""
+def _guarded(build: BuildState, folder: Path) -> dict[str, int]:
+    """Check a sample of each set with the guard; returns how many rows it saw.
+
+    Raises ConfigError if one of them is faulty.
+    """
     seen = {}
     for name in ("sft_deliberator", "sft_thinker"):
         rows: list[dict[str, Any]] = []
@@ -164,7 +167,10 @@ def _guarded(build: Build, folder: Path) -> dict[str, int]:
 
 
 def _manifest(
-    build: Build, written: SetWriter, guarded: dict[str, int], asked: list[RedeliberationSummary]
+    build: BuildState,
+    written: SetWriter,
+    guarded: dict[str, int],
+    asked: list[RedeliberationSummary],
 ) -> Manifest:
     used = [note for note in build.sets if not note.sft_label or not note.rl_label]
     own = sum(build.own_names.issuperset(note.thinkers) for note in used)
@@ -215,8 +221,8 @@ def _manifest(
     )
 
 
-def _strata(build: Build) -> dict[str, Strata]:
-    """The sets of each stratum, from all there are to those that are used."""
+def _strata(build: BuildState) -> dict[str, Strata]:
+    """For each stratum, the numbers of sets: all, and those that remain after each step."""
     mixed = Counter((candidate.stratum, label) for candidate, label in build.mixture.items())
     strata: dict[str, Strata] = {}
     for stratum in get_args(Stratum):
@@ -237,7 +243,7 @@ def _strata(build: Build) -> dict[str, Strata]:
 
 
 def _content(config: BuildConfig) -> dict[str, Any]:
-    """The configuration of a build, without folders and addresses."""
+    """The configuration of a build for the manifest, without folders and addresses."""
     tree = config.model_dump(mode="json", exclude={"out", "runs", "verify"})
     tree["student"] = name_alone(tree["student"])
     tree["chat_template"] = tree["chat_template"] and Path(tree["chat_template"]).name
@@ -249,5 +255,5 @@ def _content(config: BuildConfig) -> dict[str, Any]:
 
 
 def _by_label(counts: Counter[str]) -> dict[str, int]:
-    """What is used first, then the most frequent labels."""
+    """Counts by label: ``used`` first, then the most frequent ones."""
     return dict(sorted(counts.items(), key=lambda pair: (pair[0] != "used", -pair[1], pair[0])))

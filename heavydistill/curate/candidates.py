@@ -1,13 +1,13 @@
-"""Candidate sets: which attempts at a problem stand together in one cache.
+"""Candidate sets: attempts at a problem that are shown together in one cache.
 
-One pool gives several sets of different widths, no two of which show the same texts. They are drawn
-by how many of their members are right, each number as likely as any other, because uniform draws
-would hardly ever give the rare and instructive ones, such as one right attempt among wrong ones.
-They depend on the pool, its problem and the seed alone. Only usable attempts with a verdict are
-members; an undecided one counts as not right, as in ``heavy.voting``.
+One pool gives several sets of different widths, no two of which show the same texts. The number of
+right members is drawn first, each number equally likely, because uniform draws would hardly ever
+give the rare and instructive sets, such as one right attempt among wrong ones. A draw depends only
+on the pool, its problem and the seed. Members are usable attempts with a verdict; an undecided one
+counts as not right, as in ``heavy.voting``.
 
-How often a set is deliberated rightly (``Success``) makes it a prompt of RL: it teaches where some
-deliberations are right and some are not, for equal rewards tell nothing apart.
+A set is a prompt of RL if some of its deliberations are right and some are not (``Success``),
+because equal rewards teach nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heavydistill.heavy import voting
 from heavydistill.schema import Deliberation, Generation, Stratum, Trajectory
 from heavydistill.store.sets.set_rows import USED
 
-# Draws for each set that is wanted. Narrow pools repeat themselves, so more draws find no more.
+# Draws per wanted set. In narrow pools draws repeat, so more of them find no further sets.
 _DRAWS = 8
 
 UNMEASURED, ALWAYS_RIGHT, NEVER_RIGHT = "unmeasured", "always_right", "never_right"
@@ -30,14 +30,14 @@ FEWEST_JUDGED = 2
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """Some of the attempts at one problem; equal to another one that shows the same."""
+    """Some of the attempts at one problem; sets that show the same texts are equal."""
 
-    problem: str  # id of the problem
+    problem: str  # Id of the problem
     members: tuple[str, ...] = field(compare=False)
     """Ids of the attempts, in the order of the pool, or of the cache of a run."""
-    right: int  # how many of them are correct
-    stratum: Stratum  # see ``heavy.voting.stratum``
-    texts: str  # what a cache of it shows; see ``same_texts``
+    right: int  # Number of correct members
+    stratum: Stratum  # See ``heavy.voting.stratum``
+    texts: str  # Hash of the texts that a cache of it shows; see ``same_texts``
 
     @property
     def width(self) -> int:
@@ -45,7 +45,7 @@ class CandidateSet:
 
     @property
     def accuracy(self) -> float:
-        """The share of members that are right."""
+        """Share of the members that are right."""
         return self.right / len(self.members)
 
 
@@ -62,11 +62,12 @@ def draw_sets(
 
     Args:
         problem: Id of the problem.
-        pool: All trajectories of the problem, ids unique.
-        widths: The widths to draw from; those that the pool cannot fill are passed over.
+        pool: All trajectories of the problem, with unique ids.
+        widths: Widths to draw from; widths that the pool cannot fill are ignored.
         most: Maximum number of sets.
         seed: Seed of the whole build.
-        shown_already: What the sets that are there already show; see ``same_texts``.
+        shown_already: Hashes of the texts of existing sets, which are not drawn again; see
+            ``same_texts``.
     """
     members = [t for t in pool if t.unusable_because is None and t.verdict is not None]
     feasible = [width for width in sorted(set(widths)) if width <= len(members)]
@@ -84,7 +85,7 @@ def draw_sets(
 
 
 def set_of(problem: str, shown: Sequence[Generation]) -> CandidateSet:
-    """These attempts at the problem of an id, as a set."""
+    """The set of these attempts; ``problem`` is the id of their problem."""
     return CandidateSet(
         problem=problem,
         members=tuple(attempt.id for attempt in shown),
@@ -95,13 +96,13 @@ def set_of(problem: str, shown: Sequence[Generation]) -> CandidateSet:
 
 
 def same_texts(shown: Iterable[Generation]) -> str:
-    """The same for attempts that say the same, each text as often, whatever the order."""
+    """A hash of the answer texts that does not depend on their order."""
     hashes = sorted(hashlib.sha256(attempt.answer_text.encode()).hexdigest() for attempt in shown)
     return hashlib.sha256("".join(hashes).encode()).hexdigest()[:32]
 
 
 def generator(*parts: object) -> random.Random:
-    """A generator that is the same for the same parts in every process."""
+    """A random generator seeded by ``parts``, the same in every process."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return random.Random(int.from_bytes(digest))
 
@@ -117,15 +118,15 @@ def _draw(members: list[Trajectory], width: int, rng: random.Random) -> list[Tra
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """How often one set is deliberated rightly."""
+    """Success of the deliberations on one set."""
 
-    share: float | None  # of its judged deliberations, those that are right; None without any
-    judged: int  # deliberations with a verdict that is not undecided
-    label: str  # ``USED`` if it is a prompt of RL, else why it is none
+    share: float | None  # Share of the judged deliberations that are right; None if none is judged
+    judged: int  # Number of deliberations whose verdict is not undecided
+    label: str  # ``USED`` if the set is a prompt of RL, else the reason why it is not
 
 
 def success_of(deliberations: Iterable[bool | None]) -> Success:
-    """The success of one set, from ``is_right`` of each of its deliberations."""
+    """The success of one set, given ``is_right`` of each of its deliberations."""
     judged = [right for right in deliberations if right is not None]
     right = sum(judged)
     share = right / len(judged) if judged else None
@@ -136,6 +137,6 @@ def success_of(deliberations: Iterable[bool | None]) -> Success:
 
 
 def is_right(deliberation: Deliberation) -> bool | None:
-    """By its verdict; None if it failed, was cut off or is undecided, which tells nothing."""
+    """Whether its verdict is correct; None if it failed, was cut off or is undecided."""
     verdict = deliberation.verdict
     return None if verdict is None or verdict.label == "undecided" else verdict.is_correct

@@ -1,8 +1,8 @@
-"""Which candidate sets are learnt from: the mixture, as named presets.
+"""The mixture: presets that choose the candidate sets to learn from.
 
 What a deliberator learns depends on the strata that it sees. Hard sets alone teach it to distrust
-majorities; easy sets alone teach it to copy the vote. A preset says which sets are admitted, how
-wide they are, and how many of one kind may stand beside those of another.
+majorities; easy sets alone teach it to copy the vote. A preset defines which sets are admitted, how
+wide they are, and how many sets of one stratum there may be relative to others.
 
     balanced    4 to 16 attempts, or as many as a run showed; all minority-right and tie; half as
                 many majority-right; at most 5 % all-right; at most 10 % all-wrong, and those only
@@ -15,11 +15,11 @@ wide they are, and how many of one kind may stand beside those of another.
                 wrong, no more right than wrong; at most 20,000 tokens
     heavyskill  HeavySkill (arXiv 2605.02396, appendix B): 8 or 16 attempts, of which at most 5 in
                 8 are right
-    natural     all sets, in the shares in which they come: for GRPO on a student's own run, which
-                so learns from what it will meet. There easy sets do no harm: what is always
-                answered rightly teaches nothing, and is left out
+    natural     all sets, in the shares in which they occur: for GRPO on a student's own run, which
+                then learns from the sets that it will meet. Easy sets do no harm there: prompts
+                that are always answered correctly teach nothing, and are left out
 
-Not covered: what the sources do beyond these bounds, e.g. how GenSelect draws its widths.
+Not covered: other rules of the sources, e.g. how GenSelect draws its widths.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ NOT_ADMITTED, OVER_BOUND = "not_admitted", "over_bound"
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How many sets of some strata may be there."""
+    """Maximum number of sets of some strata."""
 
-    strata: frozenset[Stratum]  # those that are counted together
-    share: float  # the maximum, as a share of ``of``
-    of: frozenset[Stratum] = frozenset()  # empty for all sets that are kept
+    strata: frozenset[Stratum]  # Strata that are counted together
+    share: float  # Maximum as a share of the sets of ``of``
+    of: frozenset[Stratum] = frozenset()  # Empty: all sets that are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
     """One mixture."""
 
-    widths: tuple[int, ...]  # attempts in a set, ascending
-    any_width: bool = False  # whether sets that a run made may have any other width too
+    widths: tuple[int, ...]  # Numbers of attempts in a drawn set, ascending
+    any_width: bool = False  # Whether sets of a run may have other widths too
     admits: Callable[[CandidateSet, str], bool] = lambda candidate, domain: True
-    """Whether a set of a problem of a domain may be there, if its width may."""
+    """Whether a set of an admitted width is admitted; the second argument is the domain."""
     bounds: tuple[Bound, ...] = ()
-    fewest_attempts: int = 2  # usable attempts that a pool must have
+    fewest_attempts: int = 2  # Minimum number of usable attempts in a pool
     most_tokens: int | None = None
-    """Maximum number of tokens of a cache, in the student's tokenizer; None leaves it to the
-    student's context."""
+    """Maximum number of tokens of a cache by the student's tokenizer; None: the student's
+    context."""
 
     def takes(self, candidate: CandidateSet, domain: str) -> bool:
-        """Whether a set may be there at all."""
+        """Whether a set is admitted."""
         return (self.any_width or candidate.width in self.widths) and self.admits(candidate, domain)
 
 
 def preset_of(config: BuildConfig) -> Preset:
-    """The preset of a build, with the widths that it sets."""
+    """The preset of a build; ``sets.widths`` replaces its widths."""
     preset, widths = PRESETS[config.preset], config.sets.widths
     return replace(preset, widths=tuple(sorted(set(widths)))) if widths else preset
 
@@ -74,10 +74,10 @@ def preset_of(config: BuildConfig) -> Preset:
 def mix(
     sets: Iterable[CandidateSet], preset: Preset, domains: Mapping[str, str], seed: int
 ) -> dict[CandidateSet, str]:
-    """``USED``, ``NOT_ADMITTED`` or ``OVER_BOUND`` for each different set of all problems.
+    """Label each different set ``USED``, ``NOT_ADMITTED`` or ``OVER_BOUND``.
 
-    Their ``domains`` are given by id. Where there are too many of a stratum, first sets of many
-    problems stay before second sets of a few; the rest is drawn from the seed.
+    ``domains`` are the domains of the problems by id. If a stratum has too many sets, first sets of
+    many problems are kept before second sets of a few; the rest is drawn from the seed.
     """
     labels = dict.fromkeys(sets, NOT_ADMITTED)
     admitted: dict[Stratum, list[CandidateSet]] = defaultdict(list)
@@ -92,9 +92,9 @@ def mix(
 
 
 def _room(there: Mapping[Stratum, int], bounds: Iterable[Bound]) -> dict[Stratum, int]:
-    """How many of each stratum may stay: the most for which every bound holds.
+    """The largest number of sets of each stratum for which every bound holds.
 
-    Taking some away lowers what other bounds are shares of, so this goes on until nothing moves.
+    Removing sets lowers the base of other bounds, so this repeats until nothing changes.
     """
     room, moved = dict(there), True
     while moved:
@@ -111,7 +111,7 @@ def _room(there: Mapping[Stratum, int], bounds: Iterable[Bound]) -> dict[Stratum
 
 
 def _spread(sets: Sequence[CandidateSet], seed: int) -> list[CandidateSet]:
-    """The sets in a drawn order in which those of one problem are far from each other."""
+    """The sets in a random order in which all first sets of problems precede second ones."""
     rng = generator(seed, "mixture", sets[0].stratum)
     drawn = rng.sample(sets, len(sets))
     seen: Counter[str] = Counter()

@@ -1,18 +1,18 @@
-"""New deliberations on caches that are there: a run whose caches are loaded.
+"""Asks for new deliberations on existing caches.
 
-    run = resolve(config, source.config)     the model that is asked, with its journal and budget
-    volume = volume_of(run, caches)          whether the prompts fit, and how much it is
-    deliberate(run, volume, ...)             the chain: caches are loaded, deliberated on, judged
+    run = resolve(config, source.config)     resolves the model, its journal and its budget
+    volume = volume_of(run, caches)          checks that the prompts fit, and counts the requests
+    deliberate(run, volume, ...)             loads the caches, deliberates on them, judges
 
-The same command goes on after a kill and pays for nothing twice; a budget holds over all
-resumptions. What comes out is on disk, so that memory does not grow with it. The samples are others
-than those of a run with the same seed, so that a deliberator that failed on a cache is not asked
-for the same once more.
+After a kill the same command continues, and no response is billed twice; a budget holds over all
+resumptions. The results are on disk, so that memory does not grow with them. The seeds differ from
+those of a run with the same seed, so that a deliberator that failed on a cache does not repeat
+itself.
 
-``Redeliberation`` is that on sets of a build's mixture that have no deliberation to learn from.
+``Redeliberation`` does this for sets of a build's mixture that have no deliberation to learn from.
 
-Not covered: starting a server; a judge for what rules leave undecided; caches of the same prompt,
-of which one that failed may be asked again.
+Not covered: starting a server; a judge for undecided verdicts; caches of equal prompts, of which
+one that failed may be asked again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.config.models import Endpoint, SamplingChoice
 from heavydistill.config.run import Deliberating, RunConfig, Verifying
 from heavydistill.config.sets import BuildConfig, Redeliberate, RefilterConfig
-from heavydistill.curate.first_pass import Build, OnProgress, SetOfTrace, SourceRun
+from heavydistill.curate.build_state import BuildState, OnProgress, SetOfTrace, SourceRun
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.counts import Usage, no_usage
 from heavydistill.models.contact import Contact
@@ -62,7 +62,7 @@ _DELIBERATE = "deliberate"
 def resolve(
     config: BuildConfig, run: RunConfig | None, contact: Contact | None = None
 ) -> ResolvedRun:
-    """Who deliberates again on sets of a run; None for ``run`` is an imported pool.
+    """The resolved run that deliberates again on sets of ``run``; None is an imported pool.
 
     Raises:
         ConfigError: No model is named, a server would have to be started, its tokens cannot be
@@ -74,10 +74,10 @@ def resolve(
     if choice.teacher is None:
         raise ConfigError(
             "redeliberate.teacher is not set, and an imported pool has no deliberator",
-            "Name one with --set redeliberate.teacher=NAME.",
+            "Give --teacher MODEL.",
         )
-    # What else is built from is another budget; how and where it is done is not. All runs that it
-    # is built from share one, whoever deliberates on each.
+    # Another configuration has a budget of its own, unless only places differ. All runs of a build
+    # share one budget, whichever model deliberates on each.
     place = {"endpoint": True, "journal": True, "budget": True}
     about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": place})
     out = Path(config.out)
@@ -92,19 +92,19 @@ def resolve_choice(
     about: object,
     contact: Contact | None,
 ) -> ResolvedRun:
-    """The run that asks a model, which ``choice`` names, about caches.
+    """The resolved run that asks the model of ``choice`` about caches.
 
-    ``section`` is where ``choice`` stands in the configuration, for messages; the journal is beside
-    ``out``, unless it names another; ``about`` is what is asked for, as JSON: another account for
-    each. Raises as ``resolve``; no ``contact`` sends nothing.
+    ``section`` is the section of ``choice`` in the configuration, for messages. The journal is
+    beside ``out`` unless ``choice`` names another. ``about`` identifies the account of the budget,
+    as JSON. Raises as ``resolve``; without a ``contact`` no request is sent.
     """
     name, endpoint = choice.teacher or "", choice.endpoint or Endpoint()
     keys = f"{section}.endpoint".lstrip(".")
     if endpoint.start_vllm:
         raise ConfigError(
-            f"{keys}.start_vllm: no server is started for this",
-            f"Start it yourself, `heavydistill teachers {name}` tells how, and give its address "
-            f"as {keys}.base_url.",
+            f"{keys}.start_vllm: this command starts no server",
+            f"Start it yourself (`heavydistill teachers {name}` prints the command) and give its "
+            f"address as {keys}.base_url.",
         )
     if not endpoint.is_served and not profile_file(name) and Path(name).is_dir():
         name = str(Path(name).resolve())  # under which the journal knows a folder
@@ -122,9 +122,9 @@ def resolve_choice(
         out=str(journal / identity),  # which names the account; no folder is written there
     )
     run = resolve_run(config, contact, section)
-    if run.deliberator.profile.tokenizer == SERVER:  # what is trained on is counted exactly
+    if run.deliberator.profile.tokenizer == SERVER:  # rows to train on are counted exactly
         raise ConfigError(
-            f"{keys}.tokenizer names none, and no profile of {name} does, so the tokens of the "
+            f"{keys}.tokenizer is not set and {name} has no profile with one, so the tokens of the "
             "prompts cannot be counted",
             "Set it to a folder or a Hub id with a tokenizer.json.",
         )
@@ -133,12 +133,12 @@ def resolve_choice(
 
 
 def journal_of(choice: Redeliberate | RefilterConfig, out: Path) -> Path:
-    """Where every response is kept: beside ``out``, unless another folder is named."""
+    """Folder of the journal: the configured one, else ``journal`` beside ``out``."""
     return Path(choice.journal or out.absolute().parent / "journal")
 
 
 def _as_in_run(choice: Redeliberate, run: RunConfig) -> Redeliberate:
-    """With the run's teacher, endpoint and sampling in place of what is left out."""
+    """``choice`` with the run's deliberator, endpoint and sampling for everything not set."""
     own = run.deliberator or run.teacher
     name = choice.teacher or own
     endpoint, chosen = run.endpoint, choice.sampling or SamplingChoice()
@@ -153,23 +153,23 @@ def _as_in_run(choice: Redeliberate, run: RunConfig) -> Redeliberate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """How much is to be asked."""
+    """Number and size of the requests of a redeliberation."""
 
     caches: int
     requests: int
-    in_journal: int  # requests that have a response already
-    prompt_tokens: int  # of the others, in the model's tokenizer, without its chat template
-    completion_tokens: int  # the maximum that they can bring
-    usd: float | None  # maximum cost of both; None if the price is not known
-    rounds: tuple[int, ...]  # rounds of the caches, ascending
-    skipped: int  # lines of the journal that cannot be read
+    in_journal: int  # Requests that have a response already
+    prompt_tokens: int  # Prompt tokens of the other requests, without the chat template
+    completion_tokens: int  # Maximum completion tokens of the other requests
+    usd: float | None  # Maximum cost of the other requests; None if the price is not known
+    rounds: tuple[int, ...]  # Rounds of the caches, ascending
+    skipped: int  # Unreadable lines of the journal
 
 
 def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate") -> Volume:
-    """How much asking about these caches takes; sends no request.
+    """The volume of a redeliberation on these caches; sends no request.
 
-    Raises ConfigError, with keys of ``section``, where the model's context does not hold the
-    longest prompt and a response; TeacherError where its tokenizer cannot be loaded.
+    Raises ConfigError, naming keys of ``section``, if the model's context does not hold the longest
+    prompt and a response; TeacherError if its tokenizer cannot be loaded.
     """
     deliberator, folder = run.deliberator, Path(run.config.journal or "")
     model, most, d = deliberator.profile, deliberator.sampling.max_tokens, deliberator.samples
@@ -221,16 +221,16 @@ def requests_of(run: ResolvedRun, cache: Cache) -> list[Request]:
 
 @dataclass(slots=True)
 class DeliberationTally:
-    """What was asked for so far, and what came of it."""
+    """Counts of a redeliberation so far."""
 
-    caches: int = 0  # whose deliberations are there
-    failed: int = 0  # deliberations that failed
-    cut_off: int = 0  # deliberations that were too long
-    from_journal: int = 0  # deliberations that were paid for earlier
+    caches: int = 0  # Caches with all deliberations
+    failed: int = 0  # Deliberations that failed
+    cut_off: int = 0  # Deliberations that reached ``max_tokens``
+    from_journal: int = 0  # Deliberations that the journal had
     usage: Usage = field(default_factory=no_usage)
 
     def add(self, row: Row) -> None:
-        """Count a row of the step that deliberates."""
+        """Count a row that left the deliberating step."""
         from heavydistill.run.tasks import FROM_JOURNAL
 
         self.caches += 1
@@ -242,7 +242,7 @@ class DeliberationTally:
             self.usage.add(deliberation)
 
     def summary(self, run: ResolvedRun) -> RedeliberationSummary:
-        """The same for a manifest."""
+        """The counts as a manifest has them."""
         usage, deliberator = self.usage, run.deliberator
         known = usage.unknown_completion < usage.requests or not usage.requests
         usd = deliberator.profile.usd(usage.prompt, usage.completion) if known else None
@@ -260,7 +260,7 @@ class DeliberationTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheDeliberations:
-    """A row that leaves the chain: the deliberations on one cache, judged."""
+    """A row of the result: the judged deliberations on one cache."""
 
     problem_id: str
     cache_id: str
@@ -269,7 +269,7 @@ class CacheDeliberations:
 
 
 class Deliberations:
-    """Deliberations on many caches, read as they are needed; a row that failed is a RunError."""
+    """Deliberations on many caches, read on demand. Raises RunError for a row that failed."""
 
     def __init__(self, rows: Path) -> None:
         self._rows = dataset_of(rows, rows.parent / "mapped")
@@ -281,7 +281,7 @@ class Deliberations:
             self._places[problem, cache] = place
 
     def on(self, problem: str, cache: str) -> list[Deliberation]:
-        """Those on a cache of a problem, by their ids."""
+        """The deliberations on a cache of a problem, both given by id."""
         items = self._rows[self._places[problem, cache]]["deliberations"]
         return [from_row(Deliberation, item) for item in items]
 
@@ -294,21 +294,21 @@ def deliberate(
     on_progress: Callable[[DeliberationTally], None] = lambda tally: None,
     contact: Contact | None = None,
 ) -> tuple[Deliberations, DeliberationTally]:
-    """Deliberate on caches and judge what comes.
+    """Ask for deliberations on caches, and judge them.
 
     Args:
         run: From ``resolve``.
-        volume: How much is asked.
-        pairs: Gives each problem with a cache; called once for each round of the caches.
+        volume: From ``volume_of``.
+        pairs: Gives pairs of a problem and a cache; called once for each round of the caches.
         folder: Existing folder for the rows, which must outlive the result.
         on_progress: Called after each batch, by one thread at a time.
-        contact: What has asked the servers before, if anything has.
+        contact: Contact that has asked the servers before, if there is one.
 
     Raises:
-        ConfigError, TeacherError: A server, the weights, the account, the journal or a verifier of
-            one's own cannot be used.
-        StoppedError, RunError, KeyboardInterrupt: As a run; what was sent before is answered and
-            in the journal.
+        ConfigError, TeacherError: A server, the weights, the account, the journal or an own
+            verifier cannot be used.
+        StoppedError, RunError, KeyboardInterrupt: As in a run; responses to the requests in flight
+            are in the journal.
     """
     if run.asks_servers:
         require_endpoints(run, contact or Contact())
@@ -366,27 +366,27 @@ def _pipeline(
     return pipeline
 
 
-# --- What a build asks for.
+# --- Redeliberation of a build.
 
 
 class Redeliberation:
-    """What a build asks for. The sets that are asked about are marked in its notes.
+    """The redeliberation of a build; marks the sets that it asks about in the build's notes.
 
-    ``build`` is after its first pass, ``runs`` say who deliberates on the sets of each run, by its
-    name, and ``contact`` is what has asked the servers; None if nothing was sent. Raises
-    ConfigError where a prompt and a response do not fit.
+    ``build`` has finished its first pass, ``runs`` are the resolved runs by the name of the source
+    run, and ``contact`` has asked the servers; None if nothing was sent. Raises ConfigError if a
+    prompt and a response do not fit.
     """
 
     def __init__(
-        self, build: Build, runs: Mapping[str, ResolvedRun], contact: Contact | None
+        self, build: BuildState, runs: Mapping[str, ResolvedRun], contact: Contact | None
     ) -> None:
         self._build, self._contact = build, contact
         seen = set()
         for note in build.pending():
-            note.asked = note.of not in seen  # two runs that share a pool have the same sets
+            note.asked = note.of not in seen  # Runs that share a pool have equal sets
             seen.add(note.of)
         self.volumes: list[tuple[SourceRun, ResolvedRun, Volume]] = []
-        """The runs with sets to ask about; who is asked, and how much."""
+        """Source runs with sets to ask about, each with its resolved run and volume."""
         self._written: dict[str, Deliberations] = {}
         for source in build.sources:
             if next(self._sets(source), None):
@@ -394,9 +394,9 @@ class Redeliberation:
                 self.volumes.append((source, run, volume_of(run, caches)))
 
     def ask(self, folder: Path, on_progress: OnProgress) -> list[RedeliberationSummary]:
-        """Ask, and note what is found out about the answers; ``answers`` gives them afterwards.
+        """Ask for the deliberations and add notes of them; ``answers`` returns them afterwards.
 
-        The rows are kept in ``folder``, which must outlive this. Raises as ``deliberate``.
+        The rows are kept in ``folder``, which must outlive this object. Raises as ``deliberate``.
         """
         total = sum(volume.caches for _, _, volume in self.volumes)
         summaries, before = [], 0
@@ -422,17 +422,17 @@ class Redeliberation:
         return summaries
 
     def answers(self, run: str, problem: Problem, cache: Cache) -> list[Deliberation]:
-        """The deliberations on a cache of a run."""
+        """The new deliberations on a cache of a run."""
         return self._written[run].on(problem.id, cache.id)
 
     def _pairs(self, source: SourceRun) -> Iterator[tuple[Problem, Cache]]:
         return ((each.problem, each.cache) for each in self._sets(source))
 
     def _sets(self, source: SourceRun) -> Iterator[SetOfTrace]:
-        """The sets of a run to ask about."""
+        """The sets of a run that need deliberations."""
         for trace, known in self._build.traces_of(source):
             for note in known.sets:
                 asked = self._build.with_cache(source, trace, note) if note.asked else None
-                note.asked = asked is not None  # the student's context may not hold it
+                note.asked = asked is not None  # It may not fit the student's context
                 if asked:
                     yield asked

@@ -1,13 +1,13 @@
-"""Makes the prompts of RL anew for a checkpoint: caches that it gets right sometimes, not always.
+"""Selects the prompts of RL for a checkpoint: caches that it gets right sometimes, not always.
 
-What a student learns from changes as it learns. A checkpoint is asked D times about each cache
-that can be a prompt of RL, and the caches on which some of its deliberations are right and some
-are not become the new set (as in the second stage of PaCoRe, arXiv 2601.05593). The new folder
-holds ``problems`` as they were, ``caches`` with the new success, ``rl``, a manifest that says what
-was done, and a card; it appears when all of it is written.
+A student needs other prompts as it learns. The checkpoint deliberates D times on each cache that
+can be a prompt of RL, and the caches on which some of its deliberations are right and some are not
+become the new set (as in the second stage of PaCoRe, arXiv 2601.05593). The new folder holds
+``problems`` unchanged, ``caches`` with the new success, ``rl``, a manifest and a card; it appears
+when it is complete.
 
-Not covered: sets with rows to imitate, which stay in the folder of the build; the deliberations,
-which stay in the journal.
+Not covered: sets for SFT, which stay in the folder of the build; the deliberations, which stay in
+the journal.
 """
 
 from __future__ import annotations
@@ -59,37 +59,37 @@ from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, RlRow
 from heavydistill.verifiers import registry
 
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
-"""Labels of the caches that it is asked about; all others cannot be prompts of RL."""
+"""Labels of the caches on which it deliberates; caches with other labels cannot be prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefilterPlan:
     """A checked refilter."""
 
-    config: RefilterConfig  # as the user gave it
-    manifest: Manifest  # of the sets
-    student: Student  # of the sets
-    problems: dict[str, ProblemRow]  # by id
-    run: ResolvedRun  # the model that is asked
-    volume: Volume  # how much
-    warnings: list[str]  # what the user should know before anything is asked
-    contact: Contact | None  # has asked the server; None if nothing was sent
+    config: RefilterConfig  # Configuration as the user gave it
+    manifest: Manifest  # Manifest of the sets
+    student: Student  # Student of the sets
+    problems: dict[str, ProblemRow]  # Problems by id
+    run: ResolvedRun  # Resolved run that asks the checkpoint
+    volume: Volume
+    warnings: list[str]  # Warnings to show before any request is sent
+    contact: Contact | None  # Contact that has asked the server; None if nothing was sent
 
 
 @dataclass(slots=True)
 class RefilterOutcome:
-    """What became of the caches that the checkpoint was asked about."""
+    """Counts of the caches on which the checkpoint deliberated."""
 
-    tally: DeliberationTally  # what was asked for
-    before: Counter[str] = field(default_factory=Counter)  # that were prompts of RL, by stratum
-    after: Counter[tuple[str, str]] = field(default_factory=Counter)  # all, by stratum and label
-    rows: Counter[str] = field(default_factory=Counter)  # of ``rl``, by split
-    tokens: list[int] = field(default_factory=list)  # of the prompts of ``rl``
-    undecided: int = 0  # deliberations that ended and are neither right nor wrong
-    unanswered: int = 0  # deliberations that ended without a final answer
+    tally: DeliberationTally
+    before: Counter[str] = field(default_factory=Counter)  # Former prompts of RL, by stratum
+    after: Counter[tuple[str, str]] = field(default_factory=Counter)  # By stratum and new label
+    rows: Counter[str] = field(default_factory=Counter)  # Rows of ``rl``, by split
+    tokens: list[int] = field(default_factory=list)  # Lengths of the prompts of ``rl``
+    undecided: int = 0  # Deliberations that ended and are undecided
+    unanswered: int = 0  # Deliberations that ended without a final answer
 
     def labelled(self, label: str, stratum: str | None = None) -> int:
-        """Caches that have a label, of a stratum or of all."""
+        """Number of caches with a label, of one stratum or of all."""
         return sum(
             count
             for (each, theirs), count in self.after.items()
@@ -98,10 +98,10 @@ class RefilterOutcome:
 
 
 def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPlan:
-    """Check everything that can be known before a model is asked; writes nothing.
+    """Check everything that can be checked before a model is asked; writes nothing.
 
-    The server of the checkpoint is asked before the student is loaded; no ``contact`` sends
-    nothing. Raises UserError for anything that the user can fix.
+    The server of the checkpoint is contacted before the student is loaded; without a ``contact`` no
+    request is sent. Raises UserError for anything that the user can fix.
     """
     sets, out = Path(config.sets), Path(config.out)
     manifest = read_manifest(sets)
@@ -124,25 +124,24 @@ def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPla
     if not volume.caches:
         raise ConfigError(
             f"{sets} has no cache that can be a prompt of RL",
-            "Build sets from more problems, or with another preset.",
+            "Build sets from more problems, or with another --preset.",
         )
     registry.load_own(config.verify.own)
     kinds = {problem.verifier for problem in problems.values()}
     warnings = [
-        f"{lacking}\nIts verdicts would be undecided; give the command again then."
+        f"{lacking}\nUntil then its verdicts are undecided; fix it and give the command again."
         for lacking in registry.unavailable(kinds, config.verify)
     ]
     model = run.deliberator.profile
     if model.kind == "endpoint" and template:
         warnings.append(
-            f"The server must ask {model.name} in the chat template of the sets, {template}."
+            f"The server of {model.name} must use the chat template of the sets, {template}."
         )
     elif model.kind == "local" and not _renders_alike(model.model, student):
-        fix = f"Copy {template} into its folder" if template else "Take one of that student"
+        fix = f"Copy {template} into its folder" if template else "Use one of that student"
         warnings.append(
-            f"{model.name} puts its prompts in another chat template than the one that the sets "
-            f"are made for, that of {student.name}, so it is not asked what it was trained on.\n"
-            f"{fix}."
+            f"{model.name} has another chat template than the sets, which are made for "
+            f"{student.name}, so its prompts differ from those of its training.\n{fix}."
         )
     return RefilterPlan(config, manifest, student, problems, run, volume, warnings, contact)
 
@@ -152,17 +151,16 @@ def refilter(
     on_progress: Callable[[DeliberationTally], None] = lambda tally: None,
     write_card: Callable[[Path], None] = lambda folder: None,
 ) -> RefilterOutcome:
-    """Ask the checkpoint and write the folder.
+    """Ask the checkpoint and write the new folder.
 
     ``on_progress`` is called after each batch of caches, by one thread at a time; ``write_card``
     writes the card of a folder of sets into it.
 
     Raises:
-        ConfigError: No prompt is left, which says why; or the folder is being written by another
-            process.
+        ConfigError: No prompt is left, or another process is writing the folder.
         RunError, StoppedError, TeacherError, KeyboardInterrupt: As ``deliberate``.
 
-        Then nothing is written, and the responses are in the journal.
+        Nothing is written then, and the responses are in the journal.
     """
     sets = Path(plan.config.sets)
     with (
@@ -197,7 +195,7 @@ def _resolved(
     endpoint, sampling = config.endpoint, config.sampling
     if sampling.max_tokens is None:
         sampling = sampling.model_copy(update={"max_tokens": student.response_tokens})
-    if endpoint.is_served and not profile_file(config.checkpoint):  # it is the student's child
+    if endpoint.is_served and not profile_file(config.checkpoint):  # trained from the student
         known = {
             "tokenizer": endpoint.tokenizer or student.reader.name,
             "context": endpoint.context or student.context,
@@ -218,7 +216,7 @@ def _resolved(
 
 
 def _renders_alike(checkpoint: str, student: Student) -> bool:
-    """Whether a checkpoint of this machine is asked in the template of the sets."""
+    """Whether a checkpoint on this machine has a chat template that renders as the sets' does."""
     from transformers import AutoTokenizer
 
     template = own_template(AutoTokenizer.from_pretrained(checkpoint))
@@ -232,7 +230,7 @@ def _caches(sets: Path) -> Iterator[CacheRow]:
 
 
 def _pairs(sets: Path, problems: Mapping[str, ProblemRow]) -> Iterator[tuple[ProblemRow, CacheRow]]:
-    """Each cache that the checkpoint is asked about, with its problem."""
+    """Each cache on which the checkpoint deliberates, with its problem."""
     for cache in _caches(sets):
         if cache.rl_label in ASKED_ABOUT:
             yield problems[cache.problem], cache
@@ -245,7 +243,7 @@ def _measured(
     files: SetFiles,
     outcome: RefilterOutcome,
 ) -> CacheRow:
-    """A cache with its new success; writes its row of ``rl`` if it has one now."""
+    """The cache with its new success; writes a row of ``rl`` if it is a prompt now."""
     outcome.before[cache.stratum] += cache.rl_label == USED
     success = success_of(map(is_right, deliberations))
     cache = dataclasses.replace(
@@ -304,8 +302,8 @@ def _nothing_left(plan: RefilterPlan, outcome: RefilterOutcome) -> ConfigError:
         f"No prompt is left for {plan.run.deliberator.profile.name}: of {plan.volume.caches:,} "
         f"caches {never:,} are never right, {always:,} are always right and {unmeasured:,} could "
         "not be measured",
-        "Where they are never right, train it on sft_deliberator first; where always, build harder "
-        "sets, for instance with --preset heavyskill; a higher --d finds what is seldom either. "
-        "`heavydistill journal stats` says why some could not be measured: if they are cut off, "
+        "If most are never right, train it on sft_deliberator first; if most are always right, "
+        "build harder sets, e.g. with --preset heavyskill. A higher --d finds more prompts. "
+        "`heavydistill journal stats` says why some could not be measured; if they are cut off, "
         "raise --set sampling.max_tokens.",
     )

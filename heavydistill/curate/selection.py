@@ -1,6 +1,6 @@
-"""What is used, once all traces are known: lengths, duplicates, the mixture, the splits.
+"""Selects what is learnt from, once all traces are read: lengths, duplicates, mixture, splits.
 
-Everything here changes labels of the notes of a build, and nothing else.
+The functions change the labels in the notes of a build, and nothing else.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from heavydistill.curate.build_state import BuildState, GenerationNote, SetNote
 from heavydistill.curate.candidates import CandidateSet, generator
-from heavydistill.curate.first_pass import Build, GenerationNote, SetNote
 from heavydistill.curate.mixture import mix
 from heavydistill.store.sets.set_rows import USED
 
 
-def mark_wanted(build: Build) -> None:
-    """Split the problems, and mark the sets that the mixture would take if all had a deliberation
-    to learn from.
+def mark_wanted(build: BuildState) -> None:
+    """Split the problems, and mark the sets that the mixture would take if every set had a
+    deliberation to learn from.
     """
     _split_problems(build)
     _label_sets(build)
@@ -27,8 +27,8 @@ def mark_wanted(build: Build) -> None:
         note.wanted = labels[note.of] == USED
 
 
-def select(build: Build) -> None:
-    """Decide what is used."""
+def select(build: BuildState) -> None:
+    """Label everything that is not used; what has no label afterwards is used."""
     _label_deliberations(build)
     _label_trajectories(build)
     build.undeliberated = len({note.of for note in build.pending()})
@@ -36,8 +36,8 @@ def select(build: Build) -> None:
     _select_for_rl(build)
 
 
-def _split_problems(build: Build) -> None:
-    """Those for validation are the first by a rank that their ids and the seed draw."""
+def _split_problems(build: BuildState) -> None:
+    """Assign each problem to train or validation, by a rank drawn from its id and the seed."""
     used = [key for key, note in build.problems.items() if not note.label]
     ranked = sorted(used, key=lambda key: generator(build.config.seed, "split", key).random())
     kept = set(ranked[: round(build.config.validation * len(ranked))])
@@ -45,11 +45,11 @@ def _split_problems(build: Build) -> None:
         build.problems[key].split = "validation" if key in kept else "train"
 
 
-def _label_sets(build: Build) -> None:
-    """Label the sets of problems that are left out, and those that are too many of a problem.
+def _label_sets(build: BuildState) -> None:
+    """Label the sets of problems that are left out, and the sets that exceed ``per_problem``.
 
-    The sets of the runs come before those that were drawn. A set that two runs made counts once; a
-    set that was drawn twice, from the pool that two runs share, is left out the second time.
+    Sets of the runs come before drawn sets. A set that two runs made counts once; a set that was
+    drawn twice, from a pool that two runs share, is left out the second time.
     """
     of_problem: dict[str, list[SetNote]] = defaultdict(list)
     for note in build.sets:
@@ -67,10 +67,10 @@ def _label_sets(build: Build) -> None:
             seen.add(note.of)
 
 
-def _label_deliberations(build: Build) -> None:
-    """Label what is too long, says the same as another, or is more than a set may give.
+def _label_deliberations(build: BuildState) -> None:
+    """Label deliberations that are too long, duplicates, or more than ``per_set``.
 
-    Those on sets that are left out count for nothing, and take no other's place.
+    Deliberations on sets that are left out are ignored, so that they displace no others.
     """
     filters = build.config.filters
     sets = [note for note in build.sets if not note.sft_label]
@@ -83,8 +83,8 @@ def _label_deliberations(build: Build) -> None:
             more.label = "not_chosen"
 
 
-def _label_trajectories(build: Build) -> None:
-    """Label the attempts of problems that are left out, long ones and repetitions."""
+def _label_trajectories(build: BuildState) -> None:
+    """Label attempts of problems that are left out, attempts that are too long, and duplicates."""
     of_problem: dict[str, list[GenerationNote]] = defaultdict(list)
     for trace in build.all_notes:
         of_problem[trace.problem] += trace.trajectories
@@ -97,8 +97,8 @@ def _label_trajectories(build: Build) -> None:
     _label_long_and_same(of_problem, build.config.filters.length_quantile)
 
 
-def _select_for_sft(build: Build) -> None:
-    """The mixture of sets with a deliberation to learn from; all others get a label."""
+def _select_for_sft(build: BuildState) -> None:
+    """Apply the mixture to the sets with a deliberation to learn from, and label all others."""
     offered = []
     for note in build.sets:
         if not note.sft_label and not note.usable:
@@ -110,10 +110,11 @@ def _select_for_sft(build: Build) -> None:
         note.sft_label = build.mixture[note.of]
 
 
-def _select_for_rl(build: Build) -> None:
-    """The mixture of sets on which deliberations fail and succeed; all others get a label.
+def _select_for_rl(build: BuildState) -> None:
+    """Apply the mixture to the sets on which some deliberations succeed and some fail, and label
+    all others.
 
-    Of a set that several runs made, the one that was judged most often stands for all.
+    If several runs made the same set, the one with the most judged deliberations is used.
     """
     offered = [note for note in build.sets if not note.rl_label]
     best: dict[CandidateSet, SetNote] = {}
@@ -126,7 +127,7 @@ def _select_for_rl(build: Build) -> None:
         note.rl_label = labels[note.of]
 
 
-def _mixed(offered: Sequence[SetNote], build: Build) -> dict[CandidateSet, str]:
+def _mixed(offered: Sequence[SetNote], build: BuildState) -> dict[CandidateSet, str]:
     domains = {key: note.domain for key, note in build.problems.items()}
     return mix((note.of for note in offered), build.preset, domains, build.config.seed)
 
@@ -134,8 +135,8 @@ def _mixed(offered: Sequence[SetNote], build: Build) -> dict[CandidateSet, str]:
 def _label_long_and_same(
     of_problems: Mapping[str, Sequence[GenerationNote]], quantile: float
 ) -> None:
-    """Label what is longer than the quantile, the nearest rank, of all those without a label; and
-    of a problem what says the same as an earlier one.
+    """Label generations that exceed the quantile of lengths (nearest rank) of those without a
+    label, and those that repeat an earlier one of the same problem.
     """
     passed = [(key, note) for key in of_problems for note in of_problems[key] if not note.label]
     lengths = sorted(note.tokens for _, note in passed)

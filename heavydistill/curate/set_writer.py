@@ -1,4 +1,4 @@
-"""The second pass over the traces: rows of what was selected, and views of all there was."""
+"""The second pass over the traces: writes the selected rows, and views of everything."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.chat.student import Student
+from heavydistill.curate.build_state import BuildState, SetOfTrace, SourceRun, TraceNote
 from heavydistill.curate.candidates import generator
 from heavydistill.curate.filters.words import most_different
-from heavydistill.curate.first_pass import Build, SetOfTrace, SourceRun, TraceNote
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace
@@ -32,54 +32,54 @@ from heavydistill.store.sets.set_rows import (
 from heavydistill.store.traces import rows_in
 
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
-"""The deliberations that were asked for, of a run's name, a problem and a cache."""
+"""Called with (name of a run, problem, cache); gives the deliberations of the redeliberation."""
 
 _TOO_LONG = "too_long_for_student"
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
 class SetFiles:
-    """The files of a folder of sets, each made for its first row."""
+    """The files of a folder of sets; each file is created with its first row."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.opened: dict[tuple[str, str], Writer] = {}  # By set and split
+        self.opened: dict[tuple[str, str], Writer] = {}  # Writers by set and split
 
     def writer(self, name: str, split: str, kind: type) -> Writer:
-        """The writer of a split, for rows of a dataclass."""
+        """The writer of a split, for rows of the dataclass ``kind``."""
         if (name, split) not in self.opened:
             self.opened[name, split] = Writer(file_of(self._folder, name, split), kind)
         return self.opened[name, split]
 
     def close(self) -> None:
-        """Close all that is open."""
+        """Close all open files."""
         while self.opened:
             self.opened.popitem()[1].close()
 
 
 class SetWriter:
-    """Writes the files of all sets of a build, in which everything is selected.
+    """Writes the files of all sets of a build after the selection.
 
-    ``answers`` gives the deliberations that the build asked for; None if it did not.
+    ``answers`` gives the deliberations that the build asked for; None without redeliberation.
     """
 
-    def __init__(self, build: Build, folder: Path, answers: Answers | None) -> None:
+    def __init__(self, build: BuildState, folder: Path, answers: Answers | None) -> None:
         self._build, self._folder, self._answers = build, folder, answers
         self._files = SetFiles(folder)
         self._thinker_rows: Counter[str] = Counter()
         self._problems_written: set[str] = set()
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
-        """Rows of each set by split; of each view by label."""
+        """Numbers of rows: of each set by split, of each view by label."""
         self.lengths: dict[str, list[int]] = defaultdict(list)  # Tokens of the rows of each set
-        self.unfit = 0  # Drawn sets that the student's context does not hold
-        self.recut = 0  # Prompts that were cut again
-        self.plain = 0  # Plain problems among the rows of the deliberator
+        self.unfit = 0  # Number of drawn sets that do not fit the student's context
+        self.recut = 0  # Number of prompts that were cut again
+        self.plain = 0  # Number of plain problems among the rows of the deliberator
         self.behind: dict[str, set[str]] = defaultdict(set)
-        """What stands behind the rows: names of each ``thinker`` and ``deliberator``, versions of
+        """Origin of the rows: names of ``thinker`` and ``deliberator`` models, versions of
         ``prompts`` and ``verifiers``."""
 
     def write(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
-        """Write the rows of a trace, whose problem has its id in the sets."""
+        """Write the rows of a trace; its problem has its id in the sets."""
         problem = trace.problem
         if problem.id not in self._problems_written:
             self._problems_written.add(problem.id)
@@ -113,7 +113,7 @@ class SetWriter:
             self._write_set(of_trace, deliberations)
 
     def finish(self) -> None:
-        """Add the plain problems, and close the files."""
+        """Add the plain problems to the rows of the deliberator, and close the files."""
         for split in SPLITS:
             if written := self._files.opened.pop(("sft_thinker", split), None):
                 written.close()
@@ -196,10 +196,10 @@ class SetWriter:
             self._row("rl", rl_row(student, problem, written, measured_on))
 
     def _readable(self, of_trace: SetOfTrace) -> Cache | None:
-        """The cache cut for what it is used for; as it is if that is nothing.
+        """The cache, cut to fit its uses; unchanged if it has none, None if no cut fits.
 
-        It is cut for the longest of its deliberations that it can be cut for; what needs a
-        shorter prompt than there is of these attempts does without it.
+        The cut leaves room for the longest deliberation for which one is possible; longer
+        deliberations are left out of the rows.
         """
         build, note = self._build, of_trace.note
         limits = []
@@ -215,13 +215,13 @@ class SetWriter:
         return None if limits else of_trace.cache
 
     def _is_behind(self, role: str, generation: Generation) -> None:
-        """Note who wrote a row of a view and what judged it, used or not: all of it is kept."""
+        """Note the author and the verifier of a row of a view, whether it is used or not."""
         self.behind[role].add(generation.model)
         if generation.verdict:
             self.behind["verifiers"].add(generation.verdict.verifier)
 
     def _write_retention(self, split: Split, available: int) -> None:
-        """Copy as many of the thinker's rows as make their share of the deliberator's."""
+        """Copy rows of the thinker to the deliberator's, up to the share ``retention``."""
         own = self._files.opened.get(("sft_deliberator", split))
         if not own:
             return
@@ -238,14 +238,14 @@ class SetWriter:
                 self.lengths["sft_deliberator"].append(tokens)
 
     def _view(self, name: str, kind: type, value: Any, **more: Any) -> Any:
-        """Write a row of a view, and return it: the fields of the value, and those it adds."""
+        """Write a row of a view, and return it: the fields of ``value`` and those of ``more``."""
         row = kind(**{each.name: getattr(value, each.name) for each in fields(value)}, **more)
         self.counts[name][more.get("label") or "used"] += 1
         self._files.writer(name, "train", kind).write(row)
         return row
 
     def _row(self, name: str, row: SftRow | RlRow | str) -> str:
-        """Write a row of a set; the label of what keeps it from being one, or empty."""
+        """Write a row of a set and return ``USED``; a label in place of a row is returned as is."""
         if isinstance(row, str):
             return row
         split = self._build.problems[row.problem].split
@@ -268,10 +268,10 @@ def sft_row(
     cache: str = "",
     stratum: Stratum | None = None,
 ) -> SftRow | str:
-    """A row to learn from, or the label of what keeps it from being one.
+    """A row for SFT, or the label that says why there is none.
 
-    ``prompt`` is asked and ``generation`` learnt; problem and cache are named by their ids. A
-    thinker's row has neither cache nor stratum.
+    ``generation`` is the completion of ``prompt``; ``problem`` and ``cache`` are ids. A row of the
+    thinker has neither cache nor stratum.
     """
     reasoning, answer_text = generation.reasoning.strip(), generation.answer_text.strip()
     tokens = student.tokens(prompt, reasoning, answer_text)
@@ -297,7 +297,7 @@ def sft_row(
 
 
 def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str) -> RlRow:
-    """A prompt of RL; ``measured_on`` are the models whose deliberations its success counts."""
+    """A prompt of RL; ``measured_on`` names the models whose deliberations gave its success."""
     assert cache.success is not None
     return RlRow(
         prompt=student.prompt(cache.prompt),
@@ -319,7 +319,7 @@ def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str
 
 
 def quantiles(lengths: Sequence[int]) -> dict[str, int]:
-    """Lengths of rows in tokens, by nearest rank; empty for no rows."""
+    """Quantiles of the lengths of rows, by nearest rank; empty for no rows."""
     ordered = sorted(lengths)
     ranks = {name: math.ceil(share * len(ordered)) for name, share in _QUANTILES.items()}
     return {name: ordered[rank - 1] for name, rank in ranks.items()} if ordered else {}

@@ -83,7 +83,7 @@ def test_a_yaml_file_is_read_and_flags_win(command, run, tmp_path):
         (["--against", "missing.jsonl"], "missing.jsonl", 2),
         (["--set", "max_tokens=4096"], "Set max_tokens to 2048 or less", 2),
         (["--set", "max_tokens=64"], "too_long_for_student", 2),
-        (["--set", "max_tokens=64"], "Nothing is left to learn from", 2),
+        (["--set", "max_tokens=64"], "No training row is left", 2),
         (["--dry-run"], "Nothing was written, and no request was sent.", 0),
     ],
 )
@@ -119,7 +119,7 @@ def test_the_toy_student_is_for_runs_of_the_toy_teacher_alone(command, run, tmp_
         (other / "config.yaml").unlink()
     out = tmp_path / "my sets"
     code, printed = command("build", run, other, "--preset", "natural", "--out", out)
-    assert code == 2 and "other is not a run of the bundled micro models" in printed
+    assert code == 2 and "other is a run of other models than the bundled" in printed
     repeated = ["heavydistill", "build", str(run), str(other), "--preset", "natural"]
     assert printed.endswith(f"{shlex.join([*repeated, '--out', str(out)])} --student MODEL")
     assert not out.exists()
@@ -245,7 +245,7 @@ def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--from=pacore"], "Give the --from of its format"),
+        (["--from=pacore"], "Give the right --from"),
         (["--from=nvidia"], "format: Input should be 'heavyskill', 'pacore', 'nemo' or 'answers'"),
         (["--from=nemo", "--columns=text"], "Write --columns KEY=VALUE,..."),
         (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),

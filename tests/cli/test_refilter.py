@@ -241,7 +241,7 @@ def test_a_checkpoint_that_would_be_asked_in_another_template_is_told(sets, tmp_
     (tmp_path / "checkpoint-7" / CHAT_TEMPLATE).write_text(changed)
     assert "template" not in run(*local, f"--out={tmp_path}/new")
     local[1] = str(sets)
-    assert "Take one of that student" in run(*local, f"--out={tmp_path}/new")
+    assert "Use one of that student" in run(*local, f"--out={tmp_path}/new")
     with serving(Pupil().answer) as server:
         told = run(*arguments(server, mended, tmp_path / "new"), "--dry-run")
         assert f"chat template of the sets, {mended / CHAT_TEMPLATE}" in told

@@ -115,7 +115,7 @@ def test_texts_of_a_users_own_file_are_a_benchmark(tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert read(path) == read(parquet(tmp_path / "farm.parquet", rows)) == BENCHMARK
     path.write_text('{"nr": 1, "task": "What is it?"}\n')
-    with pytest.raises(ProblemsError, match=r"Rename .* --column\. Columns there: nr, task"):
+    with pytest.raises(ProblemsError, match=r"Rename .* --column NAME\. Columns there: nr, task"):
         read(path)
 
 

@@ -130,7 +130,7 @@ def test_sets_that_are_not_there_are_left_out_and_said(sets, tmp_path):
 
 def test_nothing_is_left_of_an_export_that_fails(tmp_path):
     sets = write_for(tmp_path / "sets", max_tokens=40)
-    with pytest.raises(ConfigError, match="no room is left for a response"):
+    with pytest.raises(ConfigError, match="leaves no room for a response"):
         export(sets, "trl", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["sets"]
 
@@ -138,7 +138,7 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path):
 def test_sets_with_nothing_for_a_trainer_are_refused(sets, tmp_path):
     for name in ("sft_deliberator", "sft_thinker"):
         shutil.rmtree(sets / name)
-    with pytest.raises(ConfigError, match="nothing for LLaMA-Factory"):
+    with pytest.raises(ConfigError, match="no rows for LLaMA-Factory"):
         export(sets, "llamafactory", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -101,13 +101,13 @@ def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_pat
 @pytest.mark.parametrize(
     ("redeliberate", "before", "message"),
     [
-        ({}, None, r"imported pool has no deliberator.*redeliberate\.teacher"),
+        ({}, None, r"redeliberate\.teacher.*imported pool has no deliberator"),
         (
             {},
             {"endpoint__start_vllm": True},
-            r"start_vllm: no server is started.*redeliberate\.endpoint\.b",
+            r"start_vllm: this command starts no server.*redeliberate\.endpoint\.b",
         ),
-        ({"endpoint__start_vllm": True}, {}, r"Start it yourself, `heavydistill teachers micro`"),
+        ({"endpoint__start_vllm": True}, {}, r"Start it yourself .`heavydistill teachers micro`"),
         ({"teacher": "wise", "endpoint__base_url": "http://h/v1"}, {}, r"endpoint\.tokenizer"),
         ({}, {"teacher": "w", **SERVED, "endpoint__tokenizer": "server"}, r"endpoint\.tokenizer"),
         ({"budget": "1Mtok"}, {"teacher": "micro"}, "budget: 1Mtok is for served models"),

@@ -1,1 +1,1 @@
-"""The sets of a build in the forms that other trainers read; ``export`` writes them."""
+"""Writes the sets of a build for other trainers; see ``export``."""

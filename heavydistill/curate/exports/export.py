@@ -1,31 +1,31 @@
-"""Writes the sets of a build in the form that another trainer reads.
+"""Exports the sets of a build for other trainers.
 
     DIR/README.md             how to train with it
     DIR/SET/SPLIT.parquet     the rows, in their order; SPLIT.jsonl for some trainers
     DIR/SET.yaml              a configuration to train on them
-    DIR/...                   what else the trainer needs
+    DIR/...                   further files that the trainer needs
     DIR/heavydistill_reward.py  the reward of ``rl``, see ``reward``
-    DIR/manifest.json         of the sets, as it is there
-    DIR/chat_template.jinja   likewise, if the sets have one
+    DIR/manifest.json         a copy of the manifest of the sets
+    DIR/chat_template.jinja   a copy of the template of the sets, if they have one
 
-In all trainers the same is learnt: everything after what opens the answer, thinking and end of
-turn included, and nothing before it. TRL, verl and axolotl render the student's own chat template
-and get the messages as the sets have them. LLaMA-Factory and ms-swift have templates of their own
-and get a response as one text; see ``_spoken``. What is peculiar to one of them:
+All trainers learn the same tokens: everything after the mark that opens the answer, with thinking
+and end of turn, and nothing before it. TRL, verl and axolotl render the student's own chat template
+and get the messages of the sets. LLaMA-Factory and ms-swift have templates of their own and get a
+response as one text; see ``_spoken``. Peculiarities:
 
-    verl          Its own SFT dataset renders each turn alone, so that a template like Qwen3's drops
-                  the thinking; ``heavydistill_sft.py`` renders prompt and whole and learns the
-                  difference. A default of ``none`` that is a text counts as true, hence
+    verl          Its SFT dataset renders each turn separately, so that a template like Qwen3's
+                  drops the thinking; ``heavydistill_sft.py`` renders prompt and conversation and
+                  learns the difference. The text ``none`` as a default counts as true, hence
                   ``enable_thinking_default: null``.
-    llamafactory  With ``enable_thinking: false`` it deletes the thinking; without ``template`` it
-                  guesses one that writes ``<think>`` twice. It takes no reward of one's own.
+    llamafactory  ``enable_thinking: false`` deletes the thinking; without ``template`` it guesses
+                  one that writes ``<think>`` twice. It accepts no custom reward.
     ms-swift      It drops every field of a message but ``role`` and ``content``, and finds a reward
-                  by its name in a table, into which ``heavydistill_swift.py`` puts ours.
-    axolotl       It compares the learnt turn with a placeholder's, so a mark that opens every
-                  answer is never learnt; ``heavydistill_axolotl/sft.py`` switches to its plainer
-                  way. No key does, because an empty ``train_on_eos`` is replaced by ``turn``.
+                  by name in a table, into which ``heavydistill_swift.py`` puts ours.
+    axolotl       It compares the learnt turn with a placeholder, so that a mark that opens every
+                  answer is never learnt; ``heavydistill_axolotl/sft.py`` switches to another
+                  method. No key does so, because an empty ``train_on_eos`` becomes ``turn``.
 
-The folder appears under its name only when it is complete. The same sets give the same bytes.
+The folder appears under its name when it is complete. The same sets give the same bytes.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What is exported, and what the files beside the rows depend on."""
+    """The sets that are exported, and the values on which the other files depend."""
 
     manifest: Manifest
-    model: str  # the student as a trainer finds it: Hub id or checkpoint folder
-    template: str | None  # chat template in place of the student's own
-    rows: dict[str, dict[str, int]]  # of each exported set, by split
-    absent: dict[str, str]  # sets that are not exported, and why
-    longest_prompt: int  # tokens of the longest prompt of ``rl`` with what opens the answer
+    model: str  # Student as a trainer finds it: Hub id or checkpoint folder
+    template: str | None  # Chat template in place of the student's own
+    rows: dict[str, dict[str, int]]  # Number of rows of each exported set, by split
+    absent: dict[str, str]  # Sets that are not exported, with the reason
+    longest_prompt: int  # Tokens of the longest prompt of ``rl``, with the generation prompt
 
     @property
     def max_tokens(self) -> int:
@@ -87,7 +87,7 @@ class Export:
 
     @property
     def response_tokens(self) -> int:
-        """Tokens that the longest prompt of ``rl`` leaves to a response."""
+        """Tokens that the longest prompt of ``rl`` leaves for a response."""
         return self.max_tokens - self.longest_prompt
 
 
@@ -95,13 +95,13 @@ class Export:
 class Trainer:
     """One trainer. A command has ``{name}`` for the name of the configuration."""
 
-    title: str  # its name, as it writes it
+    title: str  # Name as its makers write it
     templates: Path
-    """Folder with sft.yaml.jinja, rl.yaml.jinja if it takes a reward, and README.md.jinja."""
-    version: str  # whose code was read
-    sft_row: Callable[[Row], Row]  # a row of SFT as it reads it
-    rl_row: Callable[[Row, int], Row] | None = None  # of a row of ``rl`` and its number in the file
-    in_parquet: bool = False  # else in lines of JSON
+    """Folder with sft.yaml.jinja, rl.yaml.jinja if it accepts a reward, and README.md.jinja."""
+    version: str  # Version whose code was read
+    sft_row: Callable[[Row], Row]  # Converts a row for SFT
+    rl_row: Callable[[Row, int], Row] | None = None  # Converts a row of ``rl`` and its number
+    in_parquet: bool = False  # Whether rows are parquet; otherwise JSON lines
     sft_command: str
     rl_command: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
@@ -110,11 +110,11 @@ class Trainer:
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The sets that it can train on."""
+        """The sets on which the trainer can train."""
         return TRAINED if self.rl_row else SFT
 
     def rows(self, name: str, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows of a set as it reads them."""
+        """The rows of a set in the trainer's form."""
         if name == RL and self.rl_row:
             return map(self.rl_row, rows, itertools.count())
         return map(self.sft_row, rows)
@@ -161,7 +161,7 @@ def _read(sets: Path, trainer: Trainer) -> Export:
     if not rows:
         why = "; ".join(f"{name}: {reason}" for name, reason in absent.items())
         raise ConfigError(
-            f"{sets} has nothing for {trainer.title} ({why})", "Build sets with more rows."
+            f"{sets} has no rows for {trainer.title} ({why})", "Build sets with more rows."
         )
     template, student = sets / CHAT_TEMPLATE, manifest.student.name
     profile = profile_file(student) if student in shipped() or Path(student).is_file() else None
@@ -180,8 +180,8 @@ def _read(sets: Path, trainer: Trainer) -> Export:
     )
     if exported.response_tokens < 1:
         raise ConfigError(
-            f"{sets}: the longest prompt of rl has {exported.longest_prompt} tokens, and a row may "
-            f"have {exported.max_tokens}, so that no room is left for a response",
+            f"{sets}: the longest prompt of rl has {exported.longest_prompt} tokens and leaves no "
+            f"room for a response, because a row has at most {exported.max_tokens}",
             "Build the sets again with a larger max_tokens or a smaller cache.budget_tokens.",
         )
     return exported
@@ -193,7 +193,7 @@ def _write_lines(rows: Iterable[Row], path: Path) -> None:
 
 
 def _write_parquet(rows: Iterable[Row], path: Path) -> None:
-    """All rows are of the schema of the first."""
+    """Write rows that all have the schema of the first."""
     import pyarrow as pa
 
     coming = iter(rows)
@@ -212,11 +212,11 @@ def _whole(row: Row) -> Row:
 
 
 def _spoken(row: Row) -> Row:
-    """The conversation of a row, thinking and answer as one text.
+    """The conversation of a row, with thinking and answer as one text.
 
-    The marks are those that the student's template takes in a text; where it takes thinking from a
-    field alone, they are ``<think>`` and ``</think>``, as most templates write them. A response
-    without thinking has none.
+    The marks around the thinking are those that the student's template accepts in a text; if it
+    accepts thinking only in a field, they are ``<think>`` and ``</think>``, as in most templates. A
+    response without thinking has no marks.
     """
     (turn,) = row["completion"]
     text = turn["content"]
@@ -230,7 +230,7 @@ def _prompt_and_completion(row: Row) -> Row:
 
 
 def _rewarded(row: Row, **more: Any) -> Row:
-    """What the reward needs and what the row is of, and more."""
+    """The columns that the reward needs, and those of ``more``."""
     return {**{name: row[name] for name in _OF_REWARD}, **more}
 
 
@@ -239,7 +239,7 @@ def _rewarded_prompt(row: Row, index: int) -> Row:
 
 
 def _verl_prompt(row: Row, index: int) -> Row:
-    """In verl's columns; it groups its metrics by ``data_source``, which is the stratum."""
+    """A row in verl's columns; verl groups metrics by ``data_source``, which is the stratum."""
     return {
         "data_source": f"heavydistill/{row['stratum']}",
         "prompt": row["prompt"],
@@ -313,7 +313,7 @@ TRAINERS = {
 
 
 def _files(trainer: Trainer, exported: Export) -> dict[str, str]:
-    """The files beside the rows, name to text."""
+    """The texts of all files beside the rows, by name."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader([trainer.templates, _TEMPLATES]),
         undefined=jinja2.StrictUndefined,
@@ -348,7 +348,7 @@ def _files(trainer: Trainer, exported: Export) -> dict[str, str]:
 
 
 def _entry(path: str, value: Any) -> str:
-    """An entry of a YAML mapping, indented as its dotted path says; for values of a user."""
+    """An entry of a YAML mapping for a value of the user, indented for its dotted path."""
     *parents, key = path.split(".")
     tree = {key: value}
     for parent in reversed(parents):
@@ -358,7 +358,7 @@ def _entry(path: str, value: Any) -> str:
 
 
 def _batch(rows: int, most: int) -> int:
-    """The largest power of two that is at most both: verl leaves out what fills no batch."""
+    """The largest power of two up to both numbers: verl drops rows that do not fill a batch."""
     return min(most, 1 << (rows.bit_length() - 1))
 
 

@@ -1,1 +1,1 @@
-"""What is wrong with a problem or a response as something to learn from, as labels with counts."""
+"""Filters of problems and responses. They label what must not be learnt from and delete nothing."""

@@ -1,20 +1,20 @@
-"""Whether a problem stands in a benchmark, told from hashes of the benchmark's texts.
+"""Finds problems that occur in a benchmark, by hashes of the benchmark's texts.
 
-Texts are compared by their words, with a ``0`` in the place of numbers, so that a problem whose
-numbers were changed is found too. A problem is contaminated, by reason, if
+Texts are compared by their words, with a ``0`` in place of each number, so that a problem with
+changed numbers is found too. A problem is contaminated, by reason, if
 
-    same_text    it has fewer than 8 words, and they are all there is of a text of the benchmark,
-                 with its numbers and signs: else every sum were the same as every other
-    13_words     any 13 words in a row stand in a text of the benchmark; those that stand in three
-                 or more of its texts are its manner of speaking and tell nothing
-    8_words      at least half of its runs of 8 words stand in texts of the benchmark
+    same_text    it has fewer than 8 words and equals a text of the benchmark, numbers and signs
+                 included; otherwise every sum would equal every other
+    13_words     13 words in a row occur in a text of the benchmark; runs that occur in three or
+                 more of its texts are common phrases and do not count
+    8_words      at least half of its runs of 8 words occur in texts of the benchmark
 
 A benchmark is a parquet file of hashes (``save``) or a user's own .jsonl or .parquet file of texts.
-Hashes keep a text out of a search and out of training data. They do not keep it secret: a suspected
-or very short text can be looked up, and so can the word that follows eight that are known.
+Hashes keep a text out of searches and of training data. They do not keep it secret: a suspected or
+very short text can be looked up, and so can the word that follows eight known ones.
 
-Not covered: paraphrases and translations, and a problem that stands in the midst of a longer text
-while all its words in a row are a benchmark's manner of speaking.
+Not covered: paraphrases, translations, and a problem inside a longer text whose 13-word runs are
+all common phrases.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from heavydistill.store.sets.folder import BenchmarkUsed
 LONG, SHORT = 13, 8
 COVERAGE = 0.5
 MANNER = 3
-"""Texts of a benchmark in which a run of 13 words stands that tells nothing."""
+"""Number of texts of a benchmark from which on a run of 13 words is a common phrase."""
 COLUMNS = ("text", "question", "problem", "prompt")
-"""Where texts are looked for, in this order."""
+"""Columns in which texts are looked for, in this order."""
 Reason = Literal["same_text", "13_words", "8_words"]
 
 _KINDS = ("text", "long", "short")
 _ABOUT = b"heavydistill.benchmark"
-# Of what is hashed and how: files of another one find nothing, so they are refused.
+# Version of the hashing: files of another version would find nothing, so they are refused.
 _RULE = 1
 
 
@@ -53,15 +53,15 @@ _RULE = 1
 class BenchmarkHashes:
     """The hashes of a benchmark."""
 
-    name: str  # for reports
-    size: int  # how many different texts it has
-    texts: frozenset[int]  # of each text of fewer than 8 words
-    long: frozenset[int]  # of the runs of 13 words that stand in fewer than ``MANNER`` texts
-    short: frozenset[int]  # of all runs of 8 words
+    name: str  # Name in reports
+    size: int  # Number of different texts
+    texts: frozenset[int]  # Hashes of the texts of fewer than 8 words
+    long: frozenset[int]  # Hashes of the runs of 13 words that occur in fewer than ``MANNER`` texts
+    short: frozenset[int]  # Hashes of all runs of 8 words
 
     @classmethod
     def of(cls, name: str, texts: Iterable[str]) -> BenchmarkHashes:
-        """The benchmark of these texts; one that is there twice counts once."""
+        """The hashes of a benchmark with these texts; equal texts count once."""
         seen, brief, short = set[int](), set[int](), set[int]()
         long: Counter[int] = Counter()
         for text in texts:
@@ -77,7 +77,7 @@ class BenchmarkHashes:
         return cls(name, len(seen), frozenset(brief), telling, frozenset(short))
 
     def hit(self, text: str) -> Reason | None:
-        """How a text stands in the benchmark; None if it does not."""
+        """The reason why a text counts as part of the benchmark; None if it does not."""
         own = _hashes_of(text)
         if own.is_brief:
             return "same_text" if own.whole in self.texts else None
@@ -88,7 +88,7 @@ class BenchmarkHashes:
 
     @property
     def sha256(self) -> str:
-        """Digest of all hashes, in hex digits, whether they were read or computed from texts."""
+        """Hash of all hashes in hex digits, equal for a file of hashes and a file of texts."""
         content = hashlib.sha256()
         for kind, numbers in self._rows():
             content.update(kind.encode() + b"".join(number.to_bytes(8) for number in numbers))
@@ -121,7 +121,7 @@ class BenchmarkHashes:
 
 
 def shipped() -> list[Path]:
-    """The files of hashes that come with heavydistill, by name; data/README.md says of what."""
+    """The files of hashes that come with heavydistill, by name; see data/README.md."""
     package = Path(__file__).parents[2]
     installed = package / "curate" / "benchmarks"  # where the wheel has data/benchmarks
     folder = installed if installed.is_dir() else package.parent / "data" / "benchmarks"
@@ -129,22 +129,22 @@ def shipped() -> list[Path]:
 
 
 def read(path: Path) -> BenchmarkHashes:
-    """A benchmark from a file of hashes, or of texts in the first column there is of ``COLUMNS``.
+    """Read a benchmark from a file of hashes, or from texts in the first column of ``COLUMNS``.
 
-    Raises ProblemsError where it is neither, or its hashes are damaged or of another version.
+    Raises ProblemsError if it is neither, or its hashes are damaged or of another version.
     """
     if path.suffix not in (".jsonl", ".parquet"):
         raise ProblemsError(
             f"{path} is neither a .parquet nor a .jsonl file",
-            "Give files of hashes, or files with texts under one of these names.",
+            "Give a .parquet or .jsonl file with hashes or texts.",
         )
     return _read_hashes(path) or BenchmarkHashes.of(path.stem, texts_of(read_file(path)))
 
 
 def texts_of(table: Table, column: str | None = None) -> list[str]:
-    """The texts in a column of a table; None takes the first there is of ``COLUMNS``.
+    """The texts in a column of a table (default: the first of ``COLUMNS`` that exists).
 
-    Raises ProblemsError where there is no such column, or a row has no text in it.
+    Raises ProblemsError if there is no such column, or a row has no text in it.
     """
     there = table.rows[0].values
     names = (column,) if column else COLUMNS
@@ -152,22 +152,22 @@ def texts_of(table: Table, column: str | None = None) -> list[str]:
     if present is None:
         raise ProblemsError(
             f"{table.origin} has no column {' or '.join(names)}",
-            "Rename the one that holds the texts, or make hashes of it with "
-            f"scripts/hash_benchmark.py --column. Columns there: {', '.join(there)}.",
+            "Rename the column of the texts, or make hashes with scripts/hash_benchmark.py "
+            f"--column NAME. Columns there: {', '.join(there)}.",
         )
     texts = [(row.where, row.values.get(present)) for row in table.rows]
     for where, text in texts:
         if not isinstance(text, str) or not tokens_of(text):
             raise ProblemsError(
                 f"{where} has no text in the column {present}",
-                "Take the row out, or rename the column that holds the texts to "
-                f"{COLUMNS[0]}; scripts/hash_benchmark.py --column takes any.",
+                f"Remove the row, or rename the column that holds the texts to {COLUMNS[0]}; "
+                "scripts/hash_benchmark.py --column reads any column.",
             )
     return [str(text) for _, text in texts]
 
 
 def _read_hashes(path: Path) -> BenchmarkHashes | None:
-    """The benchmark in a file of hashes; None if it is another kind of file."""
+    """The benchmark in a file of hashes; None for another kind of file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -179,8 +179,8 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
         return None
     if about.get("rule") != _RULE:
         raise ProblemsError(
-            f"{path} holds hashes of version {about.get('rule')}, and this heavydistill compares "
-            f"those of version {_RULE}",
+            f"{path} holds hashes of version {about.get('rule')}, and this heavydistill reads "
+            f"version {_RULE}",
             "Make it again from the texts with scripts/hash_benchmark.py.",
         )
     kinds: dict[str, set[int]] = {kind: set() for kind in _KINDS}
@@ -200,10 +200,10 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
 
 
 class Screen:
-    """Which problems must not be learnt from: those of benchmarks, and near-duplicates.
+    """Finds problems that must not be learnt from: those of benchmarks, and near-duplicates.
 
-    Each problem is looked at once, in the order of the runs. ``against`` names files of benchmarks;
-    None takes those that come with heavydistill. Raises UserError where one cannot be read.
+    ``against`` names files of benchmarks (default: those that come with heavydistill). Raises
+    UserError if one cannot be read.
     """
 
     def __init__(self, against: Sequence[str] | None) -> None:
@@ -213,7 +213,7 @@ class Screen:
         self._seen = NearDuplicates()
 
     def look(self, key: str, problem: Problem) -> tuple[str, str]:
-        """(label, detail) of a problem; both empty if it may be learnt from."""
+        """(label, detail) of a problem, in the order of the runs; both empty if it may be used."""
         for benchmark, hits in zip(self._benchmarks, self._hits, strict=True):
             if reason := benchmark.hit(problem.text):
                 hits[reason] += 1
@@ -224,7 +224,7 @@ class Screen:
 
     @property
     def used(self) -> list[BenchmarkUsed]:
-        """What problems were compared with, and how many were found."""
+        """The benchmarks that problems were compared with, and the numbers found by reason."""
         return [
             BenchmarkUsed(
                 name=benchmark.name, texts_sha256=benchmark.sha256, hits=dict(sorted(hits.items()))
@@ -234,15 +234,15 @@ class Screen:
 
 
 class _Hashes(NamedTuple):
-    """What is compared of a text: hashes of all of it, and of its runs of 13 and 8 words."""
+    """Hashes of a text, and of its runs of 13 and 8 words."""
 
-    is_brief: bool  # whether it has fewer than 8 words
-    whole: int  # with its numbers and signs
+    is_brief: bool  # Whether it has fewer than 8 words
+    whole: int  # Hash of the text with its numbers and signs
     long: frozenset[int]
     short: Sequence[int]
 
 
-@lru_cache(maxsize=1)  # one text is compared with several benchmarks
+@lru_cache(maxsize=1)  # One text is compared with several benchmarks
 def _hashes_of(text: str) -> _Hashes:
     tokens = tokens_of(text)
     words = masked(tokens)

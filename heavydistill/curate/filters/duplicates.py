@@ -1,13 +1,13 @@
-"""Problems that are nearly the same as an earlier one, found by MinHash; the earlier one stays.
+"""Finds problems that are nearly equal to an earlier one by MinHash; the earlier one is kept.
 
-Two problems are near-duplicates if they have the same numbers in the same order, and share at
-least ``THRESHOLD`` of their runs of three words (Jaccard similarity), which is counted exactly for
-the pairs that MinHash finds; it misses about one in twenty of those that share just that much.
-Templates may differ in words, drawings and code too, so of problems that a program made only those
-with the same text are the same.
+Two problems are near-duplicates if they have the same numbers in the same order, and share at least
+``THRESHOLD`` of their runs of three words (Jaccard similarity). The similarity is computed exactly
+for the pairs that MinHash finds; MinHash misses about one in twenty pairs at the threshold.
+Procedural problems are duplicates only if their texts are equal, because instances of one template
+may differ only in words, drawings or code.
 
-Not covered: paraphrases, a problem that has a number more, such as its own in front, and templates
-of unknown origin that differ in words alone.
+Not covered: paraphrases; a problem with an additional number, such as its own in front; templates
+of unknown origin that differ only in words.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from heavydistill.curate.filters.words import digest, is_number, tokens_of
 
 THRESHOLD = 0.8
 _RUN = 3
-# A pair with a share s of equal runs is looked at with probability 1 - (1 - s**8)**16.
+# A pair with a share s of equal runs is compared with probability 1 - (1 - s**8)**16.
 _BANDS, _ROWS = 16, 8
 _LOW_BITS = 0xFFFFFFFF
-# What so many problems have in common is the wording of a template. A new problem is compared with
-# the first of them alone, else time would grow with the square of their number.
+# Runs that so many problems share are the wording of a template. A new problem is compared with the
+# first of them only; otherwise time would grow with the square of their number.
 _MOST_ALIKE = 50
 
 
 class NearDuplicates:
-    """Meets problems one after the other. It keeps hashes and no texts."""
+    """Compares each new problem with all earlier ones; keeps hashes and no texts."""
 
     def __init__(self) -> None:
         from datasketch import MinHash
@@ -40,10 +40,10 @@ class NearDuplicates:
         self._alike: dict[bytes, array[int]] = {}
 
     def add(self, name: str, text: str, procedural: bool = False) -> str | None:
-        """Meet a problem; ``name`` is another one each time.
+        """Add a problem under a unique ``name``.
 
-        Returns the name of the first earlier problem that it is nearly the same as; None if it is
-        the first itself.
+        Returns the name of the first earlier problem of which it is a near-duplicate; None if there
+        is none.
         """
         same = digest(unicodedata.normalize("NFKC", text).casefold().split())
         if same in self._by_text:
@@ -54,7 +54,7 @@ class NearDuplicates:
         return None
 
     def _near(self, name: str, tokens: list[str]) -> str | None:
-        """The first that shares enough; if there is none, this one is compared with from now on."""
+        """The first near-duplicate among earlier problems; without one, the problem is added."""
         if not tokens:
             return None
         runs = sorted(_runs(tokens))
@@ -77,7 +77,7 @@ class NearDuplicates:
 
 
 def _runs(tokens: list[str]) -> set[int]:
-    """All runs of three words together with the numbers of the whole; of a few words the whole."""
+    """Hashes of all runs of three words, each with all numbers of the problem."""
     numbers = digest(token for token in tokens if is_number(token)).to_bytes(8)
     starts = range(max(1, len(tokens) - _RUN + 1))
     return {digest(tokens[at : at + _RUN], key=numbers) for at in starts}

@@ -1,17 +1,16 @@
-"""What is wrong with a response as something to learn from, as one label: the first that applies.
+"""Labels a response with the first reason why it must not be learnt from.
 
-``rows.LABELS`` is all of them in their order. Those up to ``other_language`` are found here, from
-the response and what it was shown; the others are a build's, which knows all responses.
+``set_rows.LABELS`` lists all labels in their order. Those up to ``other_language`` are found here,
+from the response and the attempts that it was shown; the others need all responses of a build.
 
-A deliberation worked with the attempts, rather than alone, if its thinking and answer together
-(``heavy.mentions``) name two or more of them by number ("attempt 3", "the second and fourth
-thinkers", 尝试3), or say of several together what they hold, that all are wrong, or that it
-examines them ("most attempts agree", "comparing the attempts", 所有尝试都错了). How often attempts,
-which saw nothing of each other, do so all the same is the control that a build reports. The
-opposite fault is a copy: ``copied`` is the largest share of the runs of eight words of an answer
-that stand in one attempt.
+A deliberation works with the attempts if its thinking and answer together (``heavy.mentions``) name
+two or more of them by number ("attempt 3", "the second and fourth thinkers", 尝试3), or say of
+several together what they hold, that all are wrong, or that it examines them ("most attempts
+agree", "comparing the attempts", 所有尝试都错了). As a control a build reports how often attempts,
+which saw no other attempts, show the same signs. The opposite fault is a copy: ``copied`` is the
+largest share of an answer's runs of eight words that occur in one attempt.
 
-Not covered: a deliberation that uses the attempts without a word about them; languages other than
+Not covered: a deliberation that uses the attempts without mentioning them; languages other than
 English and Chinese; an answer copied from the thinking of an attempt.
 """
 
@@ -43,9 +42,10 @@ def spoken(generation: Generation) -> str:
 
 
 def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
-    """Whether the text of a deliberation shows that it worked with so many attempts.
+    """Whether the text of a deliberation shows that it worked with the attempts.
 
-    Where the problem speaks of attempts, of other ones, a text needs stronger signs.
+    ``attempts`` is their number. If the problem itself speaks of attempts, the text needs stronger
+    signs.
     """
     said = named(text, problem)
     there = sum(1 <= number <= attempts for number in said.numbers)
@@ -55,7 +55,7 @@ def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
 def copied(text: str, attempts: Iterable[str]) -> float:
     """The largest share of the text's runs of eight words that one attempt holds, 0 to 1.
 
-    0 for a text of fewer than sixteen words: short answers are alike by their nature.
+    It is 0 for a text of fewer than sixteen words, because short answers are naturally alike.
     """
     words = words_of(text)
     if len(words) < 2 * RUN:
@@ -68,18 +68,18 @@ def copied(text: str, attempts: Iterable[str]) -> float:
     return max(held, default=0) / runs.total()
 
 
-# All deliberations on the sets of a problem are compared with the same attempts.
+# Cached because all deliberations on a problem are compared with the same attempts.
 _words_of_attempt = lru_cache(maxsize=64)(words_of)
 
 
 def look_at_deliberation(
     problem: Problem, shown: Sequence[Generation], deliberation: Deliberation, filters: Filters
 ) -> tuple[str, bool, float]:
-    """Look at a deliberation, judged or not, and at the whole attempts that it was shown, in order.
+    """Examine a deliberation and the attempts that it was shown, uncut and in order.
 
     Returns:
-        (The code of ``rows.LABELS`` of the first thing that is wrong, or ``USED``; whether it
-        works with the attempts; the largest share of its answer that is one attempt's, 0 to 1.)
+        (code of ``set_rows.LABELS`` of the first fault, or ``USED``; whether it works with the
+        attempts; largest share of its answer that one attempt holds, 0 to 1)
     """
     uses = uses_attempts(spoken(deliberation), len(shown), problem.text)
     share = copied(deliberation.answer_text, [attempt.answer_text for attempt in shown])
@@ -92,21 +92,21 @@ def look_at_deliberation(
 
 
 def look_at_trajectory(problem: Problem, trajectory: Trajectory) -> str:
-    """The label of an attempt, by the same rules but for those about other attempts."""
+    """The label of an attempt, by the same rules except those about other attempts."""
     return _unsound(problem, trajectory) or _out_of_place(problem, (), trajectory)
 
 
 def fingerprint(generation: Generation) -> str:
-    """The same for responses that differ only in blanks, case and punctuation, thinking included.
+    """A hash of thinking and answer that ignores blanks, case and punctuation.
 
-    Punctuation is what Unicode calls so, ``- * /`` with it; ``+ = < > ^`` are no punctuation.
+    Punctuation is as in Unicode: ``- * /`` are punctuation, ``+ = < > ^`` are not.
     """
     plain = unicodedata.normalize("NFKC", spoken(generation)).casefold().translate(_WITHOUT)
     return hashlib.sha256(plain.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _unsound(problem: Problem, generation: Generation) -> str:
-    """Why a response is no right and whole one."""
+    """The label of a response that is not complete and correct; else ``USED``."""
     if generation.unusable_because:
         return "unfinished"
     if unanswered_because(generation):
@@ -121,7 +121,7 @@ def _unsound(problem: Problem, generation: Generation) -> str:
 
 
 def _out_of_place(problem: Problem, shown: Sequence[Generation], generation: Generation) -> str:
-    """Why a right response does not belong to its problem."""
+    """The label of a correct response that leaks the reference or changes the language."""
     texts = (generation.reasoning, generation.answer_text)
     if leaks_reference(problem, texts, [spoken(attempt) for attempt in shown]):
         return "leaks_reference"
@@ -129,7 +129,7 @@ def _out_of_place(problem: Problem, shown: Sequence[Generation], generation: Gen
 
 
 class _Without(dict[int, str | None]):
-    """What becomes of each character, filled as they come: nothing of blanks and punctuation."""
+    """A translation table that removes blanks and punctuation, filled on demand."""
 
     def __missing__(self, code: int) -> str | None:
         character = chr(code)

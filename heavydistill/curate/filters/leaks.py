@@ -1,16 +1,16 @@
-"""Whether a response knows what it was never shown: the reference answer of its problem.
+"""Finds responses that reveal the reference answer, which the model was never shown.
 
-Two signs, in its thinking or its answer:
+There are two signs, in the thinking or in the answer:
 
-- It says so, in English or Chinese: "according to the answer key", "this matches the ground
-  truth", 根据参考答案. What is only supposed or denied is none ("the expected answer is probably"),
-  nor are words that the problem itself uses, nor what is merely right ("the correct answer is 5").
-- It repeats the worked solution of the reference of ``math``, ``exact`` and ``instructions``: 13
-  words in a row (26 characters of a script without blanks), and the numbers between them, that
-  stand neither in the problem nor in an attempt that was shown. Numbers alone are no sign.
+- The response mentions it, in English or Chinese: "according to the answer key", "this matches the
+  ground truth", 根据参考答案. Suppositions and denials do not count ("the expected answer is
+  probably"), nor do words that the problem itself uses, nor "the correct answer is 5".
+- It repeats the worked solution in the reference of ``math``, ``exact`` and ``instructions``: 13
+  words in a row (26 characters of a script without blanks), and the numbers between them, that are
+  neither in the problem nor in an attempt that it was shown. Numbers alone do not count.
 
-Not covered: an answer that is known by heart and written without a word about it; what a text says
-behind ``MOST_READ`` words for a reference.
+Not covered: an answer that the model has memorized and does not comment on; text after
+``MOST_READ`` mentions of a reference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from heavydistill.verifiers.extraction import final_answer
 LONG, LONG_WITHOUT_BLANKS = 13, 26
 MOST_READ = 5000
 
-_BEFORE, _AFTER = 100, 80  # characters around a word for a reference that are read
+_BEFORE, _AFTER = 100, 80  # Characters that are read around a word for a reference
 _WITHOUT_BLANKS = re.compile(f"[{WITHOUT_BLANKS}]")
 _PART_ENDS = re.compile(r"[.!?;:,\n。！？；：、]")
 
@@ -41,7 +41,7 @@ _KEY = re.compile(
     r"|(?P<chinese>(?:参考|标准|官方)(?:答案|解答)|标答|真实答案|答案键)(?!的?(?:格式|形式|类型|范围|要求))"
     r"|(?P<right>正确答案)(?!的?(?:格式|形式|只|必|应|可能))"
 )
-# Who says one of these knows nothing.
+# Suppositions and negations: the response does not know the reference.
 _OPEN = re.compile(
     r"\b(?:no|not|never|cannot|without|if|unless|whether|lack\w*|absen\w*|unknown|unavailable"
     r"|hypothetical|suppos\w*|assum\w*|might|may|could|would|should|probably|likely|perhaps|maybe"
@@ -72,7 +72,7 @@ _KNOWS_IN_CHINESE = re.compile(
 _SAYS_IN_CHINESE = re.compile(
     r" ?(?:也?[是为]|给出|显示|表明|说|中|指出|写|一致|相符|相同|吻合|告诉|[:：=])"
 )
-# How somebody comes to know the answer, by what stands before and behind that word.
+# Phrases around the word "answer" that say how the writer came to know it.
 _TOLD_BEFORE = re.compile(
     r"\b(?:i|we)(?: was| am| were| are| have been| had been|'m|'re|'ve been) "
     r"(?:told|given|provided with|shown) (?:that )?the (?:(?:correct|right|true|actual) )?\Z"
@@ -80,7 +80,7 @@ _TOLD_BEFORE = re.compile(
     r"|told (?:us|me)|provide[sd]?|states?|reveals?) (?:that )?the (?:correct|right|true) \Z"
 )
 _KNOWING_BEFORE = re.compile(r"\b(?:knowing|given) (?:that )?the (?:correct|right|true) \Z")
-# "Given the answer choices" and "given that the answer is an integer" tell no answer.
+# "Given the answer choices" and "given that the answer is an integer" reveal no answer.
 _ENDS = re.compile(r"(?:[.;!,\n]|\Z| (?:and|already|beforehand|in advance)\b)")
 _IS_TOLD = re.compile(
     r" (?:is|was) (?:already )?(?:known|given|provided|told) (?:to be|to us|to me|in the prompt)\b"
@@ -91,9 +91,9 @@ _TOLD_IN_CHINESE = re.compile(
 
 
 def leaks_reference(problem: Problem, texts: Sequence[str], shown: Sequence[str] = ()) -> bool:
-    """Whether texts show knowledge of the problem's reference.
+    """Whether texts show knowledge of the problem's reference, in linear time.
 
-    ``shown`` is all that the attempts which the response was shown hold; reading is linear.
+    ``shown`` are the texts of the attempts that the response was shown.
     """
     return any(_says_so(text, problem) for text in texts) or _repeats(problem, texts, shown)
 
@@ -108,7 +108,7 @@ def _says_so(text: str, problem: Problem) -> bool:
 
 
 def _is_known(match: re.Match[str], text: str, verifier: str) -> bool:
-    """Whether the part of the sentence around a word for a reference says what that holds."""
+    """Whether the words around a mention of a reference say what it holds."""
     before = _PART_ENDS.split(text[max(0, match.start() - _BEFORE) : match.start()])[-1]
     after = text[match.end() : match.end() + _AFTER]
     if match["answer"]:
@@ -123,7 +123,7 @@ def _is_known(match: re.Match[str], text: str, verifier: str) -> bool:
     if match["chinese"]:
         return bool(_KNOWS_IN_CHINESE.search(before) or _SAYS_IN_CHINESE.match(after))
     if match["expected"]:
-        # Of a program, a test's.
+        # In programming problems the expected answer is that of a test.
         is_said = _MATCHES_BEFORE.search(before) or _IS_AFTER.match(after)
         return verifier != "code" and bool(is_said) and not _CONCLUDES.search(before)
     return bool(_KNOWS_BEFORE.search(before) or _SAYS_AFTER.match(after))
@@ -144,14 +144,14 @@ def _repeats(problem: Problem, texts: Sequence[str], shown: Sequence[str]) -> bo
 
 
 def _passages(words: Sequence[str], length: int) -> Iterator[Run]:
-    """All runs of so many words that are no numbers, and the numbers between them."""
+    """All runs of ``length`` words that are not numbers, with the numbers between them."""
     places = [place for place, word in enumerate(words) if not word[0].isdigit()]
     for first, last in zip(places, places[length - 1 :], strict=False):
         yield tuple(words[first : last + 1])
 
 
 def _worked(problem: Problem) -> str:
-    """What the reference says before its final answer; empty if it may be an answer alone."""
+    """The text of the reference before its final answer; empty if it may be an answer only."""
     if problem.verifier == "instructions":
         return problem.reference
     if problem.verifier not in ("exact", "math"):

@@ -1,13 +1,13 @@
-"""The words of a text, as responses (``words_of``) and problems (``tokens_of``) are compared.
+"""Splits texts into words: of responses (``words_of``) and of problems (``tokens_of``).
 
-Compatibility forms are one form, capitals small, punctuation gone. Each character of a script
-without blanks (Chinese, Japanese, Thai) is a word of its own. Of problems each number is one too,
-and so is a sign between numbers; of responses letters and digits that touch are one word.
+Compatibility forms are normalized, capitals become small, punctuation is removed. Each character of
+a script without blanks (Chinese, Japanese, Thai) is a word. In problems, each number and each sign
+between numbers is a word; in responses, adjacent letters and digits are one word.
 
-``most_different`` orders texts by their words. How alike two are is the Jaccard similarity of their
-runs of three words; a text of fewer words is one run.
+``most_different`` orders texts by their difference. The similarity of two texts is the Jaccard
+similarity of their runs of three words; a text of fewer words is one run.
 
-Not covered: numbers that are written as words; the same thought in other words.
+Not covered: numbers written as words; paraphrases.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Run = tuple[str, ...]
 
 
 def words_of(text: str) -> list[str]:
-    """The words of any text, in their order."""
+    """The words of a text, in their order."""
     return _WORD.findall(_plain(text))
 
 
 def runs_of(words: Sequence[str], length: int) -> Iterator[Run]:
-    """All runs of so many words; none of fewer words."""
+    """All runs of ``length`` words; none if the text is shorter."""
     return zip(*(islice(words, start, None) for start in range(length)), strict=False)
 
 
 def tokens_of(text: str) -> list[str]:
-    """Words, numbers (without commas) and signs of a problem, in their order."""
+    """The words, numbers (without commas) and signs of a problem, in their order."""
     return [
         token.replace(",", "") if is_number(token) else token
         for token in _TOKEN.findall(_plain(text))
@@ -52,7 +52,7 @@ def tokens_of(text: str) -> list[str]:
 
 
 def masked(tokens: Iterable[str]) -> list[str]:
-    """The words alone, with a single ``0`` wherever one number or several stood."""
+    """The words without signs, with a single ``0`` for each number or sequence of numbers."""
     words: list[str] = []
     for token in tokens:
         if is_number(token):
@@ -64,12 +64,12 @@ def masked(tokens: Iterable[str]) -> list[str]:
 
 
 def is_number(token: str) -> bool:
-    """Whether a token is one."""
+    """Whether a token is a number."""
     return token[0].isdecimal()
 
 
 def digest(tokens: Iterable[str], key: bytes = b"") -> int:
-    """A number of 64 bits that is the same for the same tokens and key in every process."""
+    """A hash of tokens and key with 64 bits, the same in every process."""
     text = " ".join(tokens).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=key).digest())
 
@@ -82,10 +82,10 @@ _RUN = 3
 
 
 def most_different(texts: Sequence[str], rng: random.Random) -> list[int]:
-    """The positions of all texts, each next one as unlike those before it as there is.
+    """Order texts so that each next one differs most from those before it; returns positions.
 
-    The first is drawn, because the text that is most unlike all others is often an odd one. The
-    next is always the one whose nearest of those taken is farthest away; of several, one is drawn.
+    The first is drawn at random, because the text that differs most from all others is often an odd
+    one. Each next text is the one whose most similar predecessor is least similar; ties are drawn.
     The same texts and state of ``rng`` give the same order.
     """
     left = list(range(len(texts)))
@@ -110,7 +110,7 @@ def most_different(texts: Sequence[str], rng: random.Random) -> list[int]:
 
 
 def _numbered_runs(texts: Sequence[str]) -> list[np.ndarray]:
-    """The runs of each text, each once, as numbers that are equal for equal runs."""
+    """The different runs of each text, as numbers that are equal for equal runs."""
     indices: dict[str, int] = {}
     indexed = []
     for text in texts:

@@ -1,4 +1,4 @@
-"""Pools that others sampled: their files become the folder of a run that starts at the cache.
+"""Imports pools that were sampled elsewhere as the folder of a run that starts at the cache.
 
-Labels that a file brings are counted against our verdicts and never taken over.
+Labels in the files are compared with our verdicts and never used.
 """

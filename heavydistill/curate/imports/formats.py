@@ -1,27 +1,27 @@
-"""The formats of files with answers: how a row of each is read, and one answer of it.
+"""Reads files with answers in several formats: their rows, and each answer of a row.
 
-    heavyskill  results of the authors' HeavySkill: ``{"query", "trajectories", "summaries", ...}``,
-                with the reference in ``target``, in the row or in a file ``{"query", "target"}``.
-                Summaries are left out: what they had read is not in the file.
+    heavyskill  results of the HeavySkill authors' code: ``{"query", "trajectories", "summaries",
+                ...}``, with the reference in ``target``, in the row or in a file ``{"query",
+                "target"}``. Summaries are left out, because the file lacks what they had read.
     pacore      ``{"conversation", "responses", "ground_truth"}``. The conversation is the problem:
-                system messages, if any, and one question of the user. The reference may be the
+                optional system messages and one question of the user. The reference may be the
                 ``answer`` of an object.
-    nemo        ``output-rs0.jsonl``, ``output-rs1.jsonl``, ... of NeMo-Skills, one answer to each
-                problem in each: ``{"problem", "expected_answer", "generation"}``. Where the
-                thinking was taken out, ``_full_generation`` is read; where
-                ``_generation_finished_thinking`` is false, all of it is thinking.
-    answers     plain files: ``--columns answers=COLUMN`` names a list, or a single answer a row;
-                ``--columns answers='PART*'`` one column for each answer. Unnamed, it is the list in
-                a column of a usual name (``LISTS``). A column of its own says who wrote the answer
-                by its name; null there is no answer.
+    nemo        ``output-rs0.jsonl``, ``output-rs1.jsonl``, ... of NeMo-Skills, each with one answer
+                per problem: ``{"problem", "expected_answer", "generation"}``. If the thinking was
+                removed, ``_full_generation`` is read; if ``_generation_finished_thinking`` is
+                false, all of the text is thinking.
+    answers     any file: ``--columns answers=COLUMN`` names a list, or a single answer per row;
+                ``--columns answers='PART*'`` one column per answer. The default is a list under
+                one of the names in ``LISTS``. With one column per answer, its name is the author,
+                and null is no answer.
 
-An answer is a text, or an object with the text under a key and perhaps more beside it. Thinking
-between ``<think>`` and ``</think>`` is split off. What a file does not say stays unknown: tokens,
-seconds and seed are -1. A finish reason is assumed where none is given: ``stop`` for an answer with
-text, ``length`` for thinking that was never closed, ``error`` where there is nothing at all.
+An answer is a text, or an object with the text under one of its keys. Thinking between ``<think>``
+and ``</think>`` is split off. Values that a file does not give stay unknown: tokens, seconds and
+seed are -1. A missing finish reason is assumed: ``stop`` for an answer with text, ``length`` for
+thinking that was never closed, ``error`` for an empty answer.
 
-Not covered: conversations of several turns; tests of programming problems; NeMo-Skills' comparisons
-and judgements in words.
+Not covered: conversations of several turns; tests of programming problems; NeMo-Skills'
+comparisons and judgements in words.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LISTS = (
 _LABELS = ("labels", "is_correct", "correctness", "correct")
 _FINISH_REASONS = ("finish_reasons", "finish_reason")
 _NEMO_SEED = re.compile(r"rs(\d+)")
-# The other columns of NeMo-Skills may be those of the problem, whatever their names.
+# All other columns of NeMo-Skills may belong to the problem.
 _NEMO_ANSWER = (
     *("reasoning_content", "finish_reason", "symbolic_correct", "is_correct"),
     *("num_input_tokens", "num_generated_tokens", "generation_time"),
@@ -58,14 +58,14 @@ _NEMO_ANSWER = (
 
 
 class Format:
-    """A format with columns of fixed names, set up for the files of one import.
+    """A format with fixed column names, set up for the files of one import.
 
-    ``columns`` is ``problems.columns`` as the user mapped them, and ``kept`` are the columns from
-    which the verifier takes its arguments. Raises ProblemsError where a file cannot be read, or
-    nothing tells what stands where.
+    ``columns`` is ``problems.columns`` of the user, and ``kept`` are the columns from which the
+    verifier takes its arguments. Raises ProblemsError if a file cannot be read, or the columns
+    cannot be identified.
     """
 
-    usual: ClassVar[Mapping[str, str]] = {}  # The columns of text, reference and answers
+    usual: ClassVar[Mapping[str, str]] = {}  # Columns of text, reference and answers
 
     def __init__(
         self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
@@ -73,20 +73,20 @@ class Format:
         mapped = {field: columns[field] for field in FIELDS if field in columns}
         usual = {field: column for field, column in self.usual.items() if field != "answers"}
         self.own: Mapping[str, str] = usual and {**usual, **mapped}
-        """Field to column, where ``problem`` gives values under the names of our fields."""
+        """Field to column; empty if ``problem`` keeps the names of the file's columns."""
         self.answers = columns.get("answers", self.usual.get("answers", ""))
-        """Where the answers are, for the record."""
-        self.notes: Counter[str] = Counter()  # What was counted on the way
+        """Column of the answers, or the pattern of their columns."""
+        self.notes: Counter[str] = Counter()  # Further counts for the record
         self.targets: dict[str, Any] = {}
         """References of rows without answers, by the text of the problem."""
         self._kept = kept
 
     def lacks(self, values: Mapping[str, Any]) -> list[str]:
-        """The columns by which a row of this format is known and that this one has not."""
+        """The columns that every row of this format has and this one lacks."""
         return [column for column in (self.own["text"], self.answers) if column not in values]
 
     def problem(self, row: TableRow) -> dict[str, Any] | None:
-        """The values that belong to the problem; None for a row without answers."""
+        """The values of the problem; None for a row without answers."""
         values = {name: row.values[name] for name in self._kept if name in row.values}
         return values | {field: row.values.get(column) for field, column in self.own.items()}
 
@@ -112,8 +112,9 @@ class HeavySkill(Format):
             query, target = str(values["text"]), values["reference"]
             if self.targets.setdefault(query, target) != target:
                 raise ProblemsError(
-                    f"{row.where}: the query has another target earlier: {self.targets[query]!r}",
-                    "Keep the one that is right.",
+                    f"{row.where}: an earlier row has another target for this query: "
+                    f"{self.targets[query]!r}",
+                    "Keep the row that is right.",
                 )
             return None
         summaries = row.values.get("summaries")
@@ -141,7 +142,7 @@ class PaCoRe(Format):
 
 
 def _question(conversation: Any, where: str) -> Any:
-    """The text of the conversation; what is no list of messages as it is."""
+    """The text of a conversation; a value that is no list is returned unchanged."""
     if not isinstance(conversation, list):
         return conversation
     messages = [message for message in conversation if isinstance(message, Mapping)]
@@ -154,8 +155,8 @@ def _question(conversation: Any, where: str) -> Any:
         or not all(isinstance(text, str) for text in texts)
     ):
         raise ProblemsError(
-            f"{where}: the conversation is not one question: its roles are {roles}",
-            "Keep rows with one message of the user, and system messages before it.",
+            f"{where}: the conversation is not a single question: its roles are {roles}",
+            "Keep rows with one message of the user, after optional system messages.",
         )
     return "\n\n".join(text for text in texts if text)
 
@@ -179,7 +180,7 @@ class NeMo(Format):
 
 
 def by_seed(files: Sequence[Path]) -> list[Path]:
-    """Files of NeMo-Skills by their numbers; those without one after the others, as given."""
+    """Files of NeMo-Skills by their numbers; files without a number come last, in their order."""
 
     def number(file: Path) -> tuple[bool, int]:
         seeds = _NEMO_SEED.findall(file.name)
@@ -213,7 +214,7 @@ class Answers(Format):
         names = self._names(row.values)
         if not names:
             raise ProblemsError(
-                f"{row.where}: there is no column {self.answers!r}, so the answers are missing",
+                f"{row.where}: there is no column {self.answers!r} with answers",
                 choices(self.answers, row.values, "Columns of this row"),
             )
         if not self._is_one:
@@ -229,19 +230,19 @@ class Answers(Format):
         return [attempt_of(answers, row.where, label=labels, finish_reason=ends)]
 
     def _names(self, values: Mapping[str, Any]) -> list[str]:
-        """The columns of this row that hold its answers."""
+        """The columns of a row that hold its answers."""
         if self._is_one:
             return [self.answers] if self.answers in values else []
         return [name for name in values if fnmatchcase(name, self.answers)]
 
     def _beside(self, usual: Sequence[str], values: Mapping[str, Any]) -> str:
-        """The column of a usual name beside a list or a single answer; empty if there is none."""
+        """The first of these columns that fits the column of answers; empty if there is none."""
         is_list = isinstance(values.get(self.answers), list)
         there = (name for name in usual if values.get(name) is not None and self._is_one)
         return next((name for name in there if isinstance(values[name], list) == is_list), "")
 
     def _model(self, name: str) -> str:
-        """Who wrote the answer in a column of its own; empty if it is only numbered."""
+        """The author by the name of the answer's column; empty if that is only a number."""
         start, _, end = self.answers.partition("*")
         number = name.removeprefix(start).removesuffix(end).strip("_- ")
         return "" if number.isdecimal() else name
@@ -256,7 +257,7 @@ FORMATS: dict[FormatName, type[Format]] = {
 
 
 def _list_of_answers(values: Mapping[str, Any]) -> str:
-    """The column of the list of answers in a row; empty if there is none of a usual name."""
+    """The column of a row under a name of ``LISTS`` that holds a list; empty if there is none."""
     lists = [name for name in LISTS if isinstance(values.get(name), list)]
     if len(lists) > 1:
         raise ProblemsError(
@@ -286,23 +287,23 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class ImportedAttempt:
-    """One answer."""
+    """One answer of a file."""
 
     trajectory: Trajectory
-    """Without id, index and verdict; counts and seconds are -1 and the model is empty where the
-    file does not say."""
-    label: bool | None  # whether the file calls it right; None if it does not clearly say
-    is_label_unclear: bool  # the file gives a label that is neither true nor false, 1 nor 0
-    is_assumed: bool  # the file gives no finish reason
+    """Without id, index and verdict; unknown counts and seconds are -1, an unknown model is
+    empty."""
+    label: bool | None  # Whether the file calls it right; None if it does not clearly say
+    is_label_unclear: bool  # Whether the file's label is neither true nor false, 1 nor 0
+    is_assumed: bool  # Whether the file gives no finish reason
 
 
 def attempt_of(
     value: Any, where: str, *, model: str = "", label: Any = None, finish_reason: Any = None
 ) -> ImportedAttempt:
-    """One answer of a file: text, an object, or null for an answer that is empty.
+    """Read one answer: a text, an object, or null for an empty answer.
 
-    The last three hold where an object does not say. Raises ProblemsError where it is none of
-    these, or not just one of its keys is among ``TEXT_KEYS``.
+    ``model``, ``label`` and ``finish_reason`` are defaults for what an object does not give. Raises
+    ProblemsError for other values, and for objects without exactly one of ``TEXT_KEYS``.
     """
     known: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
     text = value[_text_key(value, where)] if isinstance(value, Mapping) else value
@@ -310,7 +311,7 @@ def attempt_of(
     for part in (text, reasoning):
         if part is not None and not isinstance(part, str):
             raise ProblemsError(
-                f"{where}: an answer holds {type(part).__name__}, not text",
+                f"{where}: an answer is of type {type(part).__name__}, not a text",
                 "Write it as a string.",
             )
     inline, answer = split_reasoning(text or "", THINK_TAGS)
@@ -352,20 +353,20 @@ def attempt_of(
 def attempts_of(
     values: Any, where: str, *, labels: Any = None, ends: Any = None
 ) -> list[ImportedAttempt]:
-    """The answers of a list, with the lists of labels and finish reasons beside it, if any.
+    """Read a list of answers; ``labels`` and ``ends`` are optional lists of the same length.
 
-    Raises ProblemsError where it is no list, or one beside it is none or of another length.
+    Raises ProblemsError if a value is no list, or the lengths differ.
     """
     if not isinstance(values, list):
         raise ProblemsError(
-            f"{where}: the answers are {type(values).__name__}, not a list",
+            f"{where}: the answers are of type {type(values).__name__}, not a list",
             "Write a list of texts, or leave the row out.",
         )
     beside: list[Sequence[Any]] = []
     for name, column in (("labels", labels), ("finish reasons", ends)):
         if column is not None and (not isinstance(column, list) or len(column) != len(values)):
             raise ProblemsError(
-                f"{where}: there are {len(values)} answers, and the {name} are not as many",
+                f"{where}: there are {len(values)} answers and another number of {name}",
                 f"Write one for each answer, or rename the column of the {name}.",
             )
         beside.append([None] * len(values) if column is None else column)
@@ -376,22 +377,22 @@ def attempts_of(
 
 
 def _text_key(value: Mapping[str, Any], where: str) -> str:
-    """The key of the text in an object, the only one that is known."""
+    """The only key of an object that is among ``TEXT_KEYS``."""
     there = [key for key in TEXT_KEYS if key in value]
     if len(there) == 1:
         return there[0]
-    what = f"the keys {' and '.join(there)} of an answer could each be its text"
+    what = f"an answer has the keys {' and '.join(there)}, and each could be its text"
     raise ProblemsError(
-        f"{where}: {what if there else 'no key of an answer is known to hold its text'}",
-        f"Rename the one that holds the text to {TEXT_KEYS[0]}, and the others to what is not "
-        f"among {', '.join(TEXT_KEYS)}. " + choices("text", map(str, value), "Keys there"),
+        f"{where}: {what if there else 'an answer has no known key for its text'}",
+        f"Rename the key of the text to {TEXT_KEYS[0]}, and other keys to names that are not among "
+        f"{', '.join(TEXT_KEYS)}. " + choices("text", map(str, value), "Keys there"),
     )
 
 
 def _ending(
     ended: Any, reasoning: str, answer: str
 ) -> tuple[FinishReason, str | None, Failure | None]:
-    """(finish reason, error, failure) of an answer that ended in the file's words like that."""
+    """(finish reason, error, failure) of an answer; ``ended`` is the file's finish reason."""
     if ended:
         name = str(ended).lower()
         if name in _STOPPED:
@@ -403,7 +404,7 @@ def _ending(
         return "stop", None, None
     if reasoning:
         return "length", None, None
-    return "error", "The file holds no text and no reason why.", "unknown_end"
+    return "error", "The file holds no text and no finish reason.", "unknown_end"
 
 
 def _first(known: Mapping[str, Any], keys: Sequence[str], otherwise: Any = None) -> Any:
@@ -411,7 +412,7 @@ def _first(known: Mapping[str, Any], keys: Sequence[str], otherwise: Any = None)
 
 
 def _number(value: Any) -> float:
-    """A count or time; -1 where there is none."""
+    """A count or a time; -1 for anything else."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return -1
     return value if math.isfinite(value) and value >= 0 else -1

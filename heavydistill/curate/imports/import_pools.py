@@ -1,24 +1,25 @@
-"""Imports answers that others sampled: files become the folder of a run that starts at the cache.
+"""Imports answers that were sampled elsewhere as the folder of a run that starts at the cache.
 
-    traces/        as of a run, without caches and deliberations; the verdicts are ours
-    summary.json   as of a run
-    import.json    in the place of a run's configuration: what was read, left out and assumed, and
-                   how the files' own labels and our verdicts agree
+    traces/        as in a run, without caches and deliberations; the verdicts are ours
+    summary.json   as in a run
+    import.json    in place of a run's configuration: what was read, left out and assumed, and how
+                   the files' labels and our verdicts agree
 
-Rows of one problem, those that agree in text, reference, options, verifier and its arguments, are
-one pool, in the order of files and lines. Their answers wait in a nameless file on the disk of
-``TMPDIR``, so that no more are in memory than some problems have. A row that cannot be used is
-refused, or left out and counted by reason:
+Rows with the same text, reference, options, verifier and arguments are one problem, and their
+answers one pool, in the order of files and lines. The answers are kept in a temporary file in
+``TMPDIR``, so that memory holds those of a few problems only. A row that cannot be used is refused,
+or left out and counted by reason:
 
-    unreadable      the question or the answers are not what the format says
+    unreadable      the question or the answers do not have the form of the format
     contradictory   an earlier row has the same question and another reference or verifier
     too_few         the problem has fewer than two answers in all files
-    unfit           it cannot be judged; see ``problems.loading``
-    over_limit      the first ``problems.limit`` problems are there
+    unfit           its answers cannot be judged; see ``problems.loading``
+    over_limit      ``problems.limit`` problems were read before
 
-The folder appears under its name when it is whole. The same files and options give the same bytes.
+The folder appears under its name when it is complete. The same files and options give the same
+bytes.
 
-Not covered: a judge for what rules leave undecided.
+Not covered: a judge for undecided verdicts.
 """
 
 from __future__ import annotations
@@ -62,21 +63,21 @@ from heavydistill.verifiers.pool import Judged, VerdictPool
 
 RECORD = "import.json"
 LABELS: tuple[Label, ...] = typing.get_args(Label)
-FEWEST = 2  # answers, and usable ones, of a problem; ``think.min_k`` of a run
-_PROBLEMS_AT_ONCE = 64  # that are judged
+FEWEST = 2  # Minimum number of answers of a problem, and of usable ones, as ``think.min_k``
+_PROBLEMS_AT_ONCE = 64  # Number of problems that are judged at once
 _FIRST = 5
 _SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
 
 Show = Callable[[str, int, int], None]
-"""Called with (what is done, how many are done, of how many)."""
+"""Called with (name of the step, number done, number in all)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedPool:
-    """A problem and the answers to it."""
+    """A problem and its answers."""
 
     problem: Problem
-    attempts: list[ImportedAttempt]  # by index, without verdicts
+    attempts: list[ImportedAttempt]  # Answers by index, without verdicts
 
     @property
     def trajectories(self) -> list[Trajectory]:
@@ -88,42 +89,42 @@ class SkippedRows:
     """Rows that were left out for one reason."""
 
     rows: int = 0
-    first: list[str] = field(default_factory=list)  # what is wrong with the first few, and where
+    first: list[str] = field(default_factory=list)  # Faults of the first few rows, with places
 
 
 @dataclass(slots=True)
 class _Group:
     """The rows of one problem."""
 
-    file: Path  # of the earliest
-    row: TableRow  # the earliest, without its answers
-    places: list[int]  # where the answers of each wait
-    answers: int  # how many there are in all
+    file: Path  # File of the first row
+    row: TableRow  # First row, without its answers
+    places: list[int]  # Places of the answers of each row in the temporary file
+    answers: int  # Number of answers of all rows
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What was written."""
+    """Result of an import."""
 
     folder: Path
-    summary: Summary  # over all problems
+    summary: Summary  # Figures over all problems
     labels: dict[str, Counter[Label]]
-    """Our verdicts on answers that the files call ``right`` or ``wrong``, or are ``unlabelled``."""
-    record: dict[str, Any]  # the content of ``import.json``
-    marker: Shared | None  # one that most answers share, where many hold no final answer
+    """Our verdicts by the label of the files: ``right``, ``wrong`` or ``unlabelled``."""
+    record: dict[str, Any]  # Content of ``import.json``
+    marker: Shared | None  # Marker that most answers share, if many hold no final answer
 
 
 def import_pools(config: ImportConfig, show: Show = lambda what, done, total: None) -> Imported:
-    """Read, judge and write; ``show`` is called after each reference and each problem.
+    """Read the files, judge the answers and write the folder of a run.
 
-    Raises UserError for anything that the user can fix, and RunError where the disk is full or
-    fails; then nothing was written.
+    ``show`` is called after each reference and each problem. Raises UserError for anything that the
+    user can fix, and RunError if the disk is full or fails; nothing is written then.
     """
     folder = Path(config.out).expanduser()
     refuse_taken(folder)
     pools = ImportedPools(config, functools.partial(show, "checking references"))
     if unable := registry.unavailable({each.verifier for each in pools.problems}, config.verify):
-        raise ConfigError(unable[0], "Else every verdict would be undecided.")
+        raise ConfigError(unable[0], "Without it every verdict would be undecided.")
     tally = _Tally()
     with new_folder(folder) as new:
         with VerdictPool(config.verify) as judges:
@@ -149,10 +150,10 @@ def import_pools(config: ImportConfig, show: Show = lambda what, done, total: No
 
 
 class ImportedPools:
-    """The problems of an import, and what was left out; iterating gives each with its pool.
+    """The problems of an import and the rows that were left out; iterating gives the pools.
 
-    Raises UserError as ``problems.load`` or where the files are of another format, and RunError
-    where the disk of ``TMPDIR`` is full or fails.
+    Raises UserError as ``problems.load`` or if the files have another format, and RunError if the
+    disk of ``TMPDIR`` is full or fails.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class ImportedPools:
     ) -> None:
         registry.load_own(config.verify.own)
         self._config = config
-        self.files = _files(config)  # in the order in which their answers stand in the pools
+        self.files = _files(config)  # In the order of their answers in the pools
         columns = config.problems.columns
         self._verifier = registry.get(config.problems.verifier or DEFAULT_VERIFIER)
         known = (*FIELDS, "answers")
@@ -170,11 +171,11 @@ class ImportedPools:
                 choices(unknown, known, "Fields"),
             )
         self.format = FORMATS[config.format](columns, self.files, self._verifier.argument_columns)
-        # A format of its own gives values under the names of our fields already.
+        # Formats with fixed columns give values under the names of our fields.
         self._mapped = {} if self.format.own else {f: columns[f] for f in FIELDS if f in columns}
-        self.rows = [0] * len(self.files)  # read of each file
-        self.without_answers = 0  # rows that hold the reference of another row
-        self.left_out: dict[str, SkippedRows] = {}  # by reason
+        self.rows = [0] * len(self.files)  # Number of rows of each file
+        self.without_answers = 0  # Rows that only hold the reference of another row
+        self.left_out: dict[str, SkippedRows] = {}  # By reason
         self._faults: list[ProblemsError] = []
         self._waiting = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._waiting.close)
@@ -205,7 +206,7 @@ class ImportedPools:
         return dataclasses.replace(attempt, trajectory=trajectory)
 
     def _read(self) -> list[_Group]:
-        """Each row that can be read as a group of its own."""
+        """One group for each readable row."""
         found = []
         for place, file in enumerate(self.files):
             for row in rows_of(file, file.name):
@@ -234,14 +235,14 @@ class ImportedPools:
         return found
 
     def _grouped(self, rows: list[_Group]) -> list[_Group]:
-        """The rows of each problem together, where they have enough answers."""
+        """One group for each problem that has enough answers."""
         found = columns_of(_table(rows), self._mapped)
         has_reference = any(r.row.values.get(found.get("reference", "")) is not None for r in rows)
         if not has_reference and "verifier" not in found and self._verifier.needs_reference:
             raise ProblemsError(
                 "No row has a reference answer",
-                "Name its column: --columns reference=COLUMN; or of heavyskill, give the file of "
-                "targets beside the results.",
+                "Name its column with --columns reference=COLUMN; for heavyskill give the file of "
+                "targets together with the results.",
             )
         self.columns = {field: self.format.own.get(field, found[field]) for field in found}
         groups: dict[str, _Group] = {}
@@ -251,15 +252,15 @@ class ImportedPools:
             key = _key(each.row, found, _SAME, self._verifier.argument_columns)
             known, where = questions.setdefault(question, (key, each.row.where))
             if known != key:
-                what = f"{each.row.where}: the question is that of {where}, and the reference, the "
-                what += "verifier or its arguments are not"
-                self._leave_out("contradictory", 1, what, "Keep the one that is right.")
+                what = f"{each.row.where}: {where} has the same question with another reference, "
+                what += "verifier or arguments"
+                self._leave_out("contradictory", 1, what, "Keep the row that is right.")
             elif key in groups:
                 groups[key].places += each.places
                 groups[key].answers += each.answers
             else:
                 groups[key] = each
-        fix = f"A pool needs {FEWEST}; files that hold one answer a problem are given together."
+        fix = f"A pool needs {FEWEST}; give all files together if each has one answer per problem."
         for group in groups.values():
             if group.answers < FEWEST:
                 what = f"{group.row.where}: the problem has {group.answers or 'no'} answer"
@@ -270,7 +271,7 @@ class ImportedPools:
         return wide
 
     def _checked(self, groups: list[_Group], on_checked: OnChecked) -> list[tuple[Problem, _Group]]:
-        """The problems that can be judged, up to the limit."""
+        """The problems whose answers can be judged, up to the limit."""
         if "id" not in self.columns:
             for group in groups:
                 group.row.values["id"] = f"{group.file.stem}:{group.row.number}"
@@ -296,7 +297,7 @@ class ImportedPools:
         return found[: choice.limit]
 
     def _leave_out(self, reason: str, rows: int, what: str, fix: str = "") -> None:
-        """Count rows; those with a fix are refused where ``problems.unfit`` says so."""
+        """Count rows that are left out; with a ``fix`` they are refused if ``unfit`` says so."""
         if fix:
             self._faults.append(ProblemsError(what, fix))
         skipped = self.left_out.setdefault(reason, SkippedRows())
@@ -315,16 +316,16 @@ def _files(config: ImportConfig) -> list[Path]:
     names = [file.name for file in files]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ProblemsError(
-            f"Two of the files are named {twice}, and problems tell their file by that name",
-            "Give each file once, and rename one if they are different files.",
+            f"Two of the files are named {twice}, and problems refer to their file by its name",
+            "Give each file once, or rename one if they are different files.",
         )
     return by_seed(files) if config.format == "nemo" else files
 
 
 def _other_format(name: str, lacks: Sequence[str], row: TableRow) -> ProblemsError:
     return ProblemsError(
-        f"{row.where} is no row of {name}: it has no column {', '.join(lacks)}",
-        "Give the --from of its format, or name what stands where: --columns "
+        f"{row.where} does not have the format {name}: it has no column {', '.join(lacks)}",
+        "Give the right --from, or name the columns: --columns "
         "text=COLUMN,reference=COLUMN,answers=COLUMN. "
         + choices(lacks[0], row.values, "Columns there"),
     )
@@ -338,7 +339,7 @@ def _table(groups: Sequence[_Group]) -> Table:
 def _key(
     row: TableRow, columns: Mapping[str, str], fields: Sequence[str], more: Sequence[str] = ()
 ) -> str:
-    """The same for rows that agree in these fields and columns."""
+    """A key that is equal for rows that agree in these fields and columns."""
     names = [*(columns.get(name, "") for name in fields), *more]
     return json.dumps([row.values.get(name) for name in names], default=str, sort_keys=True)
 
@@ -347,7 +348,7 @@ def _key(
 
 
 class _Tally:
-    """What was counted of the answers and their verdicts."""
+    """Counts of the answers and their verdicts."""
 
     def __init__(self) -> None:
         self.labels = {name: Counter[Label]() for name in ("right", "wrong", "unlabelled")}
@@ -356,7 +357,7 @@ class _Tally:
         self.assumed = self.unclear = 0
 
     def trace(self, pool: ImportedPool, judged: Sequence[Judged]) -> Trace:
-        """The trace of a pool with its verdicts, which is counted."""
+        """Count a judged pool and return its trace."""
         trajectories = []
         for said, found in zip(pool.attempts, judged, strict=True):
             label = {None: "unlabelled", True: "right", False: "wrong"}[said.label]
@@ -378,7 +379,7 @@ class _Tally:
 def _traces(
     pools: ImportedPools, judges: VerdictPool, tally: _Tally, show: Show
 ) -> Iterator[Trace]:
-    """The traces in the order of the pools, of which some are judged at once."""
+    """The traces in the order of the pools; several pools are judged at once."""
     coming, done = iter(pools), itertools.count(1)
     while ahead := list(itertools.islice(coming, _PROBLEMS_AT_ONCE)):
         verdicts = [
@@ -394,7 +395,7 @@ def _traces(
 def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[str, Any]:
     verify = config.verify.model_dump()
     verify["own"] = [Path(file).name for file in config.verify.own]
-    # Where and with how many processes it was judged changes no verdict.
+    # Neither the sandbox's address nor the number of workers changes a verdict.
     del verify["workers"], verify["sandbox"]["url"]
     names_and_rows = zip(pools.files, pools.rows, strict=True)
     return {

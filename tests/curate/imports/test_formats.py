@@ -107,12 +107,15 @@ def test_half_a_character_makes_an_answer_a_failure() -> None:
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: attempt_of({"text": "4", "answer": "5"}, "f:1"), "text and answer of an answer"),
-        (lambda: attempt_of({"words": "4"}, "f:1"), r"no key .*Rename .* answer_text.*words"),
-        (lambda: attempt_of({"text": 4}, "f:1"), "an answer holds int"),
-        (lambda: attempt_of(4, "f:1"), "an answer holds int"),
-        (lambda: attempts_of("4", "f:1"), "the answers are str, not a list"),
-        (lambda: attempts_of(["4"], "f:1", labels=[]), "1 answers, and the labels are not as many"),
+        (
+            lambda: attempt_of({"text": "4", "answer": "5"}, "f:1"),
+            "text and answer, and each could",
+        ),
+        (lambda: attempt_of({"words": "4"}, "f:1"), r"no known key .*Rename .* answer_text.*words"),
+        (lambda: attempt_of({"text": 4}, "f:1"), "an answer is of type int"),
+        (lambda: attempt_of(4, "f:1"), "an answer is of type int"),
+        (lambda: attempts_of("4", "f:1"), "the answers are of type str, not a list"),
+        (lambda: attempts_of(["4"], "f:1", labels=[]), "1 answers and another number of labels"),
     ],
 )
 def test_what_is_no_answer_is_an_error_with_its_place(call: Any, says: str) -> None:
@@ -342,7 +345,7 @@ TWO_TARGETS = [{"query": EGGS, "target": "42"}, {"query": EGGS, "target": "43"}]
             "answers",
             [{"q": EGGS, "a": ["a", "b"]}],
             {},
-            "rows:1 is no row of answers.*--columns",
+            "rows:1 does not have the format answers.*--columns",
         ),
         ("answers", [answers_row() | {"responses": []}], {}, "answers and responses could each be"),
         ("answers", [answers_row()], {"labels": "x"}, r"columns\.labels: there is no such field"),

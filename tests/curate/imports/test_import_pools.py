@@ -60,12 +60,16 @@ def test_one_question_with_other_arguments_is_not_joined(tmp_path: Path) -> None
         (
             answers_row(EGGS, "43"),
             "contradictory",
-            r"a\.jsonl:2: the question is that of a\.jsonl:1",
+            r"a\.jsonl:2: a\.jsonl:1 has the same question",
         ),
         (answers_row(STAIRS, "36", boxed(36)), "too_few", r"a\.jsonl:2: the problem has 1 answer"),
         (answers_row(STAIRS, None), "unfit", r"a\.jsonl:2: the reference answer is empty"),
         ({**answers_row(STAIRS), "answers": "?"}, "too_few", r"a\.jsonl:2: .* has 1 answer"),
-        ({**answers_row(STAIRS), "answers": [1]}, "unreadable", r"a\.jsonl:2: an answer holds int"),
+        (
+            {**answers_row(STAIRS), "answers": [1]},
+            "unreadable",
+            r"a\.jsonl:2: an answer is of type int",
+        ),
         ({"question": STAIRS, "gold": "36"}, "unreadable", r"a\.jsonl:2: there is no column 'answ"),
     ],
 )

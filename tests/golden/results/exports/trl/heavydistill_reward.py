@@ -1,13 +1,13 @@
-"""The reward of the set ``rl``: 1 for a right answer, 0 for a wrong one, as its verifier says.
+"""The reward of the set ``rl``: 1 for a correct answer, 0 for an incorrect one, by its verifier.
 
-Needs the package heavydistill where the trainer runs. TRL, axolotl and ms-swift call ``reward``,
-verl calls ``compute_score``. Both take what they judge by from the columns of the row: the
-problem's text, its reference, the name of its verifier and the verifier's arguments.
+The trainer's environment needs the package heavydistill. TRL, axolotl and ms-swift call ``reward``,
+verl calls ``compute_score``. Both judge by the columns of the row: the problem's text, its
+reference, the name of its verifier and the verifier's arguments.
 
-Where the student's prompt opens the thinking, a response without the closing mark is thinking that
-was cut off. Such an answer, as any that the verifier cannot decide on, is neither right nor wrong.
-``reward`` gives None for it, from which TRL learns nothing; verl takes numbers alone, so that
-``compute_score`` gives 0 and counts it in the metric ``undecided``.
+If the student's prompt opens the thinking, a response without the closing mark is thinking that was
+cut off. Such a response, like every undecided one, has no reward: ``reward`` returns None, from
+which TRL learns nothing. verl accepts only numbers, so ``compute_score`` returns 0 and counts the
+response in the metric ``undecided``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def reward(
     verifier_args: Sequence[str],
     **others: Any,
 ) -> list[float | None]:
-    """The reward of each completion, which is a text or the messages of a turn."""
+    """The reward of each completion; a completion is a text or a list of messages."""
     columns = zip(completions, text, reference, verifier, verifier_args, strict=True)
     pairs = [(_problem(*row), _text(completion)) for completion, *row in columns]
     return [_score(judged.verdict) for judged in POOL.judge_all(pairs)]
@@ -48,21 +48,21 @@ def compute_score(
     extra_info: Mapping[str, Any],
     **others: Any,
 ) -> dict[str, float]:
-    """The score of one response, and whether it is undecided."""
+    """The score of one response, and whether its verdict is undecided."""
     known = extra_info["text"], ground_truth, extra_info["verifier"], extra_info["verifier_args"]
     score = _score(POOL.judge(_problem(*known), _text(solution_str)).verdict)
     return {"score": score or 0.0, "acc": score or 0.0, "undecided": float(score is None)}
 
 
 def _problem(text: str, reference: str, verifier: str, verifier_args: str) -> Problem:
-    registry.get(verifier)  # One that is not known here would leave every answer undecided.
+    registry.get(verifier)  # An unknown verifier would leave every answer undecided.
     return Problem(
         id="", text=text, reference=reference, verifier=verifier, verifier_args=verifier_args
     )
 
 
 def _text(completion: Any) -> str:
-    """The response, with the mark that opens its thinking."""
+    """The text of a response, with the mark that opens its thinking."""
     text = completion if isinstance(completion, str) else completion[-1]["content"] or ""
     return f"<think>{text}" if PROMPT_OPENS_THINKING else text
 

@@ -1,12 +1,12 @@
-"""What a build reads, and what it must know of all before any row is written: the first pass.
+"""The state of a build: its runs, and its notes of every trace, which the first pass takes.
 
-A run is known by the name of its folder. One that `heavydistill import` wrote has no
-configuration; its wording and language then come from the student's profile. Texts are not kept,
-only what was found out about them, so that the memory of a build does not grow with their length.
+A run is identified by the name of its folder. One that `heavydistill import` wrote has no
+configuration, so that its wording and language come from the student's profile. The notes hold no
+texts, so that the memory of a build does not grow with their length.
 
-A run's own cache is taken as it is, if the student can read it: it fits, and holds nothing that
-the student takes for a control token. Else its attempts are cut again in the same order, which a
-deliberation on them outlives, because it names attempts by their number.
+A run's own cache is used unchanged if the student can read it: it fits, and holds no text that the
+student would take for a control token. Otherwise its attempts are cut again in the same order, and
+the deliberations on them stay valid, because they refer to attempts by number.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
 NOT_COUNTED = -1
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with (what is done, traces done, traces in all)."""
+"""Called with (name of the pass, traces done, traces in all)."""
 _MICRO_MODELS = frozenset({"micro", "micro-student"})
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """A run that is read."""
+    """A run from which a build reads."""
 
-    name: str  # of its folder
+    name: str  # Name of its folder
     folder: Path
     config: RunConfig | None  # None for an imported pool
-    summary: dict[str, Any]  # its ``summary.json``; empty if it has none
-    size: int = 0  # traces in it
+    summary: dict[str, Any]  # Content of its ``summary.json``; empty if it has none
+    size: int = 0  # Number of traces
 
     def traces(self) -> Iterator[Trace]:
-        """Its traces, one row group in memory at a time, with models by their names alone."""
+        """Traces of the run, one row group in memory at a time; paths of models become names."""
         for trace in read_traces(self.folder):
             yield replace(
                 trace,
@@ -80,7 +80,7 @@ class SourceRun:
 
     @property
     def is_toy(self) -> bool:
-        """Whether it says that the bundled micro models alone wrote it."""
+        """Whether only the bundled micro models wrote it, by its configuration."""
         return bool(
             self.config and not self.config.pools and _MICRO_MODELS.issuperset(self.config.roles)
         )
@@ -96,8 +96,8 @@ def open_sources(folders: Sequence[str]) -> list[SourceRun]:
     names = [source.name for source in sources]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(
-            f"Two of the runs are named {twice}, and rows tell their run by that name",
-            "Give each run once, and rename one of the folders if they are different runs.",
+            f"Two of the runs are named {twice}, and rows refer to their run by its name",
+            "Give each run once, or rename one of the folders if they are different runs.",
         )
     return sources
 
@@ -106,7 +106,7 @@ def _open(folder: Path) -> SourceRun:
     if Workplace(folder).is_claimed:
         raise ConfigError(
             f"{folder} is still being written by a run",
-            "Wait for its end, or interrupt it: what is finished is kept.",
+            "Wait for its end, or interrupt it: finished problems are kept.",
         )
     read_traces(folder)
     config, file = folder / "config.yaml", folder / "summary.json"
@@ -125,43 +125,43 @@ def _open(folder: Path) -> SourceRun:
 
 @dataclass(slots=True)
 class ProblemNote:
-    """What is known of a problem of the build."""
+    """Notes of a problem of the build."""
 
-    domain: str  # wording of its prompts
+    domain: str  # Wording of its prompts
     label: str = ""  # ``contaminated``, ``near_duplicate``, or empty
-    detail: str = ""  # where it stands, if it has a label
-    runs: list[str] = field(default_factory=list)  # where it is, as ``RUN/ID``
-    split: Split | None = None  # where its rows go; None if it has a label
+    detail: str = ""  # Benchmark or other problem in which it was found, if it has a label
+    runs: list[str] = field(default_factory=list)  # Runs that have it, as ``RUN/ID``
+    split: Split | None = None  # Split of its rows; None if it has a label
 
 
 @dataclass(slots=True)
 class GenerationNote:
-    """What is known of an attempt or a deliberation."""
+    """Notes of an attempt or a deliberation."""
 
     id: str
-    label: str  # why it is not learnt from, or empty
-    tokens: int  # in the student's tokenizer, if it passed the filters; else ``NOT_COUNTED``
-    answer_tokens: int  # likewise, of the answer text alone
-    fingerprint: str  # the same for texts that say the same
-    model: str  # its author
-    right: bool | None = None  # of a deliberation alone, as the next two: see ``is_right``
-    uses_attempts: bool = False  # whether it works with the attempts
-    copied: float = 0.0  # the share of it that is one attempt's
+    label: str  # Reason why it is not learnt from, or empty
+    tokens: int  # Tokens by the student's tokenizer; ``NOT_COUNTED`` if a filter came first
+    answer_tokens: int  # The same for the answer text only
+    fingerprint: str  # Equal for texts that differ only in typography
+    model: str  # Its author
+    right: bool | None = None  # Deliberations only, like the next two; see ``is_right``
+    uses_attempts: bool = False  # Whether it works with the attempts
+    copied: float = 0.0  # Largest share of its answer that one attempt holds
 
 
 @dataclass(slots=True)
 class SetNote:
-    """What is known of a candidate set."""
+    """Notes of a candidate set."""
 
     of: CandidateSet
-    cache: str | None  # id of the run's cache of it; None if it was drawn
-    thinkers: tuple[str, ...]  # authors of its attempts, sorted
+    cache: str | None  # Id of the run's cache of it; None if the set was drawn
+    thinkers: tuple[str, ...]  # Authors of its attempts, sorted
     deliberations: list[GenerationNote] = field(default_factory=list)
     wanted: bool = False
-    """Whether the mixture takes it, or would if it had a deliberation to learn from."""
-    asked: bool = False  # whether the build itself asks for deliberations on it
-    sft_label: str = ""  # why it gives no row of the deliberator, or empty
-    rl_label: str = ""  # why it gives no prompt of RL, or empty
+    """Whether the mixture takes it, or would take it with a deliberation to learn from."""
+    asked: bool = False  # Whether the build itself asks for deliberations on it
+    sft_label: str = ""  # Reason why it gives no row of the deliberator, or empty
+    rl_label: str = ""  # Reason why it gives no prompt of RL, or empty
 
     @property
     def stratum(self) -> Stratum:
@@ -169,7 +169,7 @@ class SetNote:
 
     @property
     def usable(self) -> list[GenerationNote]:
-        """The deliberations that are learnt from."""
+        """The deliberations without a label, which are learnt from."""
         return [note for note in self.deliberations if not note.label]
 
     @property
@@ -180,11 +180,11 @@ class SetNote:
 
 @dataclass(slots=True)
 class TraceNote:
-    """What is known of a trace."""
+    """Notes of a trace."""
 
-    problem: str  # id of the problem in the sets
-    trajectories: list[GenerationNote]  # of its pool, in order
-    sets: list[SetNote]  # those of the run, then those that were drawn
+    problem: str  # Id of the problem in the sets
+    trajectories: list[GenerationNote]  # Notes of its pool, in order
+    sets: list[SetNote]  # Sets of the run, then drawn ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,16 +192,17 @@ class SetOfTrace:
     """A candidate set while its trace is in memory."""
 
     source: SourceRun
-    problem: Problem  # with its id in the sets
+    problem: Problem  # With its id in the sets
     note: SetNote
-    cache: Cache  # the run's, or a drawn one
-    shown: list[Generation]  # what the cache shows, whole
+    cache: Cache  # Cache of the run, or a drawn one
+    shown: list[Generation]  # Generations that the cache shows, uncut
 
 
-class Build:
-    """A build of runs: what it reads, and what is known of it between its two passes.
+class BuildState:
+    """The runs of a build and the notes that it keeps between its two passes.
 
-    ``config`` has its student. Raises UserError where a file or model that it names cannot be used.
+    ``config`` must name a student. Raises UserError if a file or model that it names cannot be
+    used.
     """
 
     def __init__(self, config: BuildConfig, sources: Sequence[SourceRun]) -> None:
@@ -210,30 +211,29 @@ class Build:
         self.preset = preset_of(config)
         self.student = Student(str(config.student), template)
         self.own_names = frozenset(map(name_alone, self.student.aliases))
-        """Names under which the student's own attempts are known in the traces."""
+        """Names of the student in the traces, by which its own attempts are found."""
         context, most = self.student.context, config.max_tokens
         if most and most > context:
             raise ConfigError(
-                f"max_tokens {most} is more than the {context} tokens that {self.student.name} can "
-                "read",
+                f"max_tokens {most} exceeds the context of {self.student.name}, {context} tokens",
                 f"Set max_tokens to {context} or less.",
             )
-        self.max_tokens = most or context  # of a row
+        self.max_tokens = most or context  # Maximum number of tokens of a row
         response = min(self.student.response_tokens, self.max_tokens // 2)
         room = self.max_tokens - response - TEMPLATE_TOKENS
         paper = config.cache.budget_tokens or PAPER_BUDGET_TOKENS
         self.budget_tokens = min(room, paper, self.preset.most_tokens or room)
-        """Maximum number of tokens of a drawn set, and of a prompt whose answer is not known."""
-        self.screen = Screen(config.against)  # What problems were compared with
+        """Maximum number of tokens of a drawn cache, and of a prompt of RL."""
+        self.screen = Screen(config.against)
         self.problems: dict[str, ProblemNote] = {}
-        """By their ids in the sets, which are the same for the same problem in every run."""
+        """Notes by id in the sets, which is the same for the same problem in every run."""
         self.notes: dict[str, list[TraceNote]] = {source.name: [] for source in sources}
-        """Of each trace of a run, in order, by the run's name."""
+        """Notes of the traces of each run, in order, by the run's name."""
         self.mixture: dict[CandidateSet, str] = {}
-        """The label that the mixture gives each set with a deliberation to learn from."""
-        self.undeliberated = 0  # Sets that the mixture would take beside them
+        """Label that the mixture gives each set with a deliberation to learn from."""
+        self.undeliberated = 0  # Sets that the mixture would take if they had a deliberation
         self.attention: Counter[str] = Counter()
-        """How many texts show the signs of work with the attempts, and how many were looked at."""
+        """Numbers of texts that were examined, and of those that show work with the attempts."""
 
     @property
     def all_notes(self) -> list[TraceNote]:
@@ -242,7 +242,7 @@ class Build:
 
     @property
     def sets(self) -> list[SetNote]:
-        """The notes of all sets, in that order."""
+        """The notes of all sets, in the order of the traces."""
         return [note for trace in self.all_notes for note in trace.sets]
 
     def pending(self) -> list[SetNote]:
@@ -250,12 +250,12 @@ class Build:
         return [note for note in self.sets if note.wanted and not note.usable]
 
     def traces_of(self, source: SourceRun) -> Iterator[tuple[Trace, TraceNote]]:
-        """The traces of a run, with the problem's id in the sets, and what is known of them."""
+        """The traces of a run with their notes; the problem has its id in the sets."""
         for trace, note in zip(source.traces(), self.notes[source.name], strict=True):
             yield replace(trace, problem=replace(trace.problem, id=note.problem)), note
 
     def with_cache(self, source: SourceRun, trace: Trace, note: SetNote) -> SetOfTrace | None:
-        """A set with its cache; None if the student cannot hold it."""
+        """A set with its cache; None if the final answers alone exceed the student's budget."""
         if note.cache:
             cache = next(cache for cache in trace.caches if cache.id == note.cache)
         else:
@@ -279,10 +279,10 @@ class Build:
         return SetOfTrace(source, trace.problem, note, cache, shown)
 
     def readable(self, of_trace: SetOfTrace, most_tokens: int) -> Cache | None:
-        """The cache of a set as the student can read it: itself where nothing has to be changed.
+        """The cache of a set in a form that the student can read; the same object if it fits.
 
-        ``most_tokens`` counts the prompt with the template around it; the mixture may take fewer.
-        None if not even the final answers fit.
+        ``most_tokens`` is the maximum for the prompt with the chat template around it; the preset
+        may set a smaller one. Returns None if not even the final answers fit.
         """
         cache = of_trace.cache
         most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
@@ -314,9 +314,9 @@ class Build:
         return problem.domain or given or self.student.domain
 
     def read(self, on_progress: OnProgress) -> None:
-        """The first pass: take notes of all traces.
+        """Take notes of all traces: the first pass.
 
-        Raises ConfigError where no attempt is by an author whose attempts may stand in a set.
+        Raises ConfigError if ``--cache-from`` excludes the authors of all attempts.
         """
         total, done = sum(source.size for source in self.sources), 0
         writers: set[str] = set()
@@ -329,8 +329,8 @@ class Build:
         if writers and not any(map(self._may_stand, writers)):
             written_by = self.config.sets.written_by
             raise ConfigError(
-                f"Only attempts of the {written_by} are wanted (--cache-from), and there are none: "
-                f"all are by {', '.join(sorted(writers))}, and the student is known as "
+                f"--cache-from {written_by} finds no attempts: all are by "
+                f"{', '.join(sorted(writers))}, and the student is known as "
                 f"{', '.join(sorted(self.own_names))}",
                 "Give --student the model that wrote them, or leave out --cache-from."
                 if written_by == "student"
@@ -340,7 +340,7 @@ class Build:
     def look_at_deliberation(
         self, problem: Problem, shown: Sequence[Generation], deliberation: Deliberation
     ) -> GenerationNote:
-        """What is to be known of a deliberation on a set."""
+        """Notes of a deliberation on a set."""
         label, uses, share = look_at_deliberation(problem, shown, deliberation, self.config.filters)
         right = is_right(deliberation)
         if right and deliberation.unusable_because is None:
@@ -349,7 +349,7 @@ class Build:
         return self._note(deliberation, label, right=right, uses_attempts=uses, copied=share)
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
-        """What is to be known of a trace; its problem is screened when it is first seen."""
+        """Notes of a trace; screens its problem when it appears for the first time."""
         problem = trace.problem
         key = content_id(
             "p", problem.text, problem.reference, problem.verifier, problem.verifier_args
@@ -408,13 +408,13 @@ class Build:
         return GenerationNote(generation.id, label, tokens, answer, same, model, **signs)
 
     def _may_stand(self, model: str) -> bool:
-        """Whether the attempts of a model may stand in a set."""
+        """Whether ``--cache-from`` admits the attempts of a model."""
         written_by = self.config.sets.written_by
         return written_by == "any" or (written_by == "student") == (model in self.own_names)
 
 
 def generations_of(trace: Trace) -> Mapping[str, Generation]:
-    """What a cache of the trace may show, by id."""
+    """All generations of the trace that a cache may show, by id."""
     return {each.id: each for each in (*trace.pool, *trace.deliberations)}
 
 
