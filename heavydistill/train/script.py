@@ -18,8 +18,9 @@ from heavydistill.run import interrupts
 if TYPE_CHECKING:
     from heavydistill.train.arguments import TrainingOptions
 
-# Modules with ``parse``, ``prepare``, ``train`` and ``summary``; importing them imports TRL.
-_STAGES = {"sft": "heavydistill.train.sft", "grpo": "heavydistill.train.grpo.train"}
+# The module with ``parse``, and the one with ``prepare``, ``train`` and ``summary``; importing
+# them imports TRL.
+_STAGES = {"sft": ("sft", "sft"), "grpo": ("grpo.config", "grpo.train")}
 # What a launcher tells its processes; a program that one of them starts is not of them.
 _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
@@ -70,8 +71,8 @@ def run_script(script: str, words: Sequence[str]) -> None:
     from heavydistill.hub.options import PublishOptions
     from heavydistill.hub.publish import check_before, publish_trained
 
-    stage = importlib.import_module(_STAGES[script])
-    arguments = stage.parse(words)
+    reader, stage = (importlib.import_module(f"{__package__}.{name}") for name in _STAGES[script])
+    arguments = reader.parse(words)
     config = arguments.config
     folder = Path(config.output_dir)
     options = (
