@@ -65,16 +65,17 @@ class Format:
     cannot be identified.
     """
 
-    usual: ClassVar[Mapping[str, str]] = {}  # Columns of text, reference and answers
+    usual: ClassVar[tuple[str, ...]] = ()  # Columns of text, reference and answers
 
     def __init__(
         self, columns: Mapping[str, str], files: Sequence[Path], kept: Sequence[str]
     ) -> None:
+        *usual, answers = self.usual or ("",)
+        own = dict(zip(("text", "reference"), usual, strict=False))
         mapped = {field: columns[field] for field in FIELDS if field in columns}
-        usual = {field: column for field, column in self.usual.items() if field != "answers"}
-        self.own: Mapping[str, str] = usual and {**usual, **mapped}
+        self.own: Mapping[str, str] = own and own | mapped
         """Field to column; empty if ``problem`` keeps the names of the file's columns."""
-        self.answers = columns.get("answers", self.usual.get("answers", ""))
+        self.answers = columns.get("answers", answers)
         """Column of the answers, or the pattern of their columns."""
         self.notes: Counter[str] = Counter()  # Further counts for the record
         self.targets: dict[str, Any] = {}
@@ -96,11 +97,7 @@ class Format:
 
 
 class HeavySkill(Format):
-    usual: ClassVar[Mapping[str, str]] = {
-        "text": "query",
-        "reference": "target",
-        "answers": "trajectories",
-    }
+    usual = ("query", "target", "trajectories")
 
     def lacks(self, values: Mapping[str, Any]) -> list[str]:
         answers = self.own["reference"] if self._is_target(values) else self.answers
@@ -126,11 +123,7 @@ class HeavySkill(Format):
 
 
 class PaCoRe(Format):
-    usual: ClassVar[Mapping[str, str]] = {
-        "text": "conversation",
-        "reference": "ground_truth",
-        "answers": "responses",
-    }
+    usual = ("conversation", "ground_truth", "responses")
 
     def problem(self, row: TableRow) -> dict[str, Any] | None:
         values = super().problem(row) or {}
@@ -162,11 +155,7 @@ def _question(conversation: Any, where: str) -> Any:
 
 
 class NeMo(Format):
-    usual: ClassVar[Mapping[str, str]] = {
-        "text": "problem",
-        "reference": "expected_answer",
-        "answers": "generation",
-    }
+    usual = ("problem", "expected_answer", "generation")
 
     def attempts(self, row: TableRow) -> list[ImportedAttempt]:
         answer = {key: row.values[key] for key in _NEMO_ANSWER if key in row.values}
