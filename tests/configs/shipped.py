@@ -17,12 +17,14 @@ def values(file: Path) -> dict[str, Any]:
     return found
 
 
-def command_of(file: Path) -> list[str]:
-    """The command in its first line, behind ``accelerate launch --config_file``."""
+def command_of(file: Path) -> tuple[str, list[str]]:
+    """(name of the accelerate file, flags behind the name) of the command in its first line."""
     first = file.read_text(encoding="utf-8").partition("\n")[0]
-    command = shlex.split(first.removeprefix("# "))
-    assert command[:3] == ["accelerate", "launch", "--config_file"]
-    launch, script, *rest = command[3:]
-    assert (ROOT / launch).is_file() and (ROOT / script).is_file()
-    assert rest[:2] == ["--config", str(file.relative_to(ROOT))]
-    return command[3:]
+    program, verb, *flags = shlex.split(first.removeprefix("# "))
+    folder = ROOT / "configs" / verb
+    launch = flags[1] if flags[0] == "--accelerate" else "single"
+    assert program == "heavydistill" and file.is_relative_to(folder)
+    assert (ROOT / f"configs/accelerate/{launch}.yaml").is_file()
+    at = flags.index("--config")
+    assert flags[at + 1] == str(file.relative_to(folder).with_suffix(""))
+    return launch, flags[at + 2 :]

@@ -43,7 +43,7 @@ def read(file: Path) -> TrainArguments[GrpoConfig]:
 
 def given(file: Path) -> list[str]:
     """The flags of the command in its first line, behind the file."""
-    return command_of(file)[4:]
+    return command_of(file)[1]
 
 
 def responses(file: Path) -> int:
@@ -127,8 +127,8 @@ def test_there_are_as_many_problems_as_a_generation_asks_or_it_says_whose(file: 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
 def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
-    launch = command_of(file)[0]
-    assert values(ROOT / launch)["num_processes"] == PROCESSES[file.parent.name]
+    launch = ROOT / f"configs/accelerate/{command_of(file)[0]}.yaml"
+    assert values(launch)["num_processes"] == PROCESSES[file.parent.name]
     assert read(file).config.dataset_name or read(file).config.run
 
 

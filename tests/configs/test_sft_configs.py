@@ -52,7 +52,7 @@ def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
-    assert command_of(file)[4::2] == ["--role", "--dataset_name"]
+    assert command_of(file)[1][::2] == ["--role", "--dataset_name"]
 
 
 @pytest.mark.parametrize("file", [*FILES, *LAUNCHES], ids=lambda file: file.name)
