@@ -5,7 +5,7 @@
 
 A file has a problem a row: ``text``, ``reference`` and ``answers``, a list of texts, as in
 ``data/answers.sample.jsonl``; other columns, other formats and other verifiers are keys of
-``load_import_config``. Every answer is judged here. ``--config`` is a configuration of
+``ImportConfig``. Every answer is judged here. ``--config`` is a configuration of
 ``heavydistill generate``: the deliberator, its endpoint, ``cache``, ``deliberate`` and ``out``.
 The first run leaves the judged answers in OUT-answers, and the next ones begin there.
 """
@@ -16,7 +16,8 @@ import argparse
 from pathlib import Path
 
 from heavydistill.config.run import RunConfig, load_config
-from heavydistill.config.sets import load_import_config
+from heavydistill.config.sets import ImportConfig
+from heavydistill.config.yaml import load
 from heavydistill.curate.imports.import_pools import import_pools
 from heavydistill.models.request import deliberate_stage
 from heavydistill.models.resolve import ResolvedRun
@@ -34,8 +35,8 @@ def with_answers(config: RunConfig, files: list[Path], author: str) -> RunConfig
     """The configuration with judged answers in the place of a thinker; imports them once."""
     pools = Path(f"{config.out}-answers")
     if not pools.exists():
-        keys = {"files": [str(file) for file in files], "format": "answers"}
-        done = import_pools(load_import_config(keys | {"model": author, "out": str(pools)}))
+        keys = {"files": list(map(str, files)), "format": "answers", "model": author}
+        done = import_pools(load(ImportConfig, overrides=keys | {"out": str(pools)}))
         print(f"{done.summary.problems} problems with {done.record['answers']} answers: {pools}")
     return config.model_copy(update={"pools": str(pools)})
 

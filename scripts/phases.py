@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--config", type=Path, required=True, help="the file")
     parser.add_argument("--dry_run", action="store_true", help="print the commands, run none")
     chosen = parser.parse_args()
-    phases = parse(Phases, read_yaml(chosen.config), f"{chosen.config}: ", "Correct the file.")
+    phases = parse(Phases, read_yaml(chosen.config), chosen.config)
     run = print_command if chosen.dry_run else run_command
     model = phases.model_name_or_path
     for number, phase in enumerate(phases.phases * phases.rounds, start=1):

@@ -241,7 +241,7 @@ def test_other_files_are_read() -> None:
     assert (built.preset, built.filters.most_copied) == ("natural", 0.95)
     assert load_profile(Path("yaml/teacher.yaml")).context == 40_960
     tree = yaml.safe_load(Path("yaml/benchmark.yaml").read_text(encoding="utf-8"))
-    assert parse(Benchmark, tree, "benchmark: ", "").size == 198
+    assert parse(Benchmark, tree).size == 198
     phases = trainings.ROOT / "scripts" / "phases.py"
     with contextlib.chdir("yaml"):
         assert trainings.main(["--config=phases.yaml", "--dry_run"], phases) == 0

@@ -11,7 +11,7 @@ import functools
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -134,7 +134,10 @@ def with_flags(
                 if (value := given.pop(flag.parameter)) is not None:
                     is_mapping = get_origin(_field(section, flag.key).annotation) is dict
                     keys[flag.key] = _mapping(flag.option, value) if is_mapping else value
-            verb(keys, **given)
+            try:
+                verb(keys, **given)
+            except ConfigError as error:
+                raise _with_flags(error, flags, keys) from None
 
         own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
         arguments = [each for each in own if each.kind is not each.KEYWORD_ONLY]
@@ -154,6 +157,16 @@ def with_flags(
         return command
 
     return decorate
+
+
+def _with_flags(error: ConfigError, flags: Sequence[Flag], given: Container[str]) -> ConfigError:
+    """The error, with flags in place of keys that were given as flags or are missing."""
+    texts: list[str] = [*error.__reduce__()[1]]
+    for flag in flags:
+        key, value = re.escape(flag.key), ": |" if flag.key in given else ""
+        named = rf"(?<![\w.]){key}(?={value} is missing)|(?<=Give ){key}(?=\.)"
+        texts = [re.sub(named, flag.option, text) for text in texts]
+    return type(error)(*texts)
 
 
 def _keys(section: type[Any], flags: set[str]) -> Mapping[str, list[tuple[str, str]]]:

@@ -12,14 +12,8 @@ from rich.console import Console
 
 from heavydistill.cli.flags import ConfigFile, DryRun, Flag, with_flags
 from heavydistill.cli.progress import Bar, ending_early, print_volume, say, show_deliberations
-from heavydistill.config.sets import (
-    BuildConfig,
-    ImportConfig,
-    RefilterConfig,
-    load_build_config,
-    load_import_config,
-    load_refilter_config,
-)
+from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig, load_build_config
+from heavydistill.config.yaml import load
 from heavydistill.report.terminal import print_table, table
 from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
@@ -142,7 +136,7 @@ def refilter(
     from heavydistill.models.contact import Contact
 
     console = Console()
-    config = load_refilter_config(keys | {"sets": str(sets)})
+    config = load(RefilterConfig, overrides=keys | {"sets": str(sets)})
     plan = refilter.check(config, None if dry_run else Contact())
     for warning in plan.warnings:
         say(f"Warning: {warning}", console, "yellow")
@@ -229,7 +223,7 @@ def import_(
     from heavydistill.report.summary import print_summary
 
     console = Console()
-    config = load_import_config(keys | {"files": list(map(str, files))})
+    config = load(ImportConfig, overrides=keys | {"files": list(map(str, files))})
     with Bar(console) as bar:
         imported = import_pools(config, bar.show)
     print_summary(imported.summary, console)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -79,8 +80,11 @@ class Verb(TyperCommand):
         return _parsed(super().parse_args, ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        arguments = (each for each in self.params if each.param_type_name == "argument")
-        return ["[OPTIONS]", *map(_label, arguments)]
+        needed = [
+            each for each in self.params if each.required and each.param_type_name == "option"
+        ]
+        arguments = [each for each in self.params if each.param_type_name == "argument"]
+        return [*map(_label, needed + arguments), "[OPTIONS]"]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         is_all = ctx.meta.get(__name__, False)
@@ -161,7 +165,23 @@ def _parsed(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[s
         known = [name for each in ctx.command.get_params(ctx) for name in each.opts]
         if flag and flag not in known:
             raise _unknown(ctx, "flag", flag, known) from None
-        raise ConfigError(error.format_message(), _all_of(ctx, "flag")) from None
+        raise ConfigError(*_explained(ctx, error)) from None
+
+
+def _explained(ctx: Any, error: Any) -> tuple[str, str]:
+    """What is wrong with the arguments of a verb, and the fix."""
+    from heavydistill.config.yaml import in_words
+
+    if parameter := getattr(error, "param", None):
+        name = _label(parameter).removeprefix("[").split(" ")[0]
+        if error.message:
+            return f"{name}: {in_words(error.message)}", _all_of(ctx, "flag")
+        return f"{name} is missing", ctx.get_usage()
+    if flag := getattr(error, "option_name", ""):
+        return f"{flag} needs a value", _all_of(ctx, "flag")
+    extra = re.search(r"unexpected extra arguments?\b.*\((.*)\)", error.format_message())
+    what = f"Unexpected argument: {extra[1]}" if extra else error.format_message()
+    return what, ctx.get_usage()
 
 
 def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigError:

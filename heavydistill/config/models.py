@@ -1,7 +1,4 @@
-"""The sections of a configuration that say who is asked, where and how.
-
-They are part of ``config`` for whoever reads or writes a configuration.
-"""
+"""Sections of a configuration for models: sampling, endpoints, their capabilities, judges."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from heavydistill.config.yaml import Section, carried_over, form
 
-# Reasons of verdicts on what is no answer to a problem that can be judged.
+# Reasons of undecided verdicts that a judge cannot change: the response holds no answer, or the
+# problem cannot be judged.
 NEVER_JUDGED = frozenset(
     {"error", "truncated", "empty", "not_text", "open_thinking", "unknown_verifier"}
 )
@@ -77,71 +75,74 @@ class SamplingChoice(Section):
 
 
 class Capabilities(Section):
-    """What an endpoint was seen to do; ``heavydistill doctor`` finds it out."""
+    """Properties of an endpoint that `heavydistill doctor` measures."""
 
     n: int = Field(1, ge=1)
-    """Samples of one prompt that a single request brings; 1 is no more than one."""
+    """Number of samples that one request returns."""
     n_because: str = ""
-    """Why that is 1, where it was tried."""
+    """Reason for ``n`` being 1, if more were requested."""
     stream: bool = True
-    """Whether it sends a response in pieces."""
+    """Whether the server streams responses."""
     refused: list[str] = Field(default_factory=list)
-    """Parameters that it refuses, e.g. ``seed``; they are not sent."""
+    """Parameters that the server refuses, e.g. ``seed``; they are not sent."""
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """What it calls the most tokens of a response."""
+    """Name of the parameter that limits the tokens of a response."""
     max_output: int | None = Field(None, ge=1)
-    """The largest such number that it takes; null if it named none."""
+    """Largest value of that parameter that the server accepts; null if it named none."""
     context: int | None = Field(None, ge=256)
-    """Most tokens of prompt and response together, where it takes fewer than the profile says."""
+    """Maximum number of tokens of prompt and response together, if it is smaller than the
+    profile's."""
     reasoning: Literal["reasoning_content", "reasoning", "blocks", "tags", "none", "unknown"] = (
         "unknown"
     )
-    """Where the thinking was: a field of its own, parts of the content, the text, or nowhere."""
+    """Place of the thinking in a response: a field, blocks of the content, tags in the text, or
+    none."""
     seed: Literal["honoured", "ignored", "refused", "forced", "unknown"] = "unknown"
-    """What a seed does: the same text again, nothing, an error, or the same text whatever it is."""
+    """Effect of a seed: honoured (the same text again), ignored, refused with an error, or forced
+    (the same text for every seed)."""
     checked: str = ""
-    """When and of which model this was seen, and the file that says so."""
+    """Time and model of the measurement, and its file."""
 
 
 class Endpoint(Section):
-    """An OpenAI-compatible server. Set ``base_url`` to ask it; else models run in this process."""
+    """An OpenAI-compatible server; without ``base_url``, models run in this process."""
 
     base_url: Annotated[str, _ADDRESSES] | None = None
-    """Address of an OpenAI-compatible server, several with commas between, or the name of a
-    provider such as openrouter."""
+    """Address of an OpenAI-compatible server, e.g. http://localhost:8000/v1 (several with commas
+    between), or the name of a provider such as openrouter."""
     start_vllm: bool = False
-    """Start vLLM on this machine's GPUs as the profile says, and stop it at the end."""
+    """Start vLLM on this machine's GPUs with the profile's settings, and stop it at the end."""
     api_key_env: Annotated[str, _NAME_OF_A_VARIABLE] | None = None
-    """Environment variable that holds the key; null takes the provider's, or ``OPENAI_API_KEY``. A
-    server without keys needs none."""
+    """Environment variable that holds the API key (default: the provider's, else
+    ``OPENAI_API_KEY``). A server without keys needs none."""
     tokenizer: str | None = None
-    """Tokenizer of the served model, a folder or Hub id (default: the profile's, else ``server``).
-    ``server`` counts by the server's ``/tokenize``, or estimates a token per UTF-8 byte."""
+    """Tokenizer of the served model: a folder or Hub id (default: the profile's, or ``server``).
+    ``server`` counts with the server's ``/tokenize``, else estimates one token per UTF-8 byte."""
     context: int | None = Field(None, ge=256)
-    """Most tokens of prompt and response together; null takes the smaller of what the server says
-    and what the profile says, or the ``config.json`` beside the tokenizer, or 8,192."""
+    """Maximum number of tokens of prompt and response together (default: the smaller of the
+    server's and the profile's, else that of ``config.json`` beside the tokenizer, else 8,192)."""
     concurrency: int = Field(32, ge=1)
-    """Maximum number of requests in flight at each address; fewer while that is overloaded."""
+    """Maximum number of requests in flight per address; reduced while the server is overloaded."""
     requests_per_minute: int | None = Field(None, ge=1)
-    """Most requests in a minute; null sets no limit."""
+    """Maximum number of requests per minute (default: no limit)."""
     tokens_per_minute: int | None = Field(None, ge=1)
-    """Most tokens in a minute, prompts and responses together; null sets no limit."""
+    """Maximum number of tokens per minute, prompts and responses together (default: no limit)."""
     tokens_per_second: float = Field(20.0, gt=0)
-    """Speed of one response that an estimate assumes until a journal has responses."""
+    """Speed of one response that estimates assume while the journal has no responses."""
     timeout_s: float = Field(600.0, gt=0)
-    """Longest silence: until a response begins, and between its pieces. A run stops when all
-    servers are silent or broken, or ask to be left alone, for longer than this."""
+    """Maximum silence in seconds, before a response begins and between its pieces. A run stops if
+    all servers are silent or fail, or ask for a longer pause, for more than this time."""
     retries: int = Field(4, ge=0)
-    """Repeats of a request that met a time-out, a fault of the server or a broken connection. An
-    overload is repeated for as long as the server answers others."""
+    """Number of retries after a time-out, a server error or a broken connection. A request that
+    meets an overload is retried for as long as the server answers others."""
     reasoning: Literal["required", "optional"] = "required"
-    """Whether the run stops if a teacher that thinks brings no thinking."""
+    """Whether the run stops (``required``) if a teacher that thinks returns no thinking."""
     price_in: float | None = Field(None, ge=0)
     """US dollars per million prompt tokens (default: the profile's)."""
     price_out: float | None = Field(None, ge=0)
     """US dollars per million completion tokens (default: the profile's)."""
     capabilities: Capabilities | None = None
-    """Null takes what ``heavydistill doctor`` found out, if it was run here."""
+    """Properties of the endpoint (default: what `heavydistill doctor` measured here)."""
 
     @property
     def urls(self) -> list[str]:
@@ -154,7 +155,7 @@ class Endpoint(Section):
 
     @property
     def is_served(self) -> bool:
-        """Whether models are asked over HTTP."""
+        """Whether models are served over HTTP."""
         return self.start_vllm or self.base_url is not None
 
     @property
@@ -163,7 +164,7 @@ class Endpoint(Section):
 
     @property
     def key(self) -> str:
-        """The key in that variable, which is never part of the configuration; empty if unset."""
+        """The API key, from the environment variable ``key_env``; empty if it is unset."""
         return os.environ.get(self.key_env, "").strip()
 
     @model_validator(mode="before")
@@ -175,34 +176,34 @@ class Endpoint(Section):
     @model_validator(mode="after")
     def _one_place(self) -> Endpoint:
         if self.start_vllm and self.base_url:
-            raise ValueError("start_vllm starts a server, so base_url cannot name another one")
+            raise ValueError("start_vllm and base_url are both set; leave one of them out")
         return self
 
 
 class Judge(Section):
-    """A model that is asked about verdicts which rules leave undecided; see ``verifiers.judge``."""
+    """A model that decides verdicts which rules leave undecided; see ``verifiers.judge``."""
 
     model: str = Field(min_length=1)
-    """Model that settles verdicts which rules leave undecided (default: none)."""
+    """Model that decides verdicts which rules leave undecided (default: none)."""
     endpoint: Endpoint | None = None
-    """Endpoint of the judge (default: that of the run)."""
+    """Endpoint of the judge (default: the run's)."""
     votes: int = Field(3, ge=1)
-    """Number of votes on an answer; more than half must agree."""
+    """Number of votes per answer; more than half must agree."""
     sampling: SamplingChoice = SamplingChoice()
-    """Null takes temperature 0.7, top_p 0.95 and up to 8,192 tokens, whatever the profile says."""
+    """Sampling of the judge (default: temperature 0.7, top_p 0.95, at most 8,192 tokens)."""
     reasons: list[str] | None = None
-    """Reasons of undecided verdicts about which it is asked, e.g. ``[needs_symbolic]``; null takes
-    all but faults of this machine or of a verifier, and answers that repeat the problem."""
+    """Reasons of undecided verdicts that the judge decides, e.g. ``[needs_symbolic]`` (default: all
+    except failures of this machine or a verifier, and answers that repeat the problem)."""
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> Judge:
         if self.endpoint and (self.endpoint.start_vllm or not self.endpoint.base_url):
             raise ValueError(
-                "needs a base_url and no start_vllm; leave endpoint out to ask at the run's"
+                "needs a base_url and no start_vllm; leave endpoint out to use the run's endpoint"
             )
         if self.sampling.temperature == 0 and self.votes > 1:
-            raise ValueError("votes at temperature 0 are all the same; set votes to 1")
+            raise ValueError("votes at temperature 0 are identical; set votes to 1")
         never = sorted(NEVER_JUDGED.intersection(self.reasons or ()))
         if never:
-            raise ValueError(f"reasons: no judge is asked about {', '.join(never)}")
+            raise ValueError(f"reasons: a judge cannot decide {', '.join(never)}; leave it out")
         return self

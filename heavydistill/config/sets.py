@@ -1,11 +1,8 @@
-"""The typed configurations of training sets: of a build, a refilter and an import.
+"""The typed configurations of a build of training sets, a refilter and an import.
 
-A build is read from one YAML file, and the command line wins over it; the others have dotted keys
-alone. Every key is a field below and its text is the key's help; unknown keys are errors that name
-the nearest valid one.
-
-Secrets are never configuration: ``redeliberate.endpoint.api_key_env`` names the environment
-variable.
+A build has a YAML file, over which flags take precedence; the others have flags alone. Every key is
+a field below, whose docstring documents it. Unknown keys are errors that name the nearest valid
+key.
 """
 
 from __future__ import annotations
@@ -17,206 +14,195 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from heavydistill.config.models import Endpoint, SamplingChoice
-from heavydistill.config.run import Budget, Pruning, Verifying, read_tree
-from heavydistill.config.yaml import Section, parse
+from heavydistill.config.run import Budget, Pruning, Verifying
+from heavydistill.config.yaml import Section, load
 
 PresetName = Literal["balanced", "agglm", "pacore", "genselect", "heavyskill", "natural"]
 FormatName = Literal["heavyskill", "pacore", "nemo", "answers"]
 
 
 class Sets(Section):
-    """Candidate sets that are drawn from a pool, beside those that the run made."""
+    """Candidate sets drawn from a pool, in addition to those of the run."""
 
     per_problem: int = Field(8, ge=1, le=8)
-    """Maximum number of sets of one problem, those of the run included."""
+    """Maximum number of sets per problem, those of the run included."""
     widths: list[int] | None = Field(None, min_length=1)
-    """Numbers of attempts in a set; null takes those of the preset."""
+    """Numbers of attempts in a set (default: the preset's)."""
     written_by: Literal["any", "student", "teacher"] = "any"
-    """Author of the attempts in a set: any, student or teacher. The student's own make the caches
-    of training like those that it will read; ``teacher`` is anybody else."""
+    """Author of the attempts in a set: any, student or teacher (all models but the student).
+    Attempts of the student make training caches like those that it will read."""
 
 
 class CacheCut(Section):
-    """How a drawn set becomes a prompt; a set of the run keeps its own cache."""
+    """Construction of the prompt of a drawn set; a set of the run keeps its own cache."""
 
     pruning: Pruning = "answer_only"
-    """How each attempt is cut to the budget."""
+    """Method that cuts each attempt to the token budget."""
     budget_tokens: int | None = Field(None, ge=64)
-    """Maximum number of tokens of a prompt, in the student's tokenizer; null takes what the
-    student's context leaves beside a response, at most 80,000."""
+    """Maximum number of tokens of a prompt, by the student's tokenizer (default: what the student's
+    context leaves beside a response, at most 80,000)."""
 
 
 class Filters(Section):
-    """What a response must be to be learnt from; ``store.sets.set_rows.LABELS`` has the order."""
+    """Conditions on a response that a student learns from; ``store.sets.set_rows.LABELS`` has their
+    order."""
 
     uses_attempts: bool = True
-    """Whether a deliberation must work with the attempts, rather than solve the problem alone."""
+    """Require that a deliberation works with the attempts instead of solving the problem alone."""
     most_copied: float = Field(0.8, gt=0.0, le=1.0)
-    """Share of runs of eight words from which on an answer counts as a copy of one attempt."""
+    """Share of eight-word sequences from one attempt above which an answer counts as a copy."""
     length_quantile: float = Field(0.95, gt=0.0, le=1.0)
-    """Quantile of the lengths, per role, beyond which a response is left out; 1 keeps all."""
+    """Quantile of the lengths per role above which a response is left out; 1 keeps all."""
     per_set: int = Field(4, ge=1)
-    """Maximum number of deliberations on one candidate set."""
+    """Maximum number of deliberations per candidate set."""
 
 
 class ThinkerRows(Section):
-    """Which attempts become rows of the thinker."""
+    """Selection of the attempts that become rows of the thinker."""
 
     per_problem: int = Field(2, ge=1)
-    """Maximum number of rows of one problem, the most different ones first."""
+    """Maximum number of rows per problem; the most different attempts come first."""
     handoff_tokens: int | None = Field(None, ge=16)
-    """Maximum number of tokens of an attempt's answer text, which is what a deliberator is shown;
-    null sets no limit."""
+    """Maximum number of tokens of an attempt's answer text, the part that a deliberator reads
+    (default: no limit)."""
 
 
 class Redeliberate(Section):
-    """Deliberations that the build asks for, on sets without one to learn from."""
+    """New deliberations, on sets that have none to learn from."""
 
     teacher: str | None = None
-    """Model that deliberates: profile, checkpoint folder, Hub id or served name (default: the run's
-    deliberator)."""
+    """Model for new deliberations: a profile, checkpoint folder, Hub id or served name (default:
+    the run's deliberator)."""
     endpoint: Endpoint | None = None
     """Endpoint of that model (default: the run's)."""
     sampling: SamplingChoice | None = None
-    """Sampling; null takes the run's where its deliberator is asked, else the profile's."""
+    """Sampling of that model (default: the run's if it is the run's deliberator, else the
+    profile's)."""
     d: int = Field(4, ge=1)
-    """Deliberations per set."""
+    """Number of new deliberations per set."""
     seed: int = Field(0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
-    """Folder that keeps every response; null takes ``journal`` beside ``out``."""
+    """Folder that keeps every response (default: ``journal`` beside ``out``)."""
     budget: Budget | None = None
-    """Maximum cost of a served teacher, resumptions included, e.g. 25usd or 40Mtok."""
+    """Maximum cost of a served teacher, resumed builds included, e.g. 25usd or 40Mtok."""
 
 
 class BuildConfig(Section):
-    """One build of training sets."""
+    """One build of training sets from runs."""
 
     runs: list[str] = Field(min_length=1)
     """Folders of runs."""
     preset: PresetName = "balanced"
-    """Mixture: balanced, agglm, pacore, genselect, heavyskill or natural."""
+    """Mixture of strata: balanced, agglm, pacore, genselect, heavyskill or natural."""
     student: str | None = None
-    """Model to be trained: profile, checkpoint folder or Hub id (default for runs of the bundled
-    micro models alone: micro-student). Its tokenizer counts and its chat template renders."""
+    """Model to train: a profile, checkpoint folder or Hub id (default for runs of the bundled micro
+    models: micro-student). Tokens are counted with its tokenizer, rows rendered with its chat
+    template."""
     chat_template: str | None = None
-    """Jinja file in place of the student's own chat template; the sets keep it."""
+    """Jinja file that replaces the student's chat template; the sets keep a copy."""
     max_tokens: int | None = Field(None, ge=64)
-    """Maximum number of tokens of a row, prompt and completion; null takes the student's
-    context."""
+    """Maximum number of tokens of a row, prompt and completion together (default: the student's
+    context)."""
     seed: int = Field(0, ge=0)
-    """Seed of all draws."""
+    """Seed of all random choices."""
     sets: Sets = Sets()
     cache: CacheCut = CacheCut()
     filters: Filters = Filters()
     thinker: ThinkerRows = ThinkerRows()
     retention: float = Field(0.2, ge=0.0, lt=1.0)
-    """Share of plain problems in the deliberator's rows, so that thinking is not unlearned."""
+    """Share of plain problems in the deliberator's rows, so that the student keeps its thinking."""
     validation: float = Field(0.05, ge=0.0, le=0.5)
-    """Share of the problems that are kept for validation."""
+    """Share of the problems that is held out for validation."""
     against: list[str] | None = None
-    """Benchmarks whose problems are left out: files of hashes, or .jsonl or .parquet with texts
-    (default: the bundled ones; an empty list: none)."""
+    """Benchmarks whose problems are left out: files of hashes, or .jsonl or .parquet files with
+    texts (default: the bundled benchmarks; an empty list: none)."""
     redeliberate: Redeliberate | None = None
-    """Deliberations on the sets of the mixture that have none; null asks for none."""
     verify: Verifying = Verifying()
-    """How those are judged, and verifiers of one's own."""
     out: str
     """Folder of the sets, which must be new or empty."""
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> BuildConfig:
         if self.sets.widths and min(self.sets.widths) < 2:
-            raise ValueError(f"sets.widths {min(self.sets.widths)} is no choice between attempts")
+            raise ValueError(
+                f"sets.widths has {min(self.sets.widths)}; a set needs 2 attempts or more"
+            )
         return self
 
 
 class RefilterConfig(Section):
-    """One refilter."""
+    """One refilter: a checkpoint deliberates again on the caches of sets.
+
+    A response has at most as many tokens as the student's.
+    """
 
     sets: str
     """Folder of the sets."""
     checkpoint: str = Field(min_length=1)
-    """Checkpoint or adapter folder, Hub id, profile or served name."""
+    """Model that deliberates: a checkpoint or adapter folder, Hub id, profile or served name."""
     student: str | None = None
-    """Student of the sets, if it is not found under the name that they give it."""
+    """Folder or Hub id of the student, if it moved since the sets were built."""
     endpoint: Endpoint = Endpoint()
-    """Where the checkpoint is served, if it is."""
     sampling: SamplingChoice = SamplingChoice()
-    """Sampling; null takes the profile's. A response has at most the tokens of the student's."""
     d: int = Field(8, ge=2)
     """Number of deliberations per cache."""
     seed: int = Field(0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
-    """Folder that keeps every response (default: journal beside the new sets)."""
+    """Folder that keeps every response (default: ``journal`` beside ``out``)."""
     budget: Budget | None = None
-    """Maximum cost of a served checkpoint, resumptions included, e.g. 25usd or 40Mtok."""
+    """Maximum cost of a served checkpoint, resumed runs included, e.g. 25usd or 40Mtok."""
     verify: Verifying = Verifying()
-    """How deliberations are judged, and verifiers of one's own."""
     out: str
-    """Folder of the new sets."""
+    """Folder of the new sets, which must be new or empty."""
 
 
 class ImportedProblems(Section):
-    """What is a problem in the files, and how it is judged; keys as of a run's ``problems``.
+    """The problems in the files, with keys as in a run's ``problems``.
 
-    Options of a question are always shown in the order of the file, which is what its answers were
-    given to.
+    Options of a question keep the order of the file, because the answers refer to it.
     """
 
     columns: dict[str, str] = Field(default_factory=dict)
-    """Field to column: those of a run's ``problems.columns``, and ``answers`` (a column, or a
-    pattern such as ``model_*`` for several)."""
+    """Columns of the files by field, e.g. ``{text: question, answers: model_*}``. Fields: those of
+    a run's ``problems.columns``, and answers (a column, or a pattern for several)."""
     verifier: str | None = None
-    """Verifier of rows that name none and have no options (default: math)."""
+    """Verifier for rows that name none and have no options (default: math)."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)
-    """Arguments of the verifier for rows that bring none, e.g. ``{marker: "####"}``."""
+    """Arguments of the verifier for rows that have none, e.g. ``{marker: "####"}``."""
     limit: int | None = Field(None, ge=1)
-    """Maximum number of problems, taken from the beginning."""
+    """Maximum number of problems; the first ones are used."""
     unfit: Literal["refuse", "leave_out"] = "refuse"
-    """What becomes of files with rows that cannot be used: an error that lists them, or an import
-    without them, which are counted and shown."""
+    """Treatment of rows that cannot be used: ``refuse`` the import with a list of them, or
+    ``leave_out`` and count them."""
 
 
 class ImportConfig(Section):
-    """One import; ``import.json`` keeps it."""
+    """One import; ``import.json`` records it."""
 
     files: list[str] = Field(min_length=1)
-    """Files, all of one format."""
+    """Files with answers, all in the same format."""
     format: FormatName
     """Format of the files: heavyskill (results and targets of the authors' code), pacore, nemo
-    (output-rs*.jsonl) or answers (any columns)."""
+    (output-rs*.jsonl) or answers (columns that --columns names)."""
     problems: ImportedProblems = ImportedProblems()
     model: str | None = Field(None, min_length=1)
-    """Author of the answers where the file names none; null is ``unknown``."""
+    """Model that wrote the answers, for rows that name none (default: unknown)."""
     verify: Verifying = Verifying()
-    """How answers are judged, and verifiers of one's own."""
     out: str = Field(min_length=1)
-    """Folder of the run, which must not be there or be empty."""
+    """Folder of the new run, which must be new or empty."""
 
 
 def load_build_config(
-    path: Path | None, overrides: Mapping[str, Any], asks: bool = False
+    path: Path | None, overrides: Mapping[str, Any], redeliberates: bool = False
 ) -> BuildConfig:
-    """The configuration of a build; dotted ``overrides`` win over the file.
+    """Load the configuration of a build; dotted ``overrides`` take precedence over the file.
 
-    ``asks`` says that deliberations are asked for, also where nothing else does.
+    ``redeliberates`` turns redeliberation on, even if no key of it is set.
 
     Raises:
         ConfigError: No such file, not YAML, an unknown key or a bad value.
     """
-    tree = read_tree(path, overrides)
-    if asks:
-        tree["redeliberate"] = tree.get("redeliberate") or {}
-    return parse(BuildConfig, tree, f"{path}: " if path else "")
-
-
-def load_refilter_config(keys: Mapping[str, Any]) -> RefilterConfig:
-    """The configuration of dotted keys to values; raises ConfigError as ``load_build_config``."""
-    return parse(RefilterConfig, read_tree(None, keys), "")
-
-
-def load_import_config(keys: Mapping[str, Any]) -> ImportConfig:
-    """The configuration of dotted keys to values; raises ConfigError as ``load_build_config``."""
-    return parse(ImportConfig, read_tree(None, keys), "")
+    preset: dict[str, Any] = {"redeliberate": {}} if redeliberates else {}
+    return load(BuildConfig, path, overrides, preset)

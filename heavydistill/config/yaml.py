@@ -1,11 +1,11 @@
-"""Strict YAML: a mapping of a file as a typed section, and every fault with its place and its fix.
+"""Strict YAML: a file as a typed section; an error lists every fault with its line and its fix.
 
-Whatever a user writes is read by this: configurations of runs, profiles of teachers, what was
-found out about an endpoint. A key that no field has is an error that names the nearest valid key.
+All files that a user writes are read here: configurations, profiles of teachers, capabilities of
+endpoints. An unknown key is an error that names the nearest valid key.
 
-A name of an earlier version on the command line is an error that says the new one. A file keeps
-opening: what its old keys say is carried over, with a warning unless they only repeat an old
-default, as the files that runs save do.
+Names of earlier versions are errors on the command line that say the new name. Files with old keys
+still load: the values are carried over, with a warning unless they only repeat an old default, as
+files that runs saved do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
@@ -91,63 +91,175 @@ def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValida
     return BeforeValidator(check)
 
 
-def parse(section: type[_S], tree: dict[str, Any], where: str, fix: str = "") -> _S:
-    """A mapping as a section.
+def load(
+    section: type[_S],
+    path: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    preset: Mapping[str, Any] | None = None,
+) -> _S:
+    """Read a section from a file and dotted keys.
 
-    ``where`` stands before every fault, e.g. the file and a colon; it is empty for the command line
-    alone. ``fix`` is that of a bad value.
+    ``overrides`` (e.g. ``{"think.k": 16}``) take precedence over the file, and the file over
+    ``preset``, which has keys as in a file.
 
     Raises:
-        ConfigError: An unknown key, which the nearest valid key follows, or a bad value.
+        ConfigError: No such file, not YAML, unknown keys, bad values or a contradiction.
     """
-    in_file = " in the file or" if where else ""
-    wins = "; the command line wins" if where else ""
-    fix = fix or f"Correct the value{in_file} on the command line{wins}."
+    tree = _over(dict(preset or {}), carried_over(read_yaml(path), f"{path}: ") if path else {})
+    for dotted, value in (overrides or {}).items():
+        inner, (*parents, last) = tree, dotted.split(".")
+        for parent in parents:
+            if inner.get(parent) is None:
+                inner[parent] = {}
+            inner = inner[parent]
+            if not isinstance(inner, dict):
+                raise ConfigError(
+                    f"{dotted} cannot be set, because {parent} has a value in place of keys",
+                    f"Write {parent} as a section with keys{f' in {path}' if path else ''}.",
+                )
+        inner[last] = value
+    return parse(section, tree, path or "", given=overrides or {})
+
+
+def _over(preset: Any, tree: Any) -> Any:
+    """``tree``, completed by ``preset``."""
+    if not isinstance(preset, dict) or not isinstance(tree, dict):
+        return preset if tree is None else tree
+    both = preset | tree
+    return both | {key: _over(preset[key], tree[key]) for key in preset.keys() & tree.keys()}
+
+
+def parse(
+    section: type[_S],
+    tree: dict[str, Any],
+    where: Path | str = "",
+    fix: str = "Correct the value.",
+    given: Container[str] = (),
+) -> _S:
+    """Validate a mapping as a section.
+
+    Args:
+        section: The section.
+        tree: Keys and values.
+        where: File that the mapping is from, or text that begins the message, e.g. ``verify: ``.
+        fix: Fix of a bad value.
+        given: Dotted keys that the command line gives instead.
+
+    Raises:
+        ConfigError: Unknown keys, each with the nearest valid key, and bad values; all of them.
+    """
     try:
         return section.model_validate(tree, context={"is_of_today": True})
     except ValidationError as error:
-        first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
-        key, given = ".".join(str(part) for part in first["loc"]), first["input"]
-        inner = _section_at(section, first["loc"])
-        if first["type"] == "extra_forbidden":
-            # Whatever section its own section is in.
-            retired = RETIRED.get(".".join(key.split(".")[-2:]))
-            what = f"{key} does not exist any more" if retired else f"unknown key {key}"
-            fix = retired.instead if retired else _nearest(section, inner, key)
-        elif first["type"] in ("model_type", "dict_type"):
-            # A text may be an address with a key in it.
-            what = f"{key} takes keys, not {'a text' if isinstance(given, str) else repr(given)}"
-            fix = f"Keys here: {', '.join(inner.model_fields)}."
+        found = error.errors()
+    root = _composed(where) if isinstance(where, Path) else None
+    faults = []
+    for fault in found:
+        is_given = ".".join(map(str, fault["loc"])) in given
+        line = 0 if is_given else _line(root, fault["loc"])
+        faults.append((line, *_explained(section, fault)))
+    # A key that is missing because it is mistyped is one fault.
+    meant = {suggestion for _, _, suggestion in faults}
+    faults = [each for each in faults if f"Did you mean {each[1].split(' ')[0]}?" not in meant]
+    if len(faults) == 1:
+        ((line, what, suggestion),) = faults
+        at = f"{where}, line {line}: " if line else f"{where}: " if root else where
+        raise ConfigError(f"{'' if is_given else at}{what}", suggestion or fix)
+    told = [
+        f"\n  {f'line {line}: ' * bool(line)}{what}. {suggestion}".rstrip()
+        for line, what, suggestion in sorted(faults)
+    ]
+    of = f" in {where}".rstrip(": ") if where else ""
+    raise ConfigError(f"{len(faults)} keys{of} are wrong", f"Correct them:{''.join(told)}")
+
+
+def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
+    """What is wrong, and the fix if it is known."""
+    key, given = ".".join(map(str, fault["loc"])), fault["input"]
+    inner = _section_at(section, fault["loc"])
+    if fault["type"] == "extra_forbidden":
+        # Whatever section its own section is in.
+        if retired := RETIRED.get(".".join(key.split(".")[-2:])):
+            return f"{key} does not exist any more", retired.instead
+        return f"unknown key {key}", _nearest(section, inner, key)
+    if fault["type"] in ("model_type", "dict_type"):
+        # A text may be an address with a key in it.
+        what = f"{key} takes keys, not {'a text' if isinstance(given, str) else repr(given)}"
+        return what, f"Keys here: {', '.join(inner.model_fields)}."
+    if fault["type"] == "missing":
+        return f"{key} is missing", f"Give {key}."
+    what = f"{key}: {in_words(fault['msg'])}" if key else in_words(fault["msg"])
+    is_withheld = isinstance(fault.get("ctx", {}).get("error"), _WithheldError)
+    return what + (f" (got {given!r})" if key and not is_withheld else ""), ""
+
+
+def in_words(message: str) -> str:
+    """A message of pydantic, as ``must ...``."""
+    short = message.removeprefix("Value error, ").split(", unable to")[0]
+    return re.sub(r"^\w+ should (be|have|match)", r"must \1", short)
+
+
+def _composed(path: Path) -> yaml.Node | None:
+    return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+
+
+def _line(node: yaml.Node | None, place: Sequence[str | int]) -> int:
+    """The line of a key, or of the innermost section that it is missing from; 0 if unknown."""
+    line = 0
+    for part in place:
+        if isinstance(node, yaml.MappingNode):
+            pairs = [pair for pair in node.value if pair[0].value == str(part)]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            pairs = [(each, each) for each in node.value[part : part + 1]]
         else:
-            withheld = isinstance(first.get("ctx", {}).get("error"), _WithheldError)
-            is_shown = key and first["type"] != "missing" and not withheld
-            what = f"{key}: " if key else ""
-            what += first["msg"].removeprefix("Value error, ")
-            what += f" (got {given!r})" if is_shown else ""
-        raise ConfigError(f"{where}{what}", fix) from error
+            pairs = []
+        if not pairs:
+            break
+        name, node = pairs[-1]
+        line = name.start_mark.line + 1
+    return line
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that occurs twice in one mapping."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
+        names = [name.value for name, _ in node.value]
+        for index, (name, _) in enumerate(node.value):
+            if name.value in names[:index]:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {name.value} occurs twice", name.start_mark
+                )
+        return super().construct_mapping(node, deep)
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping at the top level of a YAML file; an empty file is an empty one.
+    """The mapping at the top level of a YAML file; empty for an empty file.
 
     Raises:
         ConfigError: No such file, not YAML, or no mapping.
     """
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", "Give the path of a YAML file.") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         # The line itself may hold a key.
-        raise ConfigError(f"{path} is not YAML: {line}{error.problem}", "Fix the file.") from None
+        raise ConfigError(
+            f"{path} is not YAML: {line}{error.problem}",
+            "Correct that line: `key: value`, indented with spaces.",
+        ) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not YAML: {error}", "Fix the file.") from error
+        raise ConfigError(f"{path} is not YAML: {error}", "Give a text file in UTF-8.") from error
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path} holds no mapping", "Write keys and values at the top level.")
+        raise ConfigError(
+            f"{path} holds no mapping",
+            "Write lines of `key: value`, with a space behind the colon.",
+        )
     return tree
 
 

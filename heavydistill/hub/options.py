@@ -1,4 +1,4 @@
-"""What the user wants published, and how."""
+"""The options of an upload to the Hub."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from heavydistill.errors import PublishError
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
 class PublishOptions:
-    """The options of an upload, and their flags."""
+    """The options of an upload, each with a flag of `heavydistill publish`."""
 
     repo_id: str
-    """Dataset or model on the Hub, ORG/NAME."""
+    """Repository on the Hub, ORG/NAME; created if it is missing."""
     revision: str | None = None
-    """Branch, made if it is missing (default: main)."""
+    """Branch, created if it is missing (default: main)."""
     private: bool = False
-    """Make a private repository."""
+    """Create the repository as private."""
     licence: str | None = None
-    """Licence of what is published, e.g. cc-by-4.0 (default: the models', or other)."""
+    """Licence of the published files, e.g. cc-by-4.0 (default: that of the models, or other)."""
     profiles: list[Path] = Field(default_factory=list)
-    """Profile of your own, of a model that it comes from; may be repeated."""
+    """YAML file with the profile of a model that wrote the data; may be repeated."""
     allow_unknown: bool = False
-    """Publish although a model's terms on training with what it writes are unknown."""
+    """Publish although the terms of a model on training with its output are unknown."""
     allow_restricted: bool = False
-    """Publish although a model's maker restricts it."""
+    """Publish although the terms of a model restrict training with its output."""
 
     def check(self) -> None:
         """Raise a PublishError if the name of the repository is malformed."""
@@ -36,11 +36,11 @@ class PublishOptions:
         try:
             validate_repo_id(self.repo_id)
             if "/" not in self.repo_id:
-                raise ValueError("it does not say whose it is")
+                raise ValueError("the owner is missing")
         except ValueError as error:
             raise PublishError(
-                f"{self.repo_id!r} is no name on the Hub: {error}",
-                "Give ORG/NAME, of letters, digits, '-', '_' and '.', e.g. --to "
+                f"--to {self.repo_id!r} is not the name of a repository: {error}",
+                "Give ORG/NAME, with letters, digits, '-', '_' and '.', e.g. --to "
                 "my-org/heavy-traces.",
             ) from error
 

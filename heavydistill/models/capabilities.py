@@ -103,7 +103,7 @@ def load(base_url: str, model: str) -> Capabilities | None:
     if not path.is_file():
         return None
     fix = "Run `heavydistill doctor` again, or remove the file."
-    seen = parse(CapabilityFile, read_yaml(path), f"{path}: ", fix).capabilities
+    seen = parse(CapabilityFile, read_yaml(path), path, fix).capabilities
     return seen.model_copy(update={"checked": f"{seen.checked}; {path}"})
 
 

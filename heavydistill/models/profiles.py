@@ -169,7 +169,7 @@ def load_profile(path: Path) -> ProfileFile:
     Raises:
         ConfigError: No such file, not YAML, an unknown key or a bad value; it names file and key.
     """
-    profile = parse(ProfileFile, read_yaml(path), f"{path}: ", "Correct the value in the file.")
+    profile = parse(ProfileFile, read_yaml(path), path)
     folder, tokenizer = _resolved(profile.folder, path), _resolved(profile.tokenizer, path)
     if not (tokenizer and Path(tokenizer).is_dir()):
         tokenizer = profile.tokenizer  # a Hub id

@@ -68,5 +68,4 @@ def benchmark(name: str) -> Benchmark:
         raise ConfigError(
             f"There is no benchmark {name!r}", f"{listed} Any other dataset is read by --problems."
         )
-    where = f"{files[name]}: "
-    return parse(Benchmark, read_yaml(files[name]), where, "Correct the value in the file.")
+    return parse(Benchmark, read_yaml(files[name]), files[name])

@@ -113,7 +113,7 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     tree = config.model_dump()
     tree["think"]["k"], tree["pools_sha256"] = pools.k, known
     fix = f"The pools have up to {pools.k} trajectories; correct the key, or give other pools."
-    return parse(RunConfig, tree, f"pools: {config.pools}: ", fix)
+    return parse(RunConfig, tree, f"pools {config.pools}: ", fix)
 
 
 def stands(verdict: dict[str, Any] | None, now: str) -> bool:

@@ -81,7 +81,7 @@ def test_a_dry_run_shows_both_runs_and_writes_nothing(model):
 def test_the_bundled_teacher_takes_no_role_without_a_word(model):
     given = ["evaluate", f"--thinker={model}", "--limit=6"]
     _, said = ended(*given, code=2)
-    assert "No model is named as deliberator" in said and "--before BASE" in said
+    assert "No model is given as deliberator" in said and "--before BASE" in said
     assert said.endswith(f"The command: heavydistill {' '.join(given)} --deliberator MODEL\n")
     assert list(model.parent.iterdir()) == [model]
 

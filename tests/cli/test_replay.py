@@ -49,7 +49,7 @@ def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(command, shared):
     code, told = command("replay", RUN, "--out", "again")
     assert code == 2 and not Path("ran").exists() and not Path("again").exists()
     assert (
-        f"{RUN} names verifiers of its own, which are run as code: {shared / RUN}/mine.py" in told
+        f"{RUN} names Python files with verifiers, which would be executed: {shared / RUN}/mine.py" in told
     )
     assert "add --run-verifiers" in told
     code, told = command("replay", RUN, "--out", "again", "--run-verifiers")

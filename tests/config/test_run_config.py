@@ -100,7 +100,23 @@ def test_an_unknown_key_near_to_none_lists_the_keys_there_are():
 
 def test_an_unknown_key_of_a_file_names_the_file(yaml_file):
     path = yaml_file("cache:\n  widht: 4\n")
-    assert str(refusal(path)).startswith(f"{path}: unknown key cache.widht")
+    assert str(refusal(path)).startswith(f"{path}, line 2: unknown key cache.widht")
+
+
+def test_all_faults_of_a_file_are_reported_with_their_lines(yaml_file):
+    text = (
+        "teachr: glm\nthink:\n  sampling: {top_p: 2}\n  k: 8.5\nseed: -1\nzzz: 1\nbudget: 1 euro\n"
+    )
+    path = yaml_file(text)
+    error = refusal(path, {"seed": 3, "deliberate.d": "x"})
+    assert error.what == f"6 keys in {path} are wrong"
+    first, *lines = error.fix.splitlines()
+    assert first == "Correct them:" and lines[0].startswith("  deliberate.d: must be a valid")
+    assert [line.split(":")[0] for line in lines[1:]] == [f"  line {n}" for n in (1, 3, 4, 6, 7)]
+    assert "unknown key teachr. Did you mean teacher?" in lines[1]
+    assert str(refusal(yaml_file("seed: 1\nk: 3\nseed: 2\n"))).startswith(
+        f"{path} is not YAML: line 3, column 1: the key seed occurs twice"
+    )
 
 
 @pytest.mark.parametrize("key", ["api_key", "endpoint.api_key"])
@@ -120,7 +136,7 @@ def test_a_section_given_a_value_is_refused_with_the_keys_of_the_section():
 
 def test_a_value_given_keys_is_refused(yaml_file):
     assert "seed: " in str(refusal(overrides={"seed.a": 1}))
-    assert "seed holds a value and no keys" in str(
+    assert "seed has a value in place of keys" in str(
         refusal(yaml_file("seed: 3\n"), overrides={"seed.a": 1})
     )
 
@@ -172,10 +188,10 @@ def test_a_bad_value_inside_a_mapping_names_the_inner_key():
         ({"pools": "runs/a", "problems.size": 7}, ["problems", "pools"]),
         ({"pools_sha256": "abc"}, ["pools_sha256", "pools"]),
         ({"pools": "runs/a", "deliberate.d": 0}, ["deliberate.d", "pools"]),
-        ({"deliberate.d": 0, "deliberate.rounds": 2}, ["deliberate.d", "deliberate.rounds 2"]),
+        ({"deliberate.d": 0, "deliberate.rounds": 2}, ["deliberate.d", "deliberate.rounds is 2"]),
         (
             {"deliberate.task": "choose", "deliberate.rounds": 2},
-            ["deliberate.task", "deliberate.rounds 2"],
+            ["deliberate.task", "deliberate.rounds is 2"],
         ),
     ],
 )
@@ -308,9 +324,9 @@ def test_the_limit_of_problems_holds_for_pools_too() -> None:
 @pytest.mark.parametrize(
     ("key", "most", "said"),
     [
-        ("think.k", 1024, "think.k is 100,000, but a run asks for at most 1,024"),
-        ("deliberate.d", 1024, "deliberate.d: Input should be less than or equal to 1024"),
-        ("deliberate.rounds", 16, "deliberate.rounds: Input should be less than or equal to 16"),
+        ("think.k", 1024, "think.k is 100,000; the maximum is 1,024"),
+        ("deliberate.d", 1024, "deliberate.d: must be less than or equal to 1024"),
+        ("deliberate.rounds", 16, "deliberate.rounds: must be less than or equal to 16"),
     ],
 )
 def test_what_a_run_asks_for_has_a_bound_and_pools_of_another_have_none(

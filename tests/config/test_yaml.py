@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from heavydistill.cli.app import main
 from heavydistill.config.models import Endpoint
 from heavydistill.config.run import load_config
-from heavydistill.config.sets import load_build_config, load_refilter_config
-from heavydistill.config.yaml import RETIRED
+from heavydistill.config.sets import RefilterConfig, load_build_config
+from heavydistill.config.yaml import RETIRED, load
 from heavydistill.errors import ConfigError
 
 SECRET = "Sw0rdfish"
@@ -51,9 +51,11 @@ def test_an_address_with_a_key_in_it_is_refused_and_not_shown(key: str, address:
 def test_neither_is_one_in_a_file_nor_where_a_checkpoint_or_a_build_asks(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(f"endpoint:\n  base_url: {ADDRESSES[0]}\n")
-    assert refusal(lambda: load_config(file)).startswith(f"{file}: endpoint.base_url: must begin")
+    assert refusal(lambda: load_config(file)).startswith(f"{file}, line 2: endpoint.base_url: must")
     at = {"endpoint.base_url": ADDRESSES[0], "sets": "s", "checkpoint": "c", "out": "o"}
-    assert refusal(lambda: load_refilter_config(at)).startswith("endpoint.base_url: must begin")
+    assert refusal(lambda: load(RefilterConfig, overrides=at)).startswith(
+        "endpoint.base_url: must begin"
+    )
     of_build = {"redeliberate.endpoint.base_url": ADDRESSES[0], "runs": ["r"], "out": "o"}
     told = refusal(lambda: load_build_config(None, of_build))
     assert told.startswith("redeliberate.endpoint.base_url: must begin")

@@ -185,7 +185,7 @@ def test_the_right_to_write_is_found_out_before_a_training(hub, folder, monkeypa
     flags = "--revision v2 --private"
     later = re.escape(f"`heavydistill publish {folder} --to {ORG}/other {flags}`")
     for asked, options, fault in (
-        (begun, PublishOptions("model"), "does not say whose"),
+        (begun, PublishOptions("model"), "the owner is missing"),
         (begun, PublishOptions("others/model"), "no right to write here"),
         (begun, PublishOptions("others/new"), "the rights to create anything"),
         (begun, PublishOptions(f"{ORG}/public", private=True), "is there already and is public"),

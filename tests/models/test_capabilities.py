@@ -50,8 +50,8 @@ def test_a_damaged_file_is_named_with_its_key():
     with pytest.raises(ConfigError, match="streem") as raised:
         completed()
     assert str(path) in str(raised.value)
-    path.write_text(path.read_text().replace("streem: true", "n: 0"), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"capabilities\.n"):
+    path.write_text(path.read_text().replace("streem: true", "stream: 8"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"capabilities\.stream"):
         completed()
 
 

@@ -206,7 +206,7 @@ def test_prompts_are_made_anew_for_the_model_before_the_phase(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"phases": []}, "phases: List should have at least 1 item"),
+        ({"phases": []}, "phases: must have at least 1 item"),
         ({"round": 2}, "Did you mean rounds"),
         ({"phases": [{"name": "a", "config": "none.yaml"}]}, "none.yaml: No such file"),
     ],

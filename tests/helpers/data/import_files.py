@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config.sets import ImportConfig, load_import_config
+from heavydistill.config.sets import ImportConfig
+from heavydistill.config.yaml import load
 
 EGGS = "A box holds 6 eggs. How many eggs are in 7 boxes?"
 STAIRS = "A stair has 12 steps. Ana climbs it 3 times. How many steps does she climb?"
@@ -83,12 +84,5 @@ def parquet(path: Path, rows: list[dict[str, Any]], rows_per_group: int = 2) -> 
 def config_of(format: str, *files: Path, **keys: Any) -> ImportConfig:
     """The configuration of an import that judges without workers; ``__`` in a key is a dot."""
     dotted = {key.replace("__", "."): value for key, value in keys.items()}
-    return load_import_config(
-        {
-            "files": list(map(str, files)),
-            "format": format,
-            "out": "unused",
-            "problems.verifier": "exact",
-            **dotted,
-        }
-    )
+    usual = {"format": format, "out": "unused", "problems.verifier": "exact"}
+    return load(ImportConfig, overrides={"files": list(map(str, files)), **usual, **dotted})
