@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 
 from heavydistill.config.run import RunConfig, load_config, parse_assignment, refuse_code_of_saved
 from heavydistill.config.yaml import section_in, sections
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, HeavydistillError
 
 Verb = Callable[..., None]
 
@@ -137,7 +137,8 @@ def with_flags(
             try:
                 verb(keys, **given)
             except ConfigError as error:
-                raise _with_flags(error, flags, keys) from None
+                _name_flags(error, flags, keys)
+                raise
 
         own = list(inspect.signature(verb, eval_str=True).parameters.values())[1:]
         arguments = [each for each in own if each.kind is not each.KEYWORD_ONLY]
@@ -159,14 +160,14 @@ def with_flags(
     return decorate
 
 
-def _with_flags(error: ConfigError, flags: Sequence[Flag], given: Container[str]) -> ConfigError:
-    """The error, with flags in place of keys that were given as flags or are missing."""
-    texts: list[str] = [*error.__reduce__()[1]]
+def _name_flags(error: ConfigError, flags: Sequence[Flag], given: Container[str]) -> None:
+    """Replace keys in the message that were given as flags, or are missing, by their flags."""
+    texts = [error.what, error.fix]
     for flag in flags:
         key, value = re.escape(flag.key), ": |" if flag.key in given else ""
         named = rf"(?<![\w.]){key}(?={value} is missing)|(?<=Give ){key}(?=\.)"
         texts = [re.sub(named, flag.option, text) for text in texts]
-    return type(error)(*texts)
+    HeavydistillError.__init__(error, *texts)
 
 
 def _keys(section: type[Any], flags: set[str]) -> Mapping[str, list[tuple[str, str]]]:

@@ -246,7 +246,7 @@ def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
     ("arguments", "says"),
     [
         (["--from=pacore"], "Give the right --from"),
-        (["--from=nvidia"], "format: Input should be 'heavyskill', 'pacore', 'nemo' or 'answers'"),
+        (["--from=nvidia"], "--from: must be 'heavyskill', 'pacore', 'nemo' or 'answers'"),
         (["--from=nemo", "--columns=text"], "Write --columns KEY=VALUE,..."),
         (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),
         (["--from=nemo", "--verifier-args=[1]"], "--verifier-args '[1]' is no mapping"),
@@ -254,7 +254,7 @@ def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
         (["--from=nemo", "--verifier=exakt"], "There is no verifier 'exakt'"),
         (["--from=nemo", "--set=verify.wrokers=2"], "Did you mean verify.workers?"),
         (["--from=nemo", "--set=problems.unfit=drop"], "problems.unfit"),
-        (["--from=nemo", "--limit=0"], "problems.limit"),
+        (["--from=nemo", "--limit=0"], "--limit: must be"),
     ],
 )
 def test_bad_input_says_what_to_do_and_writes_nothing(arguments, says, call, tmp_path):

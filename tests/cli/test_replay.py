@@ -49,7 +49,8 @@ def test_a_replay_runs_the_files_of_a_run_with_the_flag_alone(command, shared):
     code, told = command("replay", RUN, "--out", "again")
     assert code == 2 and not Path("ran").exists() and not Path("again").exists()
     assert (
-        f"{RUN} names Python files with verifiers, which would be executed: {shared / RUN}/mine.py" in told
+        f"{RUN} names Python files with verifiers, which would be executed: {shared / RUN}/mine.py"
+        in told
     )
     assert "add --run-verifiers" in told
     code, told = command("replay", RUN, "--out", "again", "--run-verifiers")
@@ -80,7 +81,7 @@ def test_neither_does_a_training_that_asks_as_the_run_did():
             run = str(RUN / "config.yaml")
 
     given: Any = Given()
-    with pytest.raises(ConfigError, match="run as code"):
+    with pytest.raises(ConfigError, match="would be executed"):
         run_of(given, None)
     assert not Path("ran").exists()
 
