@@ -29,23 +29,27 @@ def publish(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="Folder of sets, from `heavydistill build`, or of a model, from scripts/sft.py.",
+            help="Folder of sets, from `heavydistill build`, or of a trained model.",
         ),
     ],
     *,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Write what would be sent beside DIR, and send nothing."),
+        typer.Option(
+            "--dry-run",
+            help="Write what would be sent into DIR.dry-run, list what the commit would delete on "
+            "the Hub, and send nothing.",
+        ),
     ] = False,
 ) -> None:
-    """Put training sets or a trained model on the Hub, with a card that tells how they were made.
+    """Publish training sets or a trained model on the Hub, with a card.
 
-    It is one commit: if it fails, the repository is as it was, and the same command can be given
-    again. The token is taken from HF_TOKEN or from `hf auth login`, the address from HF_ENDPOINT.
-    The card is made anew each time; what you write under Notes, at the end of DIR/README.md, goes
-    with it.
+    The upload is one commit: if it fails, the repository is unchanged, and the same command can be
+    repeated. The token comes from HF_TOKEN or `hf auth login`, the address from HF_ENDPOINT. The
+    card is written anew each time, except for what you write under Notes at its end.
     """
-    from heavydistill.hub.publish import copy, pack
+    from heavydistill.errors import HeavydistillError
+    from heavydistill.hub.publish import copy, deletions, pack
     from heavydistill.hub.publish import publish as send
 
     options = PublishOptions(**keys)
@@ -55,13 +59,19 @@ def publish(
         typer.echo(f"{name:<{width}}  {size:>15,} bytes")
     typer.echo(f"{len(parcel.sizes)} files, {sum(parcel.sizes.values()):,} bytes")
     if parcel.kept_back:
-        typer.echo(f"Not sent, of what is in {folder}: {', '.join(parcel.kept_back)}")
+        typer.echo(f"Not sent from {folder}: {', '.join(parcel.kept_back)}")
     if dry_run:
-        typer.echo(f"Nothing was sent. What would be is in {copy(parcel, folder)}")
+        written = copy(parcel, folder)
+        try:
+            gone = ", ".join(deletions(parcel, options)) or "nothing"
+        except HeavydistillError as error:
+            gone = f"not known. {error}"
+        typer.echo(f"The commit would delete on the Hub: {gone}")
+        typer.echo(f"Nothing was sent. What would be sent is in {written}")
         return
     done = send(parcel, options)
     for name in done.deleted:
-        typer.echo(f"Deleted there, of what was published before: {name}")
-    said = "Published" if done.is_new else "Everything was there already, nothing was sent"
+        typer.echo(f"Deleted on the Hub, published before: {name}")
+    said = "Published" if done.is_new else "Nothing differs, nothing was sent"
     typer.echo(f"{said}: {done.url} ({'private' if done.is_private else 'public'})")
     typer.echo(f"Commit {done.commit}")

@@ -1,30 +1,31 @@
-"""What is sent of a folder of sets or of a trained model, and its upload as one commit on the Hub.
+"""Publishes a folder of sets or a trained model as one commit on the Hub.
 
-Of sets:
+Files sent for sets:
 
-    README.md                 the card, made for the place where it goes
+    README.md                 the card, with the address of the repository
     manifest.json
     chat_template.jinja       if there is one
-    NAME/SPLIT-....parquet    of every set that has rows
+    NAME/SPLIT-....parquet    for every set that has rows
 
-Of a model:
+Files sent for a model:
 
     README.md                  the card
     training.json              the record of the training
     model.safetensors          or its shards and their index, with config.json and
                                generation_config.json; or
-    adapter_model.safetensors  with adapter_config.json, in which the base model has the name that
-                               it has on the Hub, and not a folder of this machine
-    tokenizer.json, ...        what the tokenizer needs, and the chat template
-    evaluation/evaluation.json the figures before and after, if it was evaluated
+    adapter_model.safetensors  with adapter_config.json, which names the base model by its id on the
+                               Hub instead of a local folder
+    tokenizer.json, ...        the files of the tokenizer, and the chat template
+    evaluation/evaluation.json the figures before and after training, if there are any
 
-Whatever else lies in the folder stays there and is named. No link and no key is sent.
+Other files in the folder are not sent, and their names are printed. Links that lead out of the
+folder and texts with a key are refused.
 
-The commit is made on what the branch held when the upload began. If it fails, or is broken off at
-any time before, the branch is as it was, and the same command does what is left: content that the
-Hub has already is not sent again, and if all of it is there no commit is made. Files of an earlier
-parcel of its kind that this one has not are deleted by it; others are left alone. ``HF_TOKEN``,
-``HF_ENDPOINT`` and ``HF_HUB_OFFLINE`` mean what they mean to huggingface_hub.
+The parent of the commit is the state of the branch when the upload began. If the upload fails, the
+branch is unchanged; the same command continues it without sending again what has arrived, and makes
+no commit if nothing differs. The commit deletes files of an earlier publication of the same kind
+that are not sent any more, and no others. huggingface_hub reads ``HF_TOKEN``, ``HF_ENDPOINT`` and
+``HF_HUB_OFFLINE``.
 """
 
 from __future__ import annotations
@@ -68,14 +69,14 @@ if TYPE_CHECKING:
 
 
 _AGAIN = "Repeat the same command: what has arrived is not sent again."
-# Another commit came first, or the Hub is busy; so are all from 500 on.
-_PASSING = {409, 412, 429}
+# Another commit came first, or the Hub is busy; statuses from 500 on are temporary too.
+_TEMPORARY = {409, 412, 429}
 _UNREACHABLE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
 _FIXES = {
     401: "Set HF_TOKEN to a valid token, or log in with `hf auth login`.",
-    403: "Take a token with the right to write there, or another --to.",
+    403: "Use a token with write access to that repository, or another --to.",
 }
-_COPY = ".dry-run"
+_COPY, _COPY_MARK = ".dry-run", ".heavydistill-dry-run"
 _FULL_CONFIGS = ("config.json", "generation_config.json")
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER = (
@@ -93,10 +94,10 @@ _TOKENIZER = (
 
 Kind = Literal["dataset", "model"]
 Files = dict[str, Path | bytes]
-"""Paths in the repository, each with a file of the folder or the content itself."""
+"""Paths in the repository, each with a local file or the content itself."""
 
 _MARKS: dict[Kind, str] = {"dataset": MANIFEST, "model": RECORD}
-"""The file by which a folder or repository is known to hold a parcel of a kind."""
+"""The file that shows that a folder or repository holds sets, or a model."""
 _ROWS = rf"({'|'.join(SETS)})/[^/]+\.parquet"
 _OF_SETS = (CARD, MANIFEST, CHAT_TEMPLATE)
 _OF_MODELS = (CARD, RECORD, *_FULL_CONFIGS, ADAPTER_CONFIG, *_TOKENIZER, FIGURES)
@@ -104,17 +105,17 @@ _PATHS: dict[Kind, re.Pattern[str]] = {
     "dataset": re.compile("|".join([_ROWS, *map(re.escape, _OF_SETS)])),
     "model": re.compile("|".join([WEIGHTS, *map(re.escape, _OF_MODELS)])),
 }
-"""Expressions of the paths that a file of a parcel can have."""
+"""The paths that a published file can have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """What is sent."""
+    """The files that are sent."""
 
     kind: Kind
     files: Files
     kept_back: list[str]  # names in the folder that are not sent
-    message: str  # of the commit
+    message: str  # message of the commit
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -126,14 +127,14 @@ class Parcel:
 
 
 def pack(folder: Path, options: PublishOptions) -> Parcel:
-    """What is sent of a folder of sets or of a trained model; changes and asks nothing.
+    """Collect and check the files of a folder of sets or of a trained model; writes nothing.
 
     Raises:
-        PublishError: The folder is neither, or both; the name is malformed; sets are others than
-            the manifest says; a training has not ended, or its weights or what loads them are
-            missing or not whole; a link leads out of the folder, the terms do not allow it, or a
-            key stands in a text.
-        ConfigError: The manifest or the record is of another version, or a profile is none.
+        PublishError: The folder holds neither, or both; the repository name is malformed; the sets
+            do not match their manifest; the training has not ended, or files needed to load the
+            model are missing or incomplete; a link leads out of the folder; the terms do not allow
+            it; or a text contains a key.
+        ConfigError: The manifest or record has another version, or a profile cannot be read.
     """
     options.check()
     kinds = [kind for kind, mark in _MARKS.items() if (folder / mark).is_file()]
@@ -146,7 +147,7 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
     (kind,) = kinds
     _refuse_links(folder, kind)
     files, message = (_of_sets if kind == "dataset" else _of_model)(folder, options)
-    # A folder of which nothing is sent goes by its name.
+    # A subfolder from which nothing is sent is listed by its own name.
     opened = {name.partition("/")[0] for name in files if "/" in name}
     left = [path for path in folder.iterdir() if path.name not in opened]
     left += [path for name in opened for path in (folder / name).iterdir()]
@@ -155,13 +156,13 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
 
 
 def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
-    """The files of sets, which were checked, and the message of the commit."""
+    """The checked files of sets, and the message of the commit."""
     manifest = read_manifest(folder)
     there = hashes(folder)
     names = sorted({*there, *manifest.files})
     if other := [name for name in names if there.get(name) != manifest.files.get(name)]:
         raise PublishError(
-            f"{folder / other[0]} is not what {MANIFEST} says: it was changed, added or removed "
+            f"{folder / other[0]} does not match {MANIFEST}: it was changed, added or removed "
             "after the build",
             "Build the sets again.",
         )
@@ -171,18 +172,18 @@ def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
         MANIFEST: folder / MANIFEST,
         **files_of(folder),
     }
-    mend = "leave out the problem or run that has it and build the sets again"
-    refuse_secrets(files, known_secrets(manifest.model_dump()), mend)
+    fix = "leave out the problem or run that contains it and build the sets again"
+    refuse_secrets(files, known_secrets(manifest.model_dump()), fix)
     return files, f"Sets of heavydistill {manifest.heavydistill}"
 
 
 def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
-    """The files of a model, which were checked, and the message of the commit."""
+    """The checked files of a model, and the message of the commit."""
     record = read_record(folder)
     if record.result is None:
         raise PublishError(
             f"The training in {folder} has not ended",
-            "Wait for its end, or let it go on from its last checkpoint.",
+            "Wait until it ends, or repeat its command to continue from the last checkpoint.",
         )
     weights, adapter = weights_of(folder), adapter_config(folder)
     configs = _FULL_CONFIGS if adapter is None else (ADAPTER_CONFIG,)
@@ -190,8 +191,8 @@ def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
     for name in (configs[0], _TOKENIZER_CONFIG):
         if name not in there:
             raise PublishError(
-                f"{folder} lacks {name}, without which nobody can load the model",
-                "Train again, or put back the file.",
+                f"{folder} lacks {name}, without which the model cannot be loaded",
+                "Put the file back, or train again.",
             )
     check_origin(record, options)
     files: Files = {
@@ -210,10 +211,10 @@ def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
 
 
 def _refuse_links(folder: Path, kind: Kind) -> None:
-    """Refuse to send what a link leads to outside of the folder, and links that lead nowhere.
+    """Refuse links that lead out of the folder or nowhere, where their target would be sent.
 
     Links within the folder are followed. A snapshot in the Hub's cache consists of links to the
-    blobs of the same repository, which belong to it.
+    blobs of the same repository, which count as part of it.
     """
     root = folder.resolve()
     homes = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
@@ -225,32 +226,36 @@ def _refuse_links(folder: Path, kind: Kind) -> None:
             place, source = (shlex.quote(str(p)) for p in (link, os.path.realpath(link)))
             raise PublishError(
                 f"{link} is a link that leads out of the folder, or nowhere: to {source}",
-                "If that is to be published, put a copy in place of the link: "
-                f"`rm {place} && cp -r {source} {place}`. If not, remove the link.",
+                "To publish its target, replace the link by a copy: "
+                f"`rm {place} && cp -r {source} {place}`. Otherwise remove the link.",
             )
 
 
 def copy(parcel: Parcel, folder: Path) -> Path:
-    """Write what would be sent into a folder beside its own; an earlier copy is replaced.
+    """Write the files into the folder NAME.dry-run beside their own; an earlier copy is replaced.
 
     Returns:
-        The folder.
+        The folder NAME.dry-run.
 
     Raises:
-        PublishError: Something else has its name.
+        PublishError: NAME.dry-run exists and was not made by this function, or holds other files.
         RunError: The disk is full or fails.
     """
     folder = folder.resolve()
     target = folder.with_name(folder.name + _COPY)
+    mark = target / _COPY_MARK
     names = (path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file())
-    if target.is_file() or not all(map(_PATHS[parcel.kind].fullmatch, names)):
+    others = [name for name in names if not _PATHS[parcel.kind].fullmatch(name)]
+    if target.exists() and others != [_COPY_MARK]:
         raise PublishError(
-            f"{target} is in the way of the copy that shows what would be sent",
-            "Give it another name, or remove it.",
+            f"{target} exists and is not a copy that --dry-run made",
+            "Rename or remove it: the copy of what would be sent is written there.",
         )
     with writing(target):
         if target.exists():
             shutil.rmtree(target)
+        target.mkdir()
+        mark.write_text("heavydistill publish --dry-run replaces this folder.\n")
         for name, source in parcel.files.items():
             place = target / name
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -265,34 +270,54 @@ def copy(parcel: Parcel, folder: Path) -> Path:
 class PublishResult:
     """The result of an upload."""
 
-    url: str  # of the repository, or of the branch
-    commit: str  # id
-    is_new: bool  # whether a commit was made; if not, everything was there before
+    url: str  # address of the repository or of the branch
+    commit: str  # id of the commit
+    is_new: bool  # whether a commit was made; False if nothing differed
     is_private: bool  # whether the repository is private
-    deleted: list[str]  # files of an earlier parcel that the commit deleted
+    deleted: list[str]  # files of an earlier publication that the commit deleted
+
+
+def deletions(parcel: Parcel, options: PublishOptions) -> list[str]:
+    """The files on the Hub that the commit would delete; changes nothing there.
+
+    Raises:
+        PublishError: The Hub cannot be reached or refuses to answer.
+        RunError: The Hub or the connection failed.
+    """
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
+
+    with _connected(options) as api:
+        ask = api.dataset_info if parcel.kind == "dataset" else api.model_info
+        for branch in dict.fromkeys((options.revision, None)):  # a new branch begins as main
+            with contextlib.suppress(RepositoryNotFoundError, RevisionNotFoundError):
+                return _outdated(ask(options.repo_id, revision=branch), parcel)
+    return []
+
+
+def _outdated(there: DatasetInfo | ModelInfo, parcel: Parcel) -> list[str]:
+    """Files of an earlier publication of this kind that are not sent any more."""
+    names = sorted(file.rfilename for file in there.siblings or [])
+    if _MARKS[parcel.kind] not in names:
+        return []
+    known = _PATHS[parcel.kind].fullmatch
+    return [name for name in names if known(name) and name not in parcel.files]
 
 
 def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
-    """Send a parcel.
+    """Send the files as one commit.
 
     Raises:
-        PublishError: There is no token, it may not write there, the Hub cannot be reached or does
-            not take it, or the repository is public and should be private. Nothing was changed but
-            that the repository or branch may now be there.
-        RunError: The Hub broke, or the connection did; likewise.
+        PublishError: There is no token or it has no write access, the Hub cannot be reached or
+            refuses the upload, or the repository is public although ``private`` is set. Nothing is
+            changed, except that the repository or branch may have been created.
+        RunError: The Hub or the connection failed; nothing is changed either.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
     kind = parcel.kind
-    with _talking(options) as api:
+    with _connected(options) as api:
         before = _open(api, options, kind)
-        there = [file.rfilename for file in before.siblings or []]
-        # Files of an earlier parcel that this one has not; none if something else is there.
-        old = [
-            name
-            for name in (sorted(there) if _MARKS[kind] in there else [])
-            if _PATHS[kind].fullmatch(name) and name not in parcel.files
-        ]
+        old = _outdated(before, parcel)
         done = api.create_commit(
             options.repo_id,
             [
@@ -314,41 +339,41 @@ def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
 
 
 def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) -> None:
-    """Find out whether a model can be published, and make its repository.
+    """Check that a model can be published, and create its repository.
 
     Call this before training starts, so that a missing permission does not surface at the end.
 
     Args:
         record: Record of the training, without a result.
         folder: Folder where the model will be.
-        options: How it will be published.
+        options: Options of the upload.
 
     Raises:
-        PublishError: Names, licence or terms do not allow it, or see ``publish``.
-        RunError: See ``publish``.
+        PublishError: The name, licence or terms do not allow it; or as in ``publish``.
+        RunError: As in ``publish``.
     """
     options.check()
     try:
         check_origin(record, options)
     except PublishError as error:
         later = _command(folder, options)
-        fix = f"Train without push_to_hub, and publish afterwards: {later} has flags for that."
+        fix = f"Train without push_to_hub and publish afterwards, where flags allow it: {later}."
         raise PublishError(error.what, fix) from error
-    with _talking(options) as api:
+    with _connected(options) as api:
         _open(api, options, "model")
-        # What is there already is "made" by whoever may read it.
+        # `create_repo` succeeds on an existing repository even with read access alone.
         api.auth_check(options.repo_id, repo_type="model", write=True)
 
 
 def publish_trained(folder: Path, options: PublishOptions) -> PublishResult:
-    """Pack and publish a model right after its training; an error says how to do it later."""
+    """Pack and publish a model right after its training; errors give the command for later."""
     try:
         return publish(pack(folder, options), options)
     except HeavydistillError as error:
-        # "The same command" would train again.
+        # The fix of a RunError, to repeat the same command, would train again.
         first = f"{error.fix} " if isinstance(error, PublishError) else ""
-        again = f"The model is in {folder}; once that is mended, send it with"
-        raise type(error)(error.what, f"{first}{again} {_command(folder, options)}.") from error
+        again = f"The model is in {folder}; send it with {_command(folder, options)}."
+        raise type(error)(error.what, first + again) from error
 
 
 def _command(folder: Path, options: PublishOptions) -> str:
@@ -359,12 +384,12 @@ def _command(folder: Path, options: PublishOptions) -> str:
 
 
 def _open(api: HfApi, options: PublishOptions, kind: Kind) -> DatasetInfo | ModelInfo:
-    """Make the repository and the branch, if they are missing; what the branch holds."""
+    """Create the repository and the branch if they are missing; returns what the branch holds."""
     repo_id, branch = options.repo_id, options.revision
     api.create_repo(repo_id, repo_type=kind, private=options.private or None, exist_ok=True)
     if options.private and not api.repo_info(repo_id, repo_type=kind).private:
         raise PublishError(
-            f"{repo_id} is there already and is public",
+            f"{repo_id} exists and is public",
             "Make it private in its settings on the Hub, give another --to, or leave out "
             "--private.",
         )
@@ -375,36 +400,38 @@ def _open(api: HfApi, options: PublishOptions, kind: Kind) -> DatasetInfo | Mode
 
 
 @contextlib.contextmanager
-def _talking(options: PublishOptions) -> Iterator[HfApi]:
-    """The Hub; says what to do about whatever goes wrong with it while this lasts."""
+def _connected(options: PublishOptions) -> Iterator[HfApi]:
+    """A client of the Hub; errors raised within the block become errors with a fix."""
     from huggingface_hub import HfApi, constants, get_token
 
     endpoint = urlsplit(constants.ENDPOINT)
     if not endpoint.hostname or endpoint.username is not None:
         raise PublishError(
-            "HF_ENDPOINT is no address, or has a user or a password in it",
+            "HF_ENDPOINT is not an address, or contains a user or a password",
             "Set it to e.g. https://huggingface.co, or unset it; the token is sent in a header.",
         )
     token = get_token()
     if not token:
         raise PublishError(
             "There is no token for the Hub",
-            "Set HF_TOKEN to one with the right to write (from the settings of your account), or "
-            "log in with `hf auth login`.",
+            "Set HF_TOKEN to a token with write access (from the settings of your account), or log "
+            "in with `hf auth login`.",
         )
     try:
         yield HfApi(token=token)
     except PublishError:
         raise
-    # httpx, hf_xet and huggingface_hub raise their own kinds, which have no common base.
+    # The errors of httpx, hf_xet and huggingface_hub have no common base.
     except Exception as error:
-        # On one line, without the token and without signed addresses.
+        # One line, without the token and without the signatures of addresses.
         plain = re.sub(r"\?\S+", "", " ".join(str(error).split())).replace(token, "[HF_TOKEN]")
         said = plain or type(error).__name__
         raise _explained(error, said, endpoint.hostname, options.repo_id) from error
 
 
 def _explained(error: Exception, said: str, hub: str, repo_id: str) -> HeavydistillError:
+    """An error of the Hub or the connection with its fix."""
+    from httpx import TransportError
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     chain: list[BaseException] = [error]
@@ -421,9 +448,15 @@ def _explained(error: Exception, said: str, hub: str, repo_id: str) -> Heavydist
             "Check the connection and HF_ENDPOINT, and repeat the same command; --dry-run shows "
             "what would be sent.",
         )
-    answers = [cause.response.status_code for cause in chain if isinstance(cause, HfHubHTTPError)]
-    status = answers[0] if answers else 0
-    if not 400 <= status < 500 or status in _PASSING:
-        return RunError(f"The upload to {repo_id} was broken off: {said}", _AGAIN)
-    fix = _FIXES.get(status, "Mend what it names, and repeat the same command.")
-    return PublishError(f"{hub} does not take the upload to {repo_id}: {said}", fix)
+    statuses = [cause.response.status_code for cause in chain if isinstance(cause, HfHubHTTPError)]
+    if statuses and 400 <= statuses[0] < 500 and statuses[0] not in _TEMPORARY:
+        fix = _FIXES.get(statuses[0], "Fix what the Hub names, and repeat the same command.")
+        return PublishError(f"{hub} refuses {repo_id}: {said}", fix)
+    broken = (TransportError, ConnectionError, TimeoutError)
+    if statuses or any(isinstance(cause, broken) for cause in chain):
+        return RunError(f"The upload to {repo_id} was interrupted: {said}", _AGAIN)
+    return RunError(
+        f"The upload to {repo_id} failed in huggingface_hub with {type(error).__name__}: {said}",
+        "Nothing was published. Fix what the message names before you repeat the command; if you "
+        "can fix nothing, try another version: `pip install -U huggingface_hub`.",
+    )

@@ -34,9 +34,11 @@ def test_what_arrives_is_what_the_dry_run_wrote(hub, publish, tmp_path, kind):
     before = contents(folder)
     code, said = publish(folder, "--to", REPO, "--dry-run")
     copy = tmp_path / "made.dry-run"
-    assert code == 0 and hub.requests == [], said
-    assert f"Nothing was sent. What would be is in {copy}" in said
+    assert code == 0 and hub.received == [] and hub.repos == {}, said
+    assert f"Nothing was sent. What would be sent is in {copy}" in said
+    assert "The commit would delete on the Hub: nothing" in said
     shown = contents(copy)
+    del shown[".heavydistill-dry-run"]
     printed = [line.split() for line in said.splitlines()]
     for name, content in shown.items():
         assert [name, f"{len(content):,}", "bytes"] in printed
@@ -56,7 +58,7 @@ def test_what_arrives_is_what_the_dry_run_wrote(hub, publish, tmp_path, kind):
     assert hub.files(REPO) == shown and contents(folder) == before
     hub.received.clear()
     code, said = publish(folder, "--to", REPO)
-    assert code == 0 and "Everything was there already, nothing was sent" in said
+    assert code == 0 and "Nothing differs, nothing was sent" in said
     assert hub.received == [] and hub.commits(REPO) == 1
 
 
@@ -65,12 +67,21 @@ def test_the_dry_run_needs_no_network_and_no_token(hub, publish, folder, monkeyp
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     for _ in range(2):  # the second one replaces the copy of the first
-        assert publish(folder, "--to", REPO, "--dry-run")[0] == 0
+        code, said = publish(folder, "--to", REPO, "--dry-run")
+        assert code == 0 and "delete on the Hub: not known. There is no token for the Hub" in said
     assert hub.requests == []
-    other = folder.with_name("sets.dry-run") / "thesis.tex"
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "README.md"])
+def test_the_dry_run_replaces_no_folder_that_it_did_not_make(hub, publish, folder, name):
+    other = folder.with_name("sets.dry-run") / name
+    if name == "thesis.tex":  # put into a copy that it made
+        publish(folder, "--to", REPO, "--dry-run")
+    other.parent.mkdir(exist_ok=True)
     other.write_text("mine")
     code, said = publish(folder, "--to", REPO, "--dry-run")
-    assert code == 2 and "is in the way" in said and other.read_text() == "mine"
+    assert code == 2 and "is not a copy that --dry-run made" in said
+    assert other.read_text() == "mine"
 
 
 def test_only_what_changed_is_sent_and_files_of_earlier_sets_go(hub, publish, folder, tmp_path):
@@ -79,11 +90,15 @@ def test_only_what_changed_is_sent_and_files_of_earlier_sets_go(hub, publish, fo
     hub.repos[REPO].branches["main"][-1].files.update(mine)
     fewer = write_sets(tmp_path / "fewer", runs=[MADE_HERE], without=("rl", "validation"))
     hub.received.clear()
+    gone = "rl/validation-00000-of-00001.parquet"
+    for branch in ("main", "new"):
+        code, said = publish(fewer, "--to", REPO, "--dry-run", "--revision", branch)
+        assert code == 0 and f"The commit would delete on the Hub: {gone}\n" in said
+    assert hub.received == [] and list(hub.repos[REPO].branches) == ["main"]
     code, said = publish(fewer, "--to", REPO)
     assert code == 0, said
     assert sorted(hub.received) == ["README.md", "manifest.json"]
-    gone = "rl/validation-00000-of-00001.parquet"
-    assert f"Deleted there, of what was published before: {gone}" in said
+    assert f"Deleted on the Hub, published before: {gone}" in said
     assert gone not in hub.files(REPO) and hub.files(REPO).items() >= mine.items()
     assert hub.commits(REPO) == 2
 
@@ -115,6 +130,18 @@ def test_a_commit_that_fails_leaves_the_repository_as_it_was(hub, publish, tmp_p
     assert hub.files(REPO).keys() == contents(other).keys() | {"README.md"}
 
 
+def test_an_error_that_repeating_does_not_cure_does_not_advise_to_repeat(
+    hub, publish, folder, monkeypatch
+):
+    def breaking(*arguments: Any, **options: Any) -> None:
+        raise ValueError("the file has no name")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.create_commit", breaking)
+    code, said = publish(folder, "--to", REPO)
+    assert code == 1 and "failed in huggingface_hub with ValueError: the file has no name" in said
+    assert "Fix what the message names" in said and "Repeat the same command" not in said
+
+
 @pytest.mark.parametrize("kind", ["sets", "shards"])
 @pytest.mark.parametrize("fault", [500, DROP])
 def test_an_upload_that_is_broken_off_in_the_middle_is_finished_by_repeating(
@@ -138,7 +165,7 @@ def test_an_upload_that_is_broken_off_in_the_middle_is_finished_by_repeating(
 def test_private_sets_never_go_to_a_public_dataset(hub, publish, folder):
     hub.add(f"{ORG}/public")
     code, said = publish(folder, "--to", f"{ORG}/public", "--private")
-    assert code == 2 and f"{ORG}/public is there already and is public" in said
+    assert code == 2 and f"{ORG}/public exists and is public" in said
     assert hub.received == [] and hub.files(f"{ORG}/public") == {}
     code, said = publish(folder, "--to", REPO, "--private")
     assert code == 0 and "(private)" in said and hub.repos[REPO].private
@@ -174,7 +201,7 @@ def test_a_change_by_somebody_else_meanwhile_is_not_overwritten(hub, publish, fo
 def test_a_commit_that_may_not_be_made_is_told(hub, publish, folder):
     hub.plan = lambda method, path: 403 if "/commit/" in path else None
     code, said = publish(folder, "--to", REPO)
-    assert code == 2 and "planned 403" in said and "Take a token with the right to write" in said
+    assert code == 2 and "planned 403" in said and "Use a token with write access" in said
 
 
 @pytest.mark.parametrize(
@@ -183,8 +210,8 @@ def test_a_commit_that_may_not_be_made_is_told(hub, publish, folder):
         ({"HF_TOKEN": None}, "There is no token for the Hub. Set HF_TOKEN"),
         ({"HF_TOKEN": "hf_AnotherTokenThatIsWrong"}, "Set HF_TOKEN to a valid token"),
         ({"ENDPOINT": "http://127.0.0.1:9"}, "127.0.0.1 cannot be reached"),
-        ({"ENDPOINT": "huggingface.co"}, "HF_ENDPOINT is no address"),
-        ({"ENDPOINT": "http://me:PassOfTheHub@hub"}, "or has a user or a password in it"),
+        ({"ENDPOINT": "huggingface.co"}, "HF_ENDPOINT is not an address"),
+        ({"ENDPOINT": "http://me:PassOfTheHub@hub"}, "or contains a user or a password"),
         ({"HF_HUB_OFFLINE": True}, "unset the `HF_HUB_OFFLINE` environment variable"),
     ],
 )
@@ -214,7 +241,7 @@ def test_a_malformed_name_is_refused_before_anything_is_read(hub, publish, tmp_p
 @pytest.mark.parametrize(
     ("flags", "part"),
     [
-        (["--to", "others/sets"], "Take a token with the right to write there"),
+        (["--to", "others/sets"], "Use a token with write access"),
         *((["--to", REPO, "--license", i], "must be one of the known") for i in ("beerware", "")),
         *((["--to", REPO, "--revision", i], "Invalid reference name") for i in ("a b", "")),
     ],
@@ -234,7 +261,7 @@ def test_what_is_no_folder_of_the_kind_is_told_what_to_give(refused, tmp_path):
 def test_a_changed_file_is_refused(refused, folder):
     path = folder / "rl" / "train-00000-of-00001.parquet"
     path.write_bytes(path.read_bytes() + b"x")
-    assert f"{path} is not what manifest.json says" in refused(folder)
+    assert f"{path} does not match manifest.json" in refused(folder)
     path.unlink()
     refused(folder)
 
@@ -257,7 +284,7 @@ def test_what_is_not_sent_is_named(hub, publish, tmp_path, kind, left, named):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"stays here")
     code, said = publish(folder, "--to", REPO)
-    assert code == 0 and f"Not sent, of what is in {folder}: {named}\n" in said
+    assert code == 0 and f"Not sent from {folder}: {named}\n" in said
     assert b"stays here" not in hub.files(REPO).values()
 
 

@@ -67,7 +67,7 @@ def test_files_of_an_earlier_model_go_and_others_stay(hub, publish, tmp_path):
     hub.repos[REPO].branches["main"][-1].files.update(mine)
     code, said = publish(write_model(tmp_path / "second", lora={}), "--to", REPO)
     assert code == 0, said
-    assert "Deleted there, of what was published before: model.safetensors.index.json" in said
+    assert "Deleted on the Hub, published before: model.safetensors.index.json" in said
     there = hub.files(REPO).keys()
     assert there == ADAPTER | TOKENIZER | mine.keys() | {"README.md", "training.json"}
 
@@ -188,7 +188,7 @@ def test_the_right_to_write_is_found_out_before_a_training(hub, folder, monkeypa
         (begun, PublishOptions("model"), "the owner is missing"),
         (begun, PublishOptions("others/model"), "no right to write here"),
         (begun, PublishOptions("others/new"), "the rights to create anything"),
-        (begun, PublishOptions(f"{ORG}/public", private=True), "is there already and is public"),
+        (begun, PublishOptions(f"{ORG}/public", private=True), "exists and is public"),
         (unknown, other, f"someone/small-3b is not known.*{later}"),
     ):
         with pytest.raises(PublishError, match=fault):
@@ -212,7 +212,7 @@ def test_a_model_that_cannot_be_sent_after_its_training_is_said_to_be_there(hub,
         publish_trained(folder, PublishOptions(REPO))
     hub.plan = lambda method, path: 403
     write_record(record(max_length=98), folder)
-    with pytest.raises(PublishError, match=f"the right to write.*The model is in .*{later}"):
+    with pytest.raises(PublishError, match=f"write access.*The model is in .*{later}"):
         publish_trained(folder, PublishOptions(REPO))
 
 

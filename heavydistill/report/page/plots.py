@@ -260,7 +260,8 @@ def _text(x: float, y: float, text: str, anchor: str, mark: str = "") -> Markup:
 
 
 def _cut(name: str, length: int) -> str:
-    return name if len(name) <= length else f"{name[: length - 1]}\u2026"
+    """The name, or its end, in which runs of one folder differ."""
+    return name if len(name) <= length else f"\u2026{name[1 - length :]}"
 
 
 def _short(number: float) -> str:

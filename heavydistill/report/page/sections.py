@@ -250,7 +250,10 @@ def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Ite
     """The runs side by side, and whether that compares anything; nothing for a single one."""
     if len(sources) < 2:
         return
-    summaries = {source.label: each.summary for source, each in zip(sources, figures, strict=True)}
+    names = [source.label for source in sources]
+    if len({name.partition(" / ")[0] for name in names}) == 1:  # of one evaluation or crossing
+        names = [name.partition(" / ")[2] or name for name in names]
+    summaries = {name: each.summary for name, each in zip(names, figures, strict=True)}
     same = len({each.problems for each in figures}) == 1
     judges = {tuple(each.verifiers) for each in summaries.values() if each.verifiers}
     warnings = [_OTHER_PROBLEMS] * (not same) + [_OTHER_VERIFIERS] * (len(judges) > 1)

@@ -100,7 +100,7 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
         chunks = held.enter_context(tempfile.TemporaryFile(dir=out.parent))
         read = [_read(number, source, chunks) for number, source in enumerate(sources)]
         all_figures = [run_figures for run_figures, _ in read]
-        sections = [*of_all(sources, all_figures), *together]
+        sections = [*together, *of_all(sources, all_figures)]
         sections += map(of_run, range(len(sources)), sources, all_figures)
         chunks.seek(0)
         held.callback(unfinished.unlink, missing_ok=True)
