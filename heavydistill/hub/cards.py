@@ -1,7 +1,7 @@
-"""What the cards of sets and of models share: templates, tables, and the user's notes at the end.
+"""Shared parts of the cards of sets and models: templates, tables, and the user's notes.
 
-A card is rendered from ``templates``. There an indented line goes on with the paragraph before it.
-What a user writes below the last heading of a card is kept when the card is written again.
+Cards are rendered from ``templates``, in which an indented line continues the paragraph before it.
+Text that a user writes under Notes, the last heading, is kept when the card is written again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CARD = "README.md"
 _TEMPLATES = resources.files("heavydistill.hub") / "templates"
 _NOTES = "\n## Notes\n"
 _ABOUT_NOTES = (
-    "\n<!-- What stands below this line is yours: it is kept when the card is written again. "
-    "All above it is not. -->\n"
+    "\n<!-- Text below this line is yours: it is kept when the card is written again. The rest is "
+    "replaced. -->\n"
 )
 _STRATA_HEAD = {  # in the order of `report.sets.STRATA_COLUMNS`
     "sets": "All sets",
@@ -42,10 +42,10 @@ _STRATA_HEAD = {  # in the order of `report.sets.STRATA_COLUMNS`
 
 
 def render(template_name: str, folder: Path, **values: Any) -> str:
-    """A card, with the notes of the one that is in the folder.
+    """Render a card, with the notes of the card that is in the folder.
 
     Raises:
-        ConfigError: The card in the folder is no text.
+        ConfigError: The card in the folder is not UTF-8 text.
     """
     card = _environment().get_template(template_name).render(**values)
     file, notes = folder / CARD, ""
@@ -54,7 +54,7 @@ def render(template_name: str, folder: Path, **values: Any) -> str:
             notes = file.read_text(encoding="utf-8").partition(_NOTES)[2]
     except ValueError as error:
         raise ConfigError(
-            f"{file} is no text in UTF-8, and what stands under Notes in it goes with the card",
+            f"{file} is not a text in UTF-8, so that its Notes cannot be kept",
             "Save it as UTF-8, or remove it.",
         ) from error
     kept = re.sub(r"\A\s*<!--.*?-->\n?", "", notes, flags=re.DOTALL)
@@ -77,7 +77,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FunctionLoader(_template),
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # it is Markdown: names and texts go through `text` or `code`
+        autoescape=False,  # Markdown, where names and texts are escaped by `text` or `code`
     )
     environment.filters |= {"text": text, "code": code, "count": count, "interval": interval}
     environment.filters["known"] = lambda value: UNKNOWN if value is None else value
@@ -102,7 +102,7 @@ def _template(name: str) -> str:
 
 
 def _strata_table(manifest: Manifest) -> str:
-    """The strata; of prompts that a checkpoint chose, without the sets that are elsewhere."""
+    """The strata; without the SFT sets if a checkpoint selected the prompts."""
     shown = [at for at, key in enumerate(_STRATA_HEAD) if key != "sft" or not manifest.refiltered]
     head = ["Stratum", *(list(_STRATA_HEAD.values())[at] for at in shown)]
     lines = strata(manifest).lines

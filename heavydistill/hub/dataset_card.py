@@ -1,8 +1,8 @@
-"""The card of a folder of sets: its ``README.md``, with the metadata that the Hub reads.
+"""The dataset card of a folder of sets: its ``README.md``, with the metadata that the Hub reads.
 
-All of it comes from ``manifest.json``, the files that are there and the profiles of the models, so
-the same sets have the same card. With it in the folder, ``datasets.load_dataset(FOLDER, "rl")``
-works there as it does on the Hub.
+The card depends only on ``manifest.json``, the files in the folder and the profiles of the models,
+so the same sets have the same card. With the card in the folder,
+``datasets.load_dataset(FOLDER, "rl")`` works locally as it does on the Hub.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from heavydistill.hub.terms import (
     problem_sources,
 )
 from heavydistill.metrics.counts import GenerationCounts, unanswered_facts
-from heavydistill.metrics.intervals import FEW_PROBLEMS
+from heavydistill.metrics.intervals import FEW_PROBLEMS, Interval
 from heavydistill.report.grid import UNKNOWN, count, few_warning
 from heavydistill.report.markdown import at, code, text, usd
+from heavydistill.report.summary import claim
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     SETS,
     TRAINED,
     VIEWS,
     Manifest,
+    RunUsed,
     file_of,
     read_manifest,
     splits_of,
@@ -42,32 +44,32 @@ _DEFAULT = "sft_deliberator"
 # The Hub's size categories, from 10^3 rows on ten times as many each.
 _SIZES = ["n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "n>100M"]
 _ROWS = {
-    "problems": "a problem, and in which split it is, or why in none",
-    "trajectories": "an attempt at a problem, its verdict, and why it is not learnt from",
-    "caches": "a candidate set as a prompt, and why it is not learnt from",
-    "deliberations": "an answer to a candidate set, its verdict, and why it is not learnt from",
+    "problems": "a problem, and its split or why it has none",
+    "trajectories": "an attempt at a problem, its verdict, and why it is not used",
+    "caches": "a candidate set as a prompt, and why it is not used",
+    "deliberations": "an answer to a candidate set, its verdict, and why it is not used",
     "sft_deliberator": "prompt: a candidate set; completion: a deliberation on it",
     "sft_thinker": "prompt: a problem; completion: an attempt at it",
-    "rl": "prompt: a candidate set; with what a verifier needs to reward an answer",
+    "rl": "prompt: a candidate set; with the verifier's reference and arguments",
 }
 _STAGES = ("trajectories", "deliberations")
 _SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
 
-RowCounts = dict[str, dict[str, int]]  # rows of each set that is there, by split
+RowCounts = dict[str, dict[str, int]]  # rows of each set that has any, by split
 
 
 def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_FOLDER) -> str:
-    """The card of sets, for the place where it goes.
+    """The card of sets, with the address that the options give.
 
     Raises:
-        ConfigError: A profile of the options is none, or the card in the folder is no text.
+        ConfigError: A profile cannot be read, or the card in the folder is not UTF-8 text.
     """
     from pyarrow.parquet import read_metadata
 
     authors = authors_of(manifest, options.profiles)
     licence = licence_of(manifest, authors)
     if options.licence is not None:
-        licence = Licence(options.licence, "whoever published the sets chose it")
+        licence = Licence(options.licence, "chosen by the publisher")
     title = _title(manifest, authors)
     counts = {
         name: {split: read_metadata(file_of(folder, name, split)).num_rows for split in splits}
@@ -84,7 +86,7 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
     unanswered = [
         f"{code(run.name)}: {text(fact)}"
         for run, stage, counted in samples
-        if "unanswered" in counted  # which earlier versions did not count
+        if "unanswered" in counted  # not counted by earlier versions
         for fact in unanswered_facts(
             {stage: GenerationCounts(**counted)}, run.summary.get("by_verifier", {})
         )
@@ -104,7 +106,8 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         revision=f', revision="{options.revision}"' if options.revision else "",
         samples=samples,
         filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
-        labels={"used": "passes everything", **dict(LABELS)},
+        labels={"used": "passed all filters", **dict(LABELS)},
+        headlines=[(run, shown) for run in manifest.runs if (shown := _headline(run))],
         sampling=list(_sampling(manifest)),
         few_warning=[f" {warning}" for warning in few_warning(min(sizes, default=FEW_PROBLEMS))],
         unanswered=unanswered,
@@ -114,8 +117,16 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
 
 
 def write_card(folder: Path) -> None:
-    """Write the card of a folder of sets into it; a ConfigError if it holds no sets."""
+    """Write the card into a folder of sets; raises ConfigError if it holds no sets."""
     (folder / CARD).write_text(dataset_card(read_manifest(folder), folder), encoding="utf-8")
+
+
+def _headline(run: RunUsed) -> tuple[str, str] | None:
+    """The result of a run; None if its summary has no metrics, as for imported attempts."""
+    keys = ("vote_at_k", "heavy_mean_at_d", "heavy_minus_vote")
+    found = [Interval(**value) if (value := run.summary.get(key)) else None for key in keys]
+    vote, heavy, added = found
+    return claim(run.summary["problems"], run.summary["k"], vote, heavy, added) if vote else None
 
 
 def _metadata(
@@ -161,12 +172,12 @@ def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
 
 
 def _costs(manifest: Manifest) -> dict[str, Any]:
-    """What each stage asked for and cost: the table, and the sum as far as it is known."""
+    """Requests, tokens and cost of each stage, and the known part of their sum."""
     costs: list[float | None] = []
     rows = []
     for run in manifest.runs:
         for stage, used in (at(run.summary, "usage") or {}).items():
-            is_paid = stage != "thinking" or not has_others_pools(run)  # else by another run
+            is_paid = stage != "thinking" or not has_others_pools(run)  # else another run paid
             if is_paid and not used["requests"]:
                 continue
             known = dict.fromkeys(("requests", "prompt", "completion"), UNKNOWN)
@@ -188,7 +199,7 @@ def _costs(manifest: Manifest) -> dict[str, Any]:
 
 
 def _sampling(manifest: Manifest) -> Iterator[tuple[str, list[Any]]]:
-    """How the attempts and deliberations were sampled: label, and values of the table's columns."""
+    """How attempts and deliberations were sampled: label and values of the table's columns."""
     for run in manifest.runs:
         for stage, samples in (("think", "k"), ("deliberate", "d")):
             if asked := run.config.get(stage):

@@ -20,7 +20,7 @@ from heavydistill.hub.terms import Base, Licence, Origin, origin_of
 from heavydistill.hub.weights import adapter_config
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.counts import COLUMNS
-from heavydistill.report.comparison import metrics, samples, unanswered_lines
+from heavydistill.report.comparison import headline, metrics, samples, unanswered_lines
 from heavydistill.report.grid import Value, count, few_warning, percent
 from heavydistill.report.markdown import at, cell, code, interval, table, text
 from heavydistill.store.sets.folder import Manifest
@@ -61,7 +61,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
     origin, adapter = origin_of(record, options.profiles), adapter_config(folder)
     licence = origin.licence
     if options.licence is not None:
-        licence = Licence(options.licence, "whoever published the model chose it")
+        licence = Licence(options.licence, "chosen by the publisher")
     title = f"{record.base.name} as {' and '.join(record.roles)}"
     comparison = comparison_in(folder)
     ancestors, before = [], record.base.training  # as far as its folders tell
@@ -88,6 +88,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         use=_usage(record, adapter, origin.base, options),
         comparison=comparison,
         evaluation=_evaluation(comparison) if comparison else None,
+        headline=headline(comparison) if comparison else None,
         record=record,
         places=", ".join(map(_place, record.sets)),
         learnt_rows=_learnt_rows(record),

@@ -147,7 +147,8 @@ def support(added: Interval, problems: int) -> str:
     """The figures behind a headline: a difference, its interval, and the number of problems."""
     shown, ends = mean_and_ends(added, signed=True)
     zero = "" if reading(added) else ", which includes 0"
-    return f"{shown} points, 95% interval {ends}{zero}, over {counted(problems, 'problem')}."
+    over = f"over {counted(problems, 'problem')}."
+    return " ".join([f"{shown} points, 95% interval {ends}{zero},", over, *few_warning(problems)])
 
 
 def marked(text: str, problems: int) -> str:

@@ -126,16 +126,24 @@ def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> Non
 
 def headline(summary: Summary) -> tuple[str, str]:
     """The result of a run as one sentence, and the figures that support it."""
-    vote, heavy = percent(summary.vote_at_k.mean), summary.heavy_mean_at_d
-    added = summary.heavy_minus_vote
+    heavy = summary.heavy_mean_at_d, summary.heavy_minus_vote
+    return claim(summary.problems, summary.k, summary.vote_at_k, *heavy)
+
+
+def claim(
+    problems: int, k: int, vote: Interval, heavy: Interval | None, added: Interval | None
+) -> tuple[str, str]:
+    """The headline of a run with these figures; ``added`` is HM - V."""
+    right = percent(vote.mean)
     if not heavy or not added:
-        return f"The vote of {counted(summary.k, 'attempt')}: {vote} right", NO_DELIBERATION
-    claim = {
-        "better": f"Deliberation beats the vote: {percent(heavy.mean)} right against {vote}",
-        "worse": f"Deliberation loses to the vote: {percent(heavy.mean)} right against {vote}",
-        "": f"No difference shown: deliberation {percent(heavy.mean)} right, vote {vote}",
-    }[reading(added)]
-    return claim, support(added, summary.problems)
+        alone = " ".join([NO_DELIBERATION, *few_warning(problems)])
+        return f"The vote of {counted(k, 'attempt')}: {right} right", alone
+    words = {
+        "better": f"Deliberation beats the vote: {percent(heavy.mean)} right against {right}",
+        "worse": f"Deliberation loses to the vote: {percent(heavy.mean)} right against {right}",
+        "": f"No difference shown: deliberation {percent(heavy.mean)} right, vote {right}",
+    }
+    return words[reading(added)], support(added, problems)
 
 
 def sizes_of(summary: Summary) -> list[str]:

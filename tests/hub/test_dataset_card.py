@@ -96,12 +96,21 @@ def test_what_became_of_the_answers_is_told_and_many_without_a_final_one_in_a_se
     assert "hold no final answer (" not in made(tmp_path / "b", **CHANGES)
 
 
-def test_what_was_asked_again_is_told_with_its_cost_and_sampling(tmp_path):
-    written = made(tmp_path / "sets", **CHANGES)
+def test_the_result_of_a_run_is_told_and_what_was_asked_again_with_its_cost(tmp_path):
+    figures = {"vote_at_k": (0.5, 0.2, 0.8), "heavy_mean_at_d": (0.6, 0.4, 0.7)}
+    figures["heavy_minus_vote"] = (0.1, -0.3, 0.4)
+    shown = {
+        name: dict(zip(("mean", "low", "high"), ends, strict=True))
+        for name, ends in figures.items()
+    }
+    run = RUN.model_copy(update={"summary": SUMMARY | shown | {"k": 8}})
+    written = made(tmp_path / "sets", **CHANGES | {"runs": [run]})
+    result = "**No difference shown: deliberation 60.0% right, vote 50.0%** in `glm`: +10.0 points"
+    assert f"{result}, 95% interval -30.0 to +40.0, which includes 0, over 20 problems." in written
     (model,) = rows_of(written, "Models, licence and terms")
     assert model[:4] == ["`glm-4.6`", "deliberator and thinker", "MIT", "allowed"]
     assert "| `glm-4.6` again | 20 | 777 | 888 | 0.25 |" in written
-    assert "At least 1.75 US dollars in all" in written
+    assert "At least 1.75 US dollars in total" in written
     assert rows_of(written, "Sampling") == [
         ["`glm` think", "16", "0.6", "0.95", "20", "32768", "11"],
         ["`glm` deliberate", "3", "0.6", "0.95", "20", "8192", "11"],
@@ -115,24 +124,24 @@ def test_what_was_asked_again_is_told_with_its_cost_and_sampling(tmp_path):
 def test_an_imported_pool_is_told_to_be_unknown(tmp_path):
     imported = RunUsed(name="pool", traces=3, config={}, summary={})
     written = made(tmp_path / "sets", runs=[imported], benchmarks=[])
-    assert rows_of(written, "What the runs achieved") == [["`pool`", *["-"] * 9]]
-    assert "How the attempts were sampled is not known." in written
-    assert "What the attempts and deliberations cost is not known." in written
+    assert rows_of(written, "Results of the runs") == [["`pool`", *["-"] * 9]]
+    assert "The sampling parameters are not known." in written
+    assert "The cost of the attempts and deliberations is not known." in written
     assert "not compared with any benchmark" in written
     assert "- problems from `the run pool`" in written
 
 
 def test_a_template_in_the_folder_and_what_was_mended_in_it_is_told(tmp_path):
     plain = made(tmp_path / "a")
-    assert "which is the one that comes with it" in plain and "mended" not in plain
+    assert "its chat template, SHA-256" in plain and "Changes" not in plain
     mended = ["thinking is switched on in it", "the end of sequence follows an answer"]
     student = StudentUsed(
         name="s", form="inline", template_sha256="0" * 64, max_tokens=9, mended=mended
     )
-    assert f"What was mended in it: {'; '.join(mended)}." in made(tmp_path / "c", student=student)
+    assert f"Changes to the template: {'; '.join(mended)}." in made(tmp_path / "c", student=student)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / folders.CHAT_TEMPLATE).write_text("{{ messages }}")
-    assert "of which `chat_template.jinja` is a copy" in made(tmp_path / "b")
+    assert "(a copy is `chat_template.jinja`)" in made(tmp_path / "b")
 
 
 def test_languages_are_those_of_the_prompts(tmp_path):
@@ -145,7 +154,7 @@ def test_names_of_others_are_no_markup(tmp_path):
     run = RUN.model_copy(update={"name": "a|b`c\n# Title"})
     models = {"thinker": ["x|y <b>\n## More"], "deliberator": ["micro"]}
     written = made(tmp_path / "sets", runs=[run], models=models)
-    assert len(rows_of(written, "What the runs achieved")[0]) == 10
+    assert len(rows_of(written, "Results of the runs")[0]) == 10
     assert not [line for line in written.splitlines() if line in ("# Title", "## More")]
     assert "<b>" not in written.split("\n# ")[1].splitlines()[0]
     DatasetCard(written)
@@ -179,7 +188,7 @@ def test_what_another_run_paid_and_nobody_reported_is_not_told_to_be_nothing(tmp
     assert "| `glm` thinking | 320 | - | at least 123,456 | - |" in written
     assert "`glm` deliberating" not in written
     assert "| `borrowed` thinking | - | - | - | - |" in written
-    assert "At least 1.50 US dollars in all" in written
+    assert "At least 1.50 US dollars in total" in written
     assert rows_of(written, "Sampling")[0][-1] == "-"
     assert "- problems from `hub:org/problems`, `the run borrowed`" in written
 
@@ -187,5 +196,5 @@ def test_what_another_run_paid_and_nobody_reported_is_not_told_to_be_nothing(tmp
 def test_a_card_that_is_no_text_is_refused(tmp_path):
     folder = write_sets(tmp_path / "sets")
     (folder / "README.md").write_bytes(b"\xff\n## Notes\nmine")
-    with pytest.raises(ConfigError, match=r"README\.md is no text in UTF-8"):
+    with pytest.raises(ConfigError, match=r"README\.md is not a text in UTF-8"):
         dataset_card(read_manifest(folder), folder)

@@ -79,7 +79,7 @@ def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it(changes, li
 @pytest.mark.parametrize(
     ("method", "lora", "what"),
     [
-        ("full", None, "all of whose weights were trained by heavydistill"),
+        ("full", None, "with all weights trained by heavydistill"),
         ("rslora", {"use_rslora": True}, "a rank-stabilized LoRA adapter for `micro-student`"),
         ("dora", {"use_dora": True}, "a DoRA adapter for `micro-student`"),
         ("qlora", {}, "a LoRA adapter (QLoRA: the base model had 4 bits) for"),
@@ -209,7 +209,7 @@ def test_a_deliberator_is_asked_with_as_many_attempts_as_it_learnt_from(tmp_path
     told = sets(manifest(runs=list(runs.values())))
     card = card_of(tmp_path / "told", role=role, sets=[told])
     is_asked = role != "thinker"
-    assert ("--k 24 " in card) == ("runs of up to 24 attempts a problem" in card) == is_asked
+    assert ("--k 24 " in card) == ("runs of up to 24 attempts per problem" in card) == is_asked
     untold = sets(manifest(runs=[runs["untold"]]))
     card = card_of(tmp_path / "untold", role=role, sets=[untold])
     assert "--k " not in card and "of up to" not in card
@@ -255,11 +255,14 @@ def evaluated(folder: Path, told: Comparison, **changes: Any) -> str:
 
 
 @pytest.mark.parametrize(("left_out", "is_told"), [(3, True), (0, False), (None, False)])
-def test_the_card_tells_what_the_evaluation_left_out(tmp_path, left_out, is_told):
+def test_the_card_tells_its_result_and_what_the_evaluation_left_out(tmp_path, left_out, is_told):
+    assert "The model was not evaluated." in card_of(tmp_path / "none")
     told = comparison()
     after = dataclasses.replace(told.after, left_out=left_out)
     card = evaluated(tmp_path / "model", dataclasses.replace(told, after=after))
-    assert ("3 rows of it cannot be judged, and are left out." in card) == is_told
+    result = "**Deliberation is better: 53.6% right before, 75.0% right after.** +21.4 points"
+    assert f"{result}, 95% interval +19.0 to +24.0, over 1,000 problems." in card
+    assert ("3 rows of the source cannot be judged and were left out." in card) == is_told
 
 
 def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
@@ -348,4 +351,4 @@ def test_a_base_of_ours_hands_on_its_licence_and_its_authors(tmp_path):
     assert "gpt-5" in {one.name for one in origin.authors}
     assert origin.base.licence and origin.base.hub is None
     text = card_of(tmp_path / "a", base=folder, stage="grpo", rl=ASKED, result=REWARDED)
-    assert "The base itself came of `Qwen/Qwen3-8B` by supervised fine-tuning as" in text
+    assert "Its base model was trained from `Qwen/Qwen3-8B` by supervised fine-tuning as" in text

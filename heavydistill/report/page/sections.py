@@ -153,7 +153,7 @@ def of_run(number: int, source: ReportedRun, figures: RunFigures) -> PageSection
         list(_cards(source, figures)),
         source.name,
         number,
-        " ".join([support, *few_warning(summary.problems)]),
+        support,
         list(_tiles(source, figures)),
         " \u00b7 ".join(_facts(source, summary)),
         banners,
@@ -367,7 +367,6 @@ def _changes(comparison: Comparison) -> Iterator[Card]:
         tables=[grid for grid in grids if grid.head[0] == compared.METRICS_TITLE],
         folded=[(grid.head[0], grid) for grid in grids if grid.head[0] != compared.METRICS_TITLE],
         notes=[f"{problems}; points are paired by problem."],
-        warnings=few_warning(comparison.problems),
         wide=True,
     )
 
