@@ -431,7 +431,6 @@ def _connected(options: PublishOptions) -> Iterator[HfApi]:
 
 def _explained(error: Exception, said: str, hub: str, repo_id: str) -> HeavydistillError:
     """An error of the Hub or the connection with its fix."""
-    from httpx import TransportError
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     chain: list[BaseException] = [error]
@@ -452,8 +451,12 @@ def _explained(error: Exception, said: str, hub: str, repo_id: str) -> Heavydist
     if statuses and 400 <= statuses[0] < 500 and statuses[0] not in _TEMPORARY:
         fix = _FIXES.get(statuses[0], "Fix what the Hub names, and repeat the same command.")
         return PublishError(f"{hub} refuses {repo_id}: {said}", fix)
-    broken = (TransportError, ConnectionError, TimeoutError)
-    if statuses or any(isinstance(cause, broken) for cause in chain):
+    is_broken = any(
+        isinstance(cause, ConnectionError | TimeoutError)
+        or type(cause).__module__.partition(".")[0] in ("httpx", "httpcore")
+        for cause in chain
+    )
+    if statuses or is_broken:
         return RunError(f"The upload to {repo_id} was interrupted: {said}", _AGAIN)
     return RunError(
         f"The upload to {repo_id} failed in huggingface_hub with {type(error).__name__}: {said}",
