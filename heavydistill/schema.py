@@ -73,24 +73,24 @@ _Row = TypeVar("_Row")
 class Problem:
     """A question with a reference answer and the name of its verifier."""
 
-    id: str  # unique in a run
-    text: str  # what a model reads
-    reference: str  # the right answer; never shown to a model
-    verifier: str  # kind of verifier, a name in ``verifiers.registry``
-    verifier_args: str = "{}"  # JSON object for that verifier; ``{}`` if it needs nothing more
+    id: str  # identifier, unique in a run
+    text: str  # text that a model reads
+    reference: str  # reference answer; never shown to a model
+    verifier: str  # name of the verifier
+    verifier_args: str = "{}"  # arguments of the verifier, as a JSON object; ``{}`` for none
     domain: str = ""
     """Wording of the prompts: ``general``, ``stem``, ``code`` or ``brief``; empty leaves the choice
     to the run's configuration. A row that names none has its verifier's."""
-    source: str = ""  # where it came from, e.g. a file and line, a Hub id, a procedural spec
+    source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a verifier said of one response."""
+    """Judgement of a verifier on one response."""
 
-    label: Label  # ``undecided`` is neither right nor wrong: it is counted and shown as such
-    reason: str  # short code of why, e.g. ``equal``, ``different``, ``no_answer``, ``truncated``
-    extracted: str | None  # the final answer in normal form; null if none was found
+    label: Label  # ``undecided`` is neither right nor wrong; it is counted and shown separately
+    reason: str  # short code, e.g. ``equal``, ``different``, ``no_answer``, ``truncated``
+    extracted: str | None  # final answer in normal form; null if none was found
     verifier: str
     """Name and version, ``name@version``; where a judge was asked, ``judge:MODEL@HASH after
     name@version`` with the hash of its wording."""
@@ -108,26 +108,25 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What trajectories and deliberations have in common: one sample of a model."""
+    """One sample of a model: the columns that trajectories and deliberations share."""
 
     id: str  # content hash
     index: int  # position among the samples of the same request, from 0
-    model: str  # who wrote it
-    seed: int  # the sample's own seed; -1 if none was sent for it
-    reasoning: str  # the thinking; may be empty
-    answer_text: str  # what follows the thinking
-    finish_reason: FinishReason  # ``stop``, ``length`` or ``error``
+    model: str  # model that wrote it
+    seed: int  # seed of this sample; -1 if none was sent
+    reasoning: str  # thinking; may be empty
+    answer_text: str  # text after the thinking
+    finish_reason: FinishReason  # ``stop``, ``length`` (cut off) or ``error``
     error: str | None
-    """Why there is no text, or none that can be used; null unless ``finish_reason`` is
-    ``error``."""
-    verdict: Verdict | None  # null until it was judged
-    prompt_tokens: int  # as counted by who served it; -1 if unknown
-    completion_tokens: int  # likewise, thinking included
-    latency_s: float  # seconds the request took
+    """Reason why there is no usable text; null unless ``finish_reason`` is ``error``."""
+    verdict: Verdict | None  # verdict on the answer; null before it is judged
+    prompt_tokens: int  # prompt tokens, as the server counts them; -1 if unknown
+    completion_tokens: int  # completion tokens, thinking included; -1 if unknown
+    latency_s: float  # seconds that the request took
     request_id: str  # the server's id of the request, or empty; samples of one request share it
-    failure: Failure | None = None  # the kind of it; null unless ``finish_reason`` is ``error``
+    failure: Failure | None = None  # kind of failure; null unless ``finish_reason`` is ``error``
     cached_tokens: int = -1
-    """Number of the prompt tokens that came from the server's prefix cache; -1 if unknown."""
+    """Prompt tokens that came from the server's prefix cache; -1 if unknown."""
 
     @property
     def unusable_because(self) -> LeftOutReason | None:
@@ -165,20 +164,20 @@ class Deliberation(Generation):
 class CacheItem:
     """One attempt as it stands in a cache, with the provenance of its cut."""
 
-    generation: str  # id of the trajectory, or of the earlier deliberation, that it shows
+    generation: str  # id of the trajectory, or of the deliberation of an earlier round
     mode: str  # pruning mode that made the text
     tokens_before: int  # tokens of the uncut text, in the reader's tokenizer
-    tokens_after: int  # tokens of what stands in the cache
-    sha256: str  # of what stands in the cache
-    defused: int  # how many control tokens were made harmless in it
+    tokens_after: int  # tokens of the text in the cache
+    sha256: str  # hash of the text in the cache
+    defused: int  # number of control tokens that were made harmless
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """A generation of the pool that is not in a cache, and why."""
 
-    generation: str
-    reason: LeftOutReason
+    generation: str  # id of the trajectory or deliberation
+    reason: LeftOutReason  # failed, cut off, without answer text, or not selected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,17 +185,17 @@ class Cache:
     """The serialized memory cache: what a deliberator read."""
 
     id: str  # content hash of the prompt
-    round: int  # from 1
-    seed: int  # of selection and shuffle
+    round: int  # round of deliberation, from 1
+    seed: int  # seed of selection and shuffle
     selection: str  # name of the selection strategy
     prompt_version: str  # name and hash of the wording
-    reader: str  # what counted the tokens: a tokenizer, the model's server, or an estimate
-    budget_tokens: int  # most tokens that ``prompt`` may have
-    prompt_tokens: int  # tokens that it has, as text, by that count
-    defused: int  # how many control tokens were made harmless in the problem's text
-    items: list[CacheItem]  # the attempts in the order in which they stand
-    left_out: list[LeftOut]  # the generations that are not in it
-    prompt: str  # the whole user message
+    reader: str  # counter of the tokens: a tokenizer, the model's server, or an estimate
+    budget_tokens: int  # maximum number of tokens of ``prompt``
+    prompt_tokens: int  # tokens of ``prompt`` as text
+    defused: int  # number of control tokens of the problem's text that were made harmless
+    items: list[CacheItem]  # attempts in the order in which the prompt shows them
+    left_out: list[LeftOut]  # generations that the prompt does not show
+    prompt: str  # whole user message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,15 +204,16 @@ class Trace:
 
     problem: Problem
     pool: list[Trajectory]  # all trajectories, by index
-    caches: list[Cache] = field(default_factory=list)  # one a round
+    caches: list[Cache] = field(default_factory=list)  # caches, one per round
     deliberations: list[Deliberation] = field(default_factory=list)
     """All deliberations, by round and index."""
-    stratum: Stratum | None = None  # of the pool: how many are right and what the vote says
+    stratum: Stratum | None = None
+    """Stratum of the pool: how many are right, and what the vote says."""
     outcome: Outcome | None = None
     """Last round compared with the vote; null if there was no deliberation."""
-    status: str = OK  # ``OK``, or why the trace ends early: ``TOO_FEW_USABLE``
+    status: str = OK  # ``ok``, ``too_few_usable``, or ``failed:`` with the step and the error
     thinker_prompt_version: str = ""  # name and hash of the thinker's wording
-    schema_version: str = SCHEMA_VERSION
+    schema_version: str = SCHEMA_VERSION  # version of these columns
 
 
 def content_id(prefix: str, *parts: object) -> str:

@@ -27,6 +27,9 @@ from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
 from heavydistill.models.profiles import ProfileFile
 from heavydistill.problems.benchmarks import Benchmark
 from heavydistill.store.sets.set_rows import LABELS
+from heavydistill.train.arguments import REFUSED
+from heavydistill.train.fields import own_arguments
+from heavydistill.train.script import options_of
 
 # The classes of files that people write: what such a file belongs to, and the class.
 _FILES: dict[str, type[BaseModel]] = {
@@ -38,7 +41,11 @@ _FILES: dict[str, type[BaseModel]] = {
     "benchmark": Benchmark,
 }
 _SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+NAMES = {
+    **{str: "string", int: "integer", float: "number", bool: "boolean"},
+    **{type(None): "null", dict: "mapping"},
+}
+_CONFIGURED = ("Key", "Type", "Default", "Meaning")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +79,7 @@ def columns(*kinds: type[Any], above: Collection[type[Any]] = ()) -> str:
     for kind in _with_parts(kinds):
         if kind not in shown:
             rows = (
-                (f"`{key.name}`", _type(key.hint, _class_link), key.text) for key in _keys(kind)
+                (f"`{key.name}`", _type(key.hint, _class_link), _text(key)) for key in _keys(kind)
             )
             parts += [f"### {kind.__name__}", _doc(kind), table(("Name", "Type", "Meaning"), rows)]
     return "\n\n".join(parts)
@@ -92,18 +99,35 @@ def labels() -> str:
     return table(("Label", "Meaning"), ((f"`{code}`", text) for code, text in LABELS))
 
 
+def training(script: str) -> str:
+    """Tables of the keys of a training that are ours, and of those of TRL that are refused."""
+    options = options_of(script)
+    hints = typing.get_type_hints(options)
+    rows = (
+        (
+            f"`{key.name}`",
+            _words(key.choices) or _type(hints[key.name]),
+            _json(key.default),
+            key.help,
+        )
+        for key in own_arguments(options).values()
+    )
+    refused = {**REFUSED, **options.refused}
+    whys = ((f"`{name}`", f"{why[:1].upper()}{why[1:]}.") for name, (_, why) in refused.items())
+    tables = table(_CONFIGURED, rows), table(("Key of TRL", "Why it cannot be set"), whys)
+    return "\n\n".join(tables)
+
+
 def _tables(owner: str, section: type[BaseModel], at: str = "") -> Iterator[str]:
     rows, below = [], []
     for key in _keys(section):
         dotted = f"{at}{key.name}"
-        text = key.text
         for part in _classes_in(key.hint):
-            text = text or _doc(part)
             if _places()[part] == (owner, dotted):
                 below.append((part, dotted))
         kind = ", ".join([_type(key.hint, _section_link), *key.bounds])
-        rows.append((f"`{dotted}`", kind, _default(key), text))
-    yield table(("Key", "Type", "Default", "Meaning"), rows)
+        rows.append((f"`{dotted}`", kind, _default(key), _text(key)))
+    yield table(_CONFIGURED, rows)
     for part, dotted in below:
         yield f"### {_heading(owner, dotted)}"
         yield _doc(part)
@@ -150,12 +174,11 @@ def _keys(kind: type[Any]) -> Iterator[Key]:
     hints, texts = typing.get_type_hints(kind, include_extras=True), _texts(kind)
     missing = dataclasses.MISSING
     if issubclass(kind, BaseModel):
-        # What a user sets of the sampling has the meaning of the complete one.
-        usual = Sampling.model_fields
         for name, field in kind.model_fields.items():
             text = field.description or texts.get(name) or ""
-            if not text and kind is SamplingChoice:
-                text = usual[name].description or ""
+            if kind is Sampling:  # documented where a user sets it
+                text = SamplingChoice.model_fields[name].description or ""
+                text = text.replace(" (default: the profile's)", "")
             default = (
                 missing if field.is_required() else field.get_default(call_default_factory=True)
             )
@@ -188,6 +211,11 @@ def _texts(kind: type[Any]) -> dict[str, str]:
     return found
 
 
+def _text(key: Key) -> str:
+    """The text of a field, or that of the class that stands in it."""
+    return key.text or next(map(_doc, _classes_in(key.hint)), "")
+
+
 def _doc(kind: type[Any]) -> str:
     return _plain(inspect.cleandoc(kind.__doc__ or ""))
 
@@ -206,13 +234,13 @@ def _classes_in(hint: Any) -> Iterator[type[Any]]:
         yield from _classes_in(part)
 
 
-def _type(hint: Any, link: Callable[[type[Any]], str]) -> str:
+def _type(hint: Any, link: Callable[[type[Any]], str] = str) -> str:
     """A type in words; a class with fields is a link to its table."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         return _type(arguments[0], link)
     if origin is Literal:
-        return ", ".join(f"`{word}`" for word in arguments)
+        return _words(arguments)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_type(part, link) for part in arguments)
     if origin in (list, tuple):
@@ -239,7 +267,15 @@ def _default(key: Key) -> str:
         return "required"
     if isinstance(key.default, BaseModel):
         return ""
-    return f"`{json.dumps(key.default)}`"
+    return _json(key.default)
+
+
+def _json(value: Any) -> str:
+    return f"`{json.dumps(value)}`"
+
+
+def _words(words: Iterable[Any]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
 
 
 def _cell(text: str) -> str:

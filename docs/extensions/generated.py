@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from command_line import commands
-from fields import columns, configuration, labels
+from fields import columns, configuration, labels, training
 
 from heavydistill import errors
 from heavydistill.models.request import Response
@@ -74,6 +74,8 @@ TEXTS: dict[str, Callable[[], str]] = {
         f"{owner}-keys": partial(configuration, owner)
         for owner in ("run", "build", "refilter", "import", "profile", "benchmark")
     },
+    "sft-keys": partial(training, "sft"),
+    "grpo-keys": partial(training, "grpo"),
     "trace-columns": partial(columns, Trace),
     "training-columns": partial(columns, set_rows.SftRow, set_rows.RlRow),
     "view-columns": partial(

@@ -119,10 +119,10 @@ class Terms(Section):
 class Sources(Section):
     """Where the other facts stand: a document and its place."""
 
-    limits: str = ""  # Of ``context`` and ``output``
-    sampling: str = ""
-    thinking: str = ""
-    vllm: str = ""
+    limits: str = ""  # source of ``context`` and ``output``
+    sampling: str = ""  # source of ``sampling``
+    thinking: str = ""  # source of ``thinking``
+    vllm: str = ""  # source of ``vllm``
 
 
 class ProfileFile(Section):

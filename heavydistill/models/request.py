@@ -37,24 +37,24 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One sample that came back, or the reason why none did."""
+    """One sample, or the reason why there is none."""
 
-    reasoning: str = ""  # The thinking, without its tags; empty if there was none
-    answer_text: str = ""  # The text after the thinking; empty if the model never got there
+    reasoning: str = ""  # thinking, without its tags; empty if there was none
+    answer_text: str = ""  # text after the thinking; empty if the model never got there
     finish_reason: FinishReason  # ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``
     error: str | None = None
-    """Why there is no text, or none that can be used; set if and only if ``finish_reason`` is
-    ``error``."""
-    failure: Failure | None = None  # The kind of it, likewise
-    prompt_tokens: int = -1  # Tokens read, counted by who served the request; -1 if it did not say
-    completion_tokens: int = -1  # Tokens written, thinking included; -1 if unknown
-    latency_s: float = 0.0  # Seconds from the start of the work on it to its last token
+    """Reason why there is no usable text; set if and only if ``finish_reason`` is ``error``."""
+    failure: Failure | None = None
+    """Kind of failure; set if and only if ``finish_reason`` is ``error``."""
+    prompt_tokens: int = -1  # prompt tokens, as the server counts them; -1 if unknown
+    completion_tokens: int = -1  # completion tokens, thinking included; -1 if unknown
+    latency_s: float = 0.0  # seconds from the start of the work on it to its last token
     request_id: str = ""
     """The server's id of the request; empty for a model in this process. Samples that one
     request brought share it, and its counts of tokens: the prompt is with the first of them,
     and the completion is divided by the lengths of their texts."""
-    cached_tokens: int = -1  # Prompt tokens from the server's prefix cache; -1 if it did not say
-    from_journal: bool = False  # Whether it was read from a journal, already billed
+    cached_tokens: int = -1  # prompt tokens from the server's prefix cache; -1 if unknown
+    from_journal: bool = False  # whether it was read from a journal, already billed
     is_seeded: bool = True
     """Whether its own seed was sent. Of the samples of one request only the first has that, and
     none where the server refuses seeds."""

@@ -27,7 +27,7 @@ class Benchmark(Section):
     """A file of ``configs/benchmarks``; what no source tells is left out."""
 
     name: str = Field(min_length=1)  # of its file, and what ``--benchmark`` calls it
-    title: str = Field(min_length=1)
+    title: str = Field(min_length=1)  # full name
     size: int | None = Field(None, ge=1)  # number of problems
     problems: Problems
     settings: dict[str, Any] = Field(default_factory=dict)

@@ -46,49 +46,50 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class StageStatus:
-    """A step that asks a model."""
+    """Progress of a step that asks a model."""
 
-    name: str  # for people
-    total: int  # problems that will leave it
+    name: str  # name of the stage
+    total: int  # problems that will leave the stage
     samples: int  # samples per problem; 0 where that depends on the problem, as for a judge
-    done: int = 0  # problems that have left it
-    asked: int = 0  # samples that have left it; of a judge, none are counted
-    from_journal: int = 0  # those of them that the journal had
-    thoughts: int = 0  # those of them with thinking
+    done: int = 0  # problems that have left the stage
+    asked: int = 0  # samples that have left the stage; not counted for a judge
+    from_journal: int = 0  # samples among them that came from the journal
+    thoughts: int = 0  # samples among them with thinking
     failures: dict[str, int] = field(default_factory=dict)  # samples that cannot be used, by reason
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    ended: int = 0  # samples that its model has given, problems under way included
-    new_tokens: int = 0  # completion tokens of these
+    prompt_tokens: int = 0  # prompt tokens of these samples
+    completion_tokens: int = 0  # completion tokens of these samples
+    ended: int = 0  # samples that the model has finished, problems in progress included
+    new_tokens: int = 0  # completion tokens of the finished samples
 
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """A run at a moment; what the file holds."""
+    """Progress of a run; the content of the file."""
 
-    version: int = _VERSION
+    version: int = _VERSION  # version of this file
     began: float = 0.0  # start of the run in seconds since 1970
-    at: float = 0.0  # time of this status, likewise
-    thinker: str  # empty where pools are read
-    deliberator: str
-    k: int
-    d: int
+    at: float = 0.0  # time of this status in seconds since 1970
+    thinker: str  # thinker; empty where pools are read
+    deliberator: str  # deliberator
+    k: int  # K, trajectories per problem
+    d: int  # D, deliberations per cache
     problems: int  # problems of the run
-    stages: list[StageStatus]  # steps that ask, in their order
+    stages: list[StageStatus]  # stages that ask a model, in their order
     budget: str = ""  # budget of the run; empty without one
-    loaded: int = 0  # problems that have entered
+    loaded: int = 0  # problems that have entered the run
     finished: int = 0  # problems that have left the last step
     statuses: dict[str, int] = field(default_factory=dict)
     """Finished problems by status: ``ok``, ``too_few_usable`` and ``failed``."""
     mean_at_k: float | None = None  # M@K of the problems whose trajectories are judged
-    heavy_mean_at_d: float | None = None  # HM@D of the last round, likewise
+    heavy_mean_at_d: float | None = None
+    """HM@D of the last round, of the problems that are judged so far."""
     problems_per_minute: float | None = None
-    """Pace of late; None until it is known, as for the next two."""
-    tokens_per_s: float | None = None  # new completion tokens
-    left_s: float | None = None  # seconds that the rest takes at this pace
-    requests: int | None = None  # requests in flight at servers; None where none is asked
-    spent_tokens: int = 0  # tokens that all runs into the folder have spent at servers
-    spent_usd: float | None = None  # their cost; 0 where no server is asked, None without a price
+    """Problems per minute at the recent pace; null until it is known, as for the next two."""
+    tokens_per_s: float | None = None  # new completion tokens per second
+    left_s: float | None = None  # seconds left at this pace
+    requests: int | None = None  # requests in flight at servers; null without servers
+    spent_tokens: int = 0  # tokens that all runs into the folder have used at servers
+    spent_usd: float | None = None  # cost of these tokens; 0 without servers, null without a price
 
 
 OnStatus = Callable[[Status], None]

@@ -51,14 +51,14 @@ class NoRecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line."""
+    """Record of one response."""
 
-    key: str  # Key of the request, 64 hex digits; see ``journal.key``
-    model: str  # Model that was asked
+    key: str  # key of the request, 64 hex digits; see ``journal.key``
+    model: str  # model that was asked
     asked: dict[str, Any]
     """Stage, prompt (a hash of the messages), sampling, seed and index of the request."""
-    response: Response  # Its response
-    at: float  # When, in seconds since 1970
+    response: Response  # its response
+    at: float  # time in seconds since 1970
 
     def line(self) -> bytes:
         """As it stands in a segment."""

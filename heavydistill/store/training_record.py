@@ -25,83 +25,83 @@ EVALUATION = "evaluation"
 
 
 class BaseModelUsed(Section):
-    """What was trained."""
+    """Model that was trained."""
 
-    name: str
-    revision: str  # Its commit on the Hub, or a digest of its files
-    template_sha256: str  # Of the chat template that it was trained with
-    training: TrainingRecord | None = None  # how it came about, if its folder tells
+    name: str  # name of the model
+    revision: str  # commit on the Hub, or a digest of its files
+    template_sha256: str  # hash of the chat template of the training
+    training: TrainingRecord | None = None  # record of its own training, if its folder has one
 
 
 class SetsUsed(Section):
-    """What was learnt: rows of one set of one folder."""
+    """Rows of one set of one folder that were learnt."""
 
-    name: str
-    revision: str = ""  # Its commit on the Hub; empty for a folder
-    role: Literal["thinker", "deliberator"]
-    fraction: float | None = None  # Its share of the mixture; None takes all its rows
-    rows: dict[str, int]  # Learnt, by split (``train``; ``validation`` is only looked at)
-    left_out: dict[str, int]  # by split: too long for SFT, or as ``rl`` says
-    manifest: Manifest  # Of the folder
+    name: str  # name of the sets
+    revision: str = ""  # commit on the Hub; empty for a folder
+    role: Literal["thinker", "deliberator"]  # role whose rows are learnt
+    fraction: float | None = None  # share of the mixture; null uses all rows
+    rows: dict[str, int]  # number of rows by split; those of ``validation`` are not learnt
+    left_out: dict[str, int]  # rows left out by split: too long for SFT, or as ``rl`` says
+    manifest: Manifest  # manifest of the sets
 
 
 class RlUsed(Section):
-    """What GRPO asked, beside what stands in ``arguments``."""
+    """Prompts of GRPO, beside what ``arguments`` say."""
 
     mode: Literal["deliberator", "joint", "thinker"]
     """Whose answers were rewarded: a deliberator's to caches that were there, a thinker's, or a
     deliberator's to caches that its own attempts became, all of which were learnt."""
-    rows_of_episode: int = 1  # K + 1 where thinkers and a deliberator are one
-    longest_prompt: int  # Tokens of it
-    response_tokens: int | None = None  # maximum; None if not known
-    left_out: dict[str, int] = Field(default_factory=dict)  # prompts not asked, by reason
-    problems_sha256: str  # Of the problems behind the prompts, with their references, in order
+    rows_of_episode: int = 1  # responses of an episode: K + 1 in mode ``joint``
+    longest_prompt: int  # tokens of the longest prompt
+    response_tokens: int | None = None  # maximum number of tokens of a response; null if unknown
+    left_out: dict[str, int] = Field(default_factory=dict)  # prompts that were left out, by reason
+    problems_sha256: str  # hash of the problems and their references, in order
     run: dict[str, Any] | None = None
-    """How problems were asked: the configuration of the run, without folders and addresses; None
+    """Configuration of the run that the problems come from, without folders and addresses; null
     where prompts are caches of sets."""
 
 
 class Launch(Section):
-    """Where it ran."""
+    """Processes and devices of a training."""
 
-    processes: int
+    processes: int  # number of processes
     engine: str  # ``single``, ``ddp``, ``zero1``, ``zero2``, ``zero3`` or ``fsdp2``
     device: str  # ``cpu``, or the name of the GPU
-    attention: str  # Implementation of attention
+    attention: str  # implementation of attention
 
 
 class Alarm(Section):
-    """A guard against collapse that fired in a training by reinforcement."""
+    """Guard that fired during GRPO."""
 
-    guard: Literal["entropy", "length", "all_right", "evaluation", "cut_off"]
-    step: int
-    value: float  # Smoothed, but for that of an evaluation
-    bound: float  # What it was to stay above; for ``all_right`` and ``cut_off`` below
-    action: Literal["warn", "stop", "roll_back"]
-    rolled_back_to: int | None = None  # Step of the checkpoint that became the model
+    guard: Literal["entropy", "length", "all_right", "evaluation", "cut_off"]  # name of the guard
+    step: int  # step at which it fired
+    value: float  # smoothed value; that of an evaluation is not smoothed
+    bound: float  # lower limit of the value; for ``all_right`` and ``cut_off`` upper limit
+    action: Literal["warn", "stop", "roll_back"]  # consequence
+    rolled_back_to: int | None = None  # step of the checkpoint that became the model
 
 
 class Ends(Section):
-    """A value of the logs at both ends of a training, each the mean of a tenth of its logs."""
+    """Logged value at the beginning and at the end of a training."""
 
-    first: float
-    last: float
+    first: float  # mean of the first tenth
+    last: float  # mean of the last tenth
 
 
 class Result(Section):
-    """What came out."""
+    """Result of a training."""
 
-    steps: int
-    epochs: float
-    train_loss: float | None  # mean of the steps since the last start, if any
-    eval_loss: dict[str, float] = Field(default_factory=dict)  # the last one, by role
+    steps: int  # number of optimizer steps
+    epochs: float  # number of epochs
+    train_loss: float | None  # mean loss of the steps since the last start, if any
+    eval_loss: dict[str, float] = Field(default_factory=dict)  # last validation loss, by role
     rollouts: dict[str, Ends] = Field(default_factory=dict)
     """Metrics that GRPO logged for sampled responses, by name, over all starts up to the checkpoint
     that became the model."""
-    tokens: int  # Trained on since the last start, by all processes, prompts among them
-    seconds: float  # From the first step of the last start to the end
-    peak_memory_gib: float | None  # Most memory of one GPU; None on a CPU
-    alarms: list[Alarm] = Field(default_factory=list)  # by step
+    tokens: int  # tokens trained on since the last start, by all processes, prompts included
+    seconds: float  # seconds from the first step of the last start to the end
+    peak_memory_gib: float | None  # peak memory of one GPU; null on a CPU
+    alarms: list[Alarm] = Field(default_factory=list)  # guards that fired, by step
 
     @property
     def is_unlearnt(self) -> bool:
@@ -110,24 +110,26 @@ class Result(Section):
 
 
 class TrainingRecord(Section):
-    """All of it."""
+    """Content of ``training.json``."""
 
-    format: str = FORMAT
-    heavydistill: str  # Version that trained it
-    versions: dict[str, str]  # of trl, transformers, peft, accelerate, torch, and more
-    stage: Literal["sft", "grpo"] = "sft"
-    role: Literal["thinker", "deliberator", "both"]
+    format: str = FORMAT  # version of this file
+    heavydistill: str  # version that trained the model
+    versions: dict[str, str]  # versions of trl, transformers, peft, accelerate, torch and others
+    stage: Literal["sft", "grpo"] = "sft"  # kind of training
+    role: Literal["thinker", "deliberator", "both"]  # role that was learnt
     method: Literal["full", "lora", "rslora", "dora", "qlora"]
-    base: BaseModelUsed
-    sets: list[SetsUsed]
-    max_length: int  # tokens of a row or pack; of GRPO, of a prompt and response
-    sequences: int  # Of an epoch: packs, or rows where nothing is packed; of GRPO prompts
-    tokens: int  # Of an epoch, prompts among them; of GRPO of the prompts, each once
-    learnt_tokens: int  # Of these, those that are learnt; of GRPO 0, for it learns what it samples
-    arguments: dict[str, Any]  # other than TRL's defaults, without folders, addresses and tokens
-    launch: Launch
-    rl: RlUsed | None = None  # Of GRPO
-    result: Result | None = None  # None as long as it has not ended
+    """Weights that were trained: all of them, or an adapter of this kind."""
+    base: BaseModelUsed  # model that was trained
+    sets: list[SetsUsed]  # sets that were learnt
+    max_length: int  # maximum number of tokens of a row or pack; for GRPO, of prompt and response
+    sequences: int  # sequences of an epoch: packs, or rows without packing; for GRPO prompts
+    tokens: int  # tokens of an epoch, prompts included; for GRPO those of the prompts, each once
+    learnt_tokens: int  # learnt tokens of an epoch; 0 for GRPO, which learns what it samples
+    arguments: dict[str, Any]
+    """Arguments that differ from TRL's defaults, without folders and tokens."""
+    launch: Launch  # processes and device
+    rl: RlUsed | None = None  # further facts of GRPO
+    result: Result | None = None  # result; null until the training has ended
 
     @property
     def roles(self) -> tuple[str, ...]:

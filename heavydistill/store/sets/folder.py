@@ -83,120 +83,123 @@ def read_rows(
 
 
 class StudentUsed(Section):
-    """For whom the rows are."""
+    """Student that the rows are made for."""
 
-    name: str
-    form: str  # where thinking stands, ``field`` or ``inline``; see ``chat.student``
-    template_sha256: str
+    name: str  # name of the student
+    form: str  # place of the thinking, ``field`` or ``inline``; see ``chat.student``
+    template_sha256: str  # hash of the chat template
     opens_thinking: bool = False  # whether a prompt ends with an open think tag
-    mended: list[str] = Field(default_factory=list)  # changes of its chat template
+    mended: list[str] = Field(default_factory=list)  # corrections of the chat template
     max_tokens: int  # maximum number of tokens of a row
 
 
 class RunUsed(Section):
-    """A run that was built from."""
+    """Run that sets are built from."""
 
-    name: str
-    traces: int
-    config: dict[str, Any]  # without folders and addresses; empty for an imported pool
+    name: str  # name of the run
+    traces: int  # number of traces
+    config: dict[str, Any]
+    """Configuration without folders and addresses; empty for an imported pool."""
     summary: dict[str, Any]  # its ``summary.json``; empty if it has none
 
 
 class Strata(Section):
-    """The candidate sets of one stratum, from all there are to those that are used."""
+    """Number of candidate sets of a stratum, from all to those that are used."""
 
-    sets: int  # all sets of the problems that are not left out
-    with_deliberation: int  # those with a deliberation that passed every filter
-    not_admitted: int  # those that the preset does not admit
-    over_bound: int  # those beyond what the mixture takes
-    sft: int  # what is left: with rows in ``sft_deliberator``
-    rl: int  # those with a row in ``rl``
+    sets: int  # sets of all problems that are not left out
+    with_deliberation: int  # sets with a deliberation that passed every filter
+    not_admitted: int  # sets that the preset does not admit
+    over_bound: int  # sets beyond the number that the mixture uses
+    sft: int  # sets with rows in ``sft_deliberator``
+    rl: int  # sets with a row in ``rl``
 
 
 class Attention(Section):
-    """How many work with the attempts, by the same signs."""
+    """How many deliberations show signs of work with the attempts, and how many attempts do."""
 
-    deliberations: int  # right and finished ones that were looked at
-    using: int
-    blind: int  # attempts that saw no other, as a control
-    blind_using: int
+    deliberations: int  # number of finished, correct deliberations
+    using: int  # deliberations that work with the attempts
+    blind: int  # number of correct attempts, which saw no others: the control
+    blind_using: int  # attempts in which the same signs were found
 
 
 class Fraction(Section):
     """A part of a whole."""
 
-    part: int
-    whole: int
+    part: int  # size of the part
+    whole: int  # size of the whole
 
 
 class BenchmarkUsed(Section):
-    """What problems were compared with."""
+    """Benchmark that problems were compared with."""
 
-    name: str
+    name: str  # name of the benchmark
     texts_sha256: str  # hash of its hashes
-    hits: dict[str, int]  # problems by how they were found
+    hits: dict[str, int]  # number of problems that occur in it, by the kind of match
 
 
 class RedeliberationSummary(Section):
-    """What ``redeliberate`` asked for."""
+    """Deliberations that ``redeliberate`` asked for."""
 
-    model: str
-    sets: int
-    deliberations: int
-    failed: int
-    prompt_tokens: int
-    completion_tokens: int
-    cost_usd: float | None
-    sampling: dict[str, Any] = Field(default_factory=dict)  # How it was asked
+    model: str  # model that deliberated
+    sets: int  # number of candidate sets
+    deliberations: int  # number of deliberations
+    failed: int  # deliberations that failed
+    prompt_tokens: int  # prompt tokens of all
+    completion_tokens: int  # completion tokens of all
+    cost_usd: float | None  # cost in US dollars; null without a price
+    sampling: dict[str, Any] = Field(default_factory=dict)  # sampling parameters
 
 
 class RefilterSummary(Section):
-    """What a checkpoint made of the prompts of RL."""
+    """Success of a checkpoint on the prompts of RL."""
 
-    checkpoint: str
-    revision: str  # Tells its weights from others of that name; empty if they are served
-    d: int  # Deliberations a cache
-    seed: int  # Of them
-    caches: int  # That it was asked about; those of the next four are all of them
-    kept: int  # Right sometimes and wrong sometimes: the rows of ``rl``
-    always_right: int
-    never_right: int
-    unmeasured: int  # With too few deliberations that could be judged
-    deliberations: int  # All of them, those of the next three among them
-    failed: int
-    cut_off: int
-    undecided: int  # Finished, and neither right nor wrong for the verifier
+    checkpoint: str  # name of the checkpoint
+    revision: str  # revision of its weights; empty if they are served
+    d: int  # deliberations per cache
+    seed: int  # seed of the deliberations
+    caches: int  # number of caches, the sum of the next four
+    kept: int  # caches that it gets right sometimes: the rows of ``rl``
+    always_right: int  # caches that it always gets right
+    never_right: int  # caches that it never gets right
+    unmeasured: int  # caches with too few deliberations that could be judged
+    deliberations: int  # number of all deliberations, those of the next three included
+    failed: int  # deliberations that failed
+    cut_off: int  # deliberations that were cut off
+    undecided: int  # finished deliberations without a verdict
 
 
 class Manifest(Section):
-    """All of it."""
+    """Content of ``manifest.json``."""
 
-    format: str = FORMAT
-    heavydistill: str  # Version that built it
-    build: dict[str, Any]  # The configuration of the build, without folders and addresses
-    student: StudentUsed
-    runs: list[RunUsed]
-    rows: dict[str, dict[str, int]]  # Of each set, by split
-    problems: dict[str, int]  # By label, ``used`` for those without
-    trajectories: dict[str, int]  # By label, likewise
-    deliberations: dict[str, int]  # By label, likewise
-    strata: dict[str, Strata]
-    undeliberated: int  # sets that the mixture would take if they had a deliberation to learn from
-    unfit: int = 0  # drawn sets that the student's context does not hold
-    unmeasured: int = 0  # caches on which too few deliberations were judged for RL
-    attention: Attention
-    student_written: Fraction  # sets of the student's own attempts, of those that are used
+    format: str = FORMAT  # version of this file
+    heavydistill: str  # version that built the sets
+    build: dict[str, Any]  # configuration of the build, without folders and addresses
+    student: StudentUsed  # student that the rows are made for
+    runs: list[RunUsed]  # runs that the sets are built from
+    rows: dict[str, dict[str, int]]  # number of rows of each set, by split
+    problems: dict[str, int]  # number of problems by label, ``used`` for those without
+    trajectories: dict[str, int]  # number of trajectories by label, ``used`` for those without
+    deliberations: dict[str, int]  # number of deliberations by label, ``used`` for those without
+    strata: dict[str, Strata]  # number of candidate sets, by stratum
+    undeliberated: int  # sets that the mixture would use if they had a usable deliberation
+    unfit: int = 0  # drawn sets that do not fit the student's context
+    unmeasured: int = 0  # caches with too few judged deliberations for RL
+    attention: Attention  # share of deliberations that work with the attempts
+    student_written: Fraction  # sets that consist of the student's own attempts, of all used sets
     retention: Fraction  # plain problems among the rows of ``sft_deliberator``
-    recut: int  # Prompts that were cut again to fit the student
-    models: dict[str, list[str]]  # authors of the rows of the views, used or not, by role
-    prompts: list[str]  # Versions of the wordings
-    verifiers: list[str]  # Names and versions behind the verdicts
-    tokens: dict[str, dict[str, int]]  # quantiles of the tokens of the rows of each set
-    benchmarks: list[BenchmarkUsed]
-    guarded: dict[str, int] = Field(default_factory=dict)  # rows that the guard found whole, by set
-    asked: list[RedeliberationSummary] = Field(default_factory=list)  # by run
-    files: dict[str, str] = Field(default_factory=dict)  # SHA-256 by path; see ``write_manifest``
-    refiltered: RefilterSummary | None = None  # if ``refilter`` made ``rl`` anew
+    recut: int  # prompts that were cut again to fit the student
+    models: dict[str, list[str]]  # models that wrote the rows of the views, used or not, by role
+    prompts: list[str]  # versions of the wordings
+    verifiers: list[str]  # names and versions of the verifiers
+    tokens: dict[str, dict[str, int]]  # quantiles of the tokens of a row, by set
+    benchmarks: list[BenchmarkUsed]  # benchmarks that problems were compared with
+    guarded: dict[str, int] = Field(default_factory=dict)
+    """Rows that the guard found complete, by set."""
+    asked: list[RedeliberationSummary] = Field(default_factory=list)
+    """Deliberations that the build asked for, by run."""
+    files: dict[str, str] = Field(default_factory=dict)  # SHA-256 of each file, by path
+    refiltered: RefilterSummary | None = None  # result of ``refilter``, if it made ``rl``
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:

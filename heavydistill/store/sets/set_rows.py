@@ -55,21 +55,21 @@ CODES = frozenset(code for code, _ in LABELS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemRow(Problem):
-    """A problem of a build; its id, a hash of its content, is the same in every run."""
+    """Problem of a build; its id is a hash of its content, the same in every run."""
 
-    split: Split | None  # Where its rows are; null if it has none because of ``label``
+    split: Split | None  # split of its rows; null if it has none because of ``label``
     label: str  # ``contaminated``, ``near_duplicate``, or empty
-    detail: str  # The benchmark and how it was found there, or the id of the other problem
-    runs: list[str]  # Where it is, as ``RUN/ID``: the name of a run and its id there
+    detail: str  # benchmark and how it was found there, or the id of the other problem
+    runs: list[str]  # occurrences as ``RUN/ID``: the name of a run and its id there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryRow(Trajectory):
-    """An attempt; ``label`` says why it is no row of the thinker."""
+    """Trajectory of a build."""
 
-    problem: str
-    run: str
-    label: str
+    problem: str  # id of the problem
+    run: str  # name of the run
+    label: str  # reason why it is not a row of the thinker, or empty
     tokens: int
     """Tokens of reasoning and answer text in the student's tokenizer; -1 if another filter came
     first, so that they were not counted."""
@@ -77,41 +77,41 @@ class TrajectoryRow(Trajectory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow(Cache):
-    """A candidate set as a prompt."""
+    """Candidate set and its prompt."""
 
-    problem: str  # Id of the problem
-    run: str  # Run whose pool it is of
-    drawn: bool  # Whether it was drawn by the build, rather than made by the run
-    recut: bool  # Whether its attempts were cut again, because the run's prompt does not fit
-    stratum: Stratum  # Stratum of the candidate set
-    right: int  # How many of its attempts are correct
-    thinkers: list[str]  # Models that wrote its attempts, sorted
-    success: float | None  # Share of its judged deliberations that are right; null if it has none
-    judged: int  # Deliberations behind that share
-    sft_label: str  # Why it has no row in ``sft_deliberator``, or empty
+    problem: str  # id of the problem
+    run: str  # name of the run that the pool is from
+    drawn: bool  # whether the build drew it, rather than the run
+    recut: bool  # whether its attempts were cut again, because the run's prompt does not fit
+    stratum: Stratum  # stratum of the candidate set
+    right: int  # number of correct attempts
+    thinkers: list[str]  # models that wrote the attempts, sorted
+    success: float | None  # share of its judged deliberations that are right; null if it has none
+    judged: int  # number of judged deliberations
+    sft_label: str  # reason why it has no row in ``sft_deliberator``, or empty
     rl_label: str
-    """Why it has no row in ``rl``, or empty; ``duplicate`` if one of another run that shows the
-    same attempts has it."""
+    """Reason why it has no row in ``rl``, or empty; ``duplicate`` if a set of another run with the
+    same attempts has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliberationRow(Deliberation):
-    """A deliberation; ``label`` says why it is no row of the deliberator."""
+    """Deliberation of a build."""
 
-    problem: str
-    run: str
-    label: str
-    uses_attempts: bool  # Whether it works with the attempts; see ``filters.labels``
-    copied: float  # The share of its answer that is one attempt's; see ``filters.labels``
-    tokens: int  # As in ``TrajectoryRow``
+    problem: str  # id of the problem
+    run: str  # name of the run
+    label: str  # reason why it is not a row of the deliberator, or empty
+    uses_attempts: bool  # whether it works with the attempts; see ``filters.labels``
+    copied: float  # largest share of its answer that comes from one attempt; see ``filters.labels``
+    tokens: int  # see ``TrajectoryRow``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """A turn of a conversation."""
 
-    role: str
-    content: str
+    role: str  # ``user`` or ``assistant``
+    content: str  # text of the turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,20 +125,20 @@ class ThoughtfulMessage(Message):
 class SftRow:
     """A row of ``sft_deliberator`` or ``sft_thinker``."""
 
-    prompt: list[Message]  # One user turn
-    completion: list[Message]  # One assistant turn, for the student's template
-    reasoning: str  # The thinking alone, without blanks around it; may be empty
-    answer_text: str  # What follows it, likewise
+    prompt: list[Message]  # one user turn
+    completion: list[Message]  # one assistant turn, for the student's template
+    reasoning: str  # thinking alone, without surrounding blanks; may be empty
+    answer_text: str  # text after the thinking, without surrounding blanks
     role: Literal["thinker", "deliberator"]
     """Role of the answer: ``thinker`` also for plain problems among the deliberator's rows."""
-    problem: str  # Id of the problem
-    run: str  # Name of the run
-    generation: str  # Id of the trajectory or deliberation
-    cache: str  # Id of the cache; empty for a thinker's
-    stratum: Stratum | None  # Stratum of the candidate set; null for a thinker's row
-    model: str  # Model that wrote the completion
-    prompt_tokens: int  # With the student's template and what opens the answer
-    completion_tokens: int  # The rest of the row: the tokens that are learnt
+    problem: str  # id of the problem
+    run: str  # name of the run
+    generation: str  # id of the trajectory or deliberation
+    cache: str  # id of the cache; empty for a thinker's row
+    stratum: Stratum | None  # stratum of the candidate set; null for a thinker's row
+    model: str  # model that wrote the completion
+    prompt_tokens: int  # tokens with the student's template, up to where the answer begins
+    completion_tokens: int  # all other tokens of the row: those that are learnt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,19 +152,18 @@ class ThoughtfulSftRow(SftRow):
 class RlRow:
     """A prompt whose answers a verifier rewards."""
 
-    prompt: list[Message]  # One user turn, a cache
-    problem: str  # Id of the problem
-    text: str
-    """Text of the problem; ``reference``, ``verifier`` and ``verifier_args`` judge an answer."""
-    reference: str
-    verifier: str
-    verifier_args: str
-    cache: str  # Id of the cache
-    run: str  # Name of the run
-    stratum: Stratum  # Stratum of the candidate set
-    right: int  # How many of its attempts are correct
-    width: int  # Attempts in it
-    success: float  # Share of its judged deliberations that are right: above 0 and below 1
-    judged: int  # Deliberations behind that share
-    measured_on: str  # Model that wrote them
-    prompt_tokens: int  # With the student's template and what opens the answer
+    prompt: list[Message]  # one user turn, a cache
+    problem: str  # id of the problem
+    text: str  # text of the problem
+    reference: str  # reference answer
+    verifier: str  # name of the verifier
+    verifier_args: str  # its arguments, as a JSON object
+    cache: str  # id of the cache
+    run: str  # name of the run
+    stratum: Stratum  # stratum of the candidate set
+    right: int  # number of correct attempts
+    width: int  # number of attempts
+    success: float  # share of its judged deliberations that are right: above 0 and below 1
+    judged: int  # number of judged deliberations
+    measured_on: str  # model that wrote those deliberations
+    prompt_tokens: int  # tokens with the student's template, up to where the answer begins
