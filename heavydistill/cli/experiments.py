@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -14,6 +15,7 @@ from heavydistill.cli.flags import (
     Benchmark,
     ConfigFile,
     DryRun,
+    Full,
     run_config,
     run_flags,
     with_flags,
@@ -68,6 +70,7 @@ def evaluate(
     benchmark: Benchmark = None,
     config: ConfigFile = None,
     dry_run: DryRun = False,
+    full: Full = False,
 ) -> None:
     """Measure a thinker and a deliberator, and compare them with the model --before training.
 
@@ -100,9 +103,9 @@ def evaluate(
     evaluated, finished = _made(plan.place, make, console)
     console.rule("evaluation")
     if evaluated.comparison.before:
-        print_comparison(evaluated.comparison, console)
+        print_comparison(evaluated.comparison, console, full=full)
     else:
-        print_summary(finished[evaluation.AFTER].summary, console, breakdown=True)
+        print_summary(finished[evaluation.AFTER].summary, console, full=full)
     if evaluated.controlled:
         print_controlled(evaluated.controlled, console)
     _end("Evaluation", plan.place, finished, console)
@@ -160,6 +163,7 @@ def compare(
         Path | None,
         typer.Option(help="File for all figures as JSON; A is `before` in it, and B `after`."),
     ] = None,
+    full: Full = False,
 ) -> None:
     """Compare two runs on the same problems, problem by problem; differences are B - A.
 
@@ -184,7 +188,9 @@ def compare(
             with writing(file):
                 new.write_text(printed(comparison), encoding="utf-8")
                 new.replace(file)
-    print_comparison(comparison, Console())  # whoever reads the beginning alone has the files
+    print_comparison(
+        comparison, Console(), full=full
+    )  # whoever reads the beginning alone has the files
 
 
 def _made(
@@ -203,9 +209,10 @@ def _made(
 
 
 def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console: Console) -> None:
-    """Say where an experiment is and which of its figures count failures; exit with 1 if any do."""
-    names = ", ".join(f"{place.folder}/{name}" for name in runs)
-    say(f"{what}: {place.folder}, its runs: {names}", console)
+    """Print where an experiment is, which of its figures count failures, and what comes next.
+
+    Exit with 1 if any do.
+    """
     lines = []
     for name, each in runs.items():
         summary = each.summary
@@ -219,8 +226,12 @@ def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console:
             ]
     if lines:
         again = f"Remove {place.folder} and give the same command to ask for them again; all else "
-        for line in (*lines, f"{again}is in {place.journal}."):
-            say(line, console)
+        lines += [f"{again}is in {place.journal}."]
+    for line in lines:
+        say(line, console)
+    say(f"{what}: {place.folder} (its runs: {', '.join(runs)})", console)
+    say(f"Next: heavydistill report {shlex.quote(str(place.folder))}", console)
+    if lines:
         raise typer.Exit(1)
 
 

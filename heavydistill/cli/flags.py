@@ -80,6 +80,7 @@ DryRun = Annotated[
     bool,
     typer.Option("--dry-run", help="Check everything and print the plan; send no request."),
 ]
+Full = Annotated[bool, typer.Option("--full", help="Print every table of the result.")]
 _BENCHMARK = (
     "Public benchmark with the paper's settings (`heavydistill benchmarks` lists them). The file "
     "and flags take precedence; --problems FILE names a local copy."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from rich.console import Console
 from heavydistill.cli.flags import (
     ConfigFile,
     DryRun,
+    Full,
     OtherBenchmark,
     run_config,
     run_flags,
@@ -50,6 +52,7 @@ def generate(
         ),
     ] = None,
     dry_run: DryRun = False,
+    full: Full = False,
 ) -> None:
     """Let a teacher answer each problem K times and deliberate on its answers D times.
 
@@ -78,7 +81,7 @@ def generate(
         return
     with ending_early(console, plan.folder, plan.journal, is_replaced=bool(plan.changed)):
         finished = run_shown(plan, console, ray=ray)
-    print_summary(finished.summary, console)
+    print_summary(finished.summary, console, full=full)
     _print_marker(finished, plan, console)
     _end(finished, plan, console)
 
@@ -93,6 +96,7 @@ def replay(
         bool,
         typer.Option("--run-verifiers", help="Run the Python files that verify.own names."),
     ] = False,
+    full: Full = False,
 ) -> None:
     """Rebuild the dataset of a run from its journal, byte for byte, without sending a request.
 
@@ -118,7 +122,7 @@ def replay(
     if not plan.journal.is_dir():
         raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")
     finished = run_shown(plan, console, replay=True)
-    print_summary(finished.summary, console)
+    print_summary(finished.summary, console, full=full)
     _end(finished, plan, console)
 
 
@@ -157,20 +161,20 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
 
 
 def _end(finished: Finished, plan: Plan, console: Console) -> None:
-    """Say where the traces are and what failed; exit with 1 if problems are missing."""
-    lines = [f"Traces: {finished.folder}"]
-    lines += [f"One of them: heavydistill show {finished.folder} --problem {plan.problems[0].id}"]
-    if few := finished.summary.statuses.get(TOO_FEW_USABLE, 0):
-        lines += [
-            f"{few} problem(s) had fewer than {plan.config.think.min_k} usable trajectories and "
-            "were not deliberated: see the failures above."
-        ]
-    if finished.rejects:
-        lines += [f"{finished.rejects} row(s) failed in a step: see {finished.folder}/rejects."]
-    for line in lines:
-        say(line, console)
+    """Print what failed, the folder and the next command; exit with 1 if any is missing."""
+    folder = finished.folder
     for line in remarks(finished.summary, plan.run):
         say(line, console, "yellow")
+    if few := finished.summary.statuses.get(TOO_FEW_USABLE, 0):
+        say(
+            f"{few} problem(s) had fewer than {plan.config.think.min_k} usable trajectories and "
+            "were not deliberated: see the failures above.",
+            console,
+        )
+    if finished.rejects:
+        say(f"{finished.rejects} row(s) failed in a step: see {folder}/rejects.", console)
+    say(f"Run: {folder}", console)
+    say(f"Next: heavydistill report {shlex.quote(str(folder))}", console)
     if not finished.is_complete:
         raise typer.Exit(1)
 

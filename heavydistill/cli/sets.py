@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.console import Console
 
-from heavydistill.cli.flags import ConfigFile, DryRun, Flag, with_flags
+from heavydistill.cli.flags import ConfigFile, DryRun, Flag, Full, with_flags
 from heavydistill.cli.progress import Bar, ending_early, print_volume, say, show_deliberations
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig, load_build_config
 from heavydistill.config.yaml import load
@@ -77,6 +77,7 @@ def build(
     ] = False,
     config: ConfigFile = None,
     dry_run: DryRun = False,
+    full: Full = False,
 ) -> None:
     """Make training sets for both roles, and prompts for RL, from one or more runs.
 
@@ -105,9 +106,9 @@ def build(
                 dry_run,
             )
     except EmptyError as empty:
-        print_manifest(empty.manifest, console)
+        print_manifest(empty.manifest, console, full=full)
         raise
-    print_manifest(manifest, console)
+    print_manifest(manifest, console, full=full)
     if dry_run:
         console.print("Nothing was written, and no request was sent.")
         return
@@ -116,6 +117,24 @@ def build(
         show += ["--student", resolved.student]
     say(f"Sets: {resolved.out}", console)
     say(f"A row as the student sees it: {shlex.join(show)}", console)
+    if train := _training(resolved.out, resolved.student or manifest.student.name, manifest.rows):
+        say(f"Next: {shlex.join(train)}", console)
+
+
+def _training(sets: str, student: str, rows: dict[str, dict[str, int]]) -> list[str]:
+    """The command that trains on sets: the deliberator where it has rows; empty if nobody has."""
+    from heavydistill.config.yaml import read_yaml
+    from heavydistill.train.arguments import shipped
+
+    roles = [role for role in ("deliberator", "thinker") if rows[f"sft_{role}"]["train"]]
+    if not roles:
+        return []
+    files = {name: read_yaml(path)["model_name_or_path"] for name, path in shipped("sft").items()}
+    made_for = [name for name, model in files.items() if model == student]
+    config = made_for[-1] if made_for else "4b-lora"
+    command = ["heavydistill", "sft", "--config", config]
+    command += [] if made_for else ["--model_name_or_path", student]
+    return [*command, "--role", roles[0], "--dataset_name", sets]
 
 
 @with_flags(RefilterConfig, _REFILTER_FLAGS, "sampling.max_tokens=2048")
@@ -214,6 +233,7 @@ def import_(
         list[Path],
         typer.Argument(help="Files of one format: JSON lines, JSON or parquet."),
     ],
+    full: Full = False,
 ) -> None:
     """Import pools of answers that others sampled, so that a run starts at the cache.
 
@@ -226,7 +246,7 @@ def import_(
     config = load(ImportConfig, overrides=keys | {"files": list(map(str, files))})
     with Bar(console) as bar:
         imported = import_pools(config, bar.show)
-    print_summary(imported.summary, console)
+    print_summary(imported.summary, console, full=full)
     for line in _notes(imported):
         say(line, console)
 

@@ -47,7 +47,7 @@ from heavydistill.report.grid import (
     versions,
 )
 from heavydistill.report.summary import matched_lines, print_unanswered, strata_note
-from heavydistill.report.terminal import print_grid, print_lines
+from heavydistill.report.terminal import plain, print_grid, print_lines
 
 HEAVY = "deliberation on the attempts"
 _CONTROLS_NOTE = (
@@ -66,23 +66,31 @@ _NARROW_METRICS = [name for name in NAMES if "pass" not in name]
 _READING_STYLES = {"Better": "green", "Worse": "red"}
 
 
-def print_comparison(comparison: Comparison, console: Console) -> None:
-    """Print what changed between the run before, which there must be, and the run after."""
-    console.print(Text(_heading(comparison), style="bold"))
-    print_lines(_sampling(comparison), console)
-    shown = list(grids(comparison, _NARROW_METRICS))
+def print_comparison(comparison: Comparison, console: Console, *, full: bool = False) -> None:
+    """Print what changed between the run before, which there must be, and the run after.
+
+    With ``full``, every table: models, groups of problems, pairs, strata, habits and samples.
+    """
+    title, support = headline(comparison)
+    console.print(plain(title, style="bold"))
+    print_lines([support, _heading(comparison)] if support else [], console, fold=True)
+    if full:
+        print_lines(_sampling(comparison), console)
+    elif asked := comparison.asked_differently:
+        keys = ", ".join(each.key for each in asked)
+        print_lines([f"Asked differently (--full says how): {keys}"], console, fold=True)
+    shown = list(grids(comparison, _NARROW_METRICS)) if full else [metrics(comparison)]
     for grid in shown:
         print_grid(grid, console)
+    print_lines(few_note(shown), console, fold=True, gap=True)
     console.print()
-    print_lines(few_note(shown), console, fold=True)
-    if few_note(shown):
-        console.print()
     for word, names in _readings(comparison).items():
         style = _READING_STYLES.get(word, "")
         console.print(Text(f"{word}: {', '.join(names)}", style=style))
     print_lines(few_warning(comparison.problems), console, fold=True)
-    print_lines(_token_lines(comparison), console, fold=True, gap=True)
-    print_lines([_made_by(comparison)], console, gap=True)
+    if full:
+        print_lines(_token_lines(comparison), console, fold=True, gap=True)
+        print_lines([_made_by(comparison)], console, fold=True, gap=True)
     for run in runs_of(comparison):
         print_unanswered(run.summary, console, of=run.name.capitalize())
 

@@ -5,25 +5,46 @@ Not covered: the numbers themselves, which the manifest holds.
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.text import Text
+from collections.abc import Iterator
 
-from heavydistill.report.grid import Grid, Line, part
-from heavydistill.report.terminal import print_grid, print_lines
+from rich.console import Console
+
+from heavydistill.report.grid import Grid, Line, listed, part
+from heavydistill.report.terminal import plain, print_grid, print_lines
 from heavydistill.store.sets.folder import TRAINED, Manifest
 
+_LABELLED = ("problems", "trajectories", "deliberations")
 STRATA_COLUMNS = ("sets", "with_deliberation", "not_admitted", "over_bound", "sft", "rl")
 
 
-def print_manifest(manifest: Manifest, console: Console) -> None:
-    """Print what a build did."""
+def print_manifest(manifest: Manifest, console: Console, *, full: bool = False) -> None:
+    """Print what a build did: the rows of the sets, what was left out, and what can be done.
+
+    With ``full``, the strata and each label of the views as tables too.
+    """
     traces = ", ".join(f"{run.name} ({run.traces:,} traces)" for run in manifest.runs)
-    console.print(Text(f"{manifest.build['preset']} mixture of {traces}", style="bold"))
-    print_grid(strata(manifest), console)
-    for view in ("problems", "trajectories", "deliberations"):
-        print_grid(labels(view.capitalize(), getattr(manifest, view)), console)
+    title = f"{manifest.build['preset']} mixture of {traces}"
+    console.print(plain(title, style="bold"))
     print_grid(rows(manifest), console)
-    print_lines(_lines(manifest), console)
+    if full:
+        print_grid(strata(manifest), console)
+        for view in _LABELLED:
+            print_grid(labels(view.capitalize(), getattr(manifest, view)), console)
+        print_lines(_facts(manifest), console, fold=True, gap=True)
+    else:
+        print_lines(_brief(manifest), console, fold=True, gap=True)
+    print_lines(_advice(manifest), console, fold=True)
+
+
+def _brief(manifest: Manifest) -> Iterator[str]:
+    """Which sets are learnt from, how many rows of each view are used, and why others are not."""
+    learnt = {name: sets.sft for name, sets in manifest.strata.items() if sets.sft}
+    yield f"Sets for SFT by stratum: {listed(learnt) or 'none'}"
+    for view in _LABELLED:
+        counts = getattr(manifest, view)
+        why = listed({label: count for label, count in counts.items() if label != "used"})
+        used = f"{counts.get('used', 0):,} of {sum(counts.values()):,} used"
+        yield f"{view.capitalize()}: {used}{f'; left out: {why}' if why else ''}"
 
 
 def strata(manifest: Manifest) -> Grid:
@@ -66,11 +87,12 @@ def rows(manifest: Manifest) -> Grid:
     return Grid(["Set", "train", "validation", "p50", "p95", "longest", "guarded"], lines)
 
 
-def _lines(manifest: Manifest) -> list[str]:
-    """What else there is to know, and what can be done."""
+def _facts(manifest: Manifest) -> list[str]:
+    """What the rows are made of."""
     attention, student = manifest.attention, manifest.student
     own, plain = manifest.student_written, manifest.retention
-    lines = [
+    compared = ", ".join(used.name for used in manifest.benchmarks)
+    return [
         f"Lengths are tokens of {student.name}, at most {student.max_tokens:,} a row.",
         "Work with the attempts shows in "
         f"{part(attention.using, attention.deliberations)} of the right deliberations, and in "
@@ -79,8 +101,13 @@ def _lines(manifest: Manifest) -> list[str]:
         "attempts alone.",
         f"Of the deliberator's rows, {part(plain.part, plain.whole)} are plain problems "
         f"({manifest.build['retention']:.0%} are wanted).",
+        f"Benchmarks compared with: {compared or 'none'}.",
     ]
-    lines += [f"Chat template: {sentence}" for sentence in student.mended]
+
+
+def _advice(manifest: Manifest) -> list[str]:
+    """What was changed or asked for, and what would give more rows."""
+    lines = [f"Chat template: {sentence}" for sentence in manifest.student.mended]
     if manifest.undeliberated:
         how = "--redeliberate asks for them"
         if manifest.asked:
@@ -100,8 +127,6 @@ def _lines(manifest: Manifest) -> list[str]:
         lines.append(f"{manifest.unfit:,} more sets would not fit the student, and are left out.")
     if manifest.recut:
         lines.append(f"{manifest.recut:,} prompts were cut again to fit the student.")
-    compared = ", ".join(used.name for used in manifest.benchmarks)
-    lines.append(f"Benchmarks compared with: {compared or 'none'}.")
     for asked in manifest.asked:
         cost = "unknown" if asked.cost_usd is None else f"${asked.cost_usd:,.2f}"
         lines.append(

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.text import Text
 
 from heavydistill.metrics.counts import COLUMNS, GenerationCounts, Usage, unanswered_facts
 from heavydistill.metrics.curve import Curve, Point, Way
@@ -82,40 +81,79 @@ _BOUNDS = {
 _WITH_MARKER = ("math", "exact")  # verifiers that take a marker
 
 
-def print_summary(summary: Summary, console: Console, *, breakdown: bool = False) -> None:
-    """Print what a run achieved, what failed in it, what it cost, and by which versions.
+def print_summary(summary: Summary, console: Console, *, full: bool = False) -> None:
+    """Print what a run achieved, what was lost, and what it took.
 
-    With ``breakdown``, kinds and strata of problems and the curve over tokens as well.
+    With ``full``, every table: metrics, rates, kinds and strata of problems, the curve over tokens,
+    failures, costs and versions.
     """
-    console.print(Text(", ".join(sizes_of(summary)), style="bold"))
-    console.print(plain(f"Traces: {listed(summary.statuses)}"))
+    title, support = headline(summary)
+    console.print(plain(title, style="bold"))
+    print_lines([support], console, fold=True)
+    if full:
+        _print_tables(summary, console)
+    else:
+        print_lines(_brief(summary), console, fold=True, gap=True)
+    for line in estimated_lines(summary):
+        console.print(plain(line, style="yellow"))
+    print_unanswered(summary, console)
+
+
+def _brief(summary: Summary) -> Iterator[str]:
+    """The figures of a run, what was lost in it, and what it took, a line each."""
+    yield ", ".join(sizes_of(summary))
+    yield ", ".join(f"{name} {percent(value.mean)}" for name, value in named_metrics(summary))
+    if summary.heavy_mean_at_d:
+        rescue, regress = summary.rescue, summary.regress
+        yield (
+            f"Deliberation is right on {rescue.count:,} of {rescue.of:,} problems whose vote is "
+            f"wrong, and wrong on {regress.count:,} of {regress.of:,} whose vote is right"
+        )
+    yield from few_warning(summary.problems)
+    if len(summary.statuses) > 1:
+        yield f"Traces: {listed(summary.statuses)}"
+    lost = [
+        f"{listed(found)} of {counts.total:,} {stage}"
+        for stage, counts in summary.samples.items()
+        if (found := {name: number for name in COLUMNS if (number := getattr(counts, name))})
+    ]
+    yield f"Lost: {'; '.join(lost) or 'nothing'}"
+    yield from _failed_requests(summary)
+    yield from judging_lines(summary)
+    stages = summary.usage.values()
+    usd = cost(*stages)
+    yield (
+        f"Took: {sum(used.requests for used in stages):,} samples, "
+        f"{sum(used.prompt for used in stages):,} tokens read and "
+        f"{sum(used.completion for used in stages):,} written"
+        + ("" if usd == UNKNOWN else f", {usd} USD")
+    )
+    yield from unreported_lines(summary)
+
+
+def _print_tables(summary: Summary, console: Console) -> None:
+    print_lines([", ".join(sizes_of(summary))], console, fold=True, gap=True)
+    print_lines([f"Traces: {listed(summary.statuses)}"], console, fold=True)
     print_grid(metrics(summary), console)
-    compared = differences(summary)
-    print_grid(compared, console)
-    if not compared.lines:
-        console.print(Text(f"\n{NO_DELIBERATION}"))
+    print_grid(differences(summary), console)
     print_lines(few_warning(summary.problems), console, fold=True)
     print_grid(rounds(summary), console)
     print_grid(rates(summary), console)
     print_lines(few_note([rates(summary)]), console, fold=True)
     print_grid(labels(summary), console)
-    if breakdown:
-        groups = list(group_grids(summary))
-        for grid in groups:
-            print_grid(grid, console)
-        print_lines(few_note(groups), console, fold=True)
-        if summary.curve:
-            print_grid(curve(summary.curve), console)
+    groups = list(group_grids(summary))
+    for grid in groups:
+        print_grid(grid, console)
+    print_lines(few_note(groups), console, fold=True)
+    if summary.curve:
+        print_grid(curve(summary.curve), console)
     print_lines(matched_lines(summary), console, fold=True, gap=True)
     print_grid(samples(summary.samples), console)
     print_lines(failure_lines(summary), console, fold=True)
     print_lines(judging_lines(summary), console, fold=True, gap=True)
     print_grid(usage(summary), console)
     print_lines(unreported_lines(summary), console, fold=True)
-    for line in estimated_lines(summary):
-        console.print(plain(line, style="yellow"))
-    print_lines([versions(summary.prompts, summary.verifiers)], console, gap=True)
-    print_unanswered(summary, console)
+    print_lines([versions(summary.prompts, summary.verifiers)], console, fold=True, gap=True)
 
 
 def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> None:
@@ -323,15 +361,18 @@ def samples(counts: Mapping[str, GenerationCounts]) -> Grid:
 
 def failure_lines(summary: Summary) -> Iterator[str]:
     """Why requests failed, and why samples are unanswered or undecided."""
-    stages = summary.samples
-    kinds = sum((Counter(counts.failures) for counts in stages.values()), Counter[str]())
-    if kinds:
-        yield f"Failed requests: {listed(dict(kinds.most_common()))}"
-    for stage, counts in stages.items():
+    yield from _failed_requests(summary)
+    for stage, counts in summary.samples.items():
         if counts.unanswered_because:
             yield f"Unanswered {stage}: {listed(counts.unanswered_because)}"
         if counts.undecided_because:
             yield f"Undecided {stage}: {listed(counts.undecided_because)}"
+
+
+def _failed_requests(summary: Summary) -> Iterator[str]:
+    failures = (Counter(counts.failures) for counts in summary.samples.values())
+    if kinds := sum(failures, Counter[str]()):
+        yield f"Failed requests: {listed(dict(kinds.most_common()))}"
 
 
 def judging_lines(summary: Summary) -> Iterator[str]:

@@ -30,11 +30,14 @@ def test_a_run_becomes_sets_with_a_table_and_a_card(command, run, tmp_path):
     import datasets
 
     out = tmp_path / "sets"
-    code, printed = command("build", run, "--out", out, "--seed", 3, "--set", "validation=0.2")
+    flags = ("--seed", 3, "--set", "validation=0.2", "--full")
+    code, printed = command("build", run, "--out", out, *flags)
     assert code == 0
     assert "balanced mixture of sums (30 traces)" in printed
     assert "Stratum sets deliberated not admitted over bound sft rl" in printed
     assert f"heavydistill show {out} --tokens" in printed
+    train = f"heavydistill sft --config micro --role deliberator --dataset_name {out}"
+    assert printed.endswith(f"Next: {train}")
     manifest = read_manifest(out)
     assert manifest.build["seed"] == 3
     assert manifest.guarded["sft_deliberator"] == sum(manifest.rows["sft_deliberator"].values())
@@ -101,9 +104,10 @@ def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
     built = ["build", run, "--student", "my models/mine", "--out", "new sets"]
     code, printed, _ = call(*built, "--set", "max_tokens=2048")
     assert code == 0
-    printed_last = printed.splitlines()[-1].partition(": ")[2]
-    code, shown, _ = call(*shlex.split(printed_last)[1:])
+    look, train = (line.partition(": ")[2] for line in printed.splitlines()[-2:])
+    code, shown, _ = call(*shlex.split(look)[1:])
     assert code == 0 and "guard: all of it is learnt, and nothing else" in shown
+    assert "--model_name_or_path 'my models/mine' --role deliberator" in train
     assert "my models" not in (tmp_path / "new sets" / "manifest.json").read_text(encoding="utf-8")
     code, shown, said = call("show", "new sets", "--tokens")
     assert (code, shown) == (2, "")
@@ -274,7 +278,7 @@ def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, t
         for n in range(10)
     ]
     command = [lines(tmp_path / "plain.jsonl", *rows), *PLAIN]
-    printed = bring(*command, f"--out={tmp_path / 'raw'}")
+    printed = bring(*command, f"--out={tmp_path / 'raw'}", "--full")
     (told,) = [line.split() for line in printed.splitlines() if line.startswith("trajectories")]
     assert told == ["trajectories", "20", "0", "0", "20", "0", "0"]
     assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in printed

@@ -29,7 +29,7 @@ for words in json.loads(sys.argv[1]):
         assert not {"pydantic", "rich", "yaml"} & sys.modules.keys(), sys.modules.keys()
     print(json.dumps([words, said.getvalue()]))
 """
-ALWAYS = {"--set", "--help", "--help-all"}
+ALWAYS = {"--set", "--full", "--help", "--help-all"}
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,8 @@ class Stage:
 
     def run(self, name: str, *words: str, code: int = 0) -> None:
         """Give a command and keep the tables that it prints as ``printed/NAME.txt``."""
-        done = run_command(*words, COLUMNS="100")
+        full = ["--full"] if words[0] in ("generate", "build", "evaluate", "compare") else []
+        done = run_command(*words, *full, COLUMNS="100")
         assert done.returncode == code, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
         if found := "\n\n".join(tables(done.stdout)):
             self.kept[f"printed/{name}.txt"] = self.still(found + "\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 from typing import Any
 
@@ -16,6 +17,8 @@ from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.crossing import Cell, Crossing, Thinker
 from heavydistill.metrics.intervals import Interval, Pairs
 from heavydistill.report.comparison import as_markdown, print_comparison, print_crossing
+
+tables = functools.partial(print_comparison, full=True)
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def lines_of(text: str) -> list[str]:
 
 def test_what_the_intervals_and_tokens_show_is_said(comparison, printed):
     few = dataclasses.replace(comparison, problems=29)
-    for show, end in ((lambda told: printed(print_comparison, told), "\n"), (as_markdown, ".")):
+    for show, end in ((lambda told: printed(tables, told), "\n"), (as_markdown, ".")):
         text = show(comparison)
         for said in (
             "Better: HM@4, HM@4 - V@8",
@@ -45,14 +48,12 @@ def test_what_the_intervals_and_tokens_show_is_said(comparison, printed):
             assert f"{said}{end}" in text
         assert "After: HM@4 takes the tokens written of 6.0 votes" in " ".join(text.split())
         assert "too narrow" not in text and "too narrow" in show(few)
-    assert "first deliberation 500 36 250 214 < 0.001" in lines_of(
-        printed(print_comparison, comparison)
-    )
+    assert "first deliberation 500 36 250 214 < 0.001" in lines_of(printed(tables, comparison))
     assert "| 250 | 214 | &lt; 0.001 |" in as_markdown(comparison)
 
 
 def test_who_was_asked_and_how_is_said(comparison, printed):
-    text = printed(print_comparison, comparison)
+    text = printed(tables, comparison)
     assert "1,000 problems, K=8 trajectories, D=4 deliberations, 1 round" in text
     assert "prompts brief (en)" in text
     assert "thinking: temperature 1, top_p 0.95, top_k 10, max_tokens 192" in text
@@ -62,18 +63,18 @@ def test_who_was_asked_and_how_is_said(comparison, printed):
 
 
 def test_rows_that_cannot_be_judged_are_told_where_any_were_left_out(comparison, printed):
-    assert "left out" not in printed(print_comparison, comparison)
+    assert "left out" not in printed(tables, comparison)
     told = changed(comparison, "after", left_out=1234)
-    assert "Rows left out - 1,234" in lines_of(printed(print_comparison, told))
+    assert "Rows left out - 1,234" in lines_of(printed(tables, told))
     assert "| Rows left out | - | 1,234 |" in as_markdown(told)
 
 
 def test_attempts_that_a_run_took_from_another_have_no_thinker_and_no_sampling(comparison, printed):
-    text = printed(print_comparison, changed(comparison, "before", "after", thinker=None))
+    text = printed(tables, changed(comparison, "before", "after", thinker=None))
     assert "Thinker of another run of another run" in lines_of(text)
     assert "thinking:" not in text
     told = changed(comparison, "after", thinker=None)
-    for text in (printed(print_comparison, told), as_markdown(told)):
+    for text in (printed(tables, told), as_markdown(told)):
         assert "thinking: not compared, the run after has the pools of another one" in text
         assert "thinking: temperature" not in text and "deliberating: temperature" in text
 
@@ -81,9 +82,9 @@ def test_attempts_that_a_run_took_from_another_have_no_thinker_and_no_sampling(c
 def test_what_ran_the_models_is_said_in_both(comparison, printed):
     told = dataclasses.replace(comparison, versions={"torch": "2.1", "distilabel": "1.5"})
     line = "Compared by heavydistill 0.1.0; the models ran with torch 2.1, distilabel 1.5."
-    assert printed(print_comparison, told).endswith(f"{line}\n") and line in as_markdown(told)
+    assert printed(tables, told).endswith(f"{line}\n") and line in as_markdown(told)
     unknown = "Compared by heavydistill 0.1.0.\n"
-    assert printed(print_comparison, comparison).endswith(unknown)
+    assert printed(tables, comparison).endswith(unknown)
     assert as_markdown(comparison).endswith(unknown)
 
 
@@ -91,7 +92,7 @@ def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(comparison, pr
     told = changed(comparison, "before", summary=summary(k=4))
     told = dataclasses.replace(told, vote_pairs=None)
     assert told.names[:2] == ["M@4/8", "V@4"] and told.names[3] == "HM@4"
-    lines = lines_of(printed(print_comparison, told))
+    lines = lines_of(printed(tables, told))
     assert "vote - - - - -" in lines and "not paired: K=4 and K=8" in " ".join(lines)
     text = as_markdown(told)
     assert "K=4/8 trajectories, D=4 deliberations" in text
@@ -102,13 +103,13 @@ def test_sizes_that_differ_and_votes_that_are_not_paired_are_told(comparison, pr
 
 
 def test_groups_and_strata_of_few_problems_are_marked(comparison, printed):
-    assert "(few)" not in printed(print_comparison, comparison)
+    assert "(few)" not in printed(tables, comparison)
     (first,) = summary().places
     rare = summary(by_stratum={"tie": group(12)}, places=[dataclasses.replace(first, problems=17)])
     families = dict(comparison.by_family)
     families["chain_sum"] = dataclasses.replace(families["chain_sum"], problems=29)
     told = dataclasses.replace(changed(comparison, "before", summary=rare), by_family=families)
-    for text in (" ".join(printed(print_comparison, told).split()), as_markdown(told)):
+    for text in (" ".join(printed(tables, told).split()), as_markdown(told)):
         for size in ("12", "17 problems", "29 problems"):
             assert f"{size} (few)" in text, size
         assert text.count("(few): fewer than 30 problems") == 1
@@ -137,7 +138,7 @@ def test_names_of_others_are_neither_markup_nor_cells(comparison, printed):
     told = changed(comparison, "after", thinker=evil)
     text = as_markdown(told)
     assert "<script>" not in text and "\n# Title" not in text and "a\\|b" in text
-    assert "[red]" in printed(print_comparison, told)
+    assert "[red]" in printed(tables, told)
 
 
 def test_models_of_a_crossing_are_called_by_their_whole_names(printed):

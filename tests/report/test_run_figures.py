@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import io
 from typing import Any
 
@@ -23,6 +24,8 @@ from heavydistill.report.summary import (
 )
 from heavydistill.verifiers.markers import Shared
 
+tables = functools.partial(print_summary, full=True)
+
 
 @pytest.fixture
 def summary() -> Summary:
@@ -35,10 +38,20 @@ def _line(text: str, start: str) -> str:
     return line
 
 
+def test_a_result_is_ten_lines_with_what_was_lost_and_what_it_took(summary, printed):
+    text = printed(print_summary, summary)
+    lines = text.splitlines()
+    assert len(lines) <= 13 and max(map(len, lines)) <= 80
+    assert lines[0] == "Deliberation beats the vote: 53.1% right against 47.5%"
+    assert "Lost: 11 failed, 22 truncated, 120 unanswered" in text
+    assert "Failed requests: 8 overloaded, 3 timeout" in text
+    assert "Took: 14,400 samples, 130,456 tokens read and 12,353,678 written" in text
+
+
 def test_caches_whose_tokens_are_estimated_are_marked(printed):
-    text = " ".join(printed(print_summary, invented(readers={"m": 20, ESTIMATED: 1170})).split())
+    text = " ".join(printed(tables, invented(readers={"m": 20, ESTIMATED: 1170})).split())
     assert "tokens of 1,170 of 1,190 caches are estimated, one for each UTF-8 byte" in text
-    assert "estimated" not in printed(print_summary, invented(readers={"m": 1190}))
+    assert "estimated" not in printed(tables, invented(readers={"m": 1190}))
 
 
 @pytest.mark.parametrize(
@@ -52,14 +65,14 @@ def test_caches_whose_tokens_are_estimated_are_marked(printed):
 def test_the_difference_to_the_vote_is_read_in_words(
     summary, printed, difference, numbers, reading
 ):
-    text = printed(print_summary, dataclasses.replace(summary, heavy_minus_vote=difference))
+    text = printed(tables, dataclasses.replace(summary, heavy_minus_vote=difference))
     assert _line(text, "HM@4 - V@8") == f"HM@4 - V@8 {numbers} {reading}"
 
 
 def test_what_is_not_there_is_a_dash_or_nothing(summary, printed):
-    text = printed(print_summary, summary)
+    text = printed(tables, summary)
     assert text.isascii() and text.endswith("Prompts thinker.brief.en@1; verdicts by math@2.\n")
-    assert "Prompts unknown;" in printed(print_summary, dataclasses.replace(summary, prompts=[]))
+    assert "Prompts unknown;" in printed(tables, dataclasses.replace(summary, prompts=[]))
     assert _line(text, "emergent").startswith("emergent - 0 of 0")
     assert _line(text, "thinking") == "thinking 9,600 123,456 - 12,345,678 12.35"
     assert _line(text, "deliberating") == "deliberating 4,800 7,000 6,000 8,000 -"
@@ -75,7 +88,7 @@ def test_what_is_not_there_is_a_dash_or_nothing(summary, printed):
 )
 def test_a_cost_says_which_way_it_may_be_off(summary, printed, cached, unknown, said):
     used = Usage(10, 100, cached, 200, unknown, 0, unknown, 4.2)
-    text = printed(print_summary, dataclasses.replace(summary, usage={"thinking": used}))
+    text = printed(tables, dataclasses.replace(summary, usage={"thinking": used}))
     assert _line(text, "thinking").endswith(f" 200 {said}")
 
 
@@ -85,23 +98,23 @@ def test_a_run_without_deliberations_says_so(printed):
     groups = {"by_family": {"a": small, "b": small}, "by_stratum": {"tie": small}}
     gone = {"heavy_minus_mean": None, "rounds": 0, "d": 0, "curve": None, "per_round": []}
     without = invented(**nothing, **groups, **gone)
-    text = printed(print_summary, without, breakdown=True)
+    text = printed(tables, without)
     assert "No problem was deliberated" in text and "HM@" not in text
     assert _line(text, "Family") == "Family M@8 V@8 P@8" and "HM - V" not in text
     assert "tokens" not in text.partition("Usage")[0]
     assert "too narrow" not in text
-    assert "too narrow" in printed(print_summary, dataclasses.replace(without, problems=29))
+    assert "too narrow" in printed(tables, dataclasses.replace(without, problems=29))
 
 
 def test_groups_of_few_problems_are_marked(summary, printed):
-    text = printed(print_summary, summary, breakdown=True)
+    text = printed(tables, summary)
     assert "(few)" not in text
     assert "Strata are told by the vote itself: in pools of K, HM - V is" in " ".join(text.split())
     # A rate's own interval holds for few problems too.
     rare = dataclasses.replace(summary, emergent=Rate(9, 9, 1.0, Interval(1.0, 0.7, 1.0)))
-    assert "(few)" not in printed(print_summary, rare)
+    assert "(few)" not in printed(tables, rare)
     groups = {"a": group(29), "b": group(30)}
-    text = printed(print_summary, dataclasses.replace(summary, by_family=groups), breakdown=True)
+    text = printed(tables, dataclasses.replace(summary, by_family=groups))
     assert _line(text, "29 problems").startswith("29 problems (few) 38-42")
     assert "30 problems (few)" not in text
     assert text.count("(few): fewer than 30 problems") == 1
@@ -110,7 +123,7 @@ def test_groups_of_few_problems_are_marked(summary, printed):
 def test_a_terminal_gets_lines_and_colour(summary):
     file = io.StringIO()
     console = Console(width=80, file=file, force_terminal=True, color_system="standard")
-    print_summary(summary, console)
+    tables(summary, console)
     text = file.getvalue()
     assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" in text
     assert "\x1b[32mbetter than voting" in text
@@ -120,7 +133,7 @@ def test_what_a_judge_decided_is_said(summary, printed):
     verdicts = {"asked": 12, "correct": 7, "incorrect": 2, "undecided": 3, "failed": 1}
     votes = {"votes": 1_036, "invalid_votes": 4, "failed_votes": 2}
     judging = Judging(**verdicts, **votes, judges={"org/critic@0123456789ab": 12})
-    text = " ".join(printed(print_summary, dataclasses.replace(summary, judging=judging)).split())
+    text = " ".join(printed(tables, dataclasses.replace(summary, judging=judging)).split())
     assert "A judge decided 9 verdicts of 12 that rules left undecided: 7 correct, 2" in text
     assert "3 are still undecided" in text
     assert "Its votes: 1,036, of which 4 were no verdict and 2 failed" in text
@@ -129,7 +142,7 @@ def test_what_a_judge_decided_is_said(summary, printed):
 
 
 def test_what_the_tokens_of_a_deliberation_are_worth_is_said(summary, printed):
-    text = " ".join(printed(print_summary, summary).split())
+    text = " ".join(printed(tables, summary).split())
     assert (
         "HM@4 takes the tokens written of 6.0 votes, which are right in 47.0% (40.0 to 54.0); "
         "HM@4 minus that: +6.0 (+1.0 to +11.0) points"
@@ -144,7 +157,7 @@ def test_what_the_tokens_of_a_deliberation_are_worth_is_said(summary, printed):
 
 def test_kinds_strata_and_the_curve_are_shown_where_they_are_asked_for(summary, printed):
     assert "chain_sum" not in printed(print_summary, summary)
-    text = printed(print_summary, summary, breakdown=True)
+    text = printed(tables, summary)
     assert _line(text, "chain_sum") == "chain_sum 40.0 50.0 70.0 60.0 65.0 +10.0"
     assert _line(text, "300 problems") == "300 problems 38-42 47-53 67-73 57-63 62-68 +4 to +15"
     assert "Verifier" not in text  # of one alone, it is what stands above
