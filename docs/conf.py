@@ -22,7 +22,7 @@ copyright = author
 release = version = heavydistill.__version__
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser", "markdown_pages"]
-exclude_patterns = ["extensions"]
+exclude_patterns = ["extensions", "static"]
 nitpicky = True
 # Types in signatures of what other pages describe, or other projects.
 nitpick_ignore_regex = [("py:.*", ".*")]
@@ -36,8 +36,12 @@ myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = f"heavydistill {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
+# Extracts in search results are fetched, which a browser refuses to a page of a folder.
+html_show_search_summary = False
 
 # The pages of each section, in the order of the navigation. Other pages of a folder follow those
 # that are named here.

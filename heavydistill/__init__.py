@@ -1,7 +1,7 @@
 """heavydistill: from a teacher's parallel reasoning to small models that deliberate.
 
-The public face. Everything is loaded on use, so that importing this package imports neither torch
-nor distilabel. The functions raise the errors of ``heavydistill.errors`` and print nothing::
+Names are loaded on first use, so that importing this package imports neither torch nor distilabel.
+The functions raise the errors of ``heavydistill.errors`` and print nothing::
 
     import heavydistill as hd
 
@@ -55,12 +55,12 @@ def generate(config: RunConfig) -> Finished:
     """Run a configuration, as ``heavydistill generate`` does.
 
     Returns:
-        Folder and figures of the run, which may lack problems (``is_complete``).
+        Folder and figures of the run; ``is_complete`` is false if problems are missing.
 
     Raises:
         UserError: Anything that the user can fix; nothing was sent or written.
-        HeavydistillError: The run broke. Every response is in the journal, and the same call goes
-            on from there.
+        HeavydistillError: The run broke. Every response is in the journal; the same call
+            continues from there.
     """
     from heavydistill.models.contact import Contact
     from heavydistill.run.generate import check, run
@@ -69,7 +69,7 @@ def generate(config: RunConfig) -> Finished:
 
 
 def load_traces(run: str | Path) -> Iterator[Trace]:
-    """Traces of the run in a folder, with one row group in memory at a time.
+    """Read the traces of a run, with one row group in memory at a time.
 
     Raises:
         ConfigError: The folder holds no run, or one that cannot be read.
@@ -80,10 +80,12 @@ def load_traces(run: str | Path) -> Iterator[Trace]:
 
 
 def build_sets(config: BuildConfig) -> Manifest:
-    """Build training sets from runs, as ``heavydistill build`` does; raises as ``generate``.
+    """Build training sets from runs, as ``heavydistill build`` does.
+
+    Raises the errors of ``generate``.
 
     Returns:
-        What was built, from what, and what was left out for which reason.
+        The manifest: what was built, from what, and what was left out for which reason.
     """
     from heavydistill.curate.build import build_sets as build
     from heavydistill.hub.dataset_card import write_card
@@ -97,12 +99,14 @@ def evaluate(
     controls: Collection[str] = (),
     orders: int = 1,
 ) -> Evaluated:
-    """Measure two models, as ``heavydistill evaluate`` does; raises as ``generate``.
+    """Measure a thinker and a deliberator, as ``heavydistill evaluate`` does.
+
+    Raises the errors of ``generate``.
 
     Args:
-        config: The run of the models that are measured.
-        before: Model before training, which both roles are compared with.
-        controls: Runs in which the coordination alone differs: ``alone``, ``chain``, ``choose``.
+        config: Run with the models that are measured.
+        before: Model before training, with which both roles are compared.
+        controls: Runs in which only the coordination differs: ``alone``, ``chain``, ``choose``.
         orders: Number of orders in which the same caches are read.
     """
     from heavydistill.models.contact import Contact
