@@ -86,6 +86,7 @@ def doctor(
     say(f"{failures} failure(s), {warnings} warning(s): {ending}.", console)
     if failures:
         raise typer.Exit(1)
+    say("Next: heavydistill generate, with the same flags", console)
 
 
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:

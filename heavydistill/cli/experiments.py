@@ -21,7 +21,7 @@ from heavydistill.cli.flags import (
     with_flags,
 )
 from heavydistill.cli.plan import print_plan
-from heavydistill.cli.progress import checking, ending_early, say
+from heavydistill.cli.progress import SAME_COMMAND, checking, ending_early, say
 from heavydistill.cli.runs import run_shown
 from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import as_json
@@ -98,6 +98,7 @@ def evaluate(
         most = control.requests(len(plan.runs[evaluation.AFTER].problems))
         say(f"{control.description}: up to {most:,} requests", console)
     if dry_run:
+        say(SAME_COMMAND, console)
         return
     make = functools.partial(evaluation.evaluate, plan)
     evaluated, finished = _made(plan.place, make, console)
@@ -146,6 +147,7 @@ def cross(
     if dry_run:
         if others := list(plan.deliberators)[1:]:
             say(f"Then {', '.join(others)} on the same attempts of each.", console)
+        say(SAME_COMMAND, console)
         return
     table, finished = _made(plan.place, functools.partial(crossing.crossed, plan), console)
     console.rule("crossing")

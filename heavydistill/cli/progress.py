@@ -6,6 +6,7 @@ Not covered: what a run's status looks like, which ``watch`` draws too.
 from __future__ import annotations
 
 import contextlib
+import textwrap
 import threading
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from heavydistill.run.generate import Plan
     from heavydistill.run.status import Status
 
+SAME_COMMAND = "Next: the same command without --dry-run"
 _PLAIN_LINE_EVERY_S = 10.0
 _WIDE = 160  # columns where there is no terminal
 _FIRST_TRAJECTORIES = 8  # so many without thinking are remarked on while a run lasts
@@ -146,7 +148,7 @@ class Progress:
             elif now or time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S:
                 self._last_line = time.monotonic()
                 line = shown if isinstance(shown, str) else "; ".join(lines_of("", shown))
-                say(printable(line), self._console)
+                say(textwrap.fill(printable(line), 80, subsequent_indent="  "), self._console)
 
 
 def remark_without_thinking(run: ResolvedRun) -> str:

@@ -19,7 +19,14 @@ from heavydistill.cli.flags import (
     with_flags,
 )
 from heavydistill.cli.plan import print_plan, print_warnings
-from heavydistill.cli.progress import Progress, checking, ending_early, remark_without_thinking, say
+from heavydistill.cli.progress import (
+    SAME_COMMAND,
+    Progress,
+    checking,
+    ending_early,
+    remark_without_thinking,
+    say,
+)
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
 from heavydistill.errors import ConfigError
 from heavydistill.schema import TOO_FEW_USABLE
@@ -78,6 +85,8 @@ def generate(
             prompt = prompts.for_thinker(problem, plan.config)
             console.rule(f"first prompt ({prompt.version})")
             say(prompts.thinker_prompt(problem.text, prompt), console)
+        console.rule()
+        say(SAME_COMMAND, console)
         return
     with ending_early(console, plan.folder, plan.journal, is_replaced=bool(plan.changed)):
         finished = run_shown(plan, console, ray=ray)

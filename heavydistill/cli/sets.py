@@ -11,7 +11,14 @@ import typer
 from rich.console import Console
 
 from heavydistill.cli.flags import ConfigFile, DryRun, Flag, Full, with_flags
-from heavydistill.cli.progress import Bar, ending_early, print_volume, say, show_deliberations
+from heavydistill.cli.progress import (
+    SAME_COMMAND,
+    Bar,
+    ending_early,
+    print_volume,
+    say,
+    show_deliberations,
+)
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig, load_build_config
 from heavydistill.config.yaml import load
 from heavydistill.report.terminal import print_table, table
@@ -110,7 +117,8 @@ def build(
         raise
     print_manifest(manifest, console, full=full)
     if dry_run:
-        console.print("Nothing was written, and no request was sent.")
+        say("Nothing was written, and no request was sent.", console)
+        say(SAME_COMMAND, console)
         return
     show = ["heavydistill", "show", resolved.out, "--tokens"]
     if resolved.student and Path(resolved.student).is_dir():  # the sets keep its name alone
@@ -161,6 +169,7 @@ def refilter(
         say(f"Warning: {warning}", console, "yellow")
     print_volume(plan.volume, plan.run, console)
     if dry_run:
+        say(SAME_COMMAND, console)
         return
     journal = Path(plan.run.config.journal or "")
     with ending_early(console, Path(config.out), journal), Bar(console) as bar:
@@ -199,6 +208,9 @@ def _print_refiltered(plan: RefilterPlan, outcome: RefilterOutcome, console: Con
     rows = ", ".join(f"{count:,} {split}" for split, count in sorted(outcome.rows.items()))
     say(f"Asked: {', '.join(parts)}", console)
     say(f"Prompts of RL: {rows}, in {plan.config.out}", console)
+    train = ["heavydistill", "grpo", "--config", "1gpu/deliberator", "--model_name_or_path"]
+    train += [plan.config.checkpoint, "--dataset_name", plan.config.out]
+    say(f"Next: {shlex.join(train)}", console)
 
 
 def export(

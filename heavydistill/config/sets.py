@@ -119,11 +119,13 @@ class BuildConfig(Section):
     texts (default: the bundled benchmarks; an empty list: none)."""
     redeliberate: Redeliberate | None = None
     verify: Verifying = Verifying()
-    out: str
-    """Folder of the sets, which must be new or empty."""
+    out: str = ""
+    """Folder of the sets, which must be new or empty (default: sets/NAME of the first run)."""
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> BuildConfig:
+        if not self.out:
+            object.__setattr__(self, "out", f"sets/{Path(self.runs[0]).absolute().name}")
         if self.sets.widths and min(self.sets.widths) < 2:
             raise ValueError(
                 f"sets.widths has {min(self.sets.widths)}; a set needs 2 attempts or more"

@@ -41,7 +41,7 @@ class Shown:
 
     @property
     def lines(self) -> list[str]:
-        return self.text.getvalue().splitlines()
+        return self.text.getvalue().replace("\n  ", " ").splitlines()
 
 
 def test_a_model_that_never_thinks_is_remarked_once_while_the_run_goes_on(tmp_path):
