@@ -110,7 +110,7 @@ def test_prompts_that_the_checkpoint_gets_right_sometimes_are_the_new_set(sets, 
             assert row.measured_on == "served" and row.prompt_tokens > cache.prompt_tokens
     assert not kept
     old, new = read_manifest(sets), read_manifest(out)
-    assert "chosen anew for `served`" in (out / "README.md").read_text(encoding="utf-8")
+    assert "selected for the checkpoint `served`" in (out / "README.md").read_text(encoding="utf-8")
     labels = Counter(cache.rl_label for cache in caches)
     done = new.refiltered
     assert done and (done.checkpoint, done.d, done.caches) == ("served", D, len(ASKED))
