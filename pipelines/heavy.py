@@ -18,6 +18,7 @@ from pathlib import Path
 from heavydistill.config.run import load_config
 from heavydistill.models.request import THINK, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun
+from heavydistill.report.summary import headline
 from heavydistill.run import recipe as wiring
 from heavydistill.run.generate import check, run
 from heavydistill.run.runner import HeavyPipeline
@@ -95,4 +96,4 @@ if __name__ == "__main__":
     path = parser.parse_args().config
     plan = check(load_config(path, None if path else {"problems.size": 12}))
     finished = run(plan, pipeline_of=build)
-    print(f"{finished.summary.problems} problems: {finished.folder}")
+    print(*headline(finished.summary), finished.folder, sep="\n")

@@ -21,6 +21,7 @@ from heavydistill.config.yaml import load
 from heavydistill.curate.imports.import_pools import import_pools
 from heavydistill.models.request import deliberate_stage
 from heavydistill.models.resolve import ResolvedRun
+from heavydistill.report.summary import headline
 from heavydistill.run import recipe as wiring
 from heavydistill.run.generate import check, run
 from heavydistill.run.runner import HeavyPipeline
@@ -91,4 +92,4 @@ if __name__ == "__main__":
     micro = {"deliberator": "micro", "out": "runs/imported"}
     config = load_config(given.config, None if given.config else micro)
     finished = run(check(with_answers(config, given.files, given.author)), pipeline_of=build)
-    print(f"{finished.summary.problems} problems: {finished.folder}")
+    print(*headline(finished.summary), finished.folder, sep="\n")

@@ -19,6 +19,7 @@ from pathlib import Path
 from heavydistill.config.run import load_config
 from heavydistill.models.request import THINK, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
+from heavydistill.report.summary import headline
 from heavydistill.run import recipe as wiring
 from heavydistill.run.generate import Plan, check, run
 from heavydistill.run.runner import HeavyPipeline
@@ -94,4 +95,4 @@ if __name__ == "__main__":
     parser.add_argument("--teacher", type=Path, help="YAML file of the teacher and the run")
     paths = parser.parse_args()
     finished = run(plan_of(paths.student, paths.teacher), pipeline_of=build)
-    print(f"{finished.summary.problems} problems: {finished.folder}")
+    print(*headline(finished.summary), finished.folder, sep="\n")

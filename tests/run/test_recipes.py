@@ -85,7 +85,8 @@ def saved(path: Path, **keys: Any) -> Path:
 def test_the_recipe_leaves_a_run_or_gives_a_distiset_with_its_card(tmp_path):
     config = saved(tmp_path / "c.yaml", teacher="micro", problems={"size": 3}, out="runs/three")
     with contextlib.chdir(tmp_path):
-        assert run_script(RECIPE, "--config", config).stdout.endswith(": runs/three\n")
+        printed = run_script(RECIPE, "--config", config).stdout.splitlines()
+        assert "deliberation" in printed[0].lower() and printed[-1] == "runs/three"
         summary = json.loads(Path("runs/three/summary.json").read_text())
         assert (summary["problems"], summary["k"], summary["d"]) == (3, 8, 4)
         assert Journal(Path("runs/journal")).answered == 3 * (8 + 4)
