@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import runs
 from generations import altered
-from rendering import rendered
 
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
@@ -54,7 +53,7 @@ def words(page: str) -> str:
 
 
 def test_an_evaluation_is_shown_with_its_orders(evaluation):
-    told = words(rendered(*of_folder(evaluation)))
+    told = words("".join(of_folder(evaluation)))
     assert "mine Deliberation is better: 80.0% right before, 100.0% right after" in told
     assert "points are paired by problem" in told
     assert "2 orders of the same attempts, 20 problems" in told
@@ -70,7 +69,7 @@ def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_u
     controls = {"alone": none, "choose": known}
     shutil.copy(evaluation / COMPARISON, tmp_path)
     write_versioned(hold_against([*some, *known[5:]], 1, controls), tmp_path / CONTROLS)
-    told = words(rendered(*of_folder(tmp_path)).partition("Way to answer")[2])
+    told = words("".join(of_folder(tmp_path)).partition("Way to answer")[2])
     assert "Written And read Of heavy Heavy adds" in told
     assert "controls are not matched in tokens" in told
     right = "100.0% 100.0 to 100.0%"
@@ -90,7 +89,7 @@ def _unknown(trace: Trace, *fields: str) -> Trace:
 def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them(
     evaluation, tmp_path
 ):
-    shown = rendered(*of_folder(evaluation))
+    shown = "".join(of_folder(evaluation))
     tables = {
         words(table[: table.index("</th>")]): words(table) for table in shown.split("<thead>")[1:]
     }
@@ -104,7 +103,7 @@ def test_changes_over_few_problems_say_so_and_tables_what_is_to_be_known_of_them
     assert words(shown).count(FEW_WARNING) == 2  # changes and controls
     side = side_of(runs.write_run(tmp_path / "run", 30, k=2, d=1), "run")
     write_versioned(compare(side, side, {}), tmp_path / COMPARISON)
-    told = words(rendered(*of_folder(tmp_path)))
+    told = words("".join(of_folder(tmp_path)))
     assert "30 problems" in told and FEW_WARNING not in told
 
 
@@ -128,14 +127,14 @@ def _crossed(traces: list[Trace], readers: dict[str, float], folder: Path) -> st
     }
     crossing = cross({("t", name): traces for name in readers}, 4, 2, 1, sampling)
     write_versioned(crossing, folder / CROSSING)
-    return words(rendered(*of_folder(folder)))
+    return words("".join(of_folder(folder)))
 
 
 def test_a_run_says_nothing_of_several_and_one_alone_has_no_changes(evaluation, tmp_path):
-    assert rendered(*of_folder(evaluation / "after")) == ""
+    assert "".join(of_folder(evaluation / "after")) == ""
     alone = compare(side_of(evaluation / "after", "after"), None, {})
     write_versioned(alone, tmp_path / COMPARISON)
-    assert rendered(*of_folder(tmp_path)) == ""
+    assert "".join(of_folder(tmp_path)) == ""
 
 
 def test_it_stands_in_the_page_once_before_the_runs_which_must_be_there(evaluation, tmp_path):

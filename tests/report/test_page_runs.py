@@ -47,7 +47,7 @@ def test_a_killed_run_and_one_in_progress_are_reported_as_far_as_they_got(traces
         (source,) = runs.find(tmp_path / "run")
         assert "is in progress" in source.unfinished
         text = writer.write_report([tmp_path / "run"], tmp_path / "p.html").file.read_text("utf-8")
-        assert "Unfinished. " in text and "In this report: 5 problems." in text
+        assert "Unfinished." in text and "In this report: 5 problems." in text
         leaf = [path.read_bytes() for path in (place.rows / LEAF_FOLDER).iterdir()]
     (place.rows / LEAF_FOLDER).mkdir(parents=True)  # as a kill would have left it
     (place.rows / LEAF_FOLDER / "00000.parquet").write_bytes(leaf[0])

@@ -7,7 +7,6 @@ import re
 
 import pytest
 from generations import altered, problem, trajectory
-from rendering import rendered
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import summarize
@@ -28,7 +27,7 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     told = runs.figures(RUN, traces)
     curve = told.summary.curve
     assert curve and curve.problems == 12
-    page = rendered(sections.of_run(0, RUN, told))
+    page = sections.of_run(0, RUN, told)
     for point in curve.points:
         assert f"{point.tokens['completion'].mean:,.0f} tokens" in page
     on_front = [point for point in curve.points if point.pareto["completion"]]
@@ -42,19 +41,19 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     assert "takes the tokens written of 5.0 votes; to compare, pools need 5 trajectories" in page
     unknown = [altered(trace, "pool", completion_tokens=-1) for trace in traces]
     told = runs.figures(RUN, unknown)
-    page = rendered(sections.of_run(0, RUN, told))
+    page = sections.of_run(0, RUN, told)
     assert "No problem has all its tokens counted" in page
 
 
 def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(traces):
     told = runs.figures(RUN, traces)
-    page = rendered(sections.of_run(0, RUN, told))
+    page = sections.of_run(0, RUN, told)
     parts = page[page.index("Metrics by kind of problem") :].partition("</article>")[0]
     assert re.findall(r"<thead><tr>\s*<th[^>]*>([^<]*)", parts) == ["Stratum"]  # one kind is all
     rates = page[page.index("Rescue and regress") :].partition("</article>")[0]
     assert f"{told.summary.places[0].problems} (few)" in rates and FEW_NOTE in rates
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
-    page = rendered(sections.of_run(0, RUN, runs.figures(RUN, alone)))
+    page = sections.of_run(0, RUN, runs.figures(RUN, alone))
     assert "HM@" not in page and "first place" not in page
     assert "The vote of 4 attempts: 41.7% right" in page
     assert "No problem was deliberated," in page and "fewer than 30 problems are too" in page
@@ -68,8 +67,8 @@ def test_figures_come_from_the_rows_and_prices_from_the_record(traces):
     assert told.summary.usage["thinking"].cost_usd == 1.5
     assert dataclasses.replace(told.summary, usage=own.usage) == own
     for count, said in ((1, "1 row of the source left out"), (1200, "1,200 rows of the source")):
-        assert said in rendered(sections.of_run(0, recorded({"left_out": count}), told))
-    assert "of the source" not in rendered(sections.of_run(0, RUN, told))
+        assert said in sections.of_run(0, recorded({"left_out": count}), told)
+    assert "of the source" not in sections.of_run(0, RUN, told)
     assert told.summary.verifiers == ["math@2"]
     assert runs.figures(recorded({"usage": "old"}), traces).summary == own
     again = runs.figures(RUN, reversed(traces))
@@ -81,20 +80,16 @@ def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(trac
     used = {stage: dataclasses.asdict(of) for stage, of in summarize(traces).usage.items()}
     for record, is_known in (({}, False), ({"usage": "old"}, False), ({"usage": used}, True)):
         source = dataclasses.replace(recorded(record), unfinished=unfinished)
-        page = rendered(sections.of_run(0, source, runs.figures(source, traces)))
+        page = sections.of_run(0, source, runs.figures(source, traces))
         cost = page[page.index("<h3>Requests, cost and failures</h3>") :].partition("</article>")[0]
-        assert ("what that one paid is in it" in cost) != is_known
+        assert ("the cost of that one is included" in cost) != is_known
         assert f"{used['thinking']['completion']:,}" in cost
 
 
 def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     def side_by_side(*compared: list[Trace]) -> str:
-        return rendered(
-            *sections.of_all(
-                [runs.ReportedRun(name=name, files=[]) for name in "ab"],
-                [runs.figures(RUN, run) for run in compared],
-            )
-        )
+        named = [runs.ReportedRun(name=name, files=[]) for name in "ab"]
+        return "".join(sections.of_all(named, [runs.figures(RUN, run) for run in compared]))
 
     def asked(**changes: str) -> list[Trace]:
         return [altered(traces[0], asked=changes), *traces[1:]]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import resources
 
-import jinja2
 from markupsafe import Markup, escape
 
-from heavydistill.report.grid import FEW_NOTE, Grid, Line, Value
+from heavydistill.report.grid import Grid, Line, Value
 from heavydistill.report.markdown import NUMBER
 
 _FILES = resources.files("heavydistill.report.page")
@@ -37,18 +36,6 @@ def tag(name: str, *children: str, **attributes: Attribute) -> Markup:
 def shipped(folder: str, name: str) -> str:
     """A file that comes with this package, from ``web`` or ``katex``."""
     return (_FILES / folder / name).read_text(encoding="utf-8")
-
-
-def environment() -> jinja2.Environment:
-    """The templates in ``web``, which escape every value."""
-    made = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: shipped("web", name)),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    made.filters |= {"lines": lines, "column_classes": column_classes, "narrow": narrow}
-    made.globals["few_note"] = FEW_NOTE
-    return made
 
 
 def narrow(grid: Grid) -> Grid:

@@ -43,10 +43,10 @@ from heavydistill.heavy.cache import blocks_of
 from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.problem_figures import family_of
-from heavydistill.report.page.html import environment, shipped
+from heavydistill.report.page.html import shipped
 from heavydistill.report.page.plots import pattern_definitions
 from heavydistill.report.page.runs import ReportedRun, RunFigures, figures, find, name_of
-from heavydistill.report.page.sections import PageSection, of_all, of_folder, of_run
+from heavydistill.report.page.sections import environment, of_all, of_folder, of_run
 from heavydistill.schema import FAILED, Cache, Deliberation, Generation, Trace, to_row
 from heavydistill.store.traces import read_files, writing
 
@@ -142,7 +142,7 @@ def _read(number: int, source: ReportedRun, file: IO[bytes]) -> tuple[RunFigures
 def _write(
     file: IO[bytes],
     sources: Sequence[ReportedRun],
-    sections: Iterable[PageSection],
+    sections: Iterable[Markup],
     indices: Sequence[Markup],
     chunks: IO[bytes],
 ) -> None:
