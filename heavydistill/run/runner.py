@@ -87,7 +87,7 @@ class HeavyPipeline(Pipeline):
         on_batch: OnBatch | None = None,
         window: int = 1024,
     ) -> None:
-        self._folder, self._prefix = temporary_folder(), ""
+        self._folder, self._prefix, self._is_temporary = temporary_folder(), "", True
         super().__init__(name=name, cache_dir=self._folder / "cache")
         self.leaf_schema, self.on_batch, self.window = leaf_schema, on_batch, window
         self.on_sample: OnSample = lambda step, tokens: None
@@ -99,14 +99,16 @@ class HeavyPipeline(Pipeline):
     def keep_in(self, folder: Path, prefix: str = "") -> None:
         """Put rows and log there instead of a temporary folder; call it before ``run``.
 
-        Other pipelines may use the folder too; ``prefix`` begins the names of the files of rows.
+        Other pipelines may use the folder too, and it is the caller's to remove; ``prefix`` begins
+        the names of the files of rows.
         """
         self.discard()
-        self._folder, self._prefix = folder, prefix
+        self._folder, self._prefix, self._is_temporary = folder, prefix, False
 
     def discard(self) -> None:
-        """Remove the rows and the log; the ``Distiset`` of ``run`` cannot be used after it."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Remove rows and log in a temporary folder, and with them the ``Distiset`` of ``run``."""
+        if self._is_temporary:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def leaf_files(self) -> Path:
@@ -142,6 +144,8 @@ class HeavyPipeline(Pipeline):
         """
         self._set_runtime_parameters(parameters or {})
         source, steps = self._chain()
+        if self._is_temporary:  # a second run leaves its own rows alone
+            shutil.rmtree(self.leaf_files, ignore_errors=True)
         for step in steps:
             if isinstance(model := getattr(step, "llm", None), HeavyLLM):
                 model.report_to(self._keep_of(step.name))

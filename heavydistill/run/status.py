@@ -163,6 +163,9 @@ class StatusWriter:
         """Count a response that a step of ours received."""
         with self._lock:
             if counts := self._steps.get(step):
+                if not any(stage.ended for stage in self._status.stages):
+                    # What was loaded or came from the journal before says nothing of the pace.
+                    self._moments = deque([self._moment()])
                 counts.ended += 1
                 counts.new_tokens += tokens
 
@@ -226,15 +229,19 @@ class StatusWriter:
             return balance_of(self._account) if self._account else None
         return None
 
-    def _pace(self) -> tuple[float | None, float | None, float | None]:
-        """(problems a minute, tokens a second, seconds left) of late; call it under the lock."""
+    def _moment(self) -> _Moment:
+        """What is there now; call it under the lock."""
         stages = self._status.stages
         there = sum(
             max(stage.done * stage.samples, stage.ended) for stage in stages if stage.samples
         )
         share = min(1.0, there / max(1, sum(stage.total * stage.samples for stage in stages)))
         tokens = sum(stage.new_tokens for stage in stages)
-        now = _Moment(time.monotonic(), self._status.finished, tokens, share)
+        return _Moment(time.monotonic(), self._status.finished, tokens, share)
+
+    def _pace(self) -> tuple[float | None, float | None, float | None]:
+        """(problems a minute, tokens a second, seconds left) of late; call it under the lock."""
+        now = self._moment()
         while len(self._moments) > 1 and now.at - self._moments[1].at > PACE_S:
             self._moments.popleft()
         then = self._moments[0]

@@ -73,6 +73,16 @@ def rows_of(pipeline: HeavyPipeline) -> list[int]:
     return [number for file in files for number in pq.read_table(file)["number"].to_pylist()]
 
 
+def test_a_second_run_leaves_its_own_rows_alone_and_a_given_folder_stays(tmp_path: Path) -> None:
+    pipeline = pipeline_of(8, [wait("last")])
+    for _ in range(2):
+        pipeline.run_to_files()
+        assert rows_of(pipeline) == list(range(8))
+    pipeline.keep_in(tmp_path)
+    pipeline.discard()
+    assert tmp_path.is_dir()
+
+
 def ran(count: int, window: int, *steps: Callable[[], Any]) -> tuple[Passing, list[int]]:
     """(what passed, the rows) of a pipeline."""
     passing, pipeline = Passing(), pipeline_of(count, list(steps), window)

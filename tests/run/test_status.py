@@ -211,6 +211,7 @@ def test_a_pace_is_told_while_the_first_problem_is_under_way(
     clock = 1000.0
     monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
     said = writer(tmp_path / STATUS, problems=1)
+    clock += 900  # for a model that loads, or a journal that is read
     for _ in range(5):
         said.on_sample("sample_trajectories", 200)
     clock += 100

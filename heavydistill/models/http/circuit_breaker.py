@@ -128,7 +128,9 @@ class CircuitBreaker:
         Raises:
             TeacherError: The first three lack it.
         """
-        if self._without is None or any(response.reasoning for response in responses):
+        thinks = any(response.reasoning for response in responses)
+        thinks |= any(reply.place != "none" for reply in self._open)  # streams have begun to
+        if self._without is None or thinks:
             self._without = None
             return responses
         # A response that was cut off may have been cut off before its thinking ended.

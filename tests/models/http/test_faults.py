@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 import time
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from asking import always, ask, asking, first_attempt, is_right, requests
 from fault_server import ERRORS, REASONING, faulty
 
 from heavydistill.errors import StoppedError, TeacherError
-from heavydistill.models.request import Request
+from heavydistill.models.http.circuit_breaker import CircuitBreaker
+from heavydistill.models.request import Request, Response
 
 PLAIN = "What is 1 + 1?"
 
@@ -250,6 +252,18 @@ def test_a_teacher_that_has_thought_once_may_answer_without():
         responses = ask(server, requests(9), thinks=True, concurrency=1)
         # The first might have lost it: that is asked again by the next run.
         assert [r.failure for r in responses] == ["no_reasoning", *[None] * 8]
+
+
+@pytest.mark.parametrize("place", ["none", "reasoning"])
+def test_answers_without_thinking_stop_nothing_while_a_stream_shows_thinking(place):
+    breaker = CircuitBreaker("m", "http://host/v1", 60.0, must_think=True)
+    quick = [Response(answer_text="4", finish_reason="stop")] * 3
+    with breaker.listening(Mock(place=place)):
+        if place == "none":
+            with pytest.raises(TeacherError, match="known to think"):
+                breaker.checked(quick)
+        else:
+            assert breaker.checked(quick) == quick
 
 
 def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():
