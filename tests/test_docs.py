@@ -189,3 +189,18 @@ def check_block(block: Block) -> None:
         compile(block.text, block.place, "exec")
     elif block.language == "yaml":
         yaml.safe_load(block.text)
+
+
+VALUE = re.compile(r"https?://\S+|'[^']*'|\b[A-Z]{2,}\S*|\S*\d\S*|[.:;,]\s")
+
+
+def test_messages_that_troubleshooting_quotes_are_printed_by_the_code() -> None:
+    """Some part of each message, of three words or more, stands in the package."""
+    sources = "".join(file.read_text("utf-8") for file in ROOT.glob("heavydistill/**/*.py"))
+    printed = re.sub(r'"\n +f?"', "", sources)  # messages go over several lines
+    blocks = blocks_of(ROOT / "docs" / "troubleshooting.md")
+    quoted = "".join(block.text for block in blocks if block.language == "text").splitlines()
+    assert quoted
+    for line in quoted:
+        parts = [part.strip(" .") for part in VALUE.split(line) if len(part.split()) > 2]
+        assert any(part in printed for part in parts), line
