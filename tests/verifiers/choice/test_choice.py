@@ -24,158 +24,86 @@ def _texts(table: str) -> list[str]:
 
 # Responses that claim C, and nothing else.
 ACCEPTED = _texts(r"""
-\boxed{C} | \boxed{c} | \boxed{(C)} | \boxed{C.} | \boxed{C)} | \boxed{\text{C}}
-\boxed{\text{(C)}} | \boxed{\textbf{(C)}} | \boxed{\mathrm{C}} | \boxed{\textbf{(C) } Jupiter}
-\boxed{C. Jupiter} | \boxed{C: Jupiter} | \boxed{C) Jupiter} | \boxed{C Jupiter}
-\boxed{C. the planet Jupiter} | \boxed{\text{C. Jupiter}} | \boxed{Jupiter}
-\boxed{\text{jupiter}} | \boxed{Option C} | \boxed{\text{Option C}} | \boxed{\text{Answer: C}}
-\boxed{答案：C} | \boxed{ C } | \boxed{↵C↵} | \fbox{C} | \boxed{\boxed{C}} | $\boxed{C}$
-$$\boxed{\text{C}}$$ and we are done. | The answer is $\boxed{C}$. | **\boxed{C}**
-A is out and B is wrong, so \boxed{C}. | \boxed{Ｃ} | Put the letter in \boxed{}. Here: \boxed{C}
-<answer>C</answer> | <answer> (C) Jupiter </answer> | Answer: C | answer: C | ANSWER: C
-Answer: c | Answer: (c) | answer: **C** | **Answer:** C | **Answer: C** | **Answer**: C
-Answer: C. Jupiter | Answer: C) Jupiter | Answer: (C) Jupiter | Answer: C - Jupiter
-Answer: C: Jupiter | Answer: Jupiter | The answer is C. A and B are rocky.
-The answer is C. B is too small, A and D are no planets that fit.
-The answer is C. A, B, and D are incorrect.
-Answer: C. Although A is large, it is not the largest. | Answer: C. No reaction occurs in A.
-The answer is C. However, B is a common choice. | Answer: **Jupiter** | Answer: C. | Answer: [C]
+\boxed{c} | \boxed{\textbf{(C)}} | \boxed{\mathrm{C}} | \boxed{\textbf{(C) } Jupiter}
+\boxed{C. the planet Jupiter} | \boxed{\text{Answer: C}} | \boxed{答案：C}
+<answer> (C) Jupiter </answer> | Answer: c | Answer: (c) | Answer: C. No reaction occurs in A.
 Answer: "C" | {"answer": "C"} | {"final_answer": "C"} | Answer: $C$ | Answer: \(C\)
 Answer: $\text{C}$ | Answer:↵↵**C** | ## Final Answer↵↵C | ### Answer↵**C) Jupiter**
-Final answer: C | Final Answer: Option C | The final answer is C | The final answer is: C
-The final answer is (C). | The answer is C. | The answer is C | the answer is c.
-The answer is option C. | The answer is the letter C. | The answer is clearly C.
-The answer is therefore (C). | The answer should be C. | The correct answer would be C.
-The most likely answer is C. | The correct answer is C, because it is large.
-The correct answer is C because A and B are rocky.
-The correct answer is C since the others are small. | The correct answer is C, not A.
-The correct answer is C rather than A or B. | The correct option is C. | The best choice is (C).
-Correct answer: C | Correct option: C) Jupiter
-Since neither Venus nor Mars fits, the answer is C.
-If we compare the masses, one is far larger, so the answer is C.
-The answer to this question is C. | The answer is Jupiter. | Ans: C | Ans. is C
-The answer is not A. The answer is C. | The answer is C. The answer is C.
-The wrong answer is B. The answer is C. | Is the answer B? No: the answer is C.
-Some might say the answer is A. The answer is C. | 答案是C | 答案：C | 答案是C。 | 答案为 C。
-答案选C
-正确答案是C，因为木星最大。 | 最终答案：**C** | 正确选项是C | 因此选C。 | 故选C | 故选：C。
-所以应该选C | 本题选C | 不是A。答案是C。 | C | c
-(C) | C. | **C** | C) | C. Jupiter | (C) Jupiter | Option C | Jupiter | Jupiter. | Ｃ | ~~B~~ C
-↵↵C↵ | ### Final Answer:↵↵$\boxed{C}$ | Final Answer: The final answer is $\boxed{C}$
-Final Answer: The final answer is C. I hope it is correct.
-Answer: C. Jupiter↵↵Explanation: A is wrong. That is incorrect, as Venus is small.
-<answer>\boxed{C}</answer> | 答案：$\boxed{C}$ | 答案是C，不是B | 应选C，而非B
-I would say the answer is C.
-The answer is C (assuming a gas). | The answer is not A, B, or D, so the answer is C.
-Reason for my answer: it is large. The answer is C. | 选C。 | 【答案】C↵【解析】木星最大
-My choice is C.
-The right letter is C. | The correct answer among the given options is C.
-The correct answer would therefore be C. | \boxed{C\text{. Jupiter}} | \boxed{选C}
-选C。A、B错误，D错误。 | 答案：C。A项错误，B项错误。 | 答案是C。A、B、D均不对
-The answer is C. D and A both fail.
-Answer: ✅ **C** | We choose D large enough, and the answer is C.
-The answer is C. Reason for my answer: it is large.
+Final Answer: Option C | The answer is option C. | The answer is the letter C.
+The answer is clearly C. | The answer is therefore (C). | The answer should be C.
+The correct answer would be C. | The correct answer is C because A and B are rocky.
+The correct answer is C, not A. | The correct answer is C rather than A or B.
+Correct option: C) Jupiter | If we compare the masses, one is far larger, so the answer is C.
+The answer is not A. The answer is C. | 答案选C | 最终答案：**C** | 正确选项是C | 因此选C。
+故选：C。 | 本题选C | 不是A。答案是C。 | c | Option C | ### Final Answer:↵↵$\boxed{C}$
+Final Answer: The final answer is C. I hope it is correct. | <answer>\boxed{C}</answer>
+答案是C，不是B | 应选C，而非B | I would say the answer is C. | 【答案】C↵【解析】木星最大
+The right letter is C. | The correct answer would therefore be C. | \boxed{C\text{. Jupiter}}
+\boxed{选C} | 选C。A、B错误，D错误。 | 答案：C。A项错误，B项错误。 | 答案是C。A、B、D均不对
+Answer: ✅ **C** | The answer is C. Reason for my answer: it is large.
 """)
 # Responses that claim one other option.
 OTHER = _texts(r"""
-\boxed{B} | \boxed{\text{(B) Mars}} | \boxed{42} | \boxed{B} because C is too large. | Answer: B
-The answer is B, not C. | The answer is A because the second one is C. | The answer is A. | A
-Option C is wrong. The answer is B. | C is tempting, but \boxed{B}
-\boxed{B} instead of \boxed{C} | 答案是B | Answer: Mars | Answer: 42
+\boxed{B} because C is too large. | The answer is B, not C.
+The answer is A because the second one is C. | Option C is wrong. The answer is B.
+\boxed{B} instead of \boxed{C}
 """)
 HEDGED = _texts(r"""
-\boxed{A, C} | \boxed{C or B} | \boxed{\text{B and C}} | \boxed{C/D} | \boxed{A} or \boxed{C}
-\boxed{C} and \boxed{B} | Answer: C or B | Answer: C/B | Answer: B, C | Answer: A, B and C
-Answer: C & D | Answer: (C) or (D) | Answer: C (or B) | Answer: C, or possibly B.
-The answer is either B or C. | The answer is both B and C. | The answer is C or B. | 答案是C或B
+\boxed{A, C} | \boxed{\text{B and C}} | \boxed{C/D} | \boxed{A} or \boxed{C}
+\boxed{C} and \boxed{B} | Answer: C/B | Answer: A, B and C | Answer: C & D | Answer: C (or B)
+Answer: C, or possibly B. | The answer is either B or C. | The answer is both B and C. | 答案是C或B
 答案：B和C | 答案是B、C。 | \boxed{A, B, C, D} | \boxed{\text{C (or D)}} | Answer: \boxed{C} or D
-<answer>B or C</answer> | Answer: [A, C] | The answer is A, B, or C.
-The answer is C as well as D | The answer is C, also D | The answer is C followed by D
-答案：C 或者 D | C or D | Answer: C. Jupiter and D. 42
+The answer is A, B, or C. | The answer is C as well as D | The answer is C, also D
+The answer is C followed by D | 答案：C 或者 D | Answer: C. Jupiter and D. 42
 """)
 # By reason, what is not decided.
 UNDECIDED = {
     "unclear": _texts(r"""
 \boxed{B} \boxed{C} | \boxed{C} The final answer is B. | Answer: C↵Or B.
-Answer: C. Alternatively, D. | The answer is C but B is close. | Answer: C, no, B
-Answer: C, wait, B | \boxed{C. Mars} | \boxed{(C) 42} | Answer: C. Mars
+Answer: C. Alternatively, D. | \boxed{C. Mars} | \boxed{(C) 42} | Answer: C. Mars
 The answer is C and D moves faster. | Answer: B C D | \boxed{C.D.}
-Answer: C, though D could be right | <answer>A</answer><answer>C</answer>
-Answer: Jupiter. Or Mars. | Answer: A) false B) false C) true D) false
-The answer is C, and A and B are wrong. | 答案是C，A和B错误。 | 故选C，A、B、D错误。
-Answer: C, D is too small. | The answer is C (A and B are too small).
-The answer is C and D is also correct. | 答案是C，D也正确。 | 答案是C，A和B正确。
-Answer: C, and D is possible too.
+<answer>A</answer><answer>C</answer> | Answer: Jupiter. Or Mars.
+Answer: A) false B) false C) true D) false | The answer is C, and A and B are wrong.
+故选C，A、B、D错误。 | Answer: C, D is too small. | The answer is C and D is also correct.
+答案是C，D也正确。 | Answer: C, and D is possible too.
 """),
     "conflict": _texts(r"""
-The answer is C. It could be D. | The answer is C. But B is possible.
-\boxed{C} ... so \boxed{B} and then \boxed{C} | Answer: A↵Answer: C | The answer is B. \boxed{C}
-The answer is A. The answer is B. Wait. The answer is C. The answer is B.
-Answer: C. It could also be D. | Answer: C. In the end, both B and C are correct.
+The answer is C. It could be D. | The answer is C. But B is possible. | Answer: A↵Answer: C
+The answer is B. \boxed{C} | Answer: C. It could also be D.
+Answer: C. In the end, both B and C are correct.
 The answer is C. But C is not the correct answer. | \boxed{C} The answer is not C.
-答案是C。答案不是C。
-Answer: C. B | Answer: C↵D | Answer: B↵↵Next question. Answer: C
-The answer is C. On reading again it is D. | \boxed{B} Wait, that was the wrong line. \boxed{C}
+答案是C。答案不是C。 | Answer: C. B | Answer: C↵D | The answer is C. On reading again it is D.
 The answer is B. Wait, I mixed up the letters, so the answer is C.
 Answer: A↵Hmm, let me recheck.↵Answer: C
-The answer is A. No, that was Venus. Actually the answer is C.
-答案是A。不对，重新计算，答案是C。
+The answer is A. No, that was Venus. Actually the answer is C. | 答案是A。不对，重新计算，答案是C。
 \boxed{C} Wait, no. \boxed{B} | Answer: C. D is also correct.
 """),
     "retracted": _texts(r"""
 Answer: C. Wait, that cannot be, it must be one of the others.
 \boxed{C} Actually, I was thinking of Mars. | 答案是C。不对，应该是别的。
-The answer is C. I mean D.
-The answer is C. Just kidding, it is D.
+The answer is C. I mean D. | The answer is C. Just kidding, it is D.
 """),
     "no_option": _texts(r"""
-Answer: A B C D | \boxed{43} | \boxed{a gas giant} | \boxed{A gas giant} | \boxed{x}
-\boxed{C = 5} | \boxed{C^2} | \boxed{P(C)} | \boxed{B \cup C} | \boxed{CD} | \boxed{C + D}
-\boxed{3} | Answer: C. In the box: \boxed{43} | Answer: none of the above
-The answer is A. The answer is none of the above. | Answer: A planet that is large
-Answer: I do not know | Answer: C-14 dating | Answer: C's | Final answer: see above
-The answer is neither B nor C. | Answer: ~~C~~ see below | \boxed{not C} | \boxed{\neg C}
-\boxed{\text{anything but C}} | \boxed{\cancel{C} D} | \boxed{C?}
-\boxed{\text{Jupiter or Mars}} | <answer>not C</answer> | Answer: all except C
-Answer: Jupiter, or Mars | Answer: C -> D | answer: i | \boxed{C'} | Answer: 'C'
-\boxed{Jupiter (C)} | \boxed{F} | Answer: E | The answer is (F).
+Answer: A B C D | \boxed{a gas giant} | \boxed{A gas giant} | \boxed{C^2} | \boxed{P(C)}
+\boxed{B \cup C} | \boxed{C + D} | The answer is A. The answer is none of the above.
+Answer: A planet that is large | Final answer: see above | The answer is neither B nor C.
+\boxed{C?} | Answer: C -> D | Answer: 'C' | \boxed{F} | Answer: E | The answer is (F).
 """),
     "no_answer": _texts(r"""
-The answer is C?! | The answer is C?. Let us see.
-not \boxed{C} | The answer is not \boxed{C} | It isn't \boxed{C} | \boxed{C} is wrong
-\boxed{C} is not correct. | \boxed{C | \boxed{} | The answer is not C. | The answer isn't C.
-The answer cannot be C. | I do not think the answer is C. | It is not true that the answer is C.
-C is wrong. | C is not the correct answer. | Neither B nor C is the correct answer.
-Eliminate C. | The wrong answer is C. | A common incorrect answer is C.
-One might think the answer is C. | One might think the answer is C, but it is B.
-If it were a gas, the answer is C. | The answer is C if it is a gas. | The answer could be C.
-Is the answer C? | Answer: C? | The answer is C? I am not sure. | The answer is a large planet.
-The answer is A large planet. | The answer is I think the third one. | the answer is c = 5
-The student's answer is C. | The third thinker's answer: C | His answer was C.
-I would choose C if it were hot. | Options: A) Venus B) Mars C) Jupiter
-A) Venus↵B) Mars↵C) Jupiter | A↵B↵C | Let us see. The vitamin C is there.
-C. Because it is large and the others are not. | C is large. | So it must be the third one.
-答案不是C | 不选C | 不能选C。 | 如果是气体，答案是C | 答案是C吗？
-The answer is C. That is wrong.
-选项：A. Venus B. Mars C. Jupiter | 选项是A. Venus↵B. Mars↵C. Jupiter | The answer is 20 C
-The answer is C# | The answer is anything other than C | Many say "the answer is C".
-Do not say the answer is C. | I choose not C. | 答案是C还是B？ | 为什么答案是C
-正确答案不是C，而是B
-We choose C large enough. | First, I choose C to test. It fails.
-I choose C as the one to eliminate. | C is the only option we can eliminate.
-C is the answer most students give. | C would be the answer if it were cold.
-C is the correct answer to a different question. | The answer is C when it is hot.
-The answer is C for large planets and B for small ones. | The answer is C, which is wrong.
-Answer: C (wrong) | Answer: C or maybe not. | \boxed{C} ≠ the answer
-The least correct answer is C. | The second-best answer is C. | The distractor answer is C.
-My initial guess: the answer is C | For example, "Answer: C". | Format: Answer: C
-**Option A: Venus**↵small↵↵**Option C: Jupiter**↵large
-**Option A: Venus**↵small↵↵**Option C: Jupiter** | Therefore, option C is the correct answer.
-Hence (C) is the answer. | C is the best choice. | Therefore, it must be option C: Jupiter.
-This matches option C. | Hence, option C is correct. | 因此，选项C是正确的。
-C is the only option that fits all conditions. | \boxed C | I choose C.
-I would go with option C. | I choose C over B. | B or C is the correct answer.
-I choose C and B. | I choose C and then D | The answer is Jupiter (C).
+The answer is C?! | not \boxed{C} | The answer is not \boxed{C} | It isn't \boxed{C}
+\boxed{C} is wrong | \boxed{C} is not correct. | \boxed{C | \boxed{}
+I do not think the answer is C. | It is not true that the answer is C. | The wrong answer is C.
+A common incorrect answer is C. | The answer is C if it is a gas. | The answer is a large planet.
+The answer is A large planet. | the answer is c = 5 | The third thinker's answer: C
+C. Because it is large and the others are not. | 如果是气体，答案是C | 答案是C吗？
+The answer is C. That is wrong. | 选项：A. Venus B. Mars C. Jupiter | The answer is C#
+Many say "the answer is C". | Do not say the answer is C. | 答案是C还是B？ | 为什么答案是C
+The answer is C when it is hot. | The answer is C for large planets and B for small ones.
+The answer is C, which is wrong. | Answer: C (wrong) | Answer: C or maybe not.
+\boxed{C} ≠ the answer | The least correct answer is C. | The second-best answer is C.
+The distractor answer is C. | My initial guess: the answer is C | For example, "Answer: C".
+Format: Answer: C | I choose C over B. | B or C is the correct answer. | I choose C and B.
+I choose C and then D
 """),
 }
 
@@ -217,34 +145,29 @@ JOINT = ["Both B and C", "All of the above", "Mars", "None of the above"]
 @pytest.mark.parametrize(
     ("options", "reference", "text", "reason"),
     [
-        (BLOOD, "B", r"\boxed{B}", "unclear"), (BLOOD, "B", "Answer: A", "unclear"),
-        (BLOOD, "B", "The answer is B", "unclear"), (BLOOD, "B", "Answer: B. A", "equal"),
-        (BLOOD, "B", r"\boxed{\text{(B) A}}", "equal"), (BLOOD, "C", r"\boxed{AB}", "equal"),
+        (BLOOD, "B", "Answer: A", "unclear"),
+        (BLOOD, "B", "The answer is B", "unclear"),
+        (BLOOD, "B", "Answer: B. A", "equal"),
         (CLASSES, "A", "The answer is E. coli.", "equal"),
-        (CLASSES, "A", "Answer: A. E. coli", "equal"),
-        (CLASSES, "A", r"\boxed{A. a cat}", "unclear"), (CLASSES, "C", "Answer: a cat", "equal"),
-        (CLASSES, "C", r"\boxed{A cat}", "different"), (NUMBERS, "A", r"\boxed{0.5}", "equal"),
-        (NUMBERS, "A", r"\boxed{A. \frac{1}{2}}", "equal"),
-        (NUMBERS, "A", "The answer is 2.", "different"),
-        (NUMBERS, "C", "The answer is 2.5", "no_answer"), (NUMBERS, "D", r"\boxed{x^2}", "equal"),
-        (["5", "0.5", "-5"], "B", r"\boxed{.5}", "equal"),
-        (["5", "0.5", "-5"], "A", "Answer: .5", "different"),
-        (["5", "0.5", "-5"], "C", r"\boxed{C. -5}", "equal"),
+        (CLASSES, "A", r"\boxed{A. a cat}", "unclear"),
+        (CLASSES, "C", "Answer: a cat", "equal"),
+        (CLASSES, "C", r"\boxed{A cat}", "different"),
+        (NUMBERS, "C", "The answer is 2.5", "no_answer"),
         (["5", "0.5", "-5"], "C", "Answer: C - 5", "no_option"),
         (["x_1", "x1"], "A", r"\boxed{x1}", "no_option"),
         (["Mars", "mars"], "B", "Answer: mars", "equal"),
         (["Mars", "mars"], "A", "Answer: MARS", "no_option"),
-        (ROMANS, "C", "Answer: I and II", "equal"), (ROMANS, "A", r"\boxed{I}", "no_option"),
-        (JOINT, "A", "Answer: Both B and C", "equal"),
+        (ROMANS, "C", "Answer: I and II", "equal"),
+        (ROMANS, "A", r"\boxed{I}", "no_option"),
         (JOINT, "A", "The answer is A, both B and C.", "equal"),
         (JOINT, "A", "Answer: B and C", "unclear"),
         (JOINT, "D", "The answer is none of the above.", "equal"),
         (JOINT, "A", "The answer is none of the above.", "different"),
-        (["True", "False"], "B", "The answer is false.", "equal"), (4, "C", "Answer: C", "equal"),
-        (4, "C", "Answer: B or C", "hedged"), (4, "C", "Jupiter", "no_answer"),
+        (["True", "False"], "B", "The answer is false.", "equal"),
+        (4, "C", "Answer: C", "equal"),
+        (4, "C", "Answer: B or C", "hedged"),
+        (4, "C", "Jupiter", "no_answer"),
         (["the force F", "the mass m"], "A", r"\boxed{F}", "no_option"),
-        (COURT, "B", "Answer: B. No, because the sidewalk is a public forum.", "equal"),
-        (COURT, "C", "Answer: B. No, because the sidewalk is a public forum.", "different"),
         (COURT, "B", "Answer: B: No, because the sidewalk is a public forum. So it is.", "equal"),
         (COURT, "B", "Answer: B. No, the sidewalk is not one.", "retracted"),
         (
