@@ -21,7 +21,7 @@ from rich.text import Text
 
 from heavydistill.errors import StoppedError, printable
 from heavydistill.run.interrupts import as_exceptions
-from heavydistill.store.redact import name_alone
+from heavydistill.store.portable import name_alone
 
 if TYPE_CHECKING:
     from heavydistill.curate.redeliberation import DeliberationTally, Volume

@@ -32,7 +32,7 @@ from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import ResolvedRun
 from heavydistill.schema import Stratum
 from heavydistill.store.atomic import new_folder, refuse_taken
-from heavydistill.store.redact import key_name_of, name_alone, without_places
+from heavydistill.store.portable import key_variable_of, name_alone, portable_config
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     TRAINED,
@@ -191,7 +191,7 @@ def _manifest(
             RunUsed(
                 name=source.name,
                 traces=source.size,
-                config=without_places(source.config) if source.config else {},
+                config=portable_config(source.config) if source.config else {},
                 summary=source.summary,
             )
             for source in build.sources
@@ -250,7 +250,7 @@ def _content(config: BuildConfig) -> dict[str, Any]:
     tree["against"] = tree["against"] and [Path(file).name for file in tree["against"]]
     if asked := tree["redeliberate"]:
         del asked["journal"]
-        asked["endpoint"] = key_name_of(asked["endpoint"])
+        asked["endpoint"] = key_variable_of(asked["endpoint"])
     return tree
 
 

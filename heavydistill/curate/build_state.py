@@ -47,7 +47,7 @@ from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
 from heavydistill.store.atomic import Workplace
-from heavydistill.store.redact import name_alone
+from heavydistill.store.portable import name_alone
 from heavydistill.store.sets.set_rows import Split
 from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
 

@@ -26,16 +26,11 @@ from heavydistill.errors import TeacherError
 from heavydistill.heavy.pruning import Reader
 from heavydistill.models.capabilities import SET_IT, Context
 from heavydistill.models.contact import Contact
-from heavydistill.models.http import limits
+from heavydistill.models.http.client import close_client, open_client
 from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN, ChatCompletion, Place
 from heavydistill.models.http.engine import beyond_openai
-from heavydistill.models.http.errors import (
-    REPEATABLE,
-    Redactor,
-    failure_of,
-    retry_after,
-    wrong_key,
-)
+from heavydistill.models.http.failures import REPEATABLE, failure_of, wrong_key
+from heavydistill.models.http.replies import Redactor, retry_after
 from heavydistill.models.http.transport import submit
 from heavydistill.models.profiles import Profile
 from heavydistill.models.request import Response, user_turn
@@ -134,7 +129,7 @@ class Examination:
         self.requests = self.prompt_tokens = self.completion_tokens = 0
         self._length_name: str = _LENGTH_NAMES[0]
         self._whole = self._pieces = Answer()
-        self._client = limits.open_client(endpoint, endpoint.key)
+        self._client = open_client(endpoint, endpoint.key)
         checks: tuple[Callable[[], Finding], ...] = (
             *(self._context, self._length, self._output, self._parameters, self._finish),
             *(self._thinking, self._stream, self._usage, self._samples, self._seed),
@@ -142,7 +137,7 @@ class Examination:
         try:
             self.findings = [check() for check in checks]
         finally:
-            limits.close_client(self._client)
+            close_client(self._client)
 
     @property
     def capabilities(self) -> Capabilities:

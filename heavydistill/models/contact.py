@@ -17,7 +17,8 @@ from typing import Any
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
-from heavydistill.models.http.errors import Redactor, message_of, parsed, status_of, wrong_key
+from heavydistill.models.http.failures import wrong_key
+from heavydistill.models.http.replies import Redactor, message_of, parsed, status_of
 from heavydistill.models.http.transport import beginning, proxy_of, submit
 from heavydistill.models.profiles import provider_at
 

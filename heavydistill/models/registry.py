@@ -33,7 +33,7 @@ from heavydistill.models.profiles import (
 )
 from heavydistill.models.request import Engine
 from heavydistill.models.tokenizer import SERVER
-from heavydistill.store.redact import name_alone
+from heavydistill.store.portable import name_alone
 
 _PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
 _COMMON_TAGS = Thinking(tags=("<think>", "</think>"))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from heavydistill.config.models import Endpoint
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.http.errors import Redactor
+from heavydistill.models.http.replies import Redactor
 from heavydistill.models.hub_files import file_in, unloadable
 from heavydistill.models.request import Response
 from heavydistill.store.journal import Journal

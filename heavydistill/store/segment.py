@@ -31,7 +31,7 @@ from typing import Any, BinaryIO
 from pydantic import TypeAdapter
 
 from heavydistill.errors import JournalError, remedy
-from heavydistill.models.http.errors import count, seconds
+from heavydistill.models.http.replies import count, seconds
 from heavydistill.models.request import Response
 
 FORMAT = b"heavydistill journal 1\n"

@@ -20,7 +20,7 @@ from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.hub_files import obstacle
 from heavydistill.models.local.engine import local_revision
 from heavydistill.models.registry import profile_file
-from heavydistill.store.redact import name_alone
+from heavydistill.store.portable import name_alone
 from heavydistill.store.training_record import RECORD, BaseModelUsed, TrainingRecord, read_record
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.judge_votes import ballot_of
-from heavydistill.models.http.limits import EndpointClient
+from heavydistill.models.http.client import EndpointClient
 from heavydistill.models.request import JUDGE, THINK, Keep, Request, Response, deliberate_stage
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.llm import HeavyLLM
@@ -246,7 +246,7 @@ def test_all_who_ask_at_one_address_share_its_slots_and_its_limits_a_minute(tmp_
     [
         ({"judge__votes": 3}, "judge.model"),
         ({"judge__model": "m", "judge__votes": 0}, "judge.votes"),
-        ({"judge__model": "m", "judge__sampling__temperature": 0}, "all the same"),
+        ({"judge__model": "m", "judge__sampling__temperature": 0}, "are identical"),
         ({"judge__model": "m", "judge__reasons": ["truncated"]}, "truncated"),
         ({"judge__model": "m", "judge__endpoint": {"concurrency": 3}}, "base_url"),
         ({"judge__model": "m", "judge__endpoint": {"start_vllm": True}}, "base_url"),

@@ -1,13 +1,13 @@
-"""Tells what is wrong with a server or a model from a request that it cannot bear.
+"""Distinguishes failures of a server or a model from failures of single requests.
 
-An overload and a refused connection say nothing of the request. Any other fault is held to be
-general only once several prompts have met it and nothing else has come since, not even a piece of a
-stream. Where fewer prompts are asked, a plain question is asked before one of them is given up, and
-what becomes of that is the answer; likewise when the first prompts are all refused.
+An overload and a refused connection are never the fault of a request. Any other failure counts as
+an outage once several prompts have met it and nothing has come since, not even a piece of a stream.
+If there are too few prompts to tell, or the first prompts are all refused, a plain question is sent
+before one of them is given up, and its response decides.
 
-A model that is known to think must bring some thinking at first. Until it has, a response without
-is a failure, so that it is asked for again once the server is set right; after that the model may
-answer what is easy at once.
+A model that is known to think must return some thinking at first. Until it has, a response without
+thinking is a failure, so that it is requested again once the server is set up correctly. Later the
+model may answer easy problems without thinking.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
-from heavydistill.models.http.errors import OF_THE_SERVER, OUTAGES
+from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
 from heavydistill.models.request import Request, Response
 from heavydistill.store.journal import prompt_id
 
@@ -31,9 +31,13 @@ _SILENT = OUTAGES | OF_THE_SERVER
 
 
 class CircuitBreaker:
-    """Watches what a model brings at all of its servers, ``where``.
+    """Watches the responses of one model from all of its servers.
 
-    No silence may be longer than ``patience_s``, and if it ``must_think``, it must bring thinking.
+    Args:
+        model: Served name of the model.
+        where: Addresses of the servers, for messages.
+        patience_s: Maximum silence before the run is stopped.
+        must_think: Whether the first responses must hold thinking.
     """
 
     def __init__(self, model: str, where: str, patience_s: float, must_think: bool) -> None:
@@ -41,19 +45,19 @@ class CircuitBreaker:
         self._answered_at = self._doubted_at = -math.inf
         self._is_confirmed = False
         self._open: set[ChatCompletion] = set()
-        # When each prompt that met nothing else since was sent first.
+        # Time at which each prompt that only failed since the last sign of life was first sent.
         self._since: dict[str, float] = {}
-        self._refused: set[str] | None = set()  # the first prompts, as long as all are refused
-        self._without: int | None = 0 if must_think else None  # as long as none has thinking
+        self._refused: set[str] | None = set()  # the first prompts; None once one is accepted
+        self._without: int | None = 0 if must_think else None  # None once one has thinking
 
     @property
     def heard_at(self) -> float:
-        """Time of the loop of the last sign of life; the pieces of a stream that broke are none."""
+        """Loop time of the last sign of life; pieces of a stream that broke off do not count."""
         return max([self._answered_at, *(reply.heard_at for reply in self._open)])
 
     @contextlib.contextmanager
     def listening(self, reply: ChatCompletion) -> Iterator[None]:
-        """While this lasts the pieces of a reply are signs of life."""
+        """Count the pieces of a reply as signs of life."""
         self._open.add(reply)
         try:
             yield
@@ -61,12 +65,12 @@ class CircuitBreaker:
             self._open.remove(reply)
 
     def note(self, response: Response) -> None:
-        """Note what came of an attempt just now."""
+        """Record the response to an attempt that has just ended."""
         if response.failure not in _SILENT:
             self._answered_at = asyncio.get_running_loop().time()
 
-    def is_general(self, request: Request, response: Response, sent: float) -> bool:
-        """Whether a failure is one of all servers, so that its attempt does not count.
+    def is_outage(self, request: Request, response: Response, sent: float) -> bool:
+        """Whether a failure is due to the servers, so that the attempt does not count.
 
         Raises:
             StoppedError: All servers have failed for longer than a run should wait.
@@ -83,14 +87,14 @@ class CircuitBreaker:
         if is_sure and seconds > self._patience_s:
             raise StoppedError(
                 f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
-                "Give the same command again when one does; what was answered is kept.",
+                "Repeat the same command when a server answers again; all responses are kept.",
             )
         return is_sure or is_doubted
 
     def doubts_servers(self, request: Request, sent: float, is_last: bool) -> bool:
-        """Whether to ask a plain question, once in a silence: too few prompts tell what is wrong.
+        """Whether to send a plain question, because too few prompts failed to call it an outage.
 
-        Until the server gives a sign of life all failures are general.
+        True once per silence; until the server gives a sign of life all failures are outages.
         """
         heard_at = self.heard_at
         since = self._since.get(prompt_id(request.messages), heard_at)
@@ -102,7 +106,7 @@ class CircuitBreaker:
         return True
 
     def doubts_refusals(self, request: Request, response: Response) -> bool:
-        """Whether to ask a plain question, once, as the first prompts are all refused."""
+        """Whether to send a plain question, because the first prompts were all refused; once."""
         if self._refused is None:
             return False
         if response.failure == "rejected":
@@ -112,37 +116,37 @@ class CircuitBreaker:
             self._refused = None
         return is_reached
 
-    def judge(self, response: Response) -> None:
-        """Look at what became of the plain question. Raises TeacherError if it is refused too."""
+    def note_plain_answer(self, response: Response) -> None:
+        """Record the response to the plain question. Raises TeacherError if it is refused too."""
         self._is_confirmed = response.failure in _SILENT
         if response.failure == "rejected":
             raise TeacherError(
-                f"{self._where} refuses all that is asked of {self._model}: {response.error}",
-                "Correct the key, the name of the model or the parameter that it speaks of; "
-                "`heavydistill doctor` finds out which parameters it takes.",
+                f"{self._where} refuses every request to {self._model}: {response.error}",
+                "Correct the key, the name of the model or the parameter in that message; "
+                "`heavydistill doctor` with the same flags tests which parameters work.",
             )
 
-    def checked(self, responses: list[Response]) -> list[Response]:
-        """The responses; failures if they lack the thinking, which none has shown so far.
+    def require_thinking(self, responses: list[Response]) -> list[Response]:
+        """The responses; as failures while the model must think and none has held thinking.
 
         Raises:
-            TeacherError: The first three lack it.
+            TeacherError: The first three responses hold no thinking.
         """
         thinks = any(response.reasoning for response in responses)
         thinks |= any(reply.place != "none" for reply in self._open)  # streams have begun to
         if self._without is None or thinks:
             self._without = None
             return responses
-        # A response that was cut off may have been cut off before its thinking ended.
+        # A truncated response may have ended before its thinking did.
         self._without += sum(response.finish_reason == "stop" for response in responses)
         if self._without >= _FIRST_WITHOUT:
             raise TeacherError(
-                f"{self._model} is known to think, and its first {_FIRST_WITHOUT} responses at "
-                f"{self._where} hold no thinking",
-                "A vLLM server needs --reasoning-parser (`heavydistill teachers` shows the "
-                "profile's command), a provider may need a switch in the profile's extra_body or "
-                "hide it; `heavydistill doctor` finds out. To do without: "
-                "--set endpoint.reasoning=optional.",
+                f"The first {_FIRST_WITHOUT} responses of {self._model} at {self._where} hold no "
+                "thinking, although the model is known to think",
+                "Start vLLM with --reasoning-parser (`heavydistill teachers NAME` prints the "
+                "command); a provider may hide the thinking, or need a switch in the profile's "
+                "extra_body (see `heavydistill doctor`). To accept responses without thinking: --set "
+                "endpoint.reasoning=optional.",
             )
         lost: dict[str, Any] = {
             "finish_reason": "error",

@@ -18,16 +18,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from heavydistill.errors import encodable
-from heavydistill.models.http.errors import (
-    UNKNOWN,
-    OverrunError,
-    Redactor,
-    ServerFault,
-    count,
-    message_of,
-    parsed,
-    status_of,
-)
+from heavydistill.models.http.failures import OverrunError, ServerFault
+from heavydistill.models.http.replies import UNKNOWN, Redactor, count, message_of, parsed, status_of
 from heavydistill.models.request import Response
 from heavydistill.schema import Failure, FinishReason
 

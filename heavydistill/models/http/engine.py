@@ -27,20 +27,19 @@ from typing import Any, TypeVar
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.errors import StoppedError, TeacherError
-from heavydistill.models.http import limits
 from heavydistill.models.http.circuit_breaker import CircuitBreaker
+from heavydistill.models.http.client import close_client, open_client
 from heavydistill.models.http.completion import LONGEST_CONTEXT, ChatCompletion, failed
-from heavydistill.models.http.errors import (
+from heavydistill.models.http.failures import (
     REPEATABLE,
     OverrunError,
-    Redactor,
     RefusedError,
     ServerFault,
     failure_of,
-    retry_after,
     wrong_key,
 )
 from heavydistill.models.http.limits import Server
+from heavydistill.models.http.replies import Redactor, retry_after
 from heavydistill.models.http.transport import loop, submit
 from heavydistill.models.ledger import Cost, Ledger, cost_of, most_cost
 from heavydistill.models.profiles import Profile
@@ -103,7 +102,7 @@ class OpenAIEngine:
         self._keepers = ThreadPoolExecutor(endpoint.slots)
         self._in_flight: set[asyncio.Task[Any]] = set()
         self._loop = loop()
-        self._client = limits.open_client(endpoint, self._key)
+        self._client = open_client(endpoint, self._key)
         self._servers, self._rates = self._client.servers, self._client.rates
 
     @property
@@ -161,7 +160,7 @@ class OpenAIEngine:
             await asyncio.gather(*calls, return_exceptions=True)
 
         submit(end()).result()
-        limits.close_client(self._client)
+        close_client(self._client)
         self._keepers.shutdown()
         if self._ledger:
             self._ledger.close()
@@ -221,17 +220,17 @@ class OpenAIEngine:
             if failure not in REPEATABLE or outcome.overrun or self.is_drained:
                 # Of several samples n may be why they are rejected.
                 if is_alone and self._breaker.doubts_refusals(samples[0], best):
-                    await self._prove(samples[0])
-                return self._breaker.checked(responses)
-            is_general = self._breaker.is_general(samples[0], best, sent)
+                    await self._ask_plain_question(samples[0])
+                return self._breaker.require_thinking(responses)
+            is_outage = self._breaker.is_outage(samples[0], best, sent)
             if not self._endpoint.retries:
                 return responses
-            attempts += failure != "overloaded" and not is_general
+            attempts += failure != "overloaded" and not is_outage
             is_last = attempts > self._endpoint.retries
             if is_alone and self._breaker.doubts_servers(samples[0], sent, is_last):
-                await self._prove(samples[0])
-                is_general = self._breaker.is_general(samples[0], best, sent)
-            if is_last and not is_general:
+                await self._ask_plain_question(samples[0])
+                is_outage = self._breaker.is_outage(samples[0], best, sent)
+            if is_last and not is_outage:
                 return responses
             if failure != "overloaded":  # for that the whole server is left alone
                 longest_s = min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
@@ -239,11 +238,11 @@ class OpenAIEngine:
                 with suppress(_DismissedError):
                     await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
 
-    async def _prove(self, doubted: Request) -> None:
+    async def _ask_plain_question(self, doubted: Request) -> None:
         """Ask a question that any model answers in place of a doubted one, before all others."""
         with suppress(_DismissedError):
             _, outcome = await self._attempt([plain_question(doubted)], is_urgent=True)
-            self._breaker.judge(outcome.responses[0])
+            self._breaker.note_plain_answer(outcome.responses[0])
 
     async def _attempt(
         self, samples: list[Request], is_urgent: bool = False

@@ -18,11 +18,8 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from heavydistill.config.models import Endpoint
-from heavydistill.models.http.errors import OUTAGES
-from heavydistill.models.http.transport import Transport, submit
+from heavydistill.models.http.failures import OUTAGES
 from heavydistill.models.request import Response
-from heavydistill.models.shared_resources import SharedResources
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _FAULTS_IN_A_ROW = 3
@@ -195,31 +192,3 @@ class Rates:
             self._ended += 1
         if self._tokens:
             self._tokens.correct(tokens - charged)
-
-
-class EndpointClient:
-    """What asks an endpoint: its ``servers`` with their slots, ``rates``, and a ``transport``."""
-
-    def __init__(self, endpoint: Endpoint, key: str) -> None:
-        async def connected() -> Transport:
-            return Transport(key, endpoint.timeout_s)
-
-        servers = [Server(url, endpoint.concurrency) for url in endpoint.urls]
-        self.servers = Servers(servers, endpoint.timeout_s)
-        self.rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
-        self.transport = submit(connected()).result()
-
-    def close(self) -> None:
-        """End the connections."""
-        submit(self.transport.close()).result()
-
-
-_clients = SharedResources(EndpointClient.close)
-close_client = _clients.give_back  # ends a use of a client
-
-
-def open_client(endpoint: Endpoint, key: str) -> EndpointClient:
-    """The client of an endpoint with that key, which all who ask it share; give it back once."""
-    limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
-    same = endpoint.base_url, key, endpoint.timeout_s, *limits
-    return _clients.borrow(same, lambda: EndpointClient(endpoint, key))

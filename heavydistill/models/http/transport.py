@@ -23,13 +23,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.http.completion import ChatCompletion
-from heavydistill.models.http.errors import (
-    OverrunError,
-    Redactor,
-    RefusedError,
-    message_of,
-    parsed,
-)
+from heavydistill.models.http.failures import OverrunError, RefusedError
+from heavydistill.models.http.replies import Redactor, message_of, parsed
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -91,7 +86,7 @@ class Transport:
             RefusedError: The server refuses the request.
             OverrunError: The reply goes on far past ``max_tokens``.
             TimeoutError: The server was silent for too long.
-            Exception: Whatever else ``errors.failure_of`` knows: no connection, a connection
+            Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
                 that broke, a body that is no completion.
         """
         loop = asyncio.get_running_loop()

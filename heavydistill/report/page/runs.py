@@ -34,7 +34,7 @@ from heavydistill.metrics.summary import Summary, summary_of
 from heavydistill.report.grid import counted, listed
 from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
-from heavydistill.store.redact import without_places
+from heavydistill.store.portable import portable_config
 from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
 
 SIDES = ("before", "after")
@@ -160,7 +160,7 @@ def _finished(run: Path, name: str) -> ReportedRun:
     if Workplace(run).is_claimed:
         lacks.append("The same command is going on just now; its new rows are not in this report.")
     try:
-        tree = without_places(load_config(run / _CONFIG))
+        tree = portable_config(load_config(run / _CONFIG))
         config = str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
     except ConfigError:  # another version of heavydistill wrote it
         config = ""

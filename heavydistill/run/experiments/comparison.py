@@ -31,7 +31,7 @@ from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import summary_of
 from heavydistill.run.result import all_traces
 from heavydistill.store.atomic import Workplace, recover
-from heavydistill.store.redact import without_places
+from heavydistill.store.portable import portable_config
 from heavydistill.store.traces import trace_files
 
 A, B = "A", "B"
@@ -64,7 +64,7 @@ def side_of(run: Path, name: str) -> Side:
     record = _record(run)
     file = run / "config.yaml"
     config = load_config(file) if file.is_file() else None
-    asked = without_places(config) if config else {}
+    asked = portable_config(config) if config else {}
     # A run on the pools of another reads no source, and does not know what that left out.
     taken = config is not None and config.pools is not None
     not_asked = {*_NOT_ASKED, "problems"} if taken else _NOT_ASKED

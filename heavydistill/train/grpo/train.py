@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import asked_of_thinker
-from heavydistill.store.redact import without_places
+from heavydistill.store.portable import portable_config
 from heavydistill.store.training_record import Ends, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train.arguments import TrainArguments
 from heavydistill.train.base_model import BaseCheckpoint, load_base
@@ -118,7 +118,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
             response_tokens=config.max_completion_length,
             left_out=prompts.left_out,
             problems_sha256=prompts.problems_sha256,
-            run=without_places(prompts.run) if prompts.run else None,
+            run=portable_config(prompts.run) if prompts.run else None,
         ),
     )
     return GrpoPlan(arguments, base, record, start, prompts, measured_on)

@@ -20,13 +20,8 @@ from heavydistill.models.http.completion import (
     failed,
     split_reasoning,
 )
-from heavydistill.models.http.errors import (
-    Redactor,
-    ServerFault,
-    failure_of,
-    message_of,
-    seconds,
-)
+from heavydistill.models.http.failures import ServerFault, failure_of
+from heavydistill.models.http.replies import Redactor, message_of, seconds
 from heavydistill.models.local.engine import load_tokenizer
 from heavydistill.models.request import Request, Response, fields_of, trajectory, user_turn
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row

@@ -189,7 +189,7 @@ def test_a_stream_that_flows_is_a_sign_of_life():
 @pytest.mark.parametrize("fault", ["refused", "forbidden", "unknown"])
 def test_an_endpoint_that_refuses_everything_stops_the_run(fault):
     with faulty(plan=always(fault)) as server:
-        refused = pytest.raises(TeacherError, match="refuses all that is asked")
+        refused = pytest.raises(TeacherError, match="refuses every request")
         with asking(server) as engine, refused as caught:
             for problem in range(50):
                 engine.generate(requests(4, f"{problem}+1?"))

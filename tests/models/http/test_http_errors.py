@@ -19,7 +19,7 @@ from loopback import Handler, listening
 
 from heavydistill.errors import CONTROL, StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
-from heavydistill.models.http.errors import retry_after
+from heavydistill.models.http.replies import retry_after
 from heavydistill.models.http.transport import Transport
 
 TGI_SAYS = (

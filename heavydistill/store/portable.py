@@ -1,7 +1,7 @@
-"""What others may read of a configuration: no folder, no address, nothing of the machine.
+"""Configurations for other machines and people: without folders, addresses and private models.
 
-Records that are published or compared say it of the runs that they come from, and give a model
-or a file by its name alone. Secrets are never configuration (see ``config``).
+Records that are published or compared hold these. Secrets are never in a configuration at all (see
+``config``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 from heavydistill.config.run import RunConfig
 
 
-def without_places(config: RunConfig) -> dict[str, Any]:
-    """A configuration as JSON for others to read, without folders, addresses and machine."""
+def portable_config(config: RunConfig) -> dict[str, Any]:
+    """A configuration as JSON, with names in place of folders and without addresses."""
     tree = config.model_dump(
         mode="json",
         exclude={
@@ -22,7 +22,7 @@ def without_places(config: RunConfig) -> dict[str, Any]:
             "deliberate": {"processes"},
         },
     )
-    tree["endpoint"] = key_name_of(tree["endpoint"])
+    tree["endpoint"] = key_variable_of(tree["endpoint"])
     source = Path(tree["problems"]["source"])
     if source.suffix in (".jsonl", ".parquet"):
         tree["problems"]["source"] = source.name
@@ -30,19 +30,19 @@ def without_places(config: RunConfig) -> dict[str, Any]:
         tree[role] = tree[role] and name_alone(tree[role])
     if tree["judge"]:
         tree["judge"]["model"] = name_alone(tree["judge"]["model"])
-        tree["judge"]["endpoint"] = key_name_of(tree["judge"]["endpoint"])
+        tree["judge"]["endpoint"] = key_variable_of(tree["judge"]["endpoint"])
     return tree
 
 
-def key_name_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
+def key_variable_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
     """The name of an endpoint's key variable alone: publishing searches for that key's value."""
     return endpoint and {"api_key_env": endpoint["api_key_env"]}
 
 
 def name_alone(source: str) -> str:
-    """The name of a file or folder, and any other source as it is.
+    """The name of a file or folder without its path; other sources, such as Hub ids, unchanged.
 
-    What is not here and looks like an id on the Hub or at a provider is taken for one.
+    A relative path that does not exist counts as an id.
     """
     path = Path(source)
     is_place = path.exists() or path.is_absolute() or path.parts[:1] == ("..",)

@@ -1,0 +1,39 @@
+"""The client of an endpoint: its servers with their slots, its rate limits and the transport.
+
+All engines of this process that ask one endpoint share one.
+"""
+
+from __future__ import annotations
+
+from heavydistill.config.models import Endpoint
+from heavydistill.models.http.limits import Rates, Server, Servers
+from heavydistill.models.http.transport import Transport, submit
+from heavydistill.models.shared_resources import SharedResources
+
+
+class EndpointClient:
+    """What asks an endpoint: its ``servers`` with their slots, ``rates``, and a ``transport``."""
+
+    def __init__(self, endpoint: Endpoint, key: str) -> None:
+        async def connected() -> Transport:
+            return Transport(key, endpoint.timeout_s)
+
+        servers = [Server(url, endpoint.concurrency) for url in endpoint.urls]
+        self.servers = Servers(servers, endpoint.timeout_s)
+        self.rates = Rates(endpoint.requests_per_minute, endpoint.tokens_per_minute)
+        self.transport = submit(connected()).result()
+
+    def close(self) -> None:
+        """End the connections."""
+        submit(self.transport.close()).result()
+
+
+_clients = SharedResources(EndpointClient.close)
+close_client = _clients.give_back  # ends a use of a client
+
+
+def open_client(endpoint: Endpoint, key: str) -> EndpointClient:
+    """The client of an endpoint with that key, which all who ask it share; give it back once."""
+    limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
+    same = endpoint.base_url, key, endpoint.timeout_s, *limits
+    return _clients.borrow(same, lambda: EndpointClient(endpoint, key))

@@ -1,0 +1,122 @@
+"""Values in the replies of a server: JSON, counts, errors and waits, whatever it has sent.
+
+Each becomes a value of a known type; counts are read from a journal by the same rule. Not covered:
+the texts of a model, which ``completion`` reads.
+"""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from heavydistill.errors import printable
+
+UNKNOWN = -1
+_MOST_COUNTED = 2**31
+_MOST_SAID = 500
+_STATUS_UNKNOWN = 500
+# Names of errors from providers that send no status.
+_NAMES_OF_STATUS = {
+    400: "invalid_request_error invalid_argument context_length_exceeded exceed_context_size_error",
+    401: "authentication_error invalid_api_key unauthenticated",
+    402: "billing_error insufficient_balance insufficient_quota",
+    403: "permission_denied permission_error",
+    404: "model_not_found not_found_error",
+    429: "rate_limit_error rate_limit_exceeded resource_exhausted too_many_requests",
+    503: "unavailable unavailable_error",
+    529: "overloaded_error",
+}
+_STATUS_OF = {name: status for status, names in _NAMES_OF_STATUS.items() for name in names.split()}
+
+
+def parsed(data: bytes | str) -> Any:
+    """The value of a JSON text.
+
+    Raises:
+        ValueError: The text is not JSON, or is nested deeper than Python can read.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError:
+        raise ValueError("the JSON is nested too deep") from None
+
+
+def count(value: object) -> int:
+    """A count of tokens: a plain integer of 0 to 2^31 - 1, else -1 for unknown."""
+    return value if type(value) is int and 0 <= value < _MOST_COUNTED else UNKNOWN
+
+
+def seconds(value: object) -> float:
+    """A duration: a finite number from 0 on, else 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 <= value <= sys.float_info.max else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Redactor:
+    """Makes one printable line of what a server says, without the key, which some repeat.
+
+    The key is replaced before anything is cut off, so no part of it is left at the cut.
+    """
+
+    key: str = ""
+
+    def __call__(self, said: object, most: int = _MOST_SAID) -> str:
+        """At most ``most`` characters of a text, or of any other value as JSON."""
+        if not isinstance(said, str):
+            try:
+                said = json.dumps(said, ensure_ascii=False)
+            except RecursionError:
+                said = f"a {type(said).__name__} that is nested too deep"
+        text = " ".join(printable(said).split())
+        return (text.replace(self.key, "***") if self.key else text)[:most]
+
+
+def message_of(error: Any) -> Any:
+    """What an error says, however it is wrapped."""
+    while isinstance(error, dict):
+        names = ("error", "message", "detail")
+        inner = next((error[name] for name in names if error.get(name)), None)
+        if inner is None:
+            break
+        # Its kind stands beside the message, and may be all that says what is wrong.
+        kind = next((error[n] for n in ("code", "type") if isinstance(error.get(n), str)), None)
+        error = f"{inner} ({kind})" if isinstance(inner, str) and kind else inner
+    return error
+
+
+def status_of(error: Any) -> int:
+    """The HTTP status that an error in a body stands for; 500 if it names none."""
+    fields = error if isinstance(error, dict) else {"code": error}
+    for value in map(fields.get, ("code", "status", "type")):
+        if isinstance(value, str):
+            value = (
+                int(value) if re.fullmatch("[45][0-9]{2}", value) else _STATUS_OF.get(value.lower())
+            )
+        if type(value) is int and 400 <= value < 600:
+            return value
+    return _STATUS_UNKNOWN
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a server wants to be left alone; None if it does not say, or says nonsense."""
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        with suppress(ValueError):
+            wait_s = float(value) * unit_s
+            if math.isfinite(wait_s) and wait_s >= 0:
+                return wait_s
+            continue
+        with suppress(ValueError, OverflowError):  # of dates that no calendar has
+            if date := email.utils.parsedate_tz(value):
+                return max(0.0, email.utils.mktime_tz(date) - time.time())
+    return None
