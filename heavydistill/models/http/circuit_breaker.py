@@ -145,8 +145,8 @@ class CircuitBreaker:
                 "thinking, although the model is known to think",
                 "Start vLLM with --reasoning-parser (`heavydistill teachers NAME` prints the "
                 "command); a provider may hide the thinking, or need a switch in the profile's "
-                "extra_body (see `heavydistill doctor`). To accept responses without thinking: --set "
-                "endpoint.reasoning=optional.",
+                "extra_body (see `heavydistill doctor`). To accept responses without thinking: "
+                "--set endpoint.reasoning=optional.",
             )
         lost: dict[str, Any] = {
             "finish_reason": "error",
