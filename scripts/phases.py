@@ -46,7 +46,7 @@ from heavydistill.errors import ConfigError, RunError
 from heavydistill.store.sets.folder import MANIFEST
 from heavydistill.store.training_record import RECORD, Result, read_record
 from heavydistill.train.checkpoints import is_whole
-from heavydistill.train.script import exit_code
+from heavydistill.train.launch import exit_code
 
 HERE = Path(__file__).parent
 CLI = [sys.executable, "-c", "from heavydistill.cli.app import main; main()"]

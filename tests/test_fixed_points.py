@@ -227,7 +227,7 @@ def test_trained_models_are_read_and_merged() -> None:
     assert checkpoints.is_whole(checkpoint)
     assert checkpoints.start_of(Path("trained/full"), True) == checkpoint
     merged = merge("trained/adapter", Path("out/merged"))
-    assert merged.is_right and merged.has_record and merged.base == "model"
+    assert merged.is_right and merged.record and merged.base == "model"
 
 
 @pytest.mark.parametrize("name", ["run", "evaluate", "every_section", "../runs/served/config"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 
@@ -32,16 +33,35 @@ print(len(script()), len(shipped("web", "page.css")), len(shipped("web", "page.h
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel unpacked, which is what installing does."""
+    """The site-packages of an environment of its own with the wheel and without the checkout."""
     pytest.importorskip("hatchling")
     folder = tmp_path_factory.mktemp("wheel")
     built = subprocess.run(
         [sys.executable, "-c", BUILD, str(folder)], cwd=ROOT, capture_output=True, text=True
     )
     assert built.returncode == 0, built.stderr
+    venv.create(folder / "environment", symlinks=True)
+    (site,) = (folder / "environment").glob("lib/*/site-packages")
     with zipfile.ZipFile(folder / built.stdout.split()[-1]) as wheel:
-        wheel.extractall(folder / "site")
-    return folder / "site"
+        wheel.extractall(site)  # which is what installing does
+    # Other packages are those of the tests. Paths of their own that they name are not followed.
+    places = [path for path in sys.path if Path(path).name == "site-packages"]
+    (site / "others.pth").write_text("\n".join(places), encoding="utf-8")
+    return site
+
+
+def run_installed(site: Path, folder: Path, *words: str) -> str:
+    """What the installed interpreter prints in a folder."""
+    done = subprocess.run(
+        [str(site.parents[2] / "bin" / "python"), *words],
+        cwd=folder,
+        env={"PATH": "", "PYTHONNOUSERSITE": "1", "HF_HUB_OFFLINE": "1", "HOME": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, f"{words}: {done.stdout}"
+    return done.stdout
 
 
 def stems(folder: str, pattern: str) -> list[str]:
@@ -52,15 +72,8 @@ def stems(folder: str, pattern: str) -> list[str]:
 
 
 def test_what_modules_read_is_found_in_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
-    done = subprocess.run(  # it sees the wheel and not the checkout
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(installed)!r}); {PROGRAM}"],
-        cwd=tmp_path,
-        env={"PATH": "", "PYTHONNOUSERSITE": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    profiles, model, benchmarks, hashes, katex, trainings, ours = done.stdout.splitlines()
+    said = run_installed(installed, tmp_path, "-c", PROGRAM)
+    profiles, model, benchmarks, hashes, katex, trainings, ours = said.splitlines()
     assert profiles.split() == stems("configs/teachers", "*.yaml")
     assert Path(model) == installed / "heavydistill" / "micro" / "teacher"
     assert (Path(model) / "model.safetensors").is_file()
@@ -93,3 +106,20 @@ def test_words_prompts_and_templates_are_in_the_wheel(installed: Path) -> None:
     assert beside_modules(installed) == beside_modules(ROOT)
     for name in ("heavy/mentions.yaml", "hub/templates/model_card.md", "report/page/web/page.css"):
         assert f"heavydistill/{name}" in beside_modules(ROOT)
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_goes_from_generate_to_evaluate(installed: Path, tmp_path: Path) -> None:
+    def run(command: str) -> str:
+        return run_installed(installed, tmp_path, "-m", "heavydistill", *command.split())
+
+    run("generate --limit 12 --k 4 --d 2 --out runs/micro")
+    run("build runs/micro --student micro-student --set preset=natural --out sets/micro")
+    said = run("sft --config micro --role deliberator --dataset_name sets/micro --max_steps 2")
+    assert "The model is in out/deliberator" in said
+    following = said.splitlines()[-1].removeprefix("Next: heavydistill ")
+    run(f"{following} --limit 4 --set think.k=2 --set deliberate.d=1")
+    run("report out/deliberator/evaluation")
+    assert (tmp_path / "out/deliberator/evaluation/evaluation.json").is_file()
+    modules = "import heavydistill, torch; print(heavydistill.__file__)"
+    assert run_installed(installed, tmp_path, "-c", modules).startswith(str(installed))

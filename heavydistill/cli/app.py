@@ -8,11 +8,19 @@ it; 130 interrupted, without a traceback at any moment: so this module imports n
 from __future__ import annotations
 
 import atexit
+import logging
+import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 
 from heavydistill.run import interrupts
+
+_LIBRARIES = (
+    *("accelerate", "bitsandbytes", "datasets", "deepspeed", "kernels", "peft"),
+    *("torch", "transformers", "trl"),
+)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -23,6 +31,7 @@ def main(words: Sequence[str] | None = None) -> None:
     with interrupts.ending_at_once():
         from heavydistill.cli.verbs import app
         from heavydistill.errors import HeavydistillError, MissingModelError, UserError
+    _quiet_libraries()
     given = sys.argv[1:] if words is None else list(words)
     # The first function of all at the end of the interpreter, where nothing is left to be lost.
     atexit.register(interrupts.end_at_once)
@@ -40,6 +49,22 @@ def main(words: Sequence[str] | None = None) -> None:
     except HeavydistillError as error:
         _say(f"The run broke: {error}")
         sys.exit(1)
+
+
+def _quiet_libraries() -> None:
+    """Keep bars, advice and deprecations of libraries off the terminal, unless the user asks.
+
+    Call this before they are imported; TRANSFORMERS_VERBOSITY and PYTHONWARNINGS show them again.
+    """
+    os.environ.setdefault("HF_DATASETS_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("DATASETS_VERBOSITY", "error")
+    if os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error") == "error":
+        for name in _LIBRARIES:
+            logging.getLogger(name).setLevel(logging.ERROR)
+        # Its level is set again as it is imported.
+        logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.ERROR)
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", module=rf"({'|'.join(_LIBRARIES)})(\.|$)")
 
 
 def _say(message: str) -> None:

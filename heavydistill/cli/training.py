@@ -7,7 +7,7 @@ import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from heavydistill.cli.flags import first_sentence
 from heavydistill.cli.verbs import Rows
 from heavydistill.errors import ConfigError
 from heavydistill.train.fields import Argument, own_arguments
+
+if TYPE_CHECKING:
+    from heavydistill.train.arguments import TrainingOptions
 
 # What `--help` lists, in this order, and texts of ours where TRL has none for our use.
 _USED = (
@@ -38,9 +41,8 @@ def _rows(script: str) -> Rows:
     """Help of all flags of a training, with those that people use under ``Options``."""
     from heavydistill.train.arguments import known_arguments, shipped
     from heavydistill.train.launch import FLAGS
-    from heavydistill.train.script import options_of
 
-    options = options_of(script)
+    options = _options(script)
     ours, launcher = own_arguments(options), {name: Argument(name, "int") for name in FLAGS}
     theirs = {name: each for name, each in known_arguments(options).items() if name not in ours}
     texts = {**FLAGS, **{name: each.help for name, each in ours.items()}, **_TEXTS}
@@ -100,26 +102,38 @@ def grpo(context: typer.Context) -> None:
 
 
 def _train(script: str, words: Sequence[str]) -> None:
-    from heavydistill.train.script import exit_code
+    from heavydistill.train.launch import exit_code
 
     sys.exit(exit_code(lambda: _checked(script, words)))
+
+
+def _options(script: str) -> type[TrainingOptions]:
+    """The arguments of a script that are ours; TRL is not imported."""
+    if script == "sft":
+        from heavydistill.train.sft_options import SftOptions
+
+        return SftOptions
+    from heavydistill.train.grpo.options import GrpoOptions
+
+    return GrpoOptions
 
 
 def _checked(script: str, words: Sequence[str]) -> None:
     from heavydistill.train.arguments import check_flags, shipped_file
     from heavydistill.train.launch import FLAGS, launch
-    from heavydistill.train.script import options_of, run_script
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for name in ("accelerate", *FLAGS):
         parser.add_argument(*{f"--{name}", f"--{name.replace('_', '-')}"}, nargs="?", const="")
     given, rest = parser.parse_known_args(words)
     chosen = {name: text for name, text in vars(given).items() if text is not None}
-    check_flags(options_of(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
+    check_flags(_options(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
     for name, text in chosen.items():
         if not text or not (name in ("accelerate", "main_process_ip") or text.isdecimal()):
             raise ConfigError(f"--{name}: {text!r} is no value of it", f"Give --{name} N.")
     if not chosen:
+        from heavydistill.train.script import run_script
+
         run_script(script, rest)
         return
     if given.accelerate is None:
@@ -165,6 +179,7 @@ def merge(
     memory as the model in its own type, or in float32 with `--dtype`.
     """
     from heavydistill.train import merge as merging
+    from heavydistill.train.script import evaluation_command
 
     if dtype not in (None, *merging.DTYPES):
         raise ConfigError(f"--dtype {dtype} is none of {', '.join(merging.DTYPES)}", "Give one.")
@@ -174,7 +189,7 @@ def merge(
         f"Largest difference of a logit to base + adapter: {merged.difference:.3g}. Rounding the "
         f"weights once changes it by {merged.rounding:.3g}, the adapter by {merged.effect:.3g}."
     )
-    if not merged.has_record:
+    if not merged.record:
         print(
             "Note: it has no training.json, because the adapter has none or was trained on another "
             "base, so `heavydistill publish` refuses it."
@@ -184,3 +199,6 @@ def merge(
             f"Note: the adapter changes little more than rounding to {merged.dtype} does, so part "
             "of what it learned may be lost. Merge with --dtype float32 to keep it."
         )
+    print(f"Serve it: vllm serve {out}")
+    if merged.record:
+        print(f"Next: {evaluation_command(merged.record, out, merged.base)}")

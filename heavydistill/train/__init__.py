@@ -7,8 +7,5 @@ output folder is whole. ``grpo`` has prompts and rewards in place of rows.
 
 import os
 
-from heavydistill.models.local.adapter import quiet_bitsandbytes
-
-# TRL tells its makers of every training; the Hub's client asks this when it is imported.
+# TRL reports every training to its authors; the Hub's client reads this when it is imported.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-quiet_bitsandbytes()

@@ -1,8 +1,11 @@
-"""What the Trainer calls while it trains: checkpoints that are whole, guards, curves."""
+"""What the Trainer calls while it trains: lines of figures, whole checkpoints, guards, curves."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,87 @@ from heavydistill.report.curves import draw
 from heavydistill.store.training_record import Alarm
 from heavydistill.train import checkpoints
 from heavydistill.train.grpo.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms
+
+LOG = "log.jsonl"
+"""File in the output folder with everything that was logged, an entry a line."""
+_HEADER_EVERY = 20
+# Heading, name in the log, format, width.
+_Column = tuple[str, str, str, int]
+_SFT: tuple[_Column, ...] = (
+    ("loss", "loss", ".4f", 8),
+    ("right tokens", "mean_token_accuracy", ".1%", 13),
+    ("entropy", "entropy", ".3f", 8),
+    ("gradient", "grad_norm", ".2f", 9),
+    ("tokens", "num_tokens", ",.0f", 13),
+)
+_GRPO: tuple[_Column, ...] = (
+    ("teach", "teach", ".0%", 6),
+    ("entropy", "entropy", ".3f", 8),
+    ("tokens", "completions/mean_length", ",.0f", 7),
+    ("cut off", "verdict/cut_off", ".1%", 8),
+)
+_CLIPPED: _Column = ("clipped", "clip_ratio/region_mean", ".1%", 8)
+_KL: _Column = ("KL", "kl", ".1e", 8)
+_RATE: _Column = ("lr", "learning_rate", ".1e", 8)
+_EVALUATED = (
+    ("HM", "eval_hm", ".1%"),
+    ("V", "eval_v", ".1%"),
+    ("pass@1", "eval_pass_at_1", ".1%"),
+    ("cut off", "eval_cut_off", ".1%"),
+    ("loss of thinker rows", "eval_thinker_loss", ".4f"),
+    ("loss of deliberator rows", "eval_deliberator_loss", ".4f"),
+)
+
+
+class LogLines(TrainerCallback):
+    """Prints a line of the figures that matter, and writes all that is logged into ``LOG``.
+
+    Args:
+        right: What the share of right responses is in GRPO, ``HM`` or ``pass@1``; empty for SFT.
+        has_kl: Whether GRPO has a KL term, which is shown in place of the clipped share.
+    """
+
+    def __init__(self, right: str = "", has_kl: bool = False) -> None:
+        rewarded = (("reward", "reward", ".3f", 7), (right, "verdict/correct", ".1%", 7))
+        of_grpo = (*rewarded, *_GRPO, _KL if has_kl else _CLIPPED)
+        self._columns = (*(of_grpo if right else _SFT), _RATE)
+        self._lines = 0
+        self._start = (0.0, 0)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Begin the file with what a training that is resumed logged before."""
+        self._start = time.monotonic(), state.global_step
+        if state.is_world_process_zero:
+            entries = [f"{json.dumps(entry)}\n" for entry in state.log_history]
+            (Path(args.output_dir) / LOG).write_text("".join(entries), encoding="utf-8")
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
+        """Write the entry, and print its line."""
+        if not state.is_world_process_zero:
+            return
+        with (Path(args.output_dir) / LOG).open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(state.log_history[-1])}\n")
+        if "learning_rate" in logs:
+            self._print_row(state, logs)
+        elif shown := [
+            f"{title} {logs[name]:{form}}" for title, name, form in _EVALUATED if name in logs
+        ]:
+            print(f"held out at step {state.global_step:,}: {', '.join(shown)}", flush=True)
+
+    def _print_row(self, state: Any, logs: Mapping[str, Any]) -> None:
+        if self._lines % _HEADER_EVERY == 0:
+            titles = "".join(f"{title:>{width}}" for title, _, _, width in self._columns)
+            print(f"{'step':>9}{'left':>9}{titles}", flush=True)
+        self._lines += 1
+        began, first = self._start
+        done, steps = state.global_step - first, state.max_steps - state.global_step
+        left = timedelta(seconds=round((time.monotonic() - began) / max(done, 1) * steps))
+        values = {**logs, "teach": 1 - logs.get("frac_reward_zero_std", 1)}
+        row = "".join(
+            f"{'-' if values.get(name) is None else format(values[name], form):>{width}}"
+            for _, name, form, width in self._columns
+        )
+        print(f"{f'{state.global_step}/{state.max_steps}':>9}{left!s:>9}{row}", flush=True)
 
 
 class KeepWhole(TrainerCallback):

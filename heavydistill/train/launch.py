@@ -11,12 +11,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from heavydistill.config.yaml import read_yaml
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, HeavydistillError, UserError
 from heavydistill.run import interrupts
 
 FLAGS = {
@@ -59,6 +59,40 @@ def launch(file: Path, flags: Sequence[str], command: Sequence[str]) -> int:
     for signum, handler in before.items():
         signal.signal(signum, handler)
     return code if code >= 0 else 128 - code
+
+
+def exit_code(
+    script: Callable[[], None],
+    goes_on: str = "--resume_from_checkpoint true goes on from the last checkpoint.",
+) -> int:
+    """Run a script and turn what it raises into a message and an exit code.
+
+    Each of several processes names itself: what broke one may be on its machine alone.
+    """
+    try:
+        with interrupts.recognized():
+            script()
+    except UserError as error:
+        return _print(f"Error: {error}", 2)
+    except HeavydistillError as error:
+        return _print(f"The training broke: {error}", 1)
+    except KeyboardInterrupt:
+        return _print(f"Interrupted. {goes_on}", 130)
+    return 0
+
+
+def is_main() -> bool:
+    """Whether this is the first process of all machines."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _print(message: str, code: int) -> int:
+    several = os.environ.get("WORLD_SIZE", "1") != "1"
+    process = f"[process {os.environ['RANK']}] " if several else ""
+    # In one write, or the lines of processes that fail together run into each other.
+    sys.stderr.write(f"{process}{message}\n")
+    sys.stderr.flush()
+    return code
 
 
 def main() -> int:

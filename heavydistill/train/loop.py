@@ -133,9 +133,10 @@ def method_of(model: ModelConfig) -> str:
 
 def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
     """What TRL's trainers are made with in every stage; adapts the arguments to it."""
+    from transformers.utils.logging import disable_progress_bar
     from trl import get_peft_config, get_quantization_config
 
-    from heavydistill.train.callbacks import GoOn, KeepWhole
+    from heavydistill.train.callbacks import GoOn, KeepWhole, LogLines
 
     config, model, base = plan.arguments.config, plan.arguments.model, plan.base
     config.model_init_kwargs = {
@@ -144,6 +145,10 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
         "dtype": model.dtype,
         **(config.model_init_kwargs or {}),
     }
+    disable_progress_bar()
+    config.disable_tqdm = True  # ``LogLines`` shows the progress
+    if config.log_level == "passive":
+        config.log_level = config.log_level_replica = "error"
     config.push_to_hub = False  # once, at the end, with the card
     config.logging_nan_inf_filter = False  # a loss that is no number would be logged as one
     accumulate_in_float32(config.deepspeed_plugin)
@@ -152,7 +157,10 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
         # Whoever loads the adapter gets the base that it was trained on, and not a later one.
         peft_config.revision = base.revision
     measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
-    callbacks = [GoOn(measure), KeepWhole(config.save_total_limit)]
+    rl = plan.record.rl
+    right = ("pass@1" if rl.mode == "thinker" else "HM") if rl else ""
+    lines = LogLines(right, has_kl=bool(getattr(config, "beta", 0)))
+    callbacks = [GoOn(measure), KeepWhole(config.save_total_limit), lines]
     config.save_total_limit = None  # the callback sees to it
     return {
         "model": base.path,
@@ -179,11 +187,13 @@ def run_training(
         RunError: The disk is full. Checkpoints that are whole stay.
     """
     import torch
+    from transformers.trainer_callback import PrinterCallback
 
     config = plan.arguments.config
     folder, record = Path(str(config.output_dir)), plan.record
     with _explaining(plan, is_set_up=False):
         trainer = new_trainer()
+        trainer.remove_callback(PrinterCallback)
     with _explaining(plan):
         if config.should_save:
             folder.mkdir(parents=True, exist_ok=True)

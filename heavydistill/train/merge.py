@@ -47,8 +47,8 @@ class Merged:
     """Difference that one more rounding of every weight makes."""
     effect: float
     """Difference that the adapter makes."""
-    has_record: bool
-    """Whether ``training.json`` is in the folder."""
+    record: TrainingRecord | None
+    """Content of ``training.json`` in the folder; None if there is no such file."""
 
     @property
     def is_right(self) -> bool:
@@ -77,6 +77,8 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
         TeacherError: As ``load_adapter``, or there is no tokenizer with a chat template.
         RunError: What came out is another model, or the disk is full. Nothing is under the name.
     """
+    from transformers.utils.logging import disable_progress_bar
+
     adapter = adapter_of(name)
     if adapter is None:
         is_whole = (Path(name) / "config.json").is_file()
@@ -97,13 +99,14 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
             f"revision is {found}, and that of the training was {record.base.revision}",
             f"Give that one with --base; --base {adapter.base} takes this one all the same.",
         )
+    disable_progress_bar()
     tokenizer = load_tokenizer(adapter.tokenizer)
     with new_folder(out) as folder:
         ids = tokenizer(_PROBLEM, return_tensors="pt")["input_ids"]
         wanted, plain = _write(adapter, tokenizer, folder, dtype, ids)
         if record:
             shutil.copyfile(file_in(adapter.name, RECORD), folder / RECORD)
-        merged = _look(adapter.base, folder, ids, wanted, plain)
+        merged = _look(adapter.base, record, folder, ids, wanted, plain)
         if not merged.is_right:
             raise RunError(
                 f"The merged model is not {adapter.base} with {name}: a logit differs by "
@@ -161,7 +164,12 @@ def _settle_generation(config: Any, eos: int | None) -> None:
 
 
 def _look(
-    base: str, folder: Path, ids: torch.Tensor, wanted: torch.Tensor, plain: torch.Tensor
+    base: str,
+    record: TrainingRecord | None,
+    folder: Path,
+    ids: torch.Tensor,
+    wanted: torch.Tensor,
+    plain: torch.Tensor,
 ) -> Merged:
     from transformers import AutoModelForCausalLM
 
@@ -174,7 +182,7 @@ def _look(
         difference=_apart(found, wanted),
         rounding=_apart(_logits(model, ids), found),
         effect=_apart(wanted, plain),
-        has_record=(folder / RECORD).is_file(),
+        record=record,
     )
 
 

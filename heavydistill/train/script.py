@@ -8,15 +8,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from heavydistill.errors import HeavydistillError, RunError, UserError
-from heavydistill.run import interrupts
-
-if TYPE_CHECKING:
-    from heavydistill.train.arguments import TrainingOptions
+from heavydistill.config.run import load_config
+from heavydistill.errors import RunError
+from heavydistill.hub.model_card import write_model_card
+from heavydistill.hub.options import PublishOptions
+from heavydistill.hub.publish import check_before, publish_trained
+from heavydistill.store.training_record import EVALUATION, TrainingRecord
+from heavydistill.train.launch import is_main
 
 # The module with ``parse``, and the one with ``prepare``, ``train`` and ``summary``; importing
 # them imports TRL.
@@ -28,48 +29,9 @@ _OF_LAUNCH = re.compile(
 )
 
 
-def exit_code(
-    script: Callable[[], None],
-    goes_on: str = "--resume_from_checkpoint true goes on from the last checkpoint.",
-) -> int:
-    """Run a script and turn what it raises into a message and an exit code.
-
-    Each of several processes names itself: what broke one may be on its machine alone.
-    """
-    try:
-        with interrupts.recognized():
-            script()
-    except UserError as error:
-        return _print(f"Error: {error}", 2)
-    except HeavydistillError as error:
-        return _print(f"The training broke: {error}", 1)
-    except KeyboardInterrupt:
-        return _print(f"Interrupted. {goes_on}", 130)
-    return 0
-
-
-def is_main() -> bool:
-    """Whether this is the first process of all machines."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def options_of(script: str) -> type[TrainingOptions]:
-    """The arguments of a script that are ours; TRL is not imported."""
-    if script == "sft":
-        from heavydistill.train.sft_options import SftOptions
-
-        return SftOptions
-    from heavydistill.train.grpo.options import GrpoOptions
-
-    return GrpoOptions
-
-
 def run_script(script: str, words: Sequence[str]) -> None:
     """A training from its flags to a model, its card, its figures and its place on the Hub."""
-    from heavydistill.config.run import load_config
-    from heavydistill.hub.model_card import write_model_card
-    from heavydistill.hub.options import PublishOptions
-    from heavydistill.hub.publish import check_before, publish_trained
+    from heavydistill.train.callbacks import LOG
 
     reader, stage = (importlib.import_module(f"{__package__}.{name}") for name in _STAGES[script])
     arguments = reader.parse(words)
@@ -97,7 +59,8 @@ def run_script(script: str, words: Sequence[str]) -> None:
         return
     if options and is_main():
         check_before(plan.record, folder, options)
-    result = stage.train(plan).result
+    record = stage.train(plan)
+    result = record.result
     if not is_main():
         return
     write_model_card(folder)
@@ -108,12 +71,36 @@ def run_script(script: str, words: Sequence[str]) -> None:
             f"off at {config.max_completion_length:,} tokens",
             "Raise max_completion_length, or teach shorter responses first, with scripts/sft.py.",
         )
+    base = str(arguments.model.model_name_or_path)
+    following = evaluation_command(record, folder, base)
     if config.evaluate:
-        evaluate(Path(config.evaluate), str(arguments.model.model_name_or_path), folder)
+        evaluate(Path(config.evaluate), base, folder)
         write_model_card(folder)
-    print(f"The model is in {folder}", flush=True)
+        following = f"heavydistill report {folder / EVALUATION}"
+    print(
+        f"The model is in {folder}; all figures of the training are in {folder / LOG}", flush=True
+    )
     if options:
         print(f"Published: {publish_trained(folder, options).url}", flush=True)
+    print(f"Next: {following}", flush=True)
+
+
+def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> str:
+    """The command that compares a trained model with its base on problems that it never learned.
+
+    Problems that are made from a seed are made from another one; otherwise the file is the user's.
+    """
+    runs = [run.config for sets in record.sets for run in sets.manifest.runs if run.config]
+    words = ["heavydistill evaluate --before", base]
+    words += [f"--{role} {folder}" for role in record.roles]
+    sources = [run["problems"] for run in runs]
+    names = {source["source"] for source in sources}
+    if len(names) == 1 and (name := names.pop()).partition(":")[0] in ("micro", "gym"):
+        seed = max(source["seed"] + source["size"] for source in sources)
+        words += [f"--problems {name}", f"--set problems.seed={seed}"]
+    else:
+        words.append("--problems held-out.jsonl")
+    return " ".join([*words, f"--out {folder / EVALUATION}"])
 
 
 def evaluate(config: Path, before: str, folder: Path) -> None:
@@ -123,8 +110,6 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
         RunError: The evaluation failed; its own message was printed.
     """
     import torch
-
-    from heavydistill.store.training_record import EVALUATION
 
     gc.collect()  # a trainer and its model refer to each other
     if torch.cuda.is_available():
@@ -144,12 +129,3 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
             f"The model is in {folder}; its evaluation ended with exit code {done.returncode}",
             f"Repeat it: heavydistill evaluate {' '.join(flags)}",
         )
-
-
-def _print(message: str, code: int) -> int:
-    several = os.environ.get("WORLD_SIZE", "1") != "1"
-    process = f"[process {os.environ['RANK']}] " if several else ""
-    # In one write, or the lines of processes that fail together run into each other.
-    sys.stderr.write(f"{process}{message}\n")
-    sys.stderr.flush()
-    return code

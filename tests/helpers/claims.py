@@ -37,6 +37,9 @@ CLAIMS = {
         "train/test_checkpoints.py::"
         "test_a_training_that_is_killed_while_it_saves_ends_as_if_it_was_not"
     ),
+    "an installed wheel goes from traces to a measured student": (
+        "test_wheel.py::test_an_installed_wheel_goes_from_generate_to_evaluate"
+    ),
     "two processes train as one": (
         "train/test_launches.py::test_two_processes_train_as_one_does[cpu2-true]"
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -10,11 +11,14 @@ from typing import Any, cast
 
 import pytest
 import torch
+from recorded import K16, history
 from trainings import RECORD, sft_arguments
 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.train import loop
+from heavydistill.train.callbacks import LOG, LogLines
 from heavydistill.train.loop import TrainingPlan, common_summary, explained
+from heavydistill.train.script import evaluation_command
 
 
 def plan_on(device: str, folder: Path) -> TrainingPlan:
@@ -164,3 +168,48 @@ def test_auto_takes_the_kernel_that_fits_the_gpu(
 
 def test_the_attention_that_is_asked_for_is_taken(tmp_path: Path) -> None:
     assert loop.attention(sft_arguments("sets", tmp_path, attn_implementation="eager")) == "eager"
+
+
+def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = history(K16, steps=30, noise=0)
+    args = SimpleNamespace(output_dir=str(tmp_path))
+    state: Any = SimpleNamespace(
+        is_world_process_zero=True, log_history=entries[:3], global_step=2, max_steps=30
+    )
+    lines = LogLines("HM")
+    lines.on_train_begin(args, state, None)
+    for entry in entries[3:]:
+        state.log_history, state.global_step = [*state.log_history, entry], entry["step"]
+        lines.on_log(args, state, None, logs=entry)
+    printed = capsys.readouterr().out.splitlines()
+    assert max(map(len, printed)) <= 80
+    head = "step left reward HM teach entropy tokens cut off clipped lr"
+    assert [number for number, line in enumerate(printed) if " ".join(line.split()) == head] == [
+        0,
+        24,
+    ]
+    # What was not logged is no number.
+    row = ["3/30", "0:00:00", "0.520", "-", "66%", "0.550", "1,750", "-", "-", "1.0e-06"]
+    assert printed[1].split() == row
+    assert "held out at step 12: HM 56.5%, V 54.0%, pass@1 44.0%" in printed
+    assert [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()] == entries
+
+
+@pytest.mark.parametrize(
+    ("source", "problems"),
+    [
+        ({"source": "micro", "size": 60, "seed": 40}, "--problems micro --set problems.seed=100"),
+        ({"source": "problems.jsonl", "size": 1, "seed": 0}, "--problems held-out.jsonl"),
+    ],
+)
+def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(
+    source: dict[str, Any], problems: str
+) -> None:
+    record = RECORD.model_copy(deep=True)
+    record.sets[0].manifest.runs[0].config["problems"] = source
+    roles = "--thinker out/both --deliberator out/both"
+    command = f"heavydistill evaluate --before Qwen/Qwen3-4B {roles} {problems}"
+    said = evaluation_command(record, Path("out/both"), "Qwen/Qwen3-4B")
+    assert said == f"{command} --out out/both/evaluation"

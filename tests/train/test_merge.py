@@ -50,7 +50,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_merged_adapter_is_the_same_model(kind: str, tmp_path: Path) -> None:
     folder = write_adapter(tmp_path / "adapter", **KINDS.get(kind, WHOLE_EMBEDDINGS))
     found = merge(str(folder), tmp_path / "half")
-    assert found.dtype == "bfloat16" and not found.has_record
+    assert found.dtype == "bfloat16" and not found.record
     assert not (tmp_path / "half" / "training.json").exists()
     assert 0 < found.difference < 4 * found.rounding < found.effect
     exact = merge(str(folder), tmp_path / "merged", dtype="float32")
@@ -189,13 +189,13 @@ def test_a_base_that_has_changed_since_is_taken_only_if_named(tmp_path: Path) ->
     config.write_text(config.read_text().replace("1e-06", "2e-06"))
     with pytest.raises(ConfigError, match=f"--base {base} takes this one"):
         merge(str(folder), tmp_path / "merged")
-    assert not merge(str(folder), tmp_path / "merged", base=str(base)).has_record
+    assert not merge(str(folder), tmp_path / "merged", base=str(base)).record
     assert not (tmp_path / "merged" / "training.json").exists(), "it tells of another base"
     shutil.rmtree(base)
     with pytest.raises(TeacherError, match="cannot be loaded"):
         merge(str(folder), tmp_path / "again")
     found = merge(str(folder), tmp_path / "again", base=str(MICRO))
-    assert found.base == str(MICRO) and found.has_record
+    assert found.base == str(MICRO) and found.record
     assert read_record(tmp_path / "again") == read_record(folder)
 
 

@@ -53,7 +53,7 @@ def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained: Trai
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     names = {path.name for path in trained.folder.iterdir()}
-    assert names - {"README.md"} == MODEL | {"checkpoint-20"}
+    assert names - {"README.md"} == MODEL | {"checkpoint-20", "log.jsonl"}
     assert read_record(trained.folder) == trained.record
     model = AutoModelForCausalLM.from_pretrained(trained.folder)
     before = AutoModelForCausalLM.from_pretrained(MICRO)
@@ -286,7 +286,7 @@ def test_a_training_that_diverges_ends_with_2_and_leaves_no_model(
     said = capsys.readouterr().err
     assert "Error: The training diverged: " in said and "is nan at step " in said
     assert "a --learning_rate smaller than 1e+30" in said
-    assert {path.name for path in out.iterdir()} == {"training.json"}
+    assert {path.name for path in out.iterdir()} == {"training.json", "log.jsonl"}
     assert read_record(out).result is None
 
 
@@ -340,4 +340,7 @@ def test_nobody_is_told_of_a_training(
         code, said = run(given, HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="0")
     assert code == 0, said
     assert f"The model is in {tmp_path / 'out'}" in said
+    assert "Next: heavydistill evaluate --before micro-student --thinker " in said
+    for noise in ("Loading weights", "examples/s", "FutureWarning", "[transformers]", "WARNING"):
+        assert noise not in said
     assert [path for _, path in hub.requests if "telemetry" in path] == []

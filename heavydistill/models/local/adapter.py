@@ -11,7 +11,6 @@ Not covered: other kinds, several at a time, one on top of another, and added to
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,6 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         TeacherError: PEFT is not installed, or one of both cannot be loaded, or they do not belong
             together, or merging would change what the adapter does.
     """
-    quiet_bitsandbytes()
     try:
         from peft import PeftConfig, PeftModelForCausalLM
         from peft.tuners.tuners_utils import BaseTunerLayer
@@ -165,13 +163,6 @@ def _unfit(adapter: Adapter, why: str) -> TeacherError:
         f"The adapter {adapter.name} does not fit its base model {adapter.base!r}: {why}",
         "Give the adapter whole, with the model that it was trained on.",
     )
-
-
-def quiet_bitsandbytes() -> None:
-    """Keep bitsandbytes' advice on kernels for 4-bit weights on a CPU off the terminal."""
-    advice = "Failed to load CPU gemm_4bit_forward"
-    logger = logging.getLogger("bitsandbytes.backends.cpu.ops")
-    logger.addFilter(lambda said: not said.getMessage().startswith(advice))
 
 
 def _has(model: str, file: str) -> bool:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.config.models import SamplingChoice
 from heavydistill.config.run import RunConfig, Verifying, load_config, refuse_code_of_saved
 from heavydistill.config.yaml import parse
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, ProblemsError
 from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.models.registry import profile_file
 from heavydistill.models.tokenizer import ReaderTokenizer
@@ -149,7 +149,7 @@ def read_prompts(
         if sets:
             success = _successes(sets, str(config.mode))
             rows = [{**row, "success": success.get(row["problem"])} for row in rows]
-    check_verifiers(rows, verify)
+    check_verifiers(rows, verify, config.dataset_name or config.run)
     if sets:
         rows = _teaching(rows, config.max_accuracy, left_out)
         if not rows:
@@ -205,11 +205,15 @@ def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
     return {problem: right[problem] / n for problem, n in judged.items() if n >= _FEWEST_JUDGED}
 
 
-def check_verifiers(rows: Iterable[_Row], verify: Verifying) -> None:
-    """Raise a ``UserError`` if rows with these problems cannot be judged here."""
+def check_verifiers(rows: Iterable[_Row], verify: Verifying, source: object) -> None:
+    """Raise a ``UserError`` that names the source if its problems cannot be judged here."""
     registry.load_own(verify.own)
-    if lacking := registry.unavailable({row["verifier"] for row in rows}, verify):
-        raise ConfigError(lacking[0], "Correct that, or take sets without such problems.")
+    try:
+        lacking = registry.unavailable({row["verifier"] for row in rows}, verify)
+    except ProblemsError as error:
+        raise ProblemsError(f"{source}: {error.what}", error.fix) from error
+    if lacking:
+        raise ConfigError(f"{source}: {lacking[0]}", "Correct that, or give other problems.")
 
 
 def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) -> list[_Row]:

@@ -142,7 +142,7 @@ def held_out(
 
 
 Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequence[Reward]]
-"""Judges one response to each row, as ``FinalAnswer.judge``."""
+"""Judges one response to each row, as ``VerdictReward.judge``."""
 HeldOutResponse = tuple[int, Reward]
 """The number of a held-out row, and what a response to it would earn."""
 

@@ -70,14 +70,14 @@ CUT_OFF = Reward(None, "cut_off", "cut_off")
 FAILED = Reward(None, "", "failed")
 
 
-class FinalAnswer:
+class VerdictReward:
     """The reward as a function that TRL calls.
 
     ``group`` responses are compared with each other (see ``group_shares``); one of the ids ``ends``
     ends a response that was not cut off.
     """
 
-    __name__ = "final_answer"
+    __name__ = "verdict"
 
     def __init__(
         self, pool: VerdictPool, chat: Chat, format_share: float = 0.0, group: int = 1

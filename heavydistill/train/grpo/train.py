@@ -6,7 +6,6 @@ judged and learns from the verdicts, with the trainer of the mode (``new_trainer
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +29,7 @@ from heavydistill.train.grpo.data import (
 )
 from heavydistill.train.grpo.held_out import HeldOut, held_out
 from heavydistill.train.grpo.options import DELIBERATOR, JOINT, THINKER
-from heavydistill.train.grpo.reward import METRICS, FinalAnswer
+from heavydistill.train.grpo.reward import METRICS, VerdictReward
 from heavydistill.train.loop import (
     TrainingPlan,
     begin,
@@ -139,10 +138,9 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
     from heavydistill.train.grpo.passk import ThinkerTrainer
     from heavydistill.train.grpo.trainer import RlTrainer
 
-    logging.getLogger("trl.trainer.grpo_trainer").addFilter(_is_news)
     config, base, prompts = plan.arguments.config, plan.base, plan.prompts
     size = plan.record.rl.rows_of_episode if plan.record.rl else 1
-    reward = FinalAnswer(pool, base.chat, config.format_share, config.num_generations // size)
+    reward = VerdictReward(pool, base.chat, config.format_share, config.num_generations // size)
     roles = plan.held_out.roles if plan.held_out else {}
     options: dict[str, Any] = {
         "reward_funcs": [reward],
@@ -189,7 +187,7 @@ def _held_out(
         prompts.train["text"],
         lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role],
     )
-    check_verifiers([row for rows in found.roles.values() for row in rows], prompts.verify)
+    check_verifiers([row for rows in found.roles.values() for row in rows], prompts.verify, folder)
     role = THINKER if config.mode == THINKER else DELIBERATOR
     if not found.roles[role]:
         what = "problem" if role == THINKER else "cache"
@@ -245,11 +243,6 @@ def _used(
         left_out={},
         manifest=sets.manifest,
     )
-
-
-def _is_news(record: logging.LogRecord) -> bool:
-    """Whether TRL says something that is not counted: responses without a reward are."""
-    return "All reward functions returned None" not in record.getMessage()
 
 
 def _measured(trainer: Trainer, first: int) -> dict[str, Any]:

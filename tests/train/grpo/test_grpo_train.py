@@ -167,7 +167,7 @@ def test_the_reward_ends_responses_where_the_trainer_does(sets: Path, tmp_path: 
     with VerdictPool() as pool:
         trainer = new_trainer(prepared, pool)
         (reward,) = trainer.reward_funcs
-        assert trainer.reward_func_names == ["final_answer"]
+        assert trainer.reward_func_names == ["verdict"]
         assert set(trainer.eos_token_ids) < reward.ends
         assert reward.ends - set(trainer.eos_token_ids) == {trainer._tokenizer.pad_token_id}
 
@@ -216,6 +216,7 @@ def test_the_best_value_on_other_held_out_problems_is_forgotten(
         for callback in trainer_options(prepare(asked))["callbacks"]:
             callback.on_train_begin(asked.config, state, None)
 
+    (tmp_path / "out").mkdir()
     state = TrainerState(max_steps=4)
     begin(state)
     state.best_metric = 1.0
@@ -227,7 +228,7 @@ def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path
     other = shutil.copytree(sets, tmp_path / "other")
     rewrite(other, "problems", lambda row: [{**row, "verifier": "mth"}])
     keys = {**FEW, **LOOKED_AT, "held_out_from": other}
-    with pytest.raises(ProblemsError, match="There is no verifier 'mth'"):
+    with pytest.raises(ProblemsError, match="other: There is no verifier 'mth'"):
         prepare(grpo_arguments(sets, tmp_path / "out", **keys))
 
 

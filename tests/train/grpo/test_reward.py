@@ -17,7 +17,7 @@ from students import MICRO, tokenizer_with
 from heavydistill.chat.template import Chat
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
-from heavydistill.train.grpo.reward import METRICS, FinalAnswer, group_shares
+from heavydistill.train.grpo.reward import METRICS, VerdictReward, group_shares
 from heavydistill.verifiers.pool import VerdictPool
 
 SUM = Problem(id="p", text="What is 17 + 25? Numbers: 17, 25, 42.", reference="42", verifier="math")
@@ -60,7 +60,7 @@ class Told:
         self.extra: dict[str, list[Any]] = {}
 
     def __call__(
-        self, reward: FinalAnswer, problem: Problem, *texts: str, **more: list[bool]
+        self, reward: VerdictReward, problem: Problem, *texts: str, **more: list[bool]
     ) -> list[float | None]:
         tokenizer = reward._chat.tokenizer
         return reward(
@@ -78,7 +78,7 @@ class Told:
 
 def test_right_is_1_wrong_is_0_and_both_are_logged(pool: VerdictPool, chat: Chat) -> None:
     told = Told()
-    reward = FinalAnswer(pool, chat, group=2)
+    reward = VerdictReward(pool, chat, group=2)
     assert told(reward, SUM, HONEST_RIGHT, HONEST_WRONG, *[HONEST_RIGHT] * 2) == [
         1.0,
         0.0,
@@ -96,7 +96,7 @@ def test_an_episode_that_failed_has_no_reward_whatever_its_answer(
     pool: VerdictPool, chat: Chat
 ) -> None:
     told = Told()
-    reward = FinalAnswer(pool, chat, group=2)
+    reward = VerdictReward(pool, chat, group=2)
     given = told(reward, SUM, *[HONEST_RIGHT] * 4, failed=[True, True, False, False])
     assert given == [None, None, 1.0, 1.0]
     assert told.metrics["groups/uncompared"] == told.metrics["groups/all_right"] == 0.5
@@ -113,7 +113,7 @@ def test_held_out_responses_are_judged_as_rewarded_ones_are(pool: VerdictPool, c
     ]
     rows = [{name: values[0] for name, values in columns(SUM, 1).items()}] * len(texts)
     ids = [chat.tokenizer(text)["input_ids"] for text in texts]
-    judged = FinalAnswer(pool, chat).judge(rows, ids)
+    judged = VerdictReward(pool, chat).judge(rows, ids)
     assert [(one.is_right, one.kind) for one in judged] == [
         (True, "correct"),
         (False, ""),
@@ -126,7 +126,7 @@ def test_cut_off_or_undecided_is_none_and_counted(pool: VerdictPool, chat: Chat)
     told = Told()
     cut = HONEST_RIGHT.removesuffix("<|im_end|>")
     units = "It is \\boxed{42\\text{ furlongs}}.<|im_end|>"
-    assert told(FinalAnswer(pool, chat), SUM, cut, units, HONEST_RIGHT) == [None, None, 1.0]
+    assert told(VerdictReward(pool, chat), SUM, cut, units, HONEST_RIGHT) == [None, None, 1.0]
     assert told.metrics["verdict/cut_off"] == told.metrics["verdict/undecided"] == 1 / 3
     assert told.extra["verdict"][0] == "cut_off"
 
@@ -171,7 +171,7 @@ def test_a_trick_earns_no_more_than_an_honest_wrong_answer(
     pool: VerdictPool, chat: Chat, trick: str, share: float
 ) -> None:
     told = Told()
-    reward = FinalAnswer(pool, chat, share)
+    reward = VerdictReward(pool, chat, share)
     reward.ends |= {chat.tokenizer.pad_token_id}  # as a training has it
     given = told(reward, SUM, HACKS[trick], HONEST_WRONG)
     wrong, earned = given[1], given[0]
@@ -181,7 +181,7 @@ def test_a_trick_earns_no_more_than_an_honest_wrong_answer(
 
 
 def test_padding_behind_the_end_is_no_fault(pool: VerdictPool, chat: Chat) -> None:
-    reward = FinalAnswer(pool, chat)
+    reward = VerdictReward(pool, chat)
     reward.ends |= {chat.tokenizer.pad_token_id}
     texts = [f"{HONEST_RIGHT}<|pad|><|pad|>", HONEST_RIGHT.replace("<|im_end|>", "<|pad|>")]
     assert Told()(reward, SUM, *texts, "<|pad|>") == [1.0, 1.0, 0.0]
@@ -202,11 +202,11 @@ def test_padding_behind_the_end_is_no_fault(pool: VerdictPool, chat: Chat) -> No
 def test_tricks_on_other_verifiers_earn_nothing(
     pool: VerdictPool, chat: Chat, problem: Problem, answer: str
 ) -> None:
-    assert Told()(FinalAnswer(pool, chat), problem, hidden(answer)) == [0.0]
+    assert Told()(VerdictReward(pool, chat), problem, hidden(answer)) == [0.0]
 
 
 def test_form_is_a_small_share_that_right_answers_have_too(pool: VerdictPool, chat: Chat) -> None:
-    reward = FinalAnswer(pool, chat, 0.05)
+    reward = VerdictReward(pool, chat, 0.05)
     without = "<think></think>\nIt is \\boxed{42}.<|im_end|>"
     plain = "It is \\boxed{42}.<|im_end|>"
     given = Told()(reward, SUM, HONEST_RIGHT, plain, without, HONEST_WRONG)
@@ -220,7 +220,7 @@ def test_thinking_that_the_prompt_opens_is_no_answer(pool: VerdictPool) -> None:
     )
     opening = Chat(tokenizer_with(opened))
     assert opening.opens_thinking
-    reward = FinalAnswer(pool, opening)
+    reward = VerdictReward(pool, opening)
     texts = ["\\boxed{42}<|im_end|>", "x</think>\\boxed{42}<|im_end|>", "x</think>y<|im_end|>"]
     told = Told()
     assert told(reward, SUM, *texts) == [0.0, 1.0, 0.0]
@@ -241,7 +241,7 @@ def test_code_earns_the_share_of_tests_that_it_passes(pool: VerdictPool, chat: C
     programs = [right, "def f(x):\n    return x + 1", "def f(x):\n    return 7", "def f(x"]
     texts = [hidden(f"```python\n{program}\n```") for program in programs]
     several = hidden("".join(f"```python\n{program}\n```\n" for program in programs[:3]))
-    given = Told()(FinalAnswer(pool, chat), problem, *texts, several, hidden("I cannot."))
+    given = Told()(VerdictReward(pool, chat), problem, *texts, several, hidden("I cannot."))
     assert given == [1.0, 0.75, 0.25, 0.0, 0.0, 0.0]
 
 
@@ -250,7 +250,7 @@ def test_a_verifier_that_hangs_or_dies_holds_up_no_step(chat: Chat) -> None:
     config = Verifying(workers=1, timeout_s=0.5, own=[str(own)])
     with VerdictPool(config) as pool:
         problem = Problem(id="odd", text="?", reference="right", verifier="obedient")
-        reward = FinalAnswer(pool, chat)
+        reward = VerdictReward(pool, chat)
         Told()(reward, problem, hidden("right"))  # which starts a worker
         started = time.monotonic()
         told = Told()
