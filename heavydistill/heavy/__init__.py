@@ -1,7 +1,7 @@
-"""What is asked: the heavy core as pure functions, without I/O.
+"""Builds what models are asked: pure functions without I/O.
 
-``prompts`` words the two roles and the judge, ``selection`` chooses trajectories from the pool,
-``pruning`` cuts them to a token budget, ``cache`` serializes them into one prompt, ``voting`` is
-the baselines and the labels, ``judge_votes`` counts what a judge said, ``mentions`` finds the
-attempts that a text speaks of.
+``prompts`` has the wordings of the roles, ``selection`` chooses trajectories from a pool,
+``pruning`` cuts them to a token budget, ``cache`` serializes them into one prompt, ``voting`` has
+the vote and the strata, ``judge_votes`` counts the votes of a judge, ``mentions`` finds mentions of
+attempts in a text.
 """

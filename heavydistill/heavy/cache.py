@@ -1,17 +1,17 @@
 """Serializes a problem and attempts at it into the one prompt that a deliberator reads.
 
-The prompt is the opening of the wording, the problem, the attempts, the closing. Each block
-opens with a header line that begins with the fence, a run of ``=`` that is longer than any run in
-the problem or the attempts, so nothing that a user or a model wrote can pose as a header, and no
-placeholder is filled after their text is in.
+The prompt consists of the wording's opening, the problem, the attempts and the wording's closing.
+Each block begins with a header line. The line begins with the fence, a run of ``=`` that is longer
+than any run in the problem and the attempts, so that no text of a user or a model can pose as a
+header. No placeholder is filled after their texts are inserted.
 
-``build_cache`` holds, for every reader and every text: each selected trajectory and each carried
-deliberation is there with its final answer; the prompt has at most its budget of tokens in the
-reader's tokenizer, as measured on the whole prompt; the order is random, given by the seed, and
-stored; what is not there is listed with a reason.
+For every reader and every text, ``build_cache`` guarantees: each selected trajectory and each
+carried deliberation is in the prompt with its final answer; the whole prompt has at most its budget
+of tokens in the reader's tokenizer; the order is random, determined by the seed, and stored;
+generations that are left out are listed with a reason.
 
-Not covered: the chat template and its tokens, which the caller takes off the budget. A very long
-run of ``=`` is paid for in every header.
+Not covered: the chat template, whose tokens the caller subtracts from the budget. A very long run
+of ``=`` in a text lengthens every header.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def build_cache(
     carried: Sequence[Deliberation] = (),
     order: int = 0,
 ) -> Cache:
-    """Select, shuffle, cut and serialize.
+    """Select trajectories, shuffle them, cut them to the budget and serialize them.
 
     Args:
         problem: The problem.
@@ -72,12 +72,12 @@ def build_cache(
         reader: Tokenizer of the model that will read the prompt.
         carried: Earlier deliberations (see the function ``carried``). All usable ones are further
             attempts, kept beside the selected trajectories and shuffled in with them.
-        order: Places by which the shuffled attempts are moved round.
+        order: Number of places by which the shuffled attempts are rotated.
 
     Raises:
-        BudgetError: The wording, the problem and the final answers alone are over the budget.
+        BudgetError: The wording, the problem and the final answers alone exceed the budget.
     """
-    # The same for the same run, problem and round in every process.
+    # The digest makes the draw the same in every process.
     digest = hashlib.sha256("\x1f".join(map(str, (seed, problem.id, round))).encode()).digest()
     rng = random.Random(int.from_bytes(digest))
     chosen = select(selection, generations, width or len(generations), rng)
@@ -103,10 +103,10 @@ def recut(
     prompt: Prompt,
     reader: Reader,
 ) -> Cache:
-    """The same attempts in the same order, cut for another reader or a smaller budget.
+    """A cache of the same attempts in the same order, cut for another reader or budget.
 
-    ``generations`` are those that it shows, and any others; its mode of pruning stays. Raises
-    BudgetError as ``build_cache`` does.
+    ``generations`` must include the generations of the cache; its mode of pruning is kept. Raises
+    BudgetError as ``build_cache``.
     """
     by_id = {generation.id: generation for generation in generations}
     shown = [by_id[item.generation] for item in cache.items]
@@ -124,7 +124,7 @@ def _cut(
     prompt: Prompt,
     reader: Reader,
 ) -> Cache:
-    """The cache with these attempts in this order; ``made`` says how it came to them."""
+    """The cache of these attempts in this order; ``made`` are the fields on their selection."""
     attempts = [prepare(generation, pruning, reader) for generation in shown]
     problem_text, defused = defuse(problem.text, reader.control_tokens)
 
@@ -156,13 +156,13 @@ def _cut(
 
 
 def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader) -> int:
-    """Tokens of a cache of so many empty attempts: less than any cache of the problem needs."""
+    """Tokens of a cache of ``attempts`` empty attempts, which is a lower bound for the problem."""
     problem_text, _ = defuse(problem.text, reader.control_tokens)
     return reader.count(serialize(problem_text, [""] * attempts, prompt))
 
 
 def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str:
-    """The whole user message. The texts stand in it as they are."""
+    """The user message, with all texts unchanged."""
     fence = fence_for([problem_text, *attempts])
     parts = [prompt.opening.replace(FENCE_SLOT, fence), f"{fence} Problem", problem_text]
     for number, text in enumerate(attempts, 1):
@@ -171,10 +171,10 @@ def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str
 
 
 def blocks_of(cache: Cache) -> list[str] | None:
-    """The prompt of a cache cut before its header lines; joined, the blocks are the prompt again.
+    """Split the prompt of a cache before its header lines; joined, the blocks give the prompt.
 
-    These are the opening, the problem, each attempt, and the end with the closing. None if the
-    prompt is not of the form of ``serialize``, or its attempts are not those of the items.
+    The blocks are the opening, the problem, each attempt, and the end with the closing. Returns
+    None if ``serialize`` did not make the prompt, or its attempts do not match the items.
     """
     first = re.search(r"^(={4,}) Problem$", cache.prompt, re.MULTILINE)
     if not first:
@@ -194,15 +194,15 @@ def blocks_of(cache: Cache) -> list[str] | None:
 
 
 def fence_for(texts: Sequence[str]) -> str:
-    """A run of ``=``, at least 4, longer than any in the texts."""
+    """A run of at least four ``=`` that is longer than any run in the texts."""
     longest = max((len(run) for text in texts for run in re.findall("=+", text)), default=0)
     return "=" * max(_SHORTEST_FENCE, longest + 1)
 
 
 def carried(deliberations: Sequence[Deliberation], round: int) -> list[Deliberation]:
-    """The deliberations that a round (from 1) reads beside the trajectories: the round before's.
+    """The deliberations of the round before, which round ``round`` (from 1) reads as attempts.
 
-    They stand in its cache as further attempts (arXiv 2605.02396, section 2.1). Unusable ones are
-    among them: ``build_cache`` lists why it leaves them out.
+    See arXiv 2605.02396, section 2.1. Unusable deliberations are included, so that ``build_cache``
+    lists why it leaves them out.
     """
     return [deliberation for deliberation in deliberations if deliberation.round == round - 1]

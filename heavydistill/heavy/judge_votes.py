@@ -1,15 +1,16 @@
-"""What a judge said about one answer: its votes, how they are counted, and how they are kept.
+"""Counts the votes of a judge on one answer, and stores them in the verdict.
 
-A reply is a vote if it is one of the three verdicts that the wording names and nothing else but
-emphasis and a full stop. Anything more makes it invalid: a model that argues was not asked to.
+A reply is a valid vote if it is one of the three verdicts of the wording, optionally with emphasis
+and a full stop. A reply with anything else, such as arguments, is invalid.
 
-    correct, incorrect   that verdict, from strictly more than half of all votes (``judged``)
-    undecided            ``judge_failed`` or ``judge_invalid``: no more than half of the votes are
-                         valid, because requests failed or (more often) replies were no verdict;
+    correct, incorrect   strictly more than half of all votes say so (``judged``)
+    undecided            ``judge_failed`` or ``judge_invalid``: at most half of the votes are valid,
+                         because requests failed or (more often) replies were invalid;
                          ``judge_cannot_tell``: more than half say so; ``judge_split``: the rest
 
-A ballot stands as JSON in ``Verdict.evidence``, with what the rules had said, so a verdict of a
-judge is never taken for one of a rule. Not covered: what is put to the vote (``verifiers.judge``).
+The ballot is stored as JSON in ``Verdict.evidence`` together with the verdict of the rules, so that
+a judge's verdict is never mistaken for one of a rule. Not covered: which answers a judge is asked
+about (``verifiers.judge``).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Said = Literal["correct", "incorrect", "cannot_tell", "invalid", "truncated", "f
 JUDGED = "judged"
 FAILED = "judge_failed"
 _MARK, _AFTER = "judge:", " after "
-# A run of these is followed by none of them, so the time is linear.
+# The character classes do not overlap, so matching takes linear time.
 _REPLY = re.compile(
     r"[*_`\"']*(correct|incorrect|cannot tell)[*_`\"'.\s]*", re.IGNORECASE | re.ASCII
 )
@@ -39,18 +40,18 @@ _SHOWN_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """One reply; its tokens are counted as those of a ``schema.Generation``."""
+    """One reply of a judge; tokens are counted as in ``schema.Generation``."""
 
-    said: Said  # the verdict, or why there is none
-    failure: Failure | None = None  # how the request failed; null if it did not
-    reply: str = ""  # how an invalid reply begins; else empty
+    said: Said  # Verdict of the reply, or why it has none
+    failure: Failure | None = None  # Kind of failure of the request; null if it succeeded
+    reply: str = ""  # Beginning of an invalid reply; else empty
     prompt_tokens: int = -1
     cached_tokens: int = -1
     completion_tokens: int = -1
 
     @property
     def is_valid(self) -> bool:
-        """Whether it says one of the verdicts."""
+        """Whether the reply is one of the verdicts."""
         return self.said in _VALID
 
 
@@ -58,25 +59,25 @@ class Vote:
 class Ballot:
     """The votes on one answer."""
 
-    by: str  # verifier that left it undecided, ``name@version``
+    by: str  # Verifier that left the answer undecided, ``name@version``
     rule_reason: str
     rule_evidence: str
-    model: str  # the judge
-    prompt: str  # name and hash of its wording
-    asked: str  # hash of the question, which differs from all others about the problem
+    model: str  # Model of the judge
+    prompt: str  # Name and hash of its wording
+    asked: str  # Hash of the question, unique among those about the problem
     same_as: str
-    """Id of the generation with the same answer to the same problem whose votes these are; empty
-    if they were cast for this one."""
-    votes: list[Vote]  # by index
+    """Id of another generation with the same answer, for which the votes were cast; empty if they
+    were cast for this one."""
+    votes: list[Vote]  # Votes by index
 
     @property
     def name(self) -> str:
-        """The judge and its wording."""
+        """Name of the judge with the hash of its wording."""
         return f"{self.model}@{self.prompt.rpartition('@')[2]}"
 
 
 def said_in(reply: str, finish_reason: FinishReason) -> Said:
-    """What a reply says; ``reply`` is what follows the thinking."""
+    """The verdict of a reply, or why it has none; ``reply`` is the text after the thinking."""
     if finish_reason == "error":
         return "failed"
     if finish_reason == "length":
@@ -89,12 +90,12 @@ def said_in(reply: str, finish_reason: FinishReason) -> Said:
 
 
 def shown(reply: str) -> str:
-    """How an invalid reply begins, for the record; never half a character."""
+    """The beginning of an invalid reply for the record, cut between characters."""
     return reply.strip()[:_SHOWN_CHARACTERS].encode(errors="replace").decode()
 
 
 def decision(votes: Sequence[Vote]) -> tuple[Label, str]:
-    """(Label, reason) of the votes together."""
+    """(label, reason) that follow from all votes."""
     count = Counter(vote.said for vote in votes)
     for label in ("correct", "incorrect"):
         if 2 * count[label] > len(votes):
@@ -108,7 +109,7 @@ def decision(votes: Sequence[Vote]) -> tuple[Label, str]:
 
 
 def verdict_of(rule: Verdict, ballot: Ballot) -> Verdict:
-    """What becomes of an undecided verdict."""
+    """The verdict of the votes, in place of the undecided verdict ``rule``."""
     label, reason = decision(ballot.votes)
     return dataclasses.replace(
         rule,
@@ -120,12 +121,12 @@ def verdict_of(rule: Verdict, ballot: Ballot) -> Verdict:
 
 
 def rule_of(verifier: str) -> str:
-    """``name@version`` of the rules behind ``Verdict.verifier``, which may name a judge as well."""
+    """``name@version`` of the rules in ``Verdict.verifier``, which may also name a judge."""
     return verifier.rpartition(_AFTER)[2] if verifier.startswith(_MARK) else verifier
 
 
 def ballot_of(verdict: Verdict) -> Ballot | None:
-    """The votes behind a verdict; None if no judge was asked."""
+    """The ballot of a verdict; None if no judge was asked."""
     if not verdict.verifier.startswith(_MARK):
         return None
     kept = json.loads(verdict.evidence)

@@ -1,23 +1,23 @@
-"""Where a text speaks of attempts that others made, in English and Chinese.
+"""Finds mentions of other models' attempts in a text, in English and Chinese.
 
-Every place where a noun for an attempt stands is read with a bounded part of what stands around
-it, so the time is linear in the length of the text. ``mentions.yaml`` holds the words and rules of
-each language; not all nouns are worth the same:
+Each noun for an attempt is read with a bounded number of characters around it, so the time is
+linear in the length of the text. ``mentions.yaml`` holds the words and rules of each language.
+Nouns differ in strength:
 
     strong   attempt, thinker, solver, 尝试: "attempt 3", "the second and fourth attempts", "most
              attempts agree", "comparing the attempts", 所有尝试都错了
-    weak     solution, response, candidate, 方案: a blind solver writes of its own, and of those of
-             an equation, so only with what an author does ("solution 2 forgets the sign"), what
-             several claim ("most responses conclude"), or as "in solution 2". Chinese nouns between
-             the two (``plain``: 解答, 回答) must not be headings
+    weak     solution, response, candidate, 方案. A model that saw no attempts uses them for its own
+             work and for equations, so they count only with an action of an author ("solution 2
+             forgets the sign"), with a claim of several ("most responses conclude"), or as "in
+             solution 2"
+    plain    Chinese nouns in between, 解答 and 回答, which count unless they are headings
 
-Somebody's own attempts are no sign: "in my first attempt", "Attempt 1: Let's try", "in attempt 1
-I used", "Solution 1:" as a heading, 第一次尝试. Of nouns that the problem itself uses only the
-strong ones count, and only as names: "Attempt 2".
+The writer's own attempts do not count: "in my first attempt", "Attempt 1: Let's try", "in attempt 1
+I used", "Solution 1:" as a heading, 第一次尝试. If the problem itself uses such nouns, only strong
+ones count, and only as names: "Attempt 2".
 
-Not covered: attempts named by letters, which are options or candidates more often than attempts;
-what stands behind ``MOST_READ`` nouns, where a text runs in circles; what a text makes of the
-attempts that it names; other languages.
+Not covered: attempts named by letters, which are usually options; text after ``MOST_READ`` nouns,
+where a text repeats itself; what a text says about the attempts; other languages.
 """
 
 from __future__ import annotations
@@ -50,48 +50,48 @@ _CHINESE_NUMBERS = {
 
 
 class Named(NamedTuple):
-    """What a text says of attempts."""
+    """All attempts that a text mentions."""
 
-    numbers: frozenset[int]  # those that it names, from 1, be they in the cache or not
-    several: bool  # whether it speaks of several attempts together
+    numbers: frozenset[int]  # Numbers that it names, from 1, whether the cache has them or not
+    several: bool  # Whether it mentions several attempts together
 
 
 class Mention(NamedTuple):
-    """One place that speaks of attempts."""
+    """One mention of attempts."""
 
-    kind: Kind  # attempts of others by number, somebody's own, or several of others together
-    noun: Noun  # how much the noun is worth
-    numbers: tuple[int, ...] = ()  # which attempts; empty for ``several``
+    kind: Kind  # Others' attempts by number, the writer's own, or several others' together
+    noun: Noun  # Strength of the noun
+    numbers: tuple[int, ...] = ()  # Numbers of the attempts; empty for ``several``
 
 
 def named(text: str, problem: str = "") -> Named:
-    """What a text of any length says of attempts.
+    """All attempts that a text of any length mentions.
 
-    Where the text of the problem speaks of attempts, of other ones, a text needs stronger signs.
+    If ``problem``, the text of the problem, itself mentions attempts, stronger signs are required.
     """
     places = mentions(text, problem)
     cited, own = (
         {(place.noun, number) for place in places if place.kind == kind for number in place.numbers}
         for kind in ("cited", "own")
     )
-    # A text that speaks of an attempt of its own by a number does so again.
+    # A number that means an attempt of the writer once means it everywhere.
     numbers = frozenset(number for _, number in cited - own)
     return Named(numbers, any(place.kind == "several" for place in places))
 
 
 def mentions(text: str, problem: str = "") -> list[Mention]:
-    """All mentions in a text, of each language in turn; arguments as of ``named``."""
+    """All mentions in a text, by language; arguments as in ``named``."""
     written = plain(text)
     return [each for language in _languages() for each in language.read(written, problem)]
 
 
 def plain(text: str) -> str:
-    """The text without emphasis, and with one form of blanks, dashes, brackets and numbers."""
+    """The text without emphasis, with unified blanks, dashes, brackets and numbers."""
     return text.translate(_SPELLINGS)
 
 
 _Rule = Mapping[str, Any]
-"""What a place is if the noun and the text around it are such; see ``mentions.yaml``."""
+"""A rule: conditions on a noun and its surroundings, and the kind of mention they give."""
 
 
 class _Language:
@@ -114,7 +114,7 @@ class _Language:
         return re.compile(re.sub(r"@(\w+)@", lambda name: f"(?:{known[name[1]]})", pattern))
 
     def read(self, written: str, problem: str) -> Iterator[Mention]:
-        """All mentions in a text that ``plain`` made."""
+        """All mentions in a text prepared by ``plain``."""
         noun, text = self._patterns["noun"], written.lower()
         in_problem = list(noun.finditer(problem.lower()))
         stems = set(map(_stem, in_problem))
@@ -132,7 +132,7 @@ class _Language:
                 yield Mention("several", "strong")
 
     def _mention(self, match: re.Match[str], text: str, is_name: bool = False) -> Iterator[Mention]:
-        """What one noun speaks of; only what a number behind it names if it ``is_name``."""
+        """The mention at one noun; with ``is_name`` only a number behind the noun counts."""
         windows = self._tree["windows"]
         before = text[max(0, match.start() - windows["before"]) : match.start()]
         after = text[match.end() : match.end() + windows["after"]]
@@ -182,7 +182,7 @@ class _Language:
     def _numbers(
         self, where: re.Match[str], number: re.Pattern[str], is_behind: bool, is_plural: bool
     ) -> tuple[int, ...]:
-        """The attempts that are numbered; none for one number behind a plural, which counts."""
+        """The numbers of the attempts; none for one number behind a plural, which is a count."""
         text = where["numbers"] or ""
         first = self._patterns.get("first_alone")
         if is_behind and first and not is_plural and (alone := first.fullmatch(text)):

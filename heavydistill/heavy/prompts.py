@@ -1,17 +1,16 @@
-"""The wording of both roles, of the judge and of the chooser, versioned by hash.
+"""The wordings of the prompts of thinker, deliberator, chooser and judge, versioned by hash.
 
-A prompt is a Markdown file ``prompts/ROLE.DOMAIN.LANGUAGE.md``. A thinker's file is the
-instruction that follows the problem. A deliberator's file holds the line ``{{cache}}`` once, and
-so does a chooser's; a judge's has the line ``{{answer}}``. What stands before it opens the prompt,
-what stands after it closes it. Of judge and chooser each language has one. The only other
-placeholder is ``{{fence}}``, and it is filled before any text of a user or a model is joined on, so
-no problem and no trajectory can reach a placeholder.
+A wording is a Markdown file ``prompts/ROLE.DOMAIN.LANGUAGE.md``. A thinker's file is the
+instruction that follows the problem. The files of deliberator and chooser hold the line
+``{{cache}}`` once, and a judge's file the line ``{{answer}}``: the text before it opens the prompt,
+the text after it closes it. Judge and chooser have one file per language. The only other
+placeholder is ``{{fence}}``. It is filled before any text of a user or a model is inserted, so that
+no problem and no trajectory can fill a placeholder.
 
-The deliberator's wording carries the four demands of HeavySkill (arXiv 2605.02396, section 2.2
-and its Figure 7): consensus is a signal and not a proof; if all attempts are wrong, learn from
-the errors and derive again; synthesize the attempts at hand; keep language and format and give
-the answer without an analysis of the attempts. ``brief`` says the same in few words, for models
-with a short context.
+The deliberator's wording makes the four demands of HeavySkill (arXiv 2605.02396, section 2.2 and
+Figure 7): consensus is a signal and not a proof; if all attempts are wrong, learn from the errors
+and derive again; synthesize the attempts; keep language and format, and give the answer without an
+analysis of the attempts. ``brief`` is a short form for models with a short context.
 
 Not covered: the chat template, which belongs to the model.
 """
@@ -40,20 +39,20 @@ _FOLDER = resources.files("heavydistill.heavy") / "prompts"
 class Prompt:
     """One wording."""
 
-    opening: str  # text before the problem (thinker: empty), the cache or the answer to judge
-    closing: str  # text after it
+    opening: str  # Text before the cache or the answer to judge; empty for a thinker
+    closing: str  # Text after the problem, the cache or the answer
     version: str  # ``name@hash``: the first 12 hex digits of the file's SHA-256
 
 
 def available() -> list[tuple[str, str, str]]:
-    """All wordings as sorted (role, domain, language)."""
+    """All wordings as (role, domain, language), sorted."""
     names = (entry.name for entry in _FOLDER.iterdir())
     parts = (name.removesuffix(".md").split(".") for name in names if name.endswith(".md"))
     return sorted((role, domain, language) for role, domain, language in parts)
 
 
 def of_version(version: str) -> Prompt | None:
-    """The wording of a version; None if it is not that of this heavydistill."""
+    """The wording with this version; None if this heavydistill has another one."""
     role, domain, language = version.partition("@")[0].split(".")
     try:
         prompt = load(cast(Role, role), domain, language)
@@ -67,7 +66,7 @@ def load(role: Role, domain: str, language: str) -> Prompt:
     """The wording for a role.
 
     ``domain`` is ``general``, ``stem``, ``code`` or ``brief``, and ``general`` for judge and
-    chooser; ``language`` is ``en`` or ``zh``. Raises ConfigError, with a list, for any other.
+    chooser; ``language`` is ``en`` or ``zh``. Raises ConfigError for other values and lists these.
     """
     name = f"{role}.{domain}.{language}"
     entry = _FOLDER / f"{name}.md"
@@ -87,14 +86,14 @@ def load(role: Role, domain: str, language: str) -> Prompt:
 
 
 def for_cache(task: Task, domain: str, language: str) -> Prompt:
-    """The wording around a cache for what its reader is to do; see ``load`` for the arguments."""
+    """The wording around a cache for a task of its reader; other arguments as in ``load``."""
     if task == "choose":
         return load("chooser", "general", language)
     return load("deliberator", domain, language)
 
 
 def for_thinker(problem: Problem, config: RunConfig) -> Prompt:
-    """The wording in which a thinker of a run is asked about a problem."""
+    """The wording for a thinker of a run on a problem."""
     return load("thinker", problem.domain or config.domain or "general", config.language)
 
 
@@ -105,10 +104,10 @@ def for_reader(problem: Problem, config: RunConfig) -> Prompt:
 
 
 def asked_of_thinker(problem: Problem, config: RunConfig) -> str:
-    """What a thinker of a run reads of a problem."""
+    """The prompt of a thinker of a run on a problem."""
     return thinker_prompt(problem.text, for_thinker(problem, config))
 
 
 def thinker_prompt(problem_text: str, prompt: Prompt) -> str:
-    """What a thinker reads: the problem as it is, then the instruction."""
+    """The prompt of a thinker: the unchanged problem, then the instruction."""
     return f"{problem_text.strip()}\n\n{prompt.closing}"

@@ -1,23 +1,24 @@
 """Cuts attempts to a token budget without losing their final answers.
 
 Modes:
-    answer_only: The answer text. Over its share, its end is kept, since the answer stands there.
-    answer_clipped: The answer text. Over its share, its beginning is kept, and the sentence of
-        the final answer.
-    head_tail: The answer text. Over its share, its first and its last part are kept.
-    think_clipped: The reasoning, a blank line, the answer text. Over its share, the reasoning
-        loses its beginning; where the answer text alone is over, it is cut as in answer_only.
+    answer_only: The answer text. If it exceeds its share, its end is kept, which has the answer.
+    answer_clipped: The answer text. If it exceeds its share, its beginning and the sentence of the
+        final answer are kept.
+    head_tail: The answer text. If it exceeds its share, its beginning and its end are kept.
+    think_clipped: The reasoning, a blank line, the answer text. If they exceed their share, the
+        reasoning loses its beginning; an answer text that alone exceeds it is cut as in
+        answer_only.
 
-An ellipsis line stands where text is missing between two parts that are kept. Shares come from
-``water_fill``. The final answer is where ``extracted`` stands last in the answer text, in a box
-if there is one. Where it does not occur, it is the last box to the end of its line, else the last
-line; of these, 64 tokens at most, so that an essay on one line asks for no more. The sentence of
-the answer is kept if the share holds it, and the answer itself always: ``prune`` goes over its
-budget rather than lose one, and ``cache`` decides whether that can be.
+A line with an ellipsis replaces text that is missing between two kept parts. Shares come from
+``water_fill``. The final answer is the last occurrence of ``extracted`` in the answer text, in a
+box if there is one; without an occurrence it is the last box to the end of its line, else the last
+line, at most 64 tokens of it. The sentence of the answer is kept if the share holds it, and the
+answer itself always: ``prune`` exceeds its budget rather than lose an answer, and ``cache`` decides
+whether that is possible.
 
-Before anything is counted, control tokens are made harmless by a space after their first
-character; any other text stays as it is. Control tokens of a single character cannot be broken
-and are not covered. Neither is a summary of an attempt by a model.
+Before counting, control tokens are made harmless by a space after their first character; all other
+text stays unchanged. Not covered: control tokens of a single character, which cannot be broken;
+summaries of attempts by a model.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from heavydistill.config.run import Pruning
 from heavydistill.schema import CacheItem, Generation
 
 _ELLIPSIS = "\n...\n"
-# Where the answer is not found, a line stands for it; an essay on one line is no answer.
+# Bounds a line that stands in for an answer that was not found.
 _MOST_TOKENS_OF_A_LINE = 64
 _HEAD_SHARE = {"answer_only": 0.0, "answer_clipped": 1.0, "head_tail": 0.5, "think_clipped": 0.0}
 _CONTROL_SHAPES = r"<[|｜][^\s<>]*[|｜]>|</?think>|\[/?INST\]|</?s>"
@@ -46,54 +47,54 @@ _T = TypeVar("_T")
 
 
 class Reader(Protocol):
-    """Counts and cuts as the model does that will read the cache, or never counts fewer tokens."""
+    """Counts and cuts text in the tokens of the model that reads a cache, or an upper bound."""
 
     control_tokens: tuple[str, ...]
-    """Strings that the model does not read as plain text."""
+    """Strings that the model reads as control tokens, not as text."""
 
     @property
     def name(self) -> str:
-        """What counted so far."""
+        """Name of the tokenizer or estimate that counted so far."""
 
     def count(self, text: str) -> int:
-        """Tokens of ``text``."""
+        """Number of tokens of ``text``."""
 
     def head(self, text: str, tokens: int) -> str:
-        """A prefix of ``text`` with at most so many tokens, and hardly fewer."""
+        """A prefix of ``text`` with at most ``tokens`` tokens, and not many fewer."""
 
     def tail(self, text: str, tokens: int) -> str:
-        """A suffix of ``text`` with at most so many tokens, and hardly fewer."""
+        """A suffix of ``text`` with at most ``tokens`` tokens, and not many fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A generation made ready to be cut; spans are (start, end) in ``answer_text``."""
+    """A generation prepared for cutting; spans are (start, end) in ``answer_text``."""
 
-    generation: str  # its id
-    mode: Pruning  # how it will be cut
-    reasoning: str  # what may be shown of its thinking; empty but for ``think_clipped``
+    generation: str  # Id of the generation
+    mode: Pruning  # Mode of cutting
+    reasoning: str  # Thinking that may be shown; empty except in ``think_clipped``
     answer_text: str
-    sentence: _Span  # of the sentence that states the final answer
-    final: _Span  # of the final answer itself, within ``sentence``
-    tokens: int  # of the uncut text
-    least_tokens: int  # of the final answer itself, at most ``tokens``
-    defused: int  # control tokens that were made harmless in the uncut text
+    sentence: _Span  # Span of the sentence with the final answer
+    final: _Span  # Span of the final answer, within ``sentence``
+    tokens: int  # Number of tokens of the uncut text
+    least_tokens: int  # Number of tokens of the final answer, at most ``tokens``
+    defused: int  # Number of control tokens that were made harmless in the uncut text
 
     @property
     def text(self) -> str:
-        """All that may be shown."""
+        """The uncut text that may be shown."""
         return _after_reasoning(self.reasoning, self.answer_text)
 
 
 def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
-    """(``text`` without a control token in it, how many were made harmless).
+    """Make control tokens in a text harmless; returns (text, number of tokens).
 
-    Common shapes of other models' control tokens are treated like those of the reader, since a
-    cache may be read by another model later.
+    Common forms of other models' control tokens are included, because another model may read the
+    cache later.
     """
     pattern, total = _control_pattern(control_tokens), 0
     while True:
-        # Again, because the space may have made another control token that holds a space.
+        # Repeated, because the inserted space may complete a control token that has a space.
         text, count = pattern.subn(_break, text)
         if not count:
             return text, total
@@ -101,7 +102,7 @@ def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
 
 
 def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
-    """Measure a usable generation once, so that it can be cut to several shares."""
+    """Measure a usable generation once, so that it can be cut to different shares."""
     answer_text, defused = defuse(generation.answer_text, reader.control_tokens)
     extracted, _ = defuse(generation.extracted or "", reader.control_tokens)
     reasoning = ""
@@ -124,10 +125,10 @@ def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
 
 
 def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[tuple[str, CacheItem]]:
-    """The text of each attempt as it stands in a cache of this budget, and where it comes from.
+    """Cut attempts to a budget; returns the text of each with the record of its cut.
 
-    The tokens of the texts, each counted alone, are at most ``budget`` in all, unless the final
-    answers alone are more: then each text is no longer than its final answer.
+    The sum of the tokens of the texts, each counted alone, is at most ``budget``. If the final
+    answers alone exceed it, each text is no longer than its final answer.
     """
     needs = [attempt.tokens for attempt in attempts]
     shares = water_fill(needs, budget, [attempt.least_tokens for attempt in attempts])
@@ -148,11 +149,11 @@ def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[tupl
 
 
 def water_fill(needs: Sequence[int], budget: int, least: Sequence[int] = ()) -> list[int]:
-    """Shares of a budget: the short ones whole, what is left evenly for the others.
+    """Divide a budget: small needs are met in full, and the rest is divided evenly.
 
-    Each share is at most its need and at least its ``least`` (empty: 0 for all); those that are not
-    whole are equal up to 1. Their sum is ``budget``, or the sum of ``needs`` if that is less, or
-    the sum of ``least`` if that is more.
+    Each share is at most its need and at least its ``least`` (empty: 0 for all); shares below their
+    need differ by at most 1. The sum is ``budget``, or the sum of ``needs`` if that is smaller, or
+    the sum of ``least`` if that is larger.
     """
     least = least or [0] * len(needs)
 
@@ -176,10 +177,10 @@ def water_fill(needs: Sequence[int], budget: int, least: Sequence[int] = ()) -> 
 
 
 def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit: int) -> _T:
-    """What ``build`` makes of ``room``, or of the first smaller room that keeps to ``limit``.
+    """The result of ``build`` for ``room``, or for the first smaller room within ``limit``.
 
-    The tokens of a joined text are not the sum of its parts, so the room is taken back by the
-    measured excess, with ever larger steps; ``build(0)`` is given back whatever it measures.
+    The tokens of a joined text are not the sum of its parts, so the room is reduced by the measured
+    excess, in growing steps; ``build(0)`` is returned whatever its size.
     """
     extra = 0
     while True:
@@ -191,7 +192,7 @@ def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit
 
 
 def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
-    """A text of at most ``share`` tokens, which is at least ``attempt.least_tokens``."""
+    """The attempt cut to at most ``share`` tokens; ``share`` must hold its final answer."""
     answer = attempt.answer_text
     left = share - reader.count(answer) if attempt.reasoning else -1
     if left >= 0:
@@ -214,7 +215,7 @@ def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
 
 
 def _joined(text: str, spans: Sequence[_Span]) -> str:
-    """The union of the spans, with an ellipsis line in each gap that is longer than it."""
+    """The union of the spans, with an ellipsis line in each gap longer than that line."""
     joined, reached = "", 0
     for start, end in sorted(spans):
         if start == end:
@@ -232,7 +233,7 @@ def _after_reasoning(reasoning: str, answer_text: str) -> str:
 
 
 def _final_spans(text: str, extracted: str, reader: Reader) -> tuple[_Span, _Span]:
-    """Spans of (the sentence of the final answer, the final answer)."""
+    """The spans of (sentence with the final answer, final answer)."""
     final = _last_occurrence(text, extracted) if extracted else None
     if final:
         starts = [m.end() for m in _SENTENCE_STARTS_AFTER.finditer(text, 0, final[0])]
@@ -251,7 +252,7 @@ def _final_spans(text: str, extracted: str, reader: Reader) -> tuple[_Span, _Spa
 
 
 def _last_occurrence(text: str, extracted: str) -> _Span | None:
-    """In a box before anywhere else, as a word before inside of one."""
+    """The last occurrence in a box, else as a whole word, else anywhere; None without one."""
     exact = re.escape(extracted)
     for pattern in (rf"{_BOX.pattern}\s*{exact}\s*\}}", rf"(?<!\w){exact}(?!\w)", exact):
         spans = [m.span() for m in re.finditer(pattern, text)]

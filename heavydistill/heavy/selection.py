@@ -1,11 +1,11 @@
-"""Which trajectories of a pool enter a cache.
+"""Selects the trajectories of a pool that enter a cache.
 
-Only usable trajectories are ever chosen (``Generation.unusable_because`` is None). Answers are
-compared by their ``extracted`` string; one without an extracted answer (unparsed) is equal to no
-other. A choice depends on the pool and the random generator alone, and ties are broken by the
-generator, never by position. The order of the result carries no meaning: the cache shuffles it.
+Only usable trajectories are selected (``Generation.unusable_because`` is None). Answers are
+compared by their ``extracted`` string; a trajectory without one (unparsed) equals no other. A
+selection depends only on the pool and the random generator, which also breaks ties. The order of
+the result has no meaning, because the cache shuffles it.
 
-Not covered: duplicates in wording, and any judgement of quality.
+Not covered: duplicate wordings, and judgements of quality.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _G = TypeVar("_G", bound=Generation)
 
 
 def select(strategy: Selection, pool: Sequence[_G], width: int, rng: random.Random) -> list[_G]:
-    """At most ``width`` usable trajectories of the pool, exactly so many where there are.
+    """Select ``width`` usable trajectories of the pool, or all if there are fewer.
 
-    Each strategy is described at its function; only ``group_one`` may give fewer than there are.
-    ``rng`` is the source of every random choice.
+    The functions below describe the strategies; only ``group_one`` may select fewer. ``rng`` is the
+    source of every random choice.
     """
     usable = [generation for generation in pool if generation.unusable_because is None]
     rng.shuffle(usable)
@@ -34,16 +34,16 @@ def select(strategy: Selection, pool: Sequence[_G], width: int, rng: random.Rand
 
 
 def _random(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """Uniform, without replacement."""
+    """Draw uniformly, without replacement."""
     return shuffled[:width]
 
 
 def _max_answer_num(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """All with the most frequent answer, then all with the next; unparsed ones last.
+    """Take all trajectories with the most frequent answer, then the next; unparsed ones last.
 
-    The paper's strategy. What the deliberator is shown is then the outcome of a vote: where the
-    majority is wrong, the right attempts are the first to be left out. So it deletes the
-    minority-right cases from training data.
+    This is the paper's strategy. It shows the deliberator the result of a vote: if the majority is
+    wrong, the right attempts are left out first, which removes minority-right cases from training
+    data.
     """
     groups = _by_answer(shuffled)
     groups.sort(key=lambda group: -len(group) if group[0].extracted is not None else 1)
@@ -51,7 +51,7 @@ def _max_answer_num(shuffled: list[_G], width: int, rng: random.Random) -> list[
 
 
 def _max_diversity(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """One of each answer in turn, then a second of each, and so on."""
+    """Take one trajectory of each answer, then a second one of each, and so on."""
     groups = _by_answer(shuffled)
     rng.shuffle(groups)
     turns = zip_longest(*groups)
@@ -59,10 +59,10 @@ def _max_diversity(shuffled: list[_G], width: int, rng: random.Random) -> list[_
 
 
 def _max_length(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """The longest, reasoning and answer text together.
+    """Take the longest trajectories, reasoning and answer text together.
 
-    Measured in completion tokens, or in characters if the tokens of any usable one are unknown:
-    the two cannot be compared.
+    The unit is completion tokens, or characters for all if the tokens of any usable trajectory are
+    unknown.
     """
     known = all(generation.completion_tokens >= 0 for generation in shuffled)
 
@@ -75,17 +75,17 @@ def _max_length(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
 
 
 def _group_one(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """One trajectory of each distinct answer, with its own verdict; may be fewer than ``width``."""
+    """Take one trajectory of each distinct answer, which may be fewer than ``width``."""
     groups = _by_answer(shuffled)
     rng.shuffle(groups)
     return [group[0] for group in groups][:width]
 
 
 def _stratified(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """As near to the share of right ones in the usable pool as ``width`` allows.
+    """Keep the share of right trajectories in the usable pool as closely as ``width`` allows.
 
-    It looks at verdicts, so it is a strategy for training data and not for an evaluation. A
-    share half-way between two numbers of right ones is rounded at random.
+    The strategy reads verdicts, so use it for training data and not for evaluations. A share
+    half-way between two numbers of right trajectories is rounded at random.
     """
     right = [generation for generation in shuffled if generation.is_correct]
     others = [generation for generation in shuffled if not generation.is_correct]

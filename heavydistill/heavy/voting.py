@@ -1,11 +1,11 @@
-"""The baselines that deliberation must beat, the vote over a pool and a choice among it; labels.
+"""The baselines of deliberation (the vote over a pool, the choice of an attempt), and the labels.
 
-A trajectory votes if it is usable, judged and has an extracted answer; answers are compared by
-that string. Unparsed ones form no block of their own. Whether an answer is right is said by the
-verdicts of those that gave it, so one verifier labels both stages.
+A trajectory votes if it is usable, judged and has an extracted answer. Votes are compared by that
+string; trajectories without one do not vote. An answer is right if the verdicts of its trajectories
+say so, so that one verifier labels both stages.
 
-A chooser (Best-of-N with a judge) reads the same cache as a deliberator and answers with the
-number of an attempt, whose answer counts. A reply that names none that is there has no answer.
+A chooser (Best-of-N with a judge) reads the same cache as a deliberator and replies with the number
+of an attempt, whose answer counts as its own. A reply without a valid number has no answer.
 
 Not covered: weighted votes.
 """
@@ -28,8 +28,8 @@ _NUMBER = re.compile(
 def vote_value(pool: Sequence[Generation]) -> float:
     """Expected accuracy in [0, 1] of taking the most frequent answer.
 
-    Answers tied for most frequent are drawn with equal chance. One answer whose trajectories
-    carry different verdicts is worth the share of correct ones. 0 if nobody votes.
+    Ties are drawn with equal chance. An answer whose trajectories have different verdicts counts as
+    the share of correct ones. The value is 0 if no trajectory votes.
     """
     labels: dict[str, list[bool]] = defaultdict(list)
     for trajectory in pool:
@@ -40,10 +40,10 @@ def vote_value(pool: Sequence[Generation]) -> float:
 
 
 def stratum(pool: Sequence[Generation]) -> Stratum:
-    """How many of the pool are right, and what the vote says where it is mixed.
+    """The stratum of a pool: how many trajectories are right, and whether the vote is.
 
-    All of the pool counts: one that failed is not right, so a pool with a failure is never
-    all-right. An empty pool is all-wrong.
+    Failed trajectories count as not right, so a pool with a failure is never all-right. An empty
+    pool is all-wrong.
     """
     right = sum(trajectory.is_correct for trajectory in pool)
     if right == 0:
@@ -57,12 +57,12 @@ def stratum(pool: Sequence[Generation]) -> Stratum:
 
 
 def outcome(pool: Sequence[Trajectory], deliberations: Sequence[Deliberation]) -> Outcome | None:
-    """What deliberation made of the vote; None without deliberations.
+    """Compare the deliberations with the vote; None without deliberations.
 
     The deliberations of the last round are right if strictly more than half of them are correct,
-    and the vote is right if its value is above one half: a tie is not right on either side. Both
-    right is ``kept``, the vote alone ``overturned``, neither ``lost``; the deliberations alone
-    ``rescued`` if some trajectory was right, else ``emergent``.
+    and the vote is right if its value is above one half; a tie counts as not right. The outcome is
+    ``kept`` if both are right, ``overturned`` if only the vote is, ``lost`` if neither is; if only
+    the deliberations are, ``rescued`` if some trajectory is right, else ``emergent``.
     """
     if not deliberations:
         return None
@@ -83,11 +83,11 @@ def chosen(reply: str, attempts: int) -> int | None:
 
 
 def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[str, Any]:
-    """The fields of a chooser's generation with the answer of the attempt that it named.
+    """Put the answer of the chosen attempt into the fields of a chooser's generation.
 
-    ``answers`` are those of the attempts, in the order of the cache. ``answer_text`` becomes the
-    answer chosen, or empty, and ``reasoning`` ends with the reply; one that failed or was cut off
-    stays.
+    ``answers`` are the answers of the attempts in the order of the cache. ``answer_text`` becomes
+    the chosen answer, or empty, and the reply is appended to ``reasoning``. A generation that
+    failed or was cut off is returned unchanged.
     """
     if fields["finish_reason"] != "stop":
         return fields
