@@ -161,16 +161,29 @@ def parse(
     # A key that is missing because it is mistyped is one fault.
     meant = {suggestion for _, _, suggestion in faults}
     faults = [each for each in faults if f"Did you mean {each[1].split(' ')[0]}?" not in meant]
+    raise error_of(faults, "" if len(faults) == 1 and is_given else where, fix)
+
+
+def error_of(
+    faults: Sequence[tuple[int, str, str]], where: Path | str, fix: str = "Correct the value."
+) -> ConfigError:
+    """One error for all faults of a mapping: line (0: unknown), what is wrong, and fix if known."""
     if len(faults) == 1:
         ((line, what, suggestion),) = faults
-        at = f"{where}, line {line}: " if line else f"{where}: " if root else where
-        raise ConfigError(f"{'' if is_given else at}{what}", suggestion or fix)
+        at = f"{where}: " if isinstance(where, Path) else where
+        at = f"{where}, line {line}: " if line else at
+        return ConfigError(f"{at}{what}", suggestion or fix)
     told = [
         f"\n  {f'line {line}: ' * bool(line)}{what}. {suggestion}".rstrip()
         for line, what, suggestion in sorted(faults)
     ]
     of = f" in {where}".rstrip(": ") if where else ""
-    raise ConfigError(f"{len(faults)} keys{of} are wrong", f"Correct them:{''.join(told)}")
+    return ConfigError(f"{len(faults)} keys{of} are wrong", f"Correct them:{''.join(told)}")
+
+
+def line_of(path: Path, *place: str | int) -> int:
+    """The line of a key of a YAML file; 0 if unknown."""
+    return _line(_composed(path), place)
 
 
 def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:

@@ -22,9 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
-import yaml
-
-from heavydistill.config.yaml import read_yaml
+from heavydistill.config.yaml import error_of, line_of, read_yaml
 from heavydistill.errors import ConfigError
 from heavydistill.train.fields import Argument, arguments_of, own_arguments
 
@@ -175,17 +173,20 @@ def check_flags(
     for name, text in vars(given).items():
         if fault := _fault(known[name], text):
             raise ConfigError(f"--{name}: {text!r} {fault}", "Correct it.")
+    faults = []
     for key, value in tree.items():
         if key == "env":
             if not isinstance(value, dict):
-                raise ConfigError(f"{path}: env: {value!r} is no mapping", "Give names and values.")
-            os.environ.update({str(name): str(text) for name, text in value.items()})
+                faults.append((key, f"env: {value!r} is no mapping", "Give names and values."))
         elif key not in known:
             fix = _nearest(str(key), [*known], options.script)
-            raise ConfigError(f"{path}{_line(path, key)}: there is no key {key!r}", fix)
+            faults.append((key, f"there is no key {key!r}", fix))
         elif fault := _fault(known[key], value):
-            fix = 'Write "no" or "off" in quotes.' if value is False else "Correct the file."
-            raise ConfigError(f"{path}{_line(path, key)}: {key}: {value!r} {fault}", fix)
+            fix = 'Write "no" or "off" in quotes.' if value is False else ""
+            faults.append((key, f"{key}: {value!r} {fault}", fix))
+    if faults and path:
+        raise error_of([(line_of(path, key), what, fix) for key, what, fix in faults], path)
+    os.environ.update({str(name): str(text) for name, text in tree.get("env", {}).items()})
 
 
 def _fault(argument: Argument, value: Any) -> str:
@@ -203,14 +204,6 @@ def _fault(argument: Argument, value: Any) -> str:
         except (TypeError, ValueError):
             return f"is not a {'whole ' * (argument.number is int)}number"
     return ""
-
-
-def _line(path: Path | None, key: Any) -> str:
-    """Where a key stands in a file, for a message; empty if it is merged from elsewhere."""
-    root = yaml.compose(path.read_text(encoding="utf-8")) if path else None
-    keys = [name for name, _ in root.value] if root else []
-    lines = (name.start_mark.line + 1 for name in keys if yaml.safe_load(name.value) == key)
-    return next((f", line {line}" for line in lines), "")
 
 
 class _Raising(argparse.ArgumentParser):

@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -76,7 +77,7 @@ def run_script(script: str, words: Sequence[str]) -> None:
     if config.evaluate:
         evaluate(Path(config.evaluate), base, folder)
         write_model_card(folder)
-        following = f"heavydistill report {folder / EVALUATION}"
+        following = f"heavydistill report {shlex.quote(str(folder / EVALUATION))}"
     print(
         f"The model is in {folder}; all figures of the training are in {folder / LOG}", flush=True
     )
@@ -91,16 +92,16 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> str:
     Problems that are made from a seed are made from another one; otherwise the file is the user's.
     """
     runs = [run.config for sets in record.sets for run in sets.manifest.runs if run.config]
-    words = ["heavydistill evaluate --before", base]
-    words += [f"--{role} {folder}" for role in record.roles]
+    words = ["heavydistill", "evaluate", "--before", base]
+    words += [word for role in record.roles for word in (f"--{role}", str(folder))]
     sources = [run["problems"] for run in runs]
     names = {source["source"] for source in sources}
     if len(names) == 1 and (name := names.pop()).partition(":")[0] in ("micro", "gym"):
         seed = max(source["seed"] + source["size"] for source in sources)
-        words += [f"--problems {name}", f"--set problems.seed={seed}"]
+        words += ["--problems", name, "--set", f"problems.seed={seed}"]
     else:
-        words.append("--problems held-out.jsonl")
-    return " ".join([*words, f"--out {folder / EVALUATION}"])
+        words += ["--problems", "held-out.jsonl"]
+    return shlex.join([*words, "--out", str(folder / EVALUATION)])
 
 
 def evaluate(config: Path, before: str, folder: Path) -> None:

@@ -191,7 +191,7 @@ def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(
         24,
     ]
     # What was not logged is no number.
-    row = ["3/30", "0:00:00", "0.520", "-", "66%", "0.550", "1,750", "-", "-", "1.0e-06"]
+    row = ["3/30", "0:00:00", "0.520", "-", "63%", "0.550", "1,750", "-", "-", "1.0e-06"]
     assert printed[1].split() == row
     assert "held out at step 12: HM 56.5%, V 54.0%, pass@1 44.0%" in printed
     assert [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()] == entries

@@ -72,6 +72,12 @@ def test_folder_and_best_model_are_those_of_the_role(
     [
         ({"learning_rte": 1e-4}, "there is no key 'learning_rte'. Did you mean learning_rate?"),
         ({"role": "judge"}, "role: 'judge' is none of thinker, deliberator, both"),
+        (
+            {"rle": "judge", "bf16": "maybe"},
+            "2 keys in {path} are wrong. Correct them:\n"
+            "  line 1: bf16: 'maybe' is neither true nor false.\n"
+            "  line 4: there is no key 'rle'. Did you mean role?",
+        ),
         ({"too_long": "cut"}, "too_long: 'cut' is none of refuse, leave_out"),
         ({"eval_strategy": False}, "eval_strategy: False is none of no, steps, epoch. Write"),
         ({"max_steps": "8.5"}, "line 3: max_steps: '8.5' is not a whole number"),
@@ -95,7 +101,8 @@ def test_a_fault_of_the_file_names_the_key(
     tmp_path: Path, keys: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert message in refused(["--config", written(tmp_path, **keys)])
+    path = written(tmp_path, **keys)
+    assert message.replace("{path}", path) in refused(["--config", path])
 
 
 def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
@@ -153,21 +160,21 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
     [
         (["a"], "'str' object is not a mapping"),
         ([{**THINKER, "rol": "x"}], "entry 1: unknown key rol. Did you mean role?"),
-        ([THINKER, {"path": "b"}], "entry 2: role: Field required. An entry has path, role"),
-        ([{"path": 3, "role": "thinker"}], "entry 1: path: Input should be a valid string (got 3)"),
+        ([THINKER, {"path": "b"}], "entry 2: role is missing. Give role."),
+        ([{"path": 3, "role": "thinker"}], "entry 1: path: must be a valid string (got 3)"),
         (
             [{"path": "a", "role": "both"}],
-            "entry 1: role: Input should be 'thinker' or 'deliberator' (got 'both')",
+            "entry 1: role: must be 'thinker' or 'deliberator' (got 'both')",
         ),
-        ([{**THINKER, "fraction": 0}], "fraction: Input should be greater than 0 (got 0)"),
+        ([{**THINKER, "fraction": 0}], "fraction: must be greater than 0 (got 0)"),
         (
             [{**THINKER, "fraction": 1.5}],
-            "fraction: Input should be less than or equal to 1 (got 1.5)",
+            "fraction: must be less than or equal to 1 (got 1.5)",
         ),
-        ([{**THINKER, "fraction": True}], "fraction: Input should be a valid number (got True)"),
+        ([{**THINKER, "fraction": True}], "fraction: must be a valid number (got True)"),
         (
             [{**THINKER, "revision": 1234567}],
-            "revision: Input should be a valid string (got 1234567)",
+            "revision: must be a valid string (got 1234567)",
         ),
         ([{**THINKER, "fraction": 0.5}, DELIBERATOR], "some entries have a fraction"),
     ],
