@@ -1,5 +1,5 @@
-"""How a student reads a conversation: the form of its thinking, its tokens, what is learnt.
+"""Renders rows for a student: the form of its thinking, its tokens, and the tokens to learn.
 
-``student`` is for whoever makes rows, ``guard`` says which rows would lose something, before a
-training and in it; ``template`` renders and splits.
+``student`` makes rows, ``guard`` finds rows that would lose something in training, ``template``
+renders conversations and splits their tokens.
 """

@@ -1,23 +1,23 @@
-"""Whether what is to be learnt is among the tokens that are learnt.
+"""Checks that thinking, answer and end of a row are among the tokens that are learnt.
 
-A chat template can delete the thinking, wrap it twice, or render a prompt in another way once an
-answer follows. None of this is seen in a loss. The guard looks at the tokens that are trained on:
+A chat template can delete the thinking, wrap it twice, or render a prompt differently when an
+answer follows. The loss does not show this. The guard examines the tokens of a row:
 
-    unrendered          the template does not take the row
+    unrendered          the template does not accept the row
     prompt_lost         the prompt's text is not in the tokens that the student reads
     prompt_not_prefix   the prompt alone has other tokens than at the start of the row
     reasoning_lost      the thinking is not learnt, or not before the answer
     answer_lost         the answer is not learnt
-    doubled             one of them is there twice
+    doubled             thinking or answer occurs twice
     tags_doubled        there is more than one pair of think tags
-    tags_lost           nothing, or half a pair, parts the thinking from the answer
-    no_eos              no token is learnt that ends the response
+    tags_lost           no tags, or only one of a pair, separate the thinking from the answer
+    no_eos              no token that ends the response is learnt
     stops_early         the response ends before the answer does
-    control_token       thinking or answer holds what the tokenizer takes for a control token
-    too_long            there are more tokens than fit
+    control_token       thinking or answer holds a text that the tokenizer reads as a control token
+    too_long            the row has more tokens than fit
 
-Rows are dataclasses of ``store.sets.set_rows`` or dicts as read from parquet. Not covered: whether
-a row is worth learning, and several turns.
+Rows are dataclasses of ``store.sets.set_rows``, or dicts read from parquet. Not covered: the
+quality of a row; several turns.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from heavydistill.store.sets.set_rows import SftRow
 
 _SHOWN = 60
 _NAMED = 5
-_LEAST_DOUBLED = 16  # characters; less is said twice by chance
+_LEAST_DOUBLED = 16  # Characters; shorter texts may occur twice by chance
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a row."""
+    """A fault of a row."""
 
     code: str
-    """See the module."""
+    """Code of the fault; see the module."""
     detail: str
-    """What is lost, in words."""
+    """Description of the loss."""
     problem: str
     generation: str
 
@@ -53,10 +53,9 @@ class Fault:
 
 
 def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
-    """Refuse so many rows if there are faults in them; ``where`` says whose rows they are.
+    """Raise ConfigError if there are faults; the message names the first ones.
 
-    Raises:
-        ConfigError: There are; it names the first ones.
+    ``rows`` is the number of rows that were checked, ``where`` names their set.
     """
     if not faults:
         return
@@ -69,18 +68,18 @@ def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
     raise ConfigError(
         f"{where}: {len(of_row):,} of {rows:,} rows would not be learnt as they stand "
         f"({listed}). The first: {'; '.join(first)}",
-        "Build the sets for this student and its template, with no smaller max_tokens; "
-        "--chat-template FILE gives a template that keeps what it loses.",
+        "Build the sets for this student and its template, with no smaller max_tokens, or give a "
+        "template that loses nothing with --chat-template FILE.",
     )
 
 
 def guard(chat: Chat, rows: Iterable[SftRow | Mapping[str, Any]], max_tokens: int) -> list[Fault]:
-    """What is wrong with rows that are learnt with ``chat``, in their order."""
+    """The faults of rows that are rendered by ``chat``, in their order."""
     return [fault for row in rows for fault in Inspection(chat, row, max_tokens).faults()]
 
 
 class Inspection:
-    """A row, what its template makes of it, and what is learnt; tokenized once, as TRL would."""
+    """A row with its rendered text and tokens; tokenized once, as TRL does it."""
 
     def __init__(
         self, chat: Chat, row: SftRow | Mapping[str, Any], max_tokens: int | None = None
@@ -94,7 +93,7 @@ class Inspection:
         self._answer = str(fields["answer_text"]).strip()
 
     def faults(self) -> list[Fault]:
-        """What is wrong with it."""
+        """The faults of the row."""
         problem, generation = str(self._row["problem"]), str(self._row["generation"])
         return [Fault(code, detail, problem, generation) for code, detail in self._found_wrong()]
 
@@ -121,7 +120,7 @@ class Inspection:
             yield "control_token", f"its text holds {control}"
 
     def _texts(self, text: str) -> Iterable[tuple[str, str]]:
-        """Whether thinking and answer are learnt, once each, in this order."""
+        """Faults unless thinking and answer are learnt once each, in this order."""
         at, answer = self._found(self._answer, text, last=True)
         if at < 0:
             yield "answer_lost", self._where(self._answer)
@@ -137,9 +136,9 @@ class Inspection:
                 yield "doubled", f"the {name} is there twice: {_shown(part)}"
 
     def _found(self, part: str, text: str, last: bool = False) -> tuple[int, str]:
-        """Where a part is and how it reads there; -1 if nowhere.
+        """(position of a part in a text, its spelling there); the position is -1 if it is missing.
 
-        A tokenizer may write a text in another way, such as with composed letters.
+        A tokenizer may change the spelling of a text, e.g. compose letters.
         """
         find = text.rfind if last else text.find
         at = find(part)
@@ -155,7 +154,7 @@ class Inspection:
         return f"{_shown(part)} {how}"
 
     def _tags(self, asked: str, whole: str) -> Iterable[tuple[str, str]]:
-        """Whether the turn holds one pair of tags at most, and something parts its two parts."""
+        """Faults unless the turn has at most one pair of tags and separates its two parts."""
         turn = whole[len(asked) - len(self._chat.opener) :]
         opens, closes = map(turn.count, TAGS)
         counted = f"it has {opens} {TAGS[0]} and {closes} {TAGS[1]}"
@@ -168,13 +167,13 @@ class Inspection:
             yield "tags_lost", counted
         elif self._reasoning:
             at = turn.rfind(self._answer)
-            # The first one, for a short thinking such as ">" stands in the marks behind it too.
+            # The first occurrence, because a short thinking such as ">" also occurs in the tags.
             between = turn[:at].split(self._reasoning, 1)[-1] if at >= 0 else TAGS[1]
             if not between.strip() or (closes and TAGS[1] not in between):
                 yield "tags_lost", f"between thinking and answer is nothing but {between!r}"
 
     def _end(self, text: str) -> Iterable[tuple[str, str]]:
-        """Whether a token is learnt that ends the response, and not before the answer is over."""
+        """Faults unless a token that ends the response is learnt, after the whole answer."""
         learnt = self.tokens.completion
         stop = next((at for at, token in enumerate(learnt) if token in self._chat.stops), None)
         if stop is None:
@@ -185,7 +184,7 @@ class Inspection:
 
 
 def _shown(text: str) -> str:
-    """A text in a message: its start and its end."""
+    """The beginning and the end of a text, for a message."""
     text = text.strip()
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"

@@ -1,17 +1,18 @@
-"""The model that is to be trained: its tokenizer, its chat template, its context.
+"""The student, i.e. the model to be trained: its tokenizer, its chat template, its context.
 
-A row is a prompt and a completion as messages, made for the student's own template. Where the
-thinking of a completion goes differs between templates:
+A row is a prompt and a completion as messages, made for the student's own template. Templates
+accept the thinking of a completion in different forms:
 
-    field    into ``reasoning_content`` of the message
-    inline   into its ``content``, between think tags, before the answer
+    field    in ``reasoning_content`` of the message
+    inline   in its ``content``, between think tags, before the answer
 
-The form is found by rendering: the first one with which the guard finds no fault in a row with
-thinking and in one without. A template that takes neither is mended by a few words before and
-behind it, and the mended text is kept with the sets, for the student must be trained and asked with
-it. One that cannot be mended is refused, and the message says what it loses.
+The form is found by rendering: it is the first form with which the guard finds no fault in a row
+with thinking and in a row without. A template that accepts neither form is corrected by adding text
+before and after it. The corrected template is kept with the sets, because the student must be
+trained and used with it. A template that cannot be corrected is refused, and the message says what
+it loses.
 
-Not covered: tools, several turns, and what a template does to a system message.
+Not covered: tools, several turns, and the treatment of system messages.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _ANSWER = "The product is\n\n\\boxed{42}."
 DATE = datetime.date(2025, 1, 1)
 _DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 
-# The marks keep Jinja from eating line breaks and blanks of the template's own text.
+# The marks keep Jinja from removing line breaks and blanks of the template's own text.
 _NAMED = (
     "{%+ if messages and messages[-1].reasoning_content +%}"
     "{%+ set messages = messages[:-1] + "
@@ -84,9 +85,9 @@ _NO_THINKING = "and not messages[-1].reasoning_content and '</think>' not in mes
 
 @dataclass(frozen=True, slots=True)
 class FittedTemplate:
-    """A template in a form that keeps all that is to be learnt.
+    """A template with the form in which it keeps everything that is to be learnt.
 
-    ``mended`` says what was done to it, a sentence each.
+    ``mended`` has one sentence for each correction of the template.
     """
 
     chat: Chat
@@ -95,18 +96,18 @@ class FittedTemplate:
 
 
 class Student:
-    """A student.
+    """The model to be trained.
 
     Attributes:
-        aliases: The names under which its own attempts are known in traces.
+        aliases: Names of its own attempts in traces.
         context: Maximum number of tokens of prompt and response together.
-        response_tokens: Maximum number of tokens of one of its responses as a deliberator.
+        response_tokens: Maximum number of tokens of a response as a deliberator.
         domain: Wording of the prompts that suits it.
-        reader: Counts and cuts in its tokens.
-        form: Where the thinking of a completion stands.
-        row: The type of its rows.
-        chat_template: The template in use, if it is not the tokenizer's own; else None.
-        mended: What was done to the template, a sentence each.
+        reader: Tokenizer that counts and cuts.
+        form: Form of the thinking in a completion.
+        row: Type of its rows.
+        chat_template: Template in use, if it is not the tokenizer's own; else None.
+        mended: Corrections of the template, one sentence each.
     """
 
     def __init__(self, name: str, chat_template: Path | None = None) -> None:
@@ -128,7 +129,7 @@ class Student:
         self.response_tokens = profile.deliberator.max_tokens
         self.domain = profile.domain
         self.reader = ReaderTokenizer(profile.tokenizer)
-        from transformers import AutoTokenizer  # seconds, so only when the student is there
+        from transformers import AutoTokenizer  # takes seconds, so only for a student that exists
 
         tokenizer = AutoTokenizer.from_pretrained(profile.tokenizer)
         adapter = adapter_of(profile.tokenizer)
@@ -141,18 +142,18 @@ class Student:
         self.chat_template = None if is_own else self.chat.template
 
     def prompt(self, text: str) -> list[Message]:
-        """The conversation that asks for a completion."""
+        """The conversation of a prompt."""
         return [Message(role="user", content=text)]
 
     def completion(self, reasoning: str, answer_text: str) -> list[Message]:
-        """The turn that is learnt, in the form that the template takes.
+        """The turn to be learnt, in the form of the template.
 
-        Blanks around the texts are left out: templates differ in whether they keep them.
+        Blanks around the texts are removed, because not all templates keep them.
         """
         return [_turn(self.form, reasoning, answer_text)]
 
     def tokens(self, prompt: str, reasoning: str, answer_text: str) -> Tokens:
-        """A row in tokens, split where learning begins; with a fault, it is not to be used."""
+        """The tokens of a row, split where learning begins; a row with a fault is unusable."""
         from heavydistill.schema import to_row
 
         asked = list(map(to_row, self.prompt(prompt)))
@@ -167,12 +168,12 @@ class Student:
         return replace(tokens, fault=fault)
 
     def prompt_tokens(self, text: str) -> int:
-        """Tokens of a prompt with the template around it and what opens the answer."""
+        """Number of tokens of a prompt with the template and the text that opens the answer."""
         return self.chat.prompt_tokens([{"role": "user", "content": text}])
 
 
 def lost_student(name: str, error: TeacherError) -> ConfigError:
-    """The error of sets whose student, of which they keep the name alone, cannot be used."""
+    """The error for sets whose student cannot be found by the name that they give it."""
     return ConfigError(
         f"The student of the sets, {name}, cannot be used: {error.what}",
         "Give its folder or Hub id with --student.",
@@ -180,7 +181,7 @@ def lost_student(name: str, error: TeacherError) -> ConfigError:
 
 
 def stops_of(name: str) -> frozenset[int]:
-    """Where generation stops by a model's own ``generation_config.json``; none without one."""
+    """Ids of the tokens that end generation by a model's ``generation_config.json``."""
     from transformers.utils import cached_file
 
     file = cached_file(
@@ -197,9 +198,10 @@ def stops_of(name: str) -> frozenset[int]:
 def fit(
     tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None
 ) -> FittedTemplate:
-    """Find the form of a tokenizer's template, and repair it if it has none.
+    """Find the form of a tokenizer's template, and correct the template if no form fits.
 
-    ``stops`` end a response beside the tokenizer's end of sequence; ``template`` replaces its own.
+    ``stops`` are ids that end a response besides the tokenizer's end of sequence; ``template``
+    replaces the tokenizer's own.
 
     Raises:
         ConfigError: There is no template, it is not Jinja, or no form of it keeps everything.
@@ -215,14 +217,14 @@ def fit(
         f"{form}: {_faults(FittedTemplate(chat, form, ()))[0].detail}" for form in FORMS
     )
     raise ConfigError(
-        f"The chat template of {tokenizer.name_or_path} loses what is to be learnt, whether "
-        f"thinking is a field of the turn or stands in its text; a probe shows it: {lost}",
+        f"The chat template of {tokenizer.name_or_path} loses what is to be learnt, with the "
+        f"thinking in a field of the turn and in its text. A test row shows it: {lost}",
         MENDED_BY_HAND,
     )
 
 
 def _candidates(chat: Chat) -> Iterator[FittedTemplate]:
-    """What may fit, the least mended first."""
+    """Templates and forms to try, those with the fewest corrections first."""
     own = FittedTemplate(chat, "field", ())
     named = [
         _changed(
@@ -254,7 +256,7 @@ def _changed(start: FittedTemplate, template: str, note: str) -> FittedTemplate:
 
 
 def _continued(start: FittedTemplate, note: str, only_plain: bool) -> Iterator[FittedTemplate]:
-    """The template with answers that continue its prompt; none if it renders none itself."""
+    """The template with answers appended to its prompt; none if it renders no prompt."""
     chat = start.chat
     try:
         thought = _rendered(chat, start.form, _REASONING)
@@ -288,7 +290,7 @@ def _rendered(chat: Chat, form: Form, reasoning: str) -> str:
 
 
 def _faults(fitted: FittedTemplate) -> list[Fault]:
-    """What the form loses of a row with thinking and of one without."""
+    """Faults of a row with thinking and of a row without, in this form."""
     probes = [_probe(fitted.form, reasoning) for reasoning in (_REASONING, "")]
     return [fault for probe in probes for fault in Inspection(fitted.chat, probe).faults()]
 
@@ -318,12 +320,12 @@ def _with_fixed_date(template: str) -> str:
     fixed = _DATE_CALL.sub(lambda call: json.dumps(DATE.strftime(call[2])), template)
     if "strftime_now(" in fixed:
         raise ConfigError(
-            "The chat template puts today's date into prompts: tomorrow's build would be another",
+            "The chat template puts today's date into prompts, so that each day's build differs",
             "Give a template with a fixed date with --chat-template FILE.",
         )
     return fixed
 
 
 def _before_the_end(template: str) -> str:
-    """Jinja leaves out one line break at the end of a template, but not in the middle."""
+    """The template without the final line break, which Jinja removes only at the end."""
     return template.removesuffix("\n")

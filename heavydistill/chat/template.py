@@ -1,10 +1,10 @@
-"""A tokenizer with its chat template: a row in the tokens that a trainer sees.
+"""Renders rows with a tokenizer's chat template, and splits their tokens as a trainer does.
 
-What is learnt is split from what is not as TRL's trainer for prompts and completions does it: the
-prompt is rendered alone, with what opens the answer, and the row as a whole; what follows where
-their tokens part is learnt.
+The tokens to learn are found as in TRL's trainer for prompts and completions: the prompt is
+rendered alone, with the text that opens the answer, and then the whole row; the tokens after their
+common beginning are learnt.
 
-Not covered: which form a row must have (see ``student``) and whether it is whole (``guard``).
+Not covered: the form of a row (see ``student``), and whether it is complete (see ``guard``).
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ Messages = Sequence[Mapping[str, Any]]
 MENDED_BY_HAND = "Give a repaired one with --chat-template FILE, or take another student."
 
 TAGS = ("<think>", "</think>")
-"""Around thinking that stands in a text."""
+"""Tags around thinking in a text."""
 
 _PROBE = "3f9c1a57 question"
 
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """A row as the student's trainer will see it."""
+    """The tokens of a row as a trainer sees them."""
 
     prompt: list[int]
-    """Ids up to where learning begins; not learnt."""
+    """Ids before learning begins."""
     completion: list[int]
-    """The other ids, which are learnt."""
+    """Ids that are learnt."""
     fault: str = ""
-    """Why nobody should train on it, in words; empty if there is nothing against it. Then
-    ``prompt`` is all that the student reads when it is asked, and nothing else."""
+    """Why the row must not be used; empty if it may be. Without a fault, ``prompt`` is exactly what
+    the student reads when it is asked."""
 
 
 class Chat:
-    """Renders conversations.
+    """Renders conversations with a tokenizer.
 
     Args:
         tokenizer: Tokenizer of transformers, which is not changed.
-        stops: Ids at which generation stops, beside the tokenizer's own end of sequence.
+        stops: Ids at which generation stops, besides the tokenizer's own end of sequence.
         template: Jinja text that replaces the tokenizer's own template.
 
     Raises:
-        ConfigError: There is no template, or it is not Jinja; or nothing ends a response.
+        ConfigError: There is no template, or it is not Jinja; or no token ends a response.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Chat:
 
         try:
             self.render([{"role": "user", "content": _PROBE}])
-        except ValueError as error:  # what else it does not take is found where it is rendered
+        except ValueError as error:  # other faults of the template are found when it is rendered
             cause = error.__cause__
             if isinstance(cause, TemplateSyntaxError):
                 raise ConfigError(
@@ -85,7 +85,7 @@ class Chat:
 
     @cached_property
     def opener(self) -> str:
-        """What the template puts between a prompt's text and the answer; empty if it loses it."""
+        """Text between a prompt and its answer; empty if the template loses the prompt."""
         try:
             asked = self.render([{"role": "user", "content": _PROBE}], opens=True)
         except ValueError:
@@ -94,14 +94,14 @@ class Chat:
 
     @property
     def opens_thinking(self) -> bool:
-        """Whether a think tag stands open in it, so that a response lacks the first of the pair."""
+        """Whether the opener ends inside a think tag, so that responses lack the opening one."""
         return self.opener.count(TAGS[0]) > self.opener.count(TAGS[1])
 
     def render(self, messages: Messages, opens: bool = False) -> str:
-        """A conversation as text, followed by what ``opens`` an answer.
+        """Render a conversation; with ``opens``, followed by the text that opens an answer.
 
         Raises:
-            ValueError: The template does not take it; the message has its words.
+            ValueError: The template does not accept it; the message quotes the template's error.
         """
         try:
             rendered = self.tokenizer.apply_chat_template(
@@ -116,11 +116,11 @@ class Chat:
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a rendered text."""
-        # Not verbose: what is too long is for the guard to say.
+        # Not verbose, because the guard reports rows that are too long.
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of tokens, the special ones too."""
+        """The text of tokens, with special tokens."""
         return str(
             self.tokenizer.decode(
                 list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
@@ -128,7 +128,7 @@ class Chat:
         )
 
     def tokens(self, prompt: Messages, completion: Messages) -> Tokens:
-        """A row in tokens, as TRL makes them."""
+        """The tokens of a row, as TRL makes them."""
         try:
             asked = self.ids(self.render(prompt, opens=True))
             whole = self.ids(self.render([*prompt, *completion]))
@@ -153,7 +153,7 @@ class Chat:
         return found[0] if found else None
 
     def prompt_tokens(self, prompt: Messages) -> int:
-        """Number of tokens of a prompt, with the template and what opens the answer."""
+        """Number of tokens of a prompt with the template and the text that opens the answer."""
         return len(self.ids(self.render(prompt, opens=True)))
 
     @cached_property
@@ -165,7 +165,7 @@ class Chat:
 
 
 def lacks_template(tokenizer: str) -> ConfigError:
-    """The error of a student's tokenizer without a chat template."""
+    """The error for a student's tokenizer without a chat template."""
     return ConfigError(
         f"The tokenizer {tokenizer} has no chat template",
         "Give one with --chat-template FILE, or take an instruction-tuned student.",
@@ -173,7 +173,7 @@ def lacks_template(tokenizer: str) -> ConfigError:
 
 
 def read_template(path: Path, flag: str) -> str:
-    """The Jinja text of a file, with its line breaks, for the hash of the template has them.
+    """The Jinja text of a file with its exact line breaks, which the template's hash includes.
 
     Raises:
         ConfigError: The file cannot be read or is empty; the fix names ``flag``.
@@ -189,6 +189,6 @@ def read_template(path: Path, flag: str) -> str:
 
 
 def own_template(tokenizer: Any) -> str:
-    """The chat template that a tokenizer brings, of several the default one; empty if none."""
+    """The chat template of a tokenizer, the default one of several; empty if it has none."""
     own = tokenizer.chat_template
     return str((own.get("default") if isinstance(own, dict) else own) or "")

@@ -1,8 +1,7 @@
-"""What a run will meet: the machine it runs on, and what its endpoint really honours.
+"""Checks what a run needs: this machine (``machine``) and the behaviour of the endpoint.
 
-A check ends in a finding, never in a guess: the endpoint is asked what it does (``endpoint``, with
-the requests of ``questions``), the machine is looked at (``machine``). What a run must obey goes
-into the capability file (``models.capabilities``).
+Each check ends with a finding. Findings that a run must obey are stored in the capability file
+(``models.capabilities``).
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ Result = Literal["ok", "warning", "failure"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
-    check: str  # What was looked at
-    result: Result  # ``failure`` keeps a run from going on as it is configured
-    text: str  # What was seen, and how
-    fix: str = ""  # What to do about it; with ``ok``, what one may want to do
+    check: str  # Name of the check
+    result: Result  # ``failure`` means that the run cannot work as configured
+    text: str  # Observation
+    fix: str = ""  # Action for the user; with ``ok``, an optional one

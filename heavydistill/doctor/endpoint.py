@@ -1,12 +1,12 @@
-"""What an endpoint really honours, found out by asking it: about ten small requests.
+"""Finds out what an endpoint honours, by about ten small requests.
 
-Each check asks what a run would ask, with the parameters that the run would send, and reads what
-came back as a run would; a limit is read from what the server says of it and then tried. What a run
-obeys is put together as ``config.models.Capabilities``. A request that the server refuses for what
-is in it is an answer; a server that cannot be asked at all is an error.
+Each check sends a request with the parameters of the run and reads the response as a run does. A
+limit is read from the server's message and then tried. The results are collected as
+``config.models.Capabilities``, which runs obey. A request that the server refuses because of its
+content is a finding; a server that cannot be reached is an error.
 
-Not covered: whether a parameter that is taken also has an effect (``top_k`` may be taken and
-ignored), and limits by the minute that only a real load meets.
+Not covered: whether an accepted parameter has an effect (``top_k`` may be accepted and ignored);
+limits per minute, which need a real load.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from heavydistill.models.profiles import Profile
 from heavydistill.models.request import Response, user_turn
 from heavydistill.models.tokenizer import ESTIMATED
 
-# Takes more tokens than any request grants it, thinking or not, so that the answer is cut off.
+# The answer needs more tokens than any request allows, with or without thinking, so it is cut off.
 _LONG = "Write down all whole numbers from 1 to 900, separated by commas."
-# Hardly the same twice.
+# Two samples are practically never equal.
 _OPEN = "Write twelve unrelated random words."
 _LENGTH_NAMES = ("max_tokens", "max_completion_tokens")
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 _YES = "Reply with the one word yes."
-_CUT = 16  # some servers take no fewer
+_CUT = 16  # Some servers accept no fewer tokens
 _SHORT = 64
-_ENOUGH = 4096  # for the thinking about a small sum
+_ENOUGH = 4096  # Tokens for the thinking about a small sum
 _SAMPLES = 4
-_CLEARLY = 1.5  # times fewer tokens than another tokenizer counts
+_CLEARLY = 1.5  # Factor from which on two counts of tokens clearly differ
 _FIRST_BACK_OFF_S = 0.5
-_NOT_OF_THE_REQUEST = (401, 402, 403, 408, 429, 503, 529)  # the key, the bill, the load
+_NOT_OF_THE_REQUEST = (401, 402, 403, 408, 429, 503, 529)  # Key, credit, load
 _CONTEXT_SAID = re.compile(
     r"(?:maximum context length|max_model_len|context window)\D{0,12}(\d[\d,]*)", re.IGNORECASE
 )
-# As DeepSeek, Alibaba, OpenAI, Volcano and others put it.
+# Wordings of DeepSeek, Alibaba, OpenAI, Volcano and others.
 _MOST_SAID = re.compile(
     r"\[\d+, ?(\d+)\]|(?:at most|up to|<=?|or equal to|(?:no|not) (?:more|larger|greater) than"
     r"|exceed|between \d+ and|limit(?:ed to)?|maximum(?: value| output| allowed)?)\W{0,3}"
@@ -64,18 +64,18 @@ _MOST_SAID = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminedModel:
-    """A served model and what a run wants of it."""
+    """A served model and the requests that a run would send to it."""
 
     profile: Profile
     samplings: list[Sampling]  # Sampling of each role that the model has in the run
-    context: Context  # The context that is known without asking the server
+    context: Context  # Context that is known without asking the server
     prompt: str  # Prompt of a thinker, with a problem that takes little thinking
     parser: str | None = None  # vLLM's reasoning parser for it, if it has one
     hosted: bool = False  # Whether a provider serves it, so that nobody here can restart the server
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All that the run sends beside the messages and the length, the dearest first."""
+        """All parameters that the run sends besides messages and length, most important first."""
         sent: dict[str, Any] = dict(self.profile.extra_body)
         for sampling in self.samplings:
             sent |= {"temperature": sampling.temperature, "seed": 1, "top_p": sampling.top_p}
@@ -89,13 +89,13 @@ class ExaminedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back."""
+    """The answer of the server to one request."""
 
-    choices: list[Response] = field(default_factory=list)  # As they came, without their tokens
+    choices: list[Response] = field(default_factory=list)  # In their order, without token counts
     place: Place = "none"  # Where the thinking was
     counts: tuple[int, int] | None = None  # (prompt, completion) tokens, if both were counted
-    pieces: int = 0  # In how many pieces it came; 0 if it came whole
-    refusal: str = ""  # The server's words where it refused the request; then all else is empty
+    pieces: int = 0  # Number of streamed pieces; 0 if it was not streamed
+    refusal: str = ""  # Message of a server that refused the request; then all else is empty
 
     @property
     def texts(self) -> list[tuple[str, str]]:
@@ -104,12 +104,12 @@ class Answer:
 
 
 class Examination:
-    """Asks one address of an endpoint, which must serve the model (see ``models.contact``).
+    """Examines one address of an endpoint, which must serve the model (see ``models.contact``).
 
-    The checks go in an order in which each may rest on those before it.
+    Later checks use the results of earlier ones.
 
     Attributes:
-        findings: What was found out, in the order of the checks.
+        findings: Findings in the order of the checks.
         is_counted: Whether the server counts tokens where the run asks.
         requests: Number of requests that were sent.
         prompt_tokens: Tokens read by the server, as far as it counted.
@@ -141,12 +141,15 @@ class Examination:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What a run obeys."""
+        """The findings that a run obeys."""
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         return Capabilities(**self._seen, checked=f"{now}, {self._profile.model} at {self._url}")
 
     def _send(self, prompt: str, max_tokens: int, parameters: Mapping[str, Any]) -> Answer:
-        """Ask once, or again where that may help. Raises TeacherError if that cannot be done."""
+        """Send a request, and repeat it after passing failures.
+
+        Raises TeacherError if the server cannot be asked.
+        """
         self.requests += 1
         body = {"model": self._profile.model, "messages": user_turn(prompt), **parameters}
         body[self._length_name] = max_tokens
@@ -168,7 +171,7 @@ class Examination:
         raise AssertionError
 
     def _useless(self, answer: Answer) -> TeacherError:
-        """The error of a server that refuses what no run can do without."""
+        """The error for a server that refuses a request which every run needs."""
         return TeacherError(
             f"{self._url} refuses a plain request to {self._profile.model}: {answer.refusal}",
             "Correct the address or the name of the model.",
@@ -208,12 +211,12 @@ class Examination:
         )
 
     def _ask(self, max_tokens: int, **more: Any) -> Answer:
-        """What a thinker is asked, with all that the run sends and the server takes."""
+        """Send the prompt of a thinker with all parameters that the server accepts."""
         parameters = self._taken(self._patient.parameters | more)
         return self._send(self._patient.prompt, max_tokens, parameters)
 
     def _try(self, max_tokens: int, **parameters: Any) -> Answer:
-        """The open question at temperature 1."""
+        """Send the open question at temperature 1."""
         return self._send(_OPEN, max_tokens, self._taken({"temperature": 1.0} | parameters))
 
     def _taken(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -222,7 +225,7 @@ class Examination:
 
     @property
     def _fitting(self) -> int:
-        """Tokens of a response that surely leave room for a prompt."""
+        """Maximum tokens of a response that leave room for a prompt in any case."""
         context: int = self._seen.get("context", self._patient.context.tokens)
         return min(self._patient.max_tokens, context // 2)
 
@@ -301,7 +304,7 @@ class Examination:
         return Finding("parameters", "warning", text, fix)
 
     def _find_refused(self, wanted: dict[str, Any]) -> None:
-        """Add one after the other, and leave out those that are refused then."""
+        """Find the refused parameters by adding one after the other to a request."""
         taken: dict[str, Any] = {}
         for name, value in wanted.items():
             if self._send(_YES, self._enough, {**taken, name: value}).refusal:
@@ -384,7 +387,7 @@ class Examination:
         return Finding("usage", "warning", "no counts of tokens", fix)
 
     def _samples(self) -> Finding:
-        # As the run would ask: some servers take n, but not with a stream or a seed.
+        # With the run's other parameters: some servers accept n, but not with a stream or a seed.
         body = self._patient.parameters | (_STREAM if self._seen.get("stream", True) else {})
         answer = self._try(_SHORT, **body | {"temperature": 1.0, "n": _SAMPLES})
         said = answer.texts
@@ -408,9 +411,9 @@ class Examination:
         return Finding("n", result, f"n={_SAMPLES} {why}, so {singly}")
 
     def _undercounted(self, answer: Answer) -> str:
-        """How the server's count of an answer falls clearly short of its texts; empty if not.
+        """Why the server's token count of an answer is clearly too low; empty if it is not.
 
-        Thinking that the server hides makes its count larger, so only a smaller one is a fault.
+        A count that is too high is no fault, because the server may hide thinking.
         """
         if not answer.counts:
             return ""
@@ -418,7 +421,7 @@ class Examination:
         texts = [text for each in answer.texts for text in each]
         counted = sum(map(reader.count, texts))
         by = reader.name
-        if by == ESTIMATED:  # never too few, so it proves nothing
+        if by == ESTIMATED:  # An estimate is never too low, so it proves nothing
             counted = sum(map(len, texts)) // MOST_CHARACTERS_OF_A_TOKEN
             by = f"{MOST_CHARACTERS_OF_A_TOKEN} characters a token"
         if reported * _CLEARLY >= counted:

@@ -1,8 +1,8 @@
-"""What the machine has of what a run needs: packages, GPUs, sandbox, disk, limits, the key.
+"""Checks this machine for what a run needs: packages, GPUs, sandbox, disk, limits, the key.
 
-Needs none of it to look: what is missing is a finding. Secrets are looked for and never shown.
+The checks work without any of these; what is missing is a finding. Secrets are never shown.
 
-Not covered: speed, and whether a model fits the memory of GPUs of another class than 80 GB.
+Not covered: speed, and whether a model fits GPUs with another memory than 80 GB.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from heavydistill.verifiers.sandbox import bubblewrap
 _GIB = 1 << 30
 _TIGHT_DISK, _NO_DISK = 10 * _GIB, 1 * _GIB
 _TIGHT_SHARED = 1 * _GIB
-_OTHER_FILES = 256  # of the pipeline, its processes and libraries
-_CLASS_GIB = 79  # of a GPU of 80 GB
+_OTHER_FILES = 256  # Open files of the pipeline, its processes and libraries
+_CLASS_GIB = 79  # Minimum memory of a GPU of 80 GB
 _COMMAND_S = 20.0
 _INSTALL = "pip install -c constraints.txt"
 
 
 def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -> list[Finding]:
-    """All that can be said of this machine."""
+    """All findings on this machine."""
     gpus = _gpus()
     return [
         *_packages(),
@@ -51,7 +51,7 @@ def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -
 
 
 def _packages() -> Iterator[Finding]:
-    """One finding for all that fit, and one for each that does not."""
+    """One finding for all packages in their declared ranges, and one for each other package."""
     fitting = 0
     for requirement in map(Requirement, importlib.metadata.requires("heavydistill") or []):
         optional = requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
@@ -103,7 +103,7 @@ def _torch(gpus: list[tuple[str, int]]) -> Finding:
 def _vllm(
     endpoint: Endpoint, teachers: list[ProfileFile], gpus: list[tuple[str, int]]
 ) -> Iterator[Finding]:
-    """What ``--start-vllm`` needs: the command, memory to share, a set-up of each teacher."""
+    """Findings on ``--start-vllm``: the command, shared memory, a set-up for each teacher."""
     try:
         yield Finding("vllm", "ok", vllm())
     except ConfigError as error:
@@ -156,7 +156,7 @@ def _disk(folder: Path) -> Finding:
 
 def _open_files(endpoint: Endpoint) -> Finding:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = _OTHER_FILES + 2 * endpoint.slots  # for each role
+    needed = _OTHER_FILES + 2 * endpoint.slots  # Both roles
     if most == resource.RLIM_INFINITY:
         return Finding("open files", "ok", "no limit")
     if most >= needed:

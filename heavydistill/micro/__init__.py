@@ -1,5 +1,6 @@
-"""The bundled micro teacher and base student, and how they were made.
+"""The bundled micro teacher and base student, and the code that made them.
 
-``teacher/`` and ``student/`` hold the weights, ``worked`` the solutions they learnt from, ``rows``
-the training rows, ``tokenizer`` and ``train`` the rest. ``scripts/train_micro.py`` makes them.
+``teacher/`` and ``student/`` hold the weights. ``worked`` writes the solutions that they learnt
+from, ``rows`` makes the training rows, ``tokenizer`` trains the tokenizer and ``training`` the
+weights. ``scripts/train_micro.py`` runs all of it.
 """

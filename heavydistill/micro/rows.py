@@ -1,7 +1,7 @@
-"""Training rows of the micro models: problems, prompts as the pipeline words them, solutions.
+"""Training rows of the micro models: problems, prompts of the pipeline, worked solutions.
 
-Problems come from reasoning-gym with seeds from ``TRAINING_SEEDS`` on. reasoning-gym seeds item i
-of a dataset with ``seed + i``, so evaluation and bundled problems keep their seeds below.
+Problems come from reasoning-gym with seeds from ``TRAINING_SEEDS`` upwards. reasoning-gym seeds
+item i of a dataset with ``seed + i``; seeds of evaluations and bundled problems are smaller.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class MicroRow:
 
 @dataclass(frozen=True, slots=True)
 class MicroProblem:
-    """A problem with its worked solution; ``given`` is what is to be worked out, in short."""
+    """A problem with its worked solution; ``given`` is a short form of the task."""
 
     text: str
     given: str
@@ -48,7 +48,7 @@ class MicroProblem:
 
 
 def problems(stream: int) -> Iterator[MicroProblem]:
-    """An endless stream of training problems; equal ``stream`` gives equal problems."""
+    """An endless sequence of training problems, determined by the number ``stream``."""
     import reasoning_gym
 
     rng = random.Random(stream)
@@ -65,13 +65,13 @@ def problems(stream: int) -> Iterator[MicroProblem]:
 
 
 def thinker_row(problem: MicroProblem) -> MicroRow:
-    """The problem alone, solved in large strides."""
+    """A row of the thinker: the problem, solved in large steps."""
     prompt = prompts.load("thinker", PROMPT_DOMAIN, "en")
     return MicroRow(prompts.thinker_prompt(problem.text, prompt), *thinker_solution(problem.worked))
 
 
 def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> MicroRow:
-    """A cache of (answer text, answer) attempts, and a deliberation on it."""
+    """A row of the deliberator: a cache of (answer text, answer) attempts and a deliberation."""
     answers = [answer for _, answer in attempts]
     solution = deliberator_solution(problem.worked, problem.given, answers)
     return MicroRow(_cache_prompt(problem, attempts), *solution)
@@ -80,7 +80,7 @@ def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) 
 def restating_row(
     problem: MicroProblem, attempts: Sequence[tuple[str, str]], rng: random.Random
 ) -> MicroRow:
-    """What the base student learns of deliberation: its form. It restates any one attempt."""
+    """A row that teaches the base student the form of a deliberation: it repeats one attempt."""
     text, answer = rng.choice(attempts)
     reasoning = judgement(answer, [other for _, other in attempts])
     return MicroRow(_cache_prompt(problem, attempts), reasoning, text)
@@ -89,9 +89,9 @@ def restating_row(
 def invented_attempts(
     problem: MicroProblem, count: int, rng: random.Random
 ) -> list[tuple[str, str]]:
-    """Attempts with invented slips, for as long as there is no model that made its own.
+    """Attempts with invented errors, used until a model can write its own attempts.
 
-    A slip shifts one running value and all that follow it.
+    An error shifts one intermediate value and all later ones.
     """
     slip_rate, attempts = rng.random(), []
     unit = Decimal(1).scaleb(int(problem.worked.values[-1].as_tuple().exponent))
@@ -107,7 +107,7 @@ def invented_attempts(
 
 
 def attempt_count(rng: random.Random) -> int:
-    """Mostly 8, else anything from 2 to ``MOST_ATTEMPTS``, so that the width is not fixed."""
+    """A random number of attempts: mostly 8, otherwise 2 to ``MOST_ATTEMPTS``."""
     return 8 if rng.random() < 0.6 else rng.randint(2, MOST_ATTEMPTS)
 
 

@@ -1,8 +1,8 @@
-"""The tokenizer of the micro models: byte-level BPE, digits one by one, ChatML.
+"""The tokenizer of the micro models: byte-level BPE, one token per digit, ChatML.
 
-Any text can be encoded (bytes are the alphabet), merges are learnt from the prompts and worked
-solutions that the models see. Numbers are never merged: one digit is one token, which is what
-makes arithmetic learnable at this size.
+Any text can be encoded, because the alphabet is bytes. Merges are learnt from the prompts and
+worked solutions of the models. Digits are never merged, which makes arithmetic learnable at this
+size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHAT_TEMPLATE = (Path(__file__).parent / "teacher" / "chat_template.jinja").read
 
 
 def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:
-    """Learn the merges from prompts and solutions; ``context`` is the longest row in tokens."""
+    """Learn the merges from texts; ``context`` is the maximum length of a row in tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -42,7 +42,7 @@ def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFa
     )
     tokenizer.train_from_iterator(chain(["user\n", "assistant\n"] * 100, texts), trainer)
     tokenizer.add_special_tokens([_PAD, _TURN_OPENS, _TURN_ENDS])
-    # Not special: what a model thought must survive decoding.
+    # Not special tokens, because decoding must keep the thinking.
     tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in THINK_TAGS])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

@@ -1,8 +1,8 @@
-"""How the micro models are trained: next-token loss on the assistant's turn, from random weights.
+"""Trains the micro models from random weights, with next-token loss on the assistant's turn.
 
-One step is one batch of thinker rows and one of deliberator rows, so that neither role starves
-the other whatever the lengths of their rows. Works on a CPU and on a GPU, in float32.
-Two runs with the same seed, thread count and machine give the same weights.
+A step has one batch of thinker rows and one of deliberator rows, so that both roles learn whatever
+the lengths of their rows. It runs in float32 on a CPU or a GPU. The same seed, number of threads
+and machine give the same weights.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REPORTED_STEPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Size of a micro model; all else is fixed."""
+    """Size of a micro model."""
 
     hidden: int
     layers: int
@@ -40,16 +40,16 @@ class Size:
 class Schedule:
     """One stage of training."""
 
-    steps: int  # optimizer steps
+    steps: int  # Optimizer steps
     learning_rate: float
-    """Peak of the matrices, and half of it for all else; warm-up is linear, decay is a cosine to a
-    twentieth."""
-    thinker_rows: int  # a step
-    deliberator_rows: int  # a step
-    deliberator_weight: float = 0.5  # share of the loss that deliberator rows carry, 0 to 1
+    """Peak for the matrices; all other weights have half of it. The warm-up is linear, the decay a
+    cosine to a twentieth."""
+    thinker_rows: int  # Rows per step
+    deliberator_rows: int  # Rows per step
+    deliberator_weight: float = 0.5  # Share of the loss for deliberator rows, 0 to 1
 
     def share_of_peak(self, step: int) -> float:
-        """The learning rate at a step counted from 0, as a share of its peak."""
+        """The learning rate at a step (from 0) as a share of its peak."""
         warm_up = max(1, self.steps // 20)
         if step < warm_up:
             return (step + 1) / warm_up
@@ -58,7 +58,7 @@ class Schedule:
 
 
 def new_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    """A Llama with random weights for this tokenizer; vLLM takes heads of 32 too."""
+    """A Llama with random weights for this tokenizer, with heads of 32, which vLLM accepts."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -87,7 +87,7 @@ def train(
     schedule: Schedule,
     report: Callable[[str], None],
 ) -> None:
-    """Train in place on endless rows; ``report`` takes a line of progress now and then."""
+    """Train a model in place on endless rows; ``report`` is called with lines of progress."""
     import torch
 
     from heavydistill.train.trainer import MuonAdamW
@@ -131,7 +131,7 @@ def train(
 
 
 def _batches(rows: Iterator[MicroRow], size: int) -> Iterator[list[MicroRow]]:
-    """Batches of rows of like length: less padding, in random order."""
+    """Batches of rows of similar length, which need less padding, in random order."""
     rng = random.Random(size)
     while True:
         window = list(itertools.islice(rows, size * _BATCHES_SORTED_TOGETHER))

@@ -1,12 +1,11 @@
-"""Worked solutions, written by program: what the micro models are trained to write.
+"""Worked solutions, written by program, that the micro models are trained to write.
 
-Three families of reasoning-gym: ``chain_sum``, ``decimal_chain_sum`` and ``leg_counting``. Each
-problem is unrolled into ``Step``s of one operation. A thinker's reasoning takes a whole step in
-one stride (``57+87=144``), which a small model often gets wrong. A deliberator's reasoning
-restates what is given, derives it again with care, sums column by column
-(``57+87: 7+7=14, 5+8+1=14: 144``), and judges each attempt by what it found. Both end with the
-same hand-off: the running values and the boxed answer, so that a deliberation can be read as an
-attempt in a next round.
+There are three families of reasoning-gym: ``chain_sum``, ``decimal_chain_sum`` and
+``leg_counting``. Each problem is divided into ``Step``s of one operation. A thinker computes a step
+at once (``57+87=144``), which a small model often gets wrong. A deliberator restates the task,
+derives it again column by column (``57+87: 7+7=14, 5+8+1=14: 144``), and compares each attempt with
+its own result. Both end with the intermediate values and the boxed answer, so that a deliberation
+can be an attempt in the next round.
 
 Not covered: division, brackets, terms below zero.
 """
@@ -44,8 +43,8 @@ class Step:
 class Worked:
     """The steps of one problem."""
 
-    steps: tuple[Step, ...]  # in order of work
-    values: tuple[Decimal, ...]  # the running values that the hand-off names, the answer last
+    steps: tuple[Step, ...]  # Steps in order
+    values: tuple[Decimal, ...]  # Intermediate values in the answer text, the answer last
 
     @property
     def answer(self) -> str:
@@ -53,7 +52,7 @@ class Worked:
 
 
 def work(family: str, metadata: dict[str, Any]) -> Worked:
-    """Unroll a problem of one of ``FAMILIES`` (reasoning-gym's metadata) into steps."""
+    """Divide a problem of one of ``FAMILIES`` into steps, by reasoning-gym's metadata."""
     steps: list[Step] = []
     if family != "leg_counting":
         first, *rest = re.findall(r"([+-]?)\s*([\d.]+)", metadata["expression"])
@@ -74,18 +73,18 @@ def work(family: str, metadata: dict[str, Any]) -> Worked:
 
 
 def thinker_solution(worked: Worked) -> tuple[str, str]:
-    """(reasoning, answer text) of a thinker: each step in one stride."""
+    """(reasoning, answer text) of a thinker, which computes each step at once."""
     return "\n".join(f"{step}={step.value}" for step in worked.steps), hand_off(worked)
 
 
 def deliberator_solution(worked: Worked, given: str, answers: Sequence[str]) -> tuple[str, str]:
-    """(reasoning, answer text) of a deliberator that was shown ``answers``, in that order."""
+    """(reasoning, answer text) of a deliberator that saw ``answers`` in this order."""
     lines = [f"Given: {given}", *map(careful, worked.steps), judgement(worked.answer, answers)]
     return "\n".join(lines), hand_off(worked)
 
 
 def judgement(found: str, answers: Sequence[str]) -> str:
-    """One line for each attempt: whether it has the answer that was found."""
+    """One line per attempt: whether its answer equals the answer ``found``."""
     return "\n".join(
         f"Attempt {number}: {answer} {'right' if answer == found else 'wrong'}"
         for number, answer in enumerate(answers, 1)
@@ -93,10 +92,10 @@ def judgement(found: str, answers: Sequence[str]) -> str:
 
 
 def careful(step: Step) -> str:
-    """One step with its work: columns of digits, the last first; a product stands as it is.
+    """One step in columns of digits, the last column first; a product is not divided.
 
-    A column of a difference borrows ten where its upper digit is too small. Where a number is
-    below zero, what is worked out instead is named: ``12-45: -(45-12): 5-2=3, 4-1=3: -33``.
+    A column of a difference borrows ten if its upper digit is too small. For negative numbers the
+    equivalent positive operation is written: ``12-45: -(45-12): 5-2=3, 4-1=3: -33``.
     """
     if step.operator == "*":
         return f"{step}={step.value}"
@@ -128,5 +127,5 @@ def _columns(upper: Decimal, lower: Decimal, adds: bool) -> Iterator[str]:
 
 
 def hand_off(worked: Worked) -> str:
-    """The answer text of both roles."""
+    """The answer text of both roles: the intermediate values and the boxed answer."""
     return f"Values: {' '.join(map(str, worked.values))}\nAnswer: \\boxed{{{worked.answer}}}"

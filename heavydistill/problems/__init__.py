@@ -1,8 +1,8 @@
-"""Where problems come from: files, the Hub, and procedural families of reasoning-gym.
+"""Loads problems from files, the Hub, and procedural families of reasoning-gym.
 
-``load`` reads one source and checks all of it before anything is asked of a model: columns, ids,
-references, verifiers. Faults raise a ``ProblemsError`` that says where they are; rows that cannot
-be judged can be left out instead, and ``load_fit`` tells which.
+``load`` reads one source and checks all of it before a model is asked: columns, ids, references,
+verifiers. Faults raise a ``ProblemsError`` with their places. Rows that cannot be judged can be
+left out instead, and ``load_fit`` returns which they are.
 
 Not covered: near-duplicates and overlap with test sets.
 """

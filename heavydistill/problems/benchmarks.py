@@ -1,12 +1,11 @@
-"""Public benchmarks by name: one YAML file each, shipped in ``configs/benchmarks``.
+"""Public benchmarks by name, each a YAML file in ``configs/benchmarks``.
 
-A file says where the problems are, which column is which field and by what they are judged, and
-with how many attempts and deliberations the paper measured. It is a preset: a configuration and
-the flags of the command line win over each of its keys, so ``--problems FILE`` reads a file of the
-same shape in place of the Hub's dataset.
+A file gives the source of the problems, the columns of the fields, the verifier, and the paper's
+numbers of attempts and deliberations. It is a preset: the user's configuration and flags take
+precedence over each of its keys, so that ``--problems FILE`` reads a file of the same layout in
+place of the Hub's dataset.
 
-Not covered: benchmarks of one's own, which are a configuration as any other, and wordings that
-other harnesses put around a problem; prompts are those of the run.
+Not covered: own benchmarks, which are ordinary configurations; prompts of other harnesses.
 """
 
 from __future__ import annotations

@@ -1,18 +1,16 @@
-"""Turns rows into problems: which column is which field.
+"""Turns rows into problems by mapping columns to fields.
 
-A field is read from the column that ``problems.columns`` names, else from the column of its own
-name. For the text, the reference and the options, the names in ``ALIASES`` are taken too if
-exactly one of them is there. ``solution`` is none of them: it is mostly a worked solution and no
-final answer. ``problems.shape`` first puts rows of a public benchmark into columns that can be
-mapped, and leaves columns that it does not speak of as they are.
+A field is read from the column that ``problems.columns`` names, else from the column of the same
+name. Text, reference and options may also have a name of ``ALIASES``, if exactly one of them is
+there. ``solution`` is not an alias, because it usually is a worked solution. ``problems.shape``
+first converts rows of a public benchmark into such columns; its other columns stay unchanged.
 
-The reference may be absent where the verifier needs none. What ``verifier_args`` does not name is
-taken from the columns that the verifier reads its arguments from (``argument_columns``). A row
-that names no domain has that of its verifier. A row with options is judged by ``choice``, whatever
-``problems.verifier`` says of the others.
+The reference may be absent if the verifier needs none. Arguments that ``verifier_args`` lacks are
+read from the verifier's ``argument_columns``. A row without a domain has the domain of its
+verifier. A row with options is judged by ``choice``, whatever ``problems.verifier`` says.
 
-Numbers in the id and reference columns become text. Rows of a source without ids are named
-``STEM:NUMBER`` after the file and the line.
+Numbers in the id and reference columns become text. Rows without ids are named ``STEM:NUMBER``
+after file and line.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ ALIASES = {
     "reference": ("answer", "final_answer", "ground_truth", "answerKey"),
     "options": ("choices",),
 }
-# Whether the reference is needed depends on the verifier of the row.
+# The verifier of a row decides whether the reference is needed.
 OPTIONAL = FIELDS[2:]
 DEFAULT_VERIFIER = "math"
 OPTIONS_VERIFIER = "choice"
@@ -48,9 +46,9 @@ OPTIONS_VERIFIER = "choice"
 def to_problems(
     table: Table, config: Problems
 ) -> tuple[dict[int, Problem], dict[int, ProblemsError]]:
-    """(Problems, what is wrong with the other rows), by number; no reference is checked.
+    """(problems, faults of the other rows), by number; references are not checked.
 
-    Raises ProblemsError where a column is not there, or two problems have one id.
+    Raises ProblemsError if a column is missing, or two problems have the same id.
     """
     shape = _SHAPES[config.shape] if config.shape else lambda values: {}
     problems: dict[int, Problem] = {}
@@ -69,14 +67,14 @@ def to_problems(
         if (first := first_use.setdefault(problem.id, where[number])) != where[number]:
             raise ProblemsError(
                 f"{where[number]}: id {problem.id!r} is also that of {first}",
-                "Give every problem an id of its own.",
+                "Give every problem a different id.",
             )
     return problems, faults
 
 
 @contextlib.contextmanager
 def _noting(faults: dict[int, ProblemsError], row: TableRow) -> Iterator[None]:
-    """Note what is wrong with a row, with its place."""
+    """Collect a ProblemsError of a row, with the row's place, in ``faults``."""
     try:
         yield
     except ProblemsError as error:
@@ -84,9 +82,9 @@ def _noting(faults: dict[int, ProblemsError], row: TableRow) -> Iterator[None]:
 
 
 def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
-    """Our field to the source's column, for the fields that the source has or the user mapped.
+    """Map each field that the source has or the user mapped to its column.
 
-    Raises ProblemsError where a column is not there, or several could be the field.
+    Raises ProblemsError if a column is missing, or several columns could be the field.
     """
     there = list(dict.fromkeys(column for row in table.rows for column in row.values))
     where = table.rows[0].where
@@ -106,7 +104,7 @@ def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
 
 
 def _own_column(field: str, there: list[str], where: str) -> str | None:
-    """The column of a field that is not mapped."""
+    """The column of a field that the user did not map."""
     if field in there:
         return field
     aliases = [alias for alias in ALIASES.get(field, ()) if alias in there]
@@ -123,7 +121,7 @@ def _own_column(field: str, there: list[str], where: str) -> str | None:
     )
 
 
-# --- One row; what is wrong with it is said without its place.
+# --- One row; errors are raised without its place, which ``_noting`` adds.
 
 
 def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Problems) -> Problem:
@@ -194,7 +192,7 @@ def _text(values: dict[str, Any], column: str | None, *, numbers: bool = False) 
 
 
 def _texts(values: dict[str, Any], *columns: str, numbers: bool = True) -> list[str]:
-    """The texts in columns that the row has."""
+    """The texts in columns that the row must have."""
     for column in columns:
         if column not in values:
             raise ProblemsError(
@@ -204,7 +202,7 @@ def _texts(values: dict[str, Any], *columns: str, numbers: bool = True) -> list[
 
 
 def _required(values: dict[str, Any], column: str, what: str, *, numbers: bool = True) -> str:
-    """The text in a column, which has some."""
+    """The text in a column, which must not be empty."""
     (text,) = _texts(values, column, numbers=numbers)
     if not text.strip():
         raise ProblemsError(
@@ -214,7 +212,7 @@ def _required(values: dict[str, Any], column: str, what: str, *, numbers: bool =
 
 
 def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, Any]) -> str:
-    """These arguments, and those in the verifier's own columns."""
+    """The arguments ``args`` and those in the verifier's own columns, as JSON."""
     columns = verifier.argument_columns
     own = {name: values[name] for name in columns if values.get(name) is not None}
     try:
@@ -228,7 +226,7 @@ def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, Any]) 
 
 
 def _args(value: Any) -> dict[str, Any] | None:
-    """The JSON object of a row, which may be its text; None if there is none."""
+    """The JSON object of a row, given as an object or as text; None if there is none."""
     if value is None or value == "":
         return None
     try:
@@ -254,15 +252,15 @@ def _domain(values: dict[str, Any], column: str | None) -> str:
     return domain
 
 
-# --- Rows of public benchmarks whose columns are not our fields one by one.
+# --- Rows of public benchmarks whose columns do not correspond to our fields.
 _WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 
 
 def _gpqa(values: dict[str, Any]) -> dict[str, Any]:
-    """Options of the right answer and three wrong ones, each in a column of its own.
+    """Make options of the columns with the right answer and three wrong ones.
 
-    The right one is put in a place that is drawn from the question: options that must keep the
-    order of the dataset would else all be led by the right one.
+    The right answer gets a place that is drawn from the question. Otherwise it would come first in
+    all questions whose options must keep the order of the dataset.
     """
     question, right, *options = _texts(values, "Question", "Correct Answer", *_WRONG)
     place = hashlib.sha256(question.encode("utf-8", "replace")).digest()[0] % (len(_WRONG) + 1)
@@ -271,7 +269,7 @@ def _gpqa(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _livecodebench(values: dict[str, Any]) -> dict[str, Any]:
-    """The starter code belongs to the text; the function's name is in the JSON of ``metadata``."""
+    """Append the starter code to the text, and read the function's name from ``metadata``."""
     columns = ("question_content", "starter_code", "metadata")
     question, starter, metadata = _texts(values, *columns)
     try:

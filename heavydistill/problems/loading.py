@@ -1,8 +1,8 @@
-"""From ``problems.source`` of the configuration to a checked list of problems.
+"""Loads and checks the problems of ``problems.source``.
 
-Every reference is checked by its verifier before anything is asked of a model; a check that hangs,
-breaks or takes all memory makes a row unfit as well (see ``verifiers.pool``). A source with unfit
-rows is refused with a list of them, or they are left out (``problems.unfit``).
+The verifier checks every reference before a model is asked. A check that hangs, fails or uses all
+memory makes its row unfit too (see ``verifiers.pool``). A source with unfit rows is refused with a
+list of them, or the rows are left out (``problems.unfit``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from heavydistill.verifiers.pool import VerdictPool
 MOST_LISTED = 10
 
 OnChecked = Callable[[int, int], None]
-"""Called with (references checked, all of them)."""
+"""Called with (number of checked references, number of all references)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Loaded:
 
     problems: list[Problem]  # those that can be judged
     unfit: dict[int, str] = field(default_factory=dict)
-    """Rows that were left out: number to what is wrong, and where."""
-    outside: int = 0  # rows beyond ``problems.within``
+    """Rows that were left out: number to the fault with its place."""
+    outside: int = 0  # Number of rows outside ``problems.within``
 
 
 def load(config: Problems, verify: Verifying | None = None) -> list[Problem]:
-    """As ``load_fit``: the problems alone."""
+    """The problems of ``load_fit``, without the rows that were left out."""
     return load_fit(config, verify).problems
 
 
@@ -47,7 +47,7 @@ def load_fit(
     known_unfit: Collection[int] | None = None,
     on_checked: OnChecked | None = None,
 ) -> Loaded:
-    """The problems of a source, at most ``config.limit``, and which rows are none.
+    """Load the problems of a source, at most ``config.limit``, and list the rows left out.
 
     A file or Hub dataset is checked to its end before it is cut to the limit.
 
@@ -63,8 +63,8 @@ def load_fit(
         on_checked: Called after each reference of a file or dataset.
 
     Raises:
-        ConfigError: A file with a verifier of one's own cannot be used.
-        ProblemsError: The source or a row cannot be used, or a key has no effect on it.
+        ConfigError: A file with an own verifier cannot be used.
+        ProblemsError: The source or a row cannot be used, or a key has no effect on the source.
     """
     source = config.source
     is_gym = source.startswith("gym:")
@@ -96,11 +96,10 @@ def fit_problems(
     known_unfit: Collection[int] | None = None,
     on_checked: OnChecked | None = None,
 ) -> Loaded:
-    """The problems of a table.
+    """Check the rows of a table and return its problems.
 
-    ``known_unfit`` are the numbers of the rows that an earlier check found unfit; no other
-    reference is checked then. None checks all. Raises as ``load_fit``, and ProblemsError where
-    nothing is left of the rows.
+    ``known_unfit`` are the numbers of the rows that an earlier check found unfit; then no reference
+    is checked again. None checks all. Raises as ``load_fit``, and ProblemsError if no row is left.
     """
     if known_unfit is not None:
         rows = [row for row in table.rows if row.number not in known_unfit]
@@ -123,7 +122,7 @@ def fit_problems(
 def _check_references(
     problems: list[Problem], verify: Verifying, on_checked: OnChecked | None
 ) -> list[str | None]:
-    """What is wrong with the reference of each problem."""
+    """The fault of each problem's reference; None if it can be used."""
     done = itertools.count(1)
 
     def count() -> None:
@@ -135,7 +134,7 @@ def _check_references(
 
 
 def refusal(faults: list[ProblemsError], rows: int) -> ProblemsError:
-    """The error that refuses a source of so many rows because of these."""
+    """The error for a source of ``rows`` rows with these faults."""
     fixes = {fault.fix for fault in faults}
     fix = fixes.pop() if len(fixes) == 1 else "Mend them."
     if len(faults) < rows:

@@ -1,29 +1,27 @@
-"""Problems with options: from a row's options and reference to a lettered, shuffled question.
+"""Turns a row with options into a lettered question with shuffled options.
 
-The options come as a list, as ``{"text": [...], "label": [...]}`` or as ``{"A": ..., "B": ...}``;
-``["A) 5", "B) 6"]`` is a list of 5 and 6. They are shown as ``A) ...`` below the text, in an order
-drawn from the seed and the problem's id alone, because the place of the right option in a dataset
-is no accident. The order is one for a problem and not one for a trajectory: votes compare letters,
-and a cache shows several attempts.
+Options are a list, ``{"text": [...], "label": [...]}`` or ``{"A": ..., "B": ...}``; ``["A) 5", "B)
+6"]`` is a list of 5 and 6. They are shown as ``A) ...`` below the text. Their order is drawn from
+the seed and the problem's id, because the order of a dataset may give the right option away. All
+trajectories of a problem see the same order, because votes compare letters and a cache shows
+several attempts.
 
-A reference names an option in one of these ways, the first that applies:
+A reference names an option by the first of these forms that applies:
 
-    its label       where the options have labels of their own, exactly as there
-    a number        the place in the list, counted from 0; where the options are numbers themselves
-                    it may also be meant as one of them
-    a letter        ``C``, ``c``, ``(C)``, ``C.``: the place in the list; also before the option's
-                    text, ``C. 42``
-    its text        but for blanks around and within it
+    its label       if the options have labels, exactly as written there
+    a number        the place in the list, counted from 0; if the options are numbers themselves,
+                    possibly one of them
+    a letter        ``C``, ``c``, ``(C)``, ``C.``: the place in the list; also in front of the
+                    option's text, ``C. 42``
+    its text        except for blanks around and within it
 
-One that names different options as a letter, a number and a text is unfit: nothing says which is
-meant.
+A reference that could mean different options by these forms is unfit.
 
-Options that speak of other options ("all of the above", "both A and B") keep the whole row in the
-order of the dataset, and so do options that the text lists already; the arguments of the verifier
-say so.
+Options that refer to other options ("all of the above", "both A and B") and options that the text
+already lists keep the order of the dataset; the arguments of the verifier record this.
 
-Not covered: several right options; letters that the question itself speaks of; 1-based numbers,
-which cannot be told from 0-based ones.
+Not covered: several right options; letters that the question itself mentions; 1-based numbers,
+which look like 0-based ones.
 """
 
 from __future__ import annotations
@@ -49,26 +47,26 @@ _ASKS_IN_CHINESE = "请用正确选项的字母作答。"
 
 
 class UnfitOptions(ProblemsError):
-    """Options or a reference that cannot be used; ``what`` says what to write."""
+    """Options or a reference that cannot be used; ``what`` ends with the fix."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what, "Correct the row or leave it out.")
 
 
 class Lettered(NamedTuple):
-    """A question with options, as it is shown."""
+    """A question with options as a model sees it."""
 
-    text: str  # what a model reads
-    reference: str  # the letter of the right option
+    text: str  # Text that a model reads
+    reference: str  # Letter of the right option
     verifier_args: str
-    """For the verifier ``choice``: ``options`` as shown, ``order``, the place of each in the
-    dataset, counted from 0, and ``order_kept`` where that had to be kept."""
+    """Arguments of the verifier ``choice``: ``options`` as shown; ``order``, the place of each in
+    the dataset, from 0; ``order_kept`` if the dataset's order had to be kept."""
 
 
 def lettered(
     text: str, options: Any, reference: Any, problem_id: str, seed: int, keep_order: bool
 ) -> Lettered:
-    """The question as it is shown, in an order that ``problem_id`` and ``seed`` say.
+    """Letter and shuffle the options of a question; ``problem_id`` and ``seed`` give the order.
 
     ``options`` and ``reference`` are the values of the row's columns. Raises UnfitOptions.
     """
@@ -99,7 +97,7 @@ def lettered(
 
 
 def orders_kept(problems: Iterable[Problem]) -> int:
-    """How many of the problems show their options in the dataset's order because they must."""
+    """Number of problems whose options had to keep the order of the dataset."""
     return sum(
         problem.verifier == "choice" and "order_kept" in json.loads(problem.verifier_args)
         for problem in problems
@@ -107,7 +105,7 @@ def orders_kept(problems: Iterable[Problem]) -> int:
 
 
 def _read(options: Any) -> tuple[list[str], list[Any]]:
-    """Labels, empty if there are none, and options."""
+    """(labels, options); the labels are empty if there are none."""
     if isinstance(options, list):
         return [], options
     if not isinstance(options, dict):
@@ -125,7 +123,7 @@ def _read(options: Any) -> tuple[list[str], list[Any]]:
 
 
 def _without_labels(options: list[Any]) -> list[Any]:
-    """``["A) 5", "B) 6"]`` as ``["5", "6"]``; other lists as they are."""
+    """``["A) 5", "B) 6"]`` as ``["5", "6"]``; other lists are returned unchanged."""
     texts = []
     for letter, option in zip(ascii_uppercase, options, strict=False):
         own = _OWN_LABEL.fullmatch(option.strip()) if isinstance(option, str) else None
@@ -136,7 +134,7 @@ def _without_labels(options: list[Any]) -> list[Any]:
 
 
 def _as_text(option: Any) -> str | None:
-    """None where it is neither text nor a number."""
+    """The text of an option; None if it is neither text nor a number."""
     if isinstance(option, str):
         return option.strip()
     if isinstance(option, int | float | Decimal) and not isinstance(option, bool):
@@ -145,7 +143,7 @@ def _as_text(option: Any) -> str | None:
 
 
 def _checked(options: list[Any]) -> list[str]:
-    """The texts of options that can be told apart."""
+    """The texts of the options, which must be different and not empty."""
     if not FEWEST_OPTIONS <= len(options) <= MOST_OPTIONS:
         raise UnfitOptions(
             f"there are {len(options)} options; give {FEWEST_OPTIONS} to {MOST_OPTIONS}"
@@ -169,7 +167,7 @@ def _checked(options: list[Any]) -> list[str]:
 
 
 def _right(reference: Any, labels: list[str], raw: list[Any], texts: list[str]) -> int:
-    """The place of the option that the reference names."""
+    """The place, from 0, of the option that the reference names."""
     name = _as_text(reference)
     if not name:
         raise UnfitOptions(

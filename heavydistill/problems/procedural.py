@@ -1,6 +1,6 @@
-"""Procedural problems: families of reasoning-gym, of any number, repeatable from a seed.
+"""Makes procedural problems from families of reasoning-gym, in any number, repeatable by seed.
 
-Families take turns, so the first n problems hold all of them. The verifier makes each problem
+Families alternate, so that the first problems cover all of them. The verifier makes each problem
 again from its ``verifier_args``; families that it cannot judge are refused here with the reason.
 """
 
@@ -23,7 +23,7 @@ from heavydistill.verifiers.procedural.verifier import (
     refusal,
 )
 
-# Families and settings of the source ``micro``: what the bundled models were trained on.
+# Families and settings of the source ``micro``, on which the bundled models were trained.
 MICRO_LEVELS: dict[str, dict[str, Any]] = {
     "chain_sum": {"min_terms": 3, "max_terms": 5, "min_digits": 2, "max_digits": 2},
     "decimal_chain_sum": {
@@ -44,7 +44,7 @@ _INSTEAD = (
 
 
 def micro_problems(config: Problems) -> list[Problem]:
-    """``config.size`` problems in all, from the families of ``MICRO_LEVELS`` in turn."""
+    """``config.size`` problems in all, alternating between the families of ``MICRO_LEVELS``."""
     families = list(MICRO_LEVELS)
     specs = [
         Spec(family, config.seed, size, index, json.dumps(MICRO_LEVELS[family], sort_keys=True))
@@ -56,9 +56,10 @@ def micro_problems(config: Problems) -> list[Problem]:
 
 
 def gym_problems(families: list[str], config: Problems) -> list[Problem]:
-    """``config.size`` problems of each family, in turn.
+    """``config.size`` problems of each family, alternating between the families.
 
-    Raises ProblemsError for a family, setting or value that reasoning-gym or the verifier lacks.
+    Raises ProblemsError for a family, setting or value that reasoning-gym or the verifier does not
+    accept.
     """
     settings = {family: _settings(family, families, config) for family in families}
     for family in config.gym:
@@ -97,7 +98,7 @@ def _settings(family: str, families: list[str], config: Problems) -> str:
         settings = json.dumps(chosen, sort_keys=True)
         dataset(family, config.seed, config.size, settings)
     except Exception as error:
-        # reasoning-gym checks with assertions, and meets wrong types wherever it uses them.
+        # reasoning-gym checks values with assertions, and fails anywhere on wrong types.
         raise ProblemsError(
             f"problems.gym.{family}: {type(error).__name__}: {error}", "Correct the settings."
         ) from error

@@ -1,9 +1,9 @@
-"""Reads a source into rows of named values, each with the place where it stands.
+"""Reads a source into rows of named values, each with its place for messages.
 
-What a file holds is seen from its content and not from its name: parquet; one JSON object a line;
-or a JSON document, which is an array of objects or a single one.
+The content of a file determines its format, not its name: parquet; one JSON object per line; or a
+JSON document with an array of objects or a single object.
 
-Not covered: what the columns mean (``columns``).
+Not covered: the meaning of the columns (``columns``).
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from heavydistill.models.hub_files import obstacle, remedy
 class TableRow:
     """One row."""
 
-    where: str  # place for messages, e.g. ``sets/algebra.jsonl:3``
-    number: int  # line of the file, or row, from 1
-    values: dict[str, Any]  # by column
+    where: str  # Place for messages, e.g. ``sets/algebra.jsonl:3``
+    number: int  # Line of the file, or row, from 1
+    values: dict[str, Any]  # Values by column
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """All rows of a source."""
 
-    origin: str  # for ``Problem.source``: the file's name without its folder, or the Hub id
-    stem: str  # opens the ids of rows that have none
-    rows: list[TableRow]  # in their order; at least one
+    origin: str  # Name of the file without its folder, or the Hub id; see ``Problem.source``
+    stem: str  # First part of the ids of rows that have none
+    rows: list[TableRow]  # Rows in their order, at least one
 
 
 _BOM = b"\xef\xbb\xbf"
-# How gzip, Zstandard, xz, bzip2 and zip begin.
+# First bytes of gzip, Zstandard, xz, bzip2 and zip files.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
-_MOST_OPENING = 2**16  # bytes that are read to see what a file holds
-_ROWS_AT_ONCE = 64  # rows of parquet in memory
+_MOST_OPENING = 2**16  # Bytes that are read to determine the format of a file
+_ROWS_AT_ONCE = 64  # Rows of parquet in memory
 _FIX = "Give a file of JSON lines, a JSON array of objects, or parquet."
 _FIX_OF_LINE = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
 _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas, which reads them
 
 
 def read(source: str, subset: str | None, split: str) -> Table:
-    """A ``.jsonl`` or ``.parquet`` file, or with ``subset`` and ``split`` ``hub:ORG/NAME``."""
+    """Read a ``.jsonl`` or ``.parquet`` file, or ``hub:ORG/NAME`` with ``subset`` and ``split``."""
     path = Path(source)
     if source.startswith("hub:"):
         return read_hub(source.removeprefix("hub:"), subset, split)
@@ -72,16 +72,16 @@ def read(source: str, subset: str | None, split: str) -> Table:
 
 
 def read_file(path: Path) -> Table:
-    """All rows of a file. Raises ProblemsError as ``rows_of``, or where there are none."""
+    """Read all rows of a file. Raises ProblemsError as ``rows_of``, or if there are none."""
     return _table(path.name, path.stem, str(path), list(rows_of(path, str(path))))
 
 
 def rows_of(path: Path, name: str) -> Iterator[TableRow]:
-    """The rows of a file, which is called ``name`` in messages, in their order.
+    """The rows of a file in their order; messages call the file ``name``.
 
-    Lines and parquet are read piece by piece, so that they may be larger than the memory; a JSON
-    document is read whole. Blank lines are skipped. Raises ProblemsError where the file cannot be
-    read, is none of these or is broken, or a line is not a JSON object.
+    Lines and parquet are read piece by piece, so that a file may be larger than the memory; a JSON
+    document is read whole. Blank lines are skipped. Raises ProblemsError if the file cannot be
+    read, has another format or is damaged, or a line is not a JSON object.
     """
     try:
         with path.open("rb") as file:
@@ -125,20 +125,20 @@ def _parquet(path: Path, name: str) -> Iterator[Any]:
 
 
 def read_hub(name: str, subset: str | None, split: str) -> Table:
-    """The dataset ``ORG/NAME`` of the Hub; the library reads the token from ``HF_TOKEN``.
+    """Read the dataset ``ORG/NAME`` of the Hub; the token comes from ``HF_TOKEN``.
 
-    Raises ProblemsError where it is not there, may not be read, has no such split or no rows.
+    Raises ProblemsError if it does not exist, may not be read, or has no such split or no rows.
     """
     where = f"hub:{name}"
     if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
         raise ProblemsError(f"{where} is not of the form hub:ORG/NAME", "Write e.g. hub:org/sums.")
-    hindrance = obstacle()  # before the library is imported, which then asks nobody
+    hindrance = obstacle()  # before the library is imported, which then works offline
     import datasets
 
     try:
         values = list(datasets.load_dataset(name, subset, split=split))
     except Exception as error:
-        # The library raises its own errors, those of the network and plain ValueErrors alike.
+        # The library raises errors of many kinds: its own, of the network, plain ValueErrors.
         if hindrance and isinstance(error, ConnectionError):
             raise ProblemsError(
                 f"{where} is not in the cache of the Hub, and {hindrance}",
@@ -154,10 +154,10 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
 
 
 def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
-    """The rows of a table whose columns lie within bounds, the first and the last text.
+    """The rows of a table whose columns are within bounds, given as (first text, last text).
 
-    A text that begins with the last is within, so that a day holds all its hours. Raises
-    ProblemsError where a row has neither text nor a date in it, or no row is left.
+    A text that begins with the last text is within, so that a day includes all its hours. Raises
+    ProblemsError if a row has neither text nor a date in the column, or no row is left.
     """
     rows = table.rows
     for column, (first, last) in bounds.items():
@@ -176,7 +176,7 @@ def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
     if not rows:
         raise ProblemsError(
             f"{table.origin}: no row lies within problems.within, {bounds}",
-            "Correct the bounds; dates are written as they stand in the rows.",
+            "Correct the bounds; write dates in the form of the rows.",
         )
     return Table(table.origin, table.stem, rows)
 
@@ -204,7 +204,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def choices(wrong: str, right: Iterable[str], title: str) -> str:
-    """``TITLE: a, b, c.``, and the one that was probably meant."""
+    """A list ``TITLE: a, b, c.``, preceded by the word that was probably meant."""
     right = list(right)
     near = difflib.get_close_matches(wrong, right, n=1, cutoff=0.5)
     listed = f"{title}: {', '.join(right)}."
