@@ -6,9 +6,11 @@ Text that a user writes under Notes, the last heading, is kept when the card is 
 
 from __future__ import annotations
 
+import json
 import re
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,12 @@ import jinja2
 
 from heavydistill.config.run import Language
 from heavydistill.errors import ConfigError
-from heavydistill.hub.terms import Author, problem_sources
-from heavydistill.report.grid import UNKNOWN, count, counted, part
-from heavydistill.report.markdown import at, code, interval, table, text
+from heavydistill.hub.terms import problem_sources
+from heavydistill.report.grid import UNKNOWN, count, counted, part, percent
+from heavydistill.report.markdown import at, code, from_grid, interval, table, text
 from heavydistill.report.sets import strata
 from heavydistill.store.sets.folder import Manifest
+from heavydistill.store.training_record import SetsUsed
 
 CARD = "README.md"
 
@@ -31,14 +34,6 @@ _ABOUT_NOTES = (
     "\n<!-- Text below this line is yours: it is kept when the card is written again. The rest is "
     "replaced. -->\n"
 )
-_STRATA_HEAD = {  # in the order of `report.sets.STRATA_COLUMNS`
-    "sets": "All sets",
-    "with_deliberation": "With deliberation",
-    "not_admitted": "Not admitted",
-    "over_bound": "Over bound",
-    "sft": "In `sft_deliberator`",
-    "rl": "In `rl`",
-}
 
 
 def render(template_name: str, folder: Path, **values: Any) -> str:
@@ -80,19 +75,12 @@ def _environment() -> jinja2.Environment:
         autoescape=False,  # Markdown, where names and texts are escaped by `text` or `code`
     )
     environment.filters |= {"text": text, "code": code, "count": count, "interval": interval}
-    environment.filters["known"] = lambda value: UNKNOWN if value is None else value
-    environment.globals |= {
-        "text": text,
-        "code": code,
-        "at": at,
-        "counted": counted,
-        "problem_sources": problem_sources,
-        "share": part,
-        "table": table,
-        "versions": versions,
-        "strata_table": _strata_table,
-        "authors_table": _authors_table,
-    }
+    environment.filters |= {"known": lambda value: UNKNOWN if value is None else value}
+    environment.filters |= {"place": _place}
+    for function in (text, code, count, at, counted, percent, problem_sources, table, versions):
+        environment.globals[function.__name__] = function
+    environment.globals |= {"share": part, "from_grid": from_grid, "strata_grid": strata}
+    environment.globals |= {"place": _place, "json": partial(json.dumps, ensure_ascii=False)}
     return environment
 
 
@@ -101,27 +89,9 @@ def _template(name: str) -> str:
     return re.sub(r"\n +(?=\S)", " ", source)
 
 
-def _strata_table(manifest: Manifest) -> str:
-    """The strata; without the SFT sets if a checkpoint selected the prompts."""
-    shown = [at for at, key in enumerate(_STRATA_HEAD) if key != "sft" or not manifest.refiltered]
-    head = ["Stratum", *(list(_STRATA_HEAD.values())[at] for at in shown)]
-    lines = strata(manifest).lines
-    return table(
-        head, [[text(line.label), *(str(line.cells[at]) for at in shown)] for line in lines]
-    )
-
-
-def _authors_table(authors: Sequence[Author]) -> str:
-    rows = [
-        (
-            code(author.name),
-            " and ".join(author.roles),
-            text(author.licence or "unknown"),
-            author.terms.distillation,
-            text(author.terms.because or UNKNOWN),
-            text(author.terms.source or UNKNOWN),
-        )
-        for author in authors
-    ]
-    head = ("Model", "Role", "Licence of its weights", "Distillation", "Because", "Source")
-    return table(head, rows)
+def _place(used: SetsUsed) -> str:
+    """Sets that a model was trained on, with a link if they are on the Hub."""
+    if not used.revision:
+        return code(used.name)
+    address = f"https://huggingface.co/datasets/{used.name}"
+    return f"[{text(used.name)}]({address}) {code(used.revision[:12])}"

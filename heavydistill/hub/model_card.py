@@ -10,7 +10,6 @@ import dataclasses
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +20,11 @@ from heavydistill.hub.weights import adapter_config
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
 from heavydistill.metrics.counts import COLUMNS
 from heavydistill.report.comparison import headline, metrics, samples, unanswered_lines
-from heavydistill.report.grid import Value, count, few_warning, percent
-from heavydistill.report.markdown import at, cell, code, interval, table, text
+from heavydistill.report.grid import Value, few_warning
+from heavydistill.report.markdown import at, cell, interval, table, text
 from heavydistill.store.sets.folder import Manifest
 from heavydistill.store.training_record import (
     EVALUATION,
-    Result,
-    SetsUsed,
     TrainingRecord,
     read_record,
 )
@@ -68,10 +65,6 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
     while before:
         ancestors.append(before)
         before = before.base.training
-    arguments = [
-        (code(k), code(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)))
-        for k, v in record.arguments.items()
-    ]
     folders: dict[str, tuple[str, set[str], Manifest]] = {}  # each once, with the roles learnt
     for used in record.sets:
         key = json.dumps([used.name, used.revision, used.manifest.files])
@@ -90,13 +83,9 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         evaluation=_evaluation(comparison) if comparison else None,
         headline=headline(comparison) if comparison else None,
         record=record,
-        places=", ".join(map(_place, record.sets)),
-        learnt_rows=_learnt_rows(record),
         folders=list(folders.values()),
         origin=origin,
         licence=licence,
-        training=table(("What", "How much"), _training_rows(record)),
-        arguments=table(("Argument", "Value"), arguments),
     )
 
 
@@ -189,75 +178,6 @@ def _estimate(value: Value) -> str:
     if isinstance(value, str) or not value.value:
         return cell(value)
     return interval(dataclasses.asdict(value.value), signed=value.signed)
-
-
-def _learnt_rows(record: TrainingRecord) -> str:
-    """The rows of supervised fine-tuning."""
-    rows = [
-        (
-            _place(used),
-            used.role,
-            percent(used.fraction) if used.fraction is not None else "all of it",
-            count(used.rows.get("train", 0)),
-            count(used.rows.get("validation", 0)),
-            count(sum(used.left_out.values())),
-        )
-        for used in record.sets
-    ]
-    head = ("Sets", "Role", "Share of the mixture", "Rows learnt", "Rows validated", "Left out")
-    return table(head, rows)
-
-
-def _place(used: SetsUsed) -> str:
-    if not used.revision:
-        return code(used.name)
-    address = f"https://huggingface.co/datasets/{used.name}"
-    return f"[{text(used.name)}]({address}) {code(used.revision[:12])}"
-
-
-def _training_rows(record: TrainingRecord) -> Iterator[tuple[str, str]]:
-    """How it was trained."""
-    launch = record.launch
-    yield "Method", _METHODS[record.method]
-    yield "Most tokens of a sequence", count(record.max_length)
-    if record.rl:
-        yield "Prompts of an epoch", count(record.sequences)
-    else:
-        yield "Sequences of an epoch", count(record.sequences)
-        yield "Tokens of an epoch", f"{count(record.tokens)}, {count(record.learnt_tokens)} learnt"
-    yield "Launch", f"{count(launch.processes)} x {text(launch.device)}, {text(launch.engine)}"
-    yield "Attention", code(launch.attention)
-    if record.result:
-        yield from _result_rows(record.result)
-    yield "Chat template", f"SHA-256 {code(record.base.template_sha256)}"
-    yield "Versions", ", ".join(f"{text(k)} {text(v)}" for k, v in record.versions.items())
-
-
-def _result_rows(result: Result) -> Iterator[tuple[str, str]]:
-    rolled_back = ""
-    for alarm in result.alarms:  # all guards that were to roll back went to one step
-        if alarm.action == "roll_back":
-            step = f"step {alarm.rolled_back_to:,}" if alarm.rolled_back_to is not None else None
-            last = "the last one, for there was no checkpoint to roll back to"
-            rolled_back = f"; the model is that of {step or last}"
-    yield "Steps", f"{count(result.steps)} ({result.epochs:g} epochs){rolled_back}"
-    if result.is_unlearnt:
-        yield "Learnt", "nothing: no response earned a reward"
-    for alarm in result.alarms:
-        yield (
-            f"Guard {code(alarm.guard)}, step {count(alarm.step)}",
-            f"{alarm.value:.4g}, bound {alarm.bound:.4g}: {code(alarm.action)}",
-        )
-    if result.train_loss is not None and not result.rollouts:  # that of GRPO is always about 0
-        yield "Training loss", f"{result.train_loss:.4f}"
-    for role, loss in result.eval_loss.items():
-        yield f"Validation loss, {text(role)}", f"{loss:.4f}"
-    for name, ends in result.rollouts.items():
-        yield f"{text(name)}, first and last tenth", f"{ends.first:.4g}, {ends.last:.4g}"
-    yield "Tokens since the last start", count(result.tokens)
-    yield "Time since the last start", f"{count(round(result.seconds))} s"
-    if result.peak_memory_gib is not None:
-        yield "Most memory of a GPU", f"{result.peak_memory_gib:.1f} GiB"
 
 
 def _usage(

@@ -87,7 +87,6 @@ def print_comparison(comparison: Comparison, console: Console, *, full: bool = F
     for word, names in _readings(comparison).items():
         style = _READING_STYLES.get(word, "")
         console.print(Text(f"{word}: {', '.join(names)}", style=style))
-    print_lines(few_warning(comparison.problems), console, fold=True)
     if full:
         print_lines(_token_lines(comparison), console, fold=True, gap=True)
         print_lines([_made_by(comparison)], console, fold=True, gap=True)

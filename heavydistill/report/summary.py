@@ -109,7 +109,6 @@ def _brief(summary: Summary) -> Iterator[str]:
             f"Deliberation is right on {rescue.count:,} of {rescue.of:,} problems whose vote is "
             f"wrong, and wrong on {regress.count:,} of {regress.of:,} whose vote is right"
         )
-    yield from few_warning(summary.problems)
     if len(summary.statuses) > 1:
         yield f"Traces: {listed(summary.statuses)}"
     lost = [
@@ -136,7 +135,6 @@ def _print_tables(summary: Summary, console: Console) -> None:
     print_lines([f"Traces: {listed(summary.statuses)}"], console, fold=True)
     print_grid(metrics(summary), console)
     print_grid(differences(summary), console)
-    print_lines(few_warning(summary.problems), console, fold=True)
     print_grid(rounds(summary), console)
     print_grid(rates(summary), console)
     print_lines(few_note([rates(summary)]), console, fold=True)

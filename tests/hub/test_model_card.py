@@ -133,7 +133,7 @@ def test_what_not_every_training_has_is_told(tmp_path):
         "| Validation loss, thinker | 0.7000 |",
         "| Validation loss, deliberator | 0.6100 |",
         "| Time since the last start | 3,601 s |",
-        "| Most memory of a GPU | 23.5 GiB |",
+        "| Maximum memory of a GPU | 23.5 GiB |",
         "| `note` | `a/b'c` |",
         '| `report_to` | `["wandb"]` |',
     ):
@@ -300,7 +300,7 @@ def test_a_model_of_grpo_tells_what_was_asked_and_rewarded(tmp_path):
         ("roll_back", 4, "; the model is that of step 4"),
         (
             *("roll_back", None),
-            "; the model is that of the last one, for there was no checkpoint to roll back to",
+            "; the model is that of the last step, since there was no checkpoint to roll back to",
         ),
         ("warn", None, ""),
     ],
