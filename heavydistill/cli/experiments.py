@@ -80,6 +80,7 @@ def evaluate(
     differs; they are in controls.json. --budget holds for each of these runs by itself, not for all
     of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
     """
+    asked = run_config(keys, config, benchmark)  # its faults need none of the imports
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_comparison, print_controlled
     from heavydistill.report.summary import print_summary
@@ -87,7 +88,6 @@ def evaluate(
     from heavydistill.run.experiments.evaluation import control_names
 
     console = Console()
-    asked = run_config(keys, config, benchmark)
     with checking(console) as on_checked:
         names = control_names(controls.split(",")) if controls else []
         contact = None if dry_run else Contact()
@@ -133,12 +133,12 @@ def cross(
     all of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes
     on.
     """
+    asked = run_config(keys, config, benchmark)  # its faults need none of the imports
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_crossing
     from heavydistill.run.experiments import crossing
 
     console = Console()
-    asked = run_config(keys, config, benchmark)
     with checking(console) as on_checked:
         contact = None if dry_run else Contact()
         names = [list(filter(None, map(str.strip, t.split(",")))) for t in (thinkers, deliberators)]
@@ -181,7 +181,7 @@ def compare(
     for flag, file in (("--markdown", markdown), ("--json", json)):
         if file and (file.is_dir() or not file.absolute().parent.is_dir()):
             raise ConfigError(
-                f"{flag}: {file} cannot be a file", "Name one in a folder that is there."
+                f"{flag}: {file} cannot be written as a file", "Give a file in an existing folder."
             )
     comparison = compare_runs(a, b)
     for file, printed in ((markdown, as_markdown), (json, as_json)):

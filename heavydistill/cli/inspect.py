@@ -46,7 +46,7 @@ def show(
     from heavydistill.store.sets.folder import MANIFEST
 
     if student and not tokens:
-        raise ConfigError("--student is given without --tokens", "Give --tokens, too.")
+        raise ConfigError("--student is given without --tokens", "Add --tokens.")
     if tokens:
         print_tokens(folder, set_name, problem, Console(), full, student)
         return
@@ -145,7 +145,12 @@ def check(folder: _Journal) -> None:
 
 
 def _existing(folder: Path) -> Path:
+    if (folder / "config.yaml").is_file():
+        raise JournalError(
+            f"{folder} is a run, not a journal",
+            f"Give the folder of its journal, as a rule {folder.parent / 'journal'}.",
+        )
     if not folder.is_dir():
-        what = "is a file, not a folder" if folder.exists() else "is not there"
-        raise JournalError(f"{folder} {what}", "Give the folder of a journal.")
+        what = "is a file, not a folder" if folder.exists() else "does not exist"
+        raise JournalError(f"{folder} {what}", "Give the folder of a journal, e.g. runs/journal.")
     return folder

@@ -67,13 +67,13 @@ def generate(
     download. The result is a folder with traces (parquet), the resolved configuration and the
     figures of the table. --dry-run also prints the resolved configuration and the first prompt.
     """
+    asked = run_config(keys, config, benchmark)  # its faults need none of the imports
     from heavydistill.heavy import prompts
     from heavydistill.models.contact import Contact
     from heavydistill.report.summary import print_summary
     from heavydistill.run.generate import check
 
     console = Console()
-    asked = run_config(keys, config, benchmark)
     with checking(console) as on_checked:
         plan = check(asked, True, on_checked, None if dry_run else Contact())
     print_plan(plan, console, in_full=dry_run)
@@ -118,15 +118,17 @@ def replay(
     recover(run)
     config = run / "config.yaml"
     if not config.is_file():
-        raise ConfigError(f"{run} is no run: it has no config.yaml", "Give the folder of a run.")
+        raise ConfigError(f"{run} is not a run: it has no config.yaml", "Give the folder of a run.")
     saved = load_config(config, {"out": out} | ({"journal": journal} if journal else {}))
     if not run_verifiers:
         refuse_code_of(run, saved, "add --run-verifiers")
+    if journal and not Path(journal).is_dir():
+        raise ConfigError(f"--journal: there is no folder {journal}", "Give the run's journal.")
     console = Console()
     with checking(console) as on_checked:
         plan = check(saved, False, on_checked)
     if plan.changed:
-        raise ConfigError(f"out: {out} holds another run", "Name another folder.")
+        raise ConfigError(f"--out: {out} holds another run", "Give another --out.")
     print_warnings(plan, console)
     if not plan.journal.is_dir():
         raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")

@@ -21,6 +21,7 @@ from heavydistill.cli.progress import (
 )
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig, load_build_config
 from heavydistill.config.yaml import load
+from heavydistill.errors import ConfigError
 from heavydistill.report.terminal import print_table, table
 from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
@@ -92,13 +93,15 @@ def build(
     strata and how many sets of each are learnt from. What is left out is labelled, counted and
     kept.
     """
+    if not runs and not config:
+        raise ConfigError("No run is given", "Write `heavydistill build RUN`, or --config FILE.")
+    asks = redeliberate or any(key.startswith("redeliberate.") for key in keys)
+    resolved = load_build_config(config, keys | ({"runs": runs} if runs else {}), asks)
     from heavydistill.curate.build import EmptyError, build_sets
     from heavydistill.curate.redeliberation import journal_of
     from heavydistill.hub.dataset_card import write_card
     from heavydistill.report.sets import print_manifest
 
-    asks = redeliberate or any(key.startswith("redeliberate.") for key in keys)
-    resolved = load_build_config(config, keys | ({"runs": runs} if runs else {}), asks)
     console, out = Console(), Path(resolved.out)
     journal = None
     if resolved.redeliberate and not dry_run:

@@ -11,6 +11,7 @@ import ast
 import difflib
 import importlib
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -191,8 +192,11 @@ def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigErro
     path = name if kind == "flag" else f"{ctx.command_path} {name}".split(" ", 1)[1]
     if retired := RETIRED.get(path):
         return ConfigError(f"{path} does not exist any more", retired.instead)
-    near = difflib.get_close_matches(name, known, n=1)
-    suggestion = f"Did you mean {near[0]}? " if near else ""
+    if kind == "flag" and not name.startswith("--"):  # one of the letters of -teacher
+        name = next(word for word in sys.argv if word.startswith(name))
+    bare = {each.strip("-"): each for each in known}
+    near = difflib.get_close_matches(name.strip("-"), bare, n=1, cutoff=0.7)
+    suggestion = f"Did you mean {bare[near[0]]}? " if near else ""
     return ConfigError(f"There is no {kind} {name}", suggestion + _all_of(ctx, kind))
 
 

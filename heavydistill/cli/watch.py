@@ -185,11 +185,10 @@ def _print_end(run: Path, console: Console) -> None:
     files = [run / "summary.json", *sorted(run.glob("*/summary.json"))]
     if not (files := [file for file in files if file.is_file()]):
         raise ConfigError(
-            f"There is no run {run}: it has no summary.json, and no run in progress has a status "
-            f"in {Workplace(run).path}",
-            "Give the folder that --out names, or that the run printed. A run is seen as soon as "
-            "it sends requests: before, its references are checked and a server is started. One "
-            "that was stopped before anything was finished leaves no folder.",
+            f"There is no run {run}: neither a finished one with a summary.json, nor one in "
+            f"progress with a status in {Workplace(run).path}",
+            "Give the folder that --out named or the run printed. A run has a status once it sends "
+            "requests, and leaves no folder if it is stopped before a problem is finished.",
         )
     lacking = 0
     for file in files:

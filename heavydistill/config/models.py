@@ -18,22 +18,22 @@ NEVER_JUDGED = frozenset(
 _ADDRESS = r"https?://(\[[0-9A-Fa-f:.]+\]|[^\s,?#@/:\\\[\]]+)(:\d+)?(/[^\s,?#]*)?"
 _ADDRESSES = form(
     rf"{_ADDRESS}(,{_ADDRESS})*|[a-z]+",
-    "must begin with http:// or https:// and hold no user, password, ? or #, e.g. "
-    "http://localhost:8000/v1 (several with commas between share the load), or be the name of a "
-    "provider. It is not shown here, as it may hold a key; endpoint.api_key_env names the "
-    "environment variable with the key",
+    "must begin with http:// or https://, e.g. http://localhost:8000/v1, without user, password, ? "
+    "or #, or be the name of a provider (the value is not shown, because it may hold a key). Put "
+    "commas between several addresses, and the key into an environment variable "
+    "(endpoint.api_key_env).",
     may_hold_a_key=True,
 )
 _NAME_OF_A_VARIABLE = form(
     r"[A-Z_][A-Z0-9_]*|[a-z_]+",  # most keys mix capitals, small letters and digits
-    "must be the name of an environment variable in capital letters, e.g. OPENAI_API_KEY, never "
-    "the key itself. It is not shown here, as it may be the key",
+    "must be the name of an environment variable in capital letters, not the key itself (the value "
+    "is not shown, because it may be the key). Run `export MY_API_KEY=...` and give MY_API_KEY.",
     may_hold_a_key=True,
 )
 ADDRESS_OF_A_SANDBOX = form(
     _ADDRESS,
-    "must begin with http:// or https:// and hold no user, password, ? or #, e.g. "
-    "http://localhost:8080. It is not shown here, as it may hold a key",
+    "must begin with http:// or https://, e.g. http://localhost:8080, without user, password, ? or "
+    "# (the value is not shown, because it may hold a key)",
     may_hold_a_key=True,
 )
 
@@ -176,7 +176,7 @@ class Endpoint(Section):
     @model_validator(mode="after")
     def _one_place(self) -> Endpoint:
         if self.start_vllm and self.base_url:
-            raise ValueError("start_vllm and base_url are both set; leave one of them out")
+            raise ValueError("start_vllm and base_url are both set. Leave one of them out.")
         return self
 
 
@@ -199,11 +199,12 @@ class Judge(Section):
     def _no_contradictions(self) -> Judge:
         if self.endpoint and (self.endpoint.start_vllm or not self.endpoint.base_url):
             raise ValueError(
-                "needs a base_url and no start_vllm; leave endpoint out to use the run's endpoint"
+                "base_url is missing, or start_vllm is set. Give base_url alone, or leave endpoint "
+                "out to use the run's."
             )
         if self.sampling.temperature == 0 and self.votes > 1:
-            raise ValueError("votes at temperature 0 are identical; set votes to 1")
+            raise ValueError("votes at temperature 0 are identical. Set votes to 1.")
         never = sorted(NEVER_JUDGED.intersection(self.reasons or ()))
         if never:
-            raise ValueError(f"reasons: a judge cannot decide {', '.join(never)}; leave it out")
+            raise ValueError(f"reasons: a judge cannot decide {', '.join(never)}. Leave it out.")
         return self

@@ -102,7 +102,9 @@ class Sandboxing(Section):
     @model_validator(mode="after")
     def _address_of_the_server(self) -> Sandboxing:
         if (self.backend == "sandbox_fusion") != (self.url is not None):
-            raise ValueError("backend sandbox_fusion needs a url, and backend bubblewrap has none")
+            raise ValueError(
+                "backend sandbox_fusion needs a url, and bubblewrap has none. Set both or neither."
+            )
         return self
 
 
@@ -283,22 +285,26 @@ class RunConfig(Section):
     @model_validator(mode="after")
     def _no_contradictions(self) -> RunConfig:
         if self.think.k > _MOST_K and not self.pools:
-            raise ValueError(f"think.k is {self.think.k:,}; the maximum is {_MOST_K:,}")
+            raise ValueError(f"think.k is {self.think.k:,}. Set at most {_MOST_K:,}.")
         if self.pools_sha256 and not self.pools:
-            raise ValueError("pools_sha256 is set without pools; set both or neither")
+            raise ValueError("pools_sha256 is set without pools. Set both or neither.")
         if self.pools:
             self._refuse_thinking()
         if self.deliberate.rounds > 1 and (not self.deliberate.d or self.deliberate.task != _ANEW):
             raise ValueError(
-                f"deliberate.rounds is {self.deliberate.rounds}, which needs deliberate.d of 1 or "
-                f"more and deliberate.task {_ANEW}, so that the next round can read deliberations"
+                f"deliberate.rounds is {self.deliberate.rounds}, but the next round has no "
+                "deliberations to read. Set deliberate.d to 1 or more and deliberate.task to "
+                f"{_ANEW}."
             )
         if self.pools and not self.pools_sha256:
             return self  # K is read from the pools later
         limited = {"cache.width": self.cache.width or 0, "think.min_k": self.think.min_k}
         for key, value in limited.items():
             if value > self.think.k:
-                raise ValueError(f"{key} {value} is larger than think.k {self.think.k}")
+                raise ValueError(
+                    f"{key} {value} is larger than think.k {self.think.k}. Lower it, or raise "
+                    "think.k."
+                )
         return self
 
     def _refuse_thinking(self) -> None:
@@ -311,12 +317,12 @@ class RunConfig(Section):
         }
         if not self.deliberate.d:
             raise ValueError(
-                "deliberate.d is 0, so with pools there is nothing to do; set 1 or more"
+                "deliberate.d is 0, so with pools nothing is left to do. Set 1 or more."
             )
         if wrong := next((key for key in is_set if is_set[key]), None):
             raise ValueError(
                 f"{wrong} has no effect with pools, because problems and trajectories are those "
-                f"of {self.pools}; leave one of them out"
+                f"of {self.pools}. Leave one of them out."
             )
 
 

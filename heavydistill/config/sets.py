@@ -127,9 +127,7 @@ class BuildConfig(Section):
         if not self.out:
             object.__setattr__(self, "out", f"sets/{Path(self.runs[0]).absolute().name}")
         if self.sets.widths and min(self.sets.widths) < 2:
-            raise ValueError(
-                f"sets.widths has {min(self.sets.widths)}; a set needs 2 attempts or more"
-            )
+            raise ValueError(f"sets.widths has {min(self.sets.widths)}. Give widths of 2 or more.")
         return self
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from heavydistill.config.yaml import in_words
 from heavydistill.errors import ConfigError
 
 Kind = TypeVar("Kind")
@@ -54,4 +55,4 @@ def read_versioned(
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{path}: {key}: {first['msg']}", other) from error
+        raise ConfigError(f"{path}: {key}: {in_words(first['msg'])}", other) from error

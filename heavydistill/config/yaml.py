@@ -50,6 +50,19 @@ RETIRED = {
 """Keys as ``section.key``, flags with their dashes, verbs as they are typed."""
 
 
+_WORDS = {
+    "Value error, ": "",
+    "Field required": "is missing",
+    "greater than or equal to": "at least",
+    "less than or equal to": "at most",
+    "greater than": "more than",
+    "a valid integer": "a whole number",
+    "a valid boolean": "true or false",
+    "a valid": "a",
+    "a string": "a text",
+}
+
+
 class _WithheldError(ValueError):
     """A value that no message may show."""
 
@@ -201,15 +214,21 @@ def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
         return what, f"Keys here: {', '.join(inner.model_fields)}."
     if fault["type"] == "missing":
         return f"{key} is missing", f"Give {key}."
-    what = f"{key}: {in_words(fault['msg'])}" if key else in_words(fault["msg"])
-    is_withheld = isinstance(fault.get("ctx", {}).get("error"), _WithheldError)
-    return what + (f" (got {given!r})" if key and not is_withheld else ""), ""
+    if given is None and ":" in key:
+        return f"{key} is a key without a value", "Write a space behind the colon."
+    error = fault.get("ctx", {}).get("error")
+    what, *rest = re.split(r"(?<!e\.g)\. ", in_words(fault["msg"]), maxsplit=1)
+    what = f"{key}: {what}" if key else what
+    is_shown = key and not isinstance(given, dict) and not isinstance(error, _WithheldError)
+    return what + (f" (got {given!r})" if is_shown else ""), "".join(rest)
 
 
 def in_words(message: str) -> str:
-    """A message of pydantic, as ``must ...``."""
-    short = message.removeprefix("Value error, ").split(", unable to")[0]
-    return re.sub(r"^\w+ should (be|have|match)", r"must \1", short)
+    """A message of pydantic as ``must ...``, in plain words."""
+    text = re.sub(r"^\w+ should (be|have|match)", r"must \1", message.split(", unable to")[0])
+    for theirs, ours in _WORDS.items():
+        text = text.replace(theirs, ours)
+    return text
 
 
 def _composed(path: Path) -> yaml.Node | None:
@@ -259,6 +278,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        if error.context and error.context_mark:
+            line += f"{error.context} that begins in line {error.context_mark.line + 1}, "
         # The line itself may hold a key.
         raise ConfigError(
             f"{path} is not YAML: {line}{error.problem}",
@@ -281,8 +302,9 @@ def _nearest(root: type[BaseModel], section: type[BaseModel], unknown: str) -> s
     above, _, name = unknown.rpartition(".")
     at = f"{above}." if above else ""
     keys = dict.fromkeys([*_all_keys(section, at), *_all_keys(root)])
-    near = difflib.get_close_matches(unknown, keys, n=1, cutoff=0.5)
-    near = near or [dotted for dotted in keys if dotted.endswith(f".{name}")][:1]
+    near = difflib.get_close_matches(unknown, keys, n=1, cutoff=0.75)
+    last = {dotted.rpartition(".")[2]: dotted for dotted in reversed(keys)}
+    near = near or [last[n] for n in difflib.get_close_matches(name, last, n=1, cutoff=0.75)]
     return f"Did you mean {near[0]}?" if near else f"Keys here: {', '.join(section.model_fields)}."
 
 

@@ -89,7 +89,7 @@ class Contact:
             raise TeacherError(
                 f"{endpoint.base_url} serves {model} with {takes} tokens of prompt and response, "
                 f"but this run needs {most_tokens}",
-                f"Give it less with --set endpoint.context={takes}, or start the server with more.",
+                f"Add --set endpoint.context={takes}, or start the server with a larger context.",
             )
 
     def _entries(self, model: str, url: str, endpoint: Endpoint) -> _Entries:
@@ -148,7 +148,7 @@ async def _looked(url: str, endpoint: Endpoint) -> _Entries:
     except _faults() as error:
         raise TeacherError(
             f"Nothing answers at {url}: {Redactor(key)(_why(error))}",
-            "Start the server, or correct --endpoint; it ends in /v1 as a rule.",
+            "Start the server, or correct --endpoint; most addresses end in /v1.",
         ) from error
     except (ValueError, TypeError) as error:
         raise TeacherError(
@@ -166,19 +166,26 @@ async def _looked(url: str, endpoint: Endpoint) -> _Entries:
             f"{other}/models answers",
             f"Give --endpoint {','.join(right)}",
         )
-    if key:
-        await _prove_key(url, endpoint, is_listed=models is not None)
+    is_page = models is None and reply.json is None and reply.code == _OK
+    if key or is_page:
+        await _prove_api(url, endpoint, models is not None, is_page)
     return models or []
 
 
-async def _prove_key(url: str, endpoint: Endpoint, is_listed: bool) -> None:
-    """Ask for nothing to be completed, where a list of models does not show if the key is good."""
+async def _prove_api(url: str, endpoint: Endpoint, is_listed: bool, is_page: bool) -> None:
+    """Post an empty completion, because the list of models does not prove the address or key."""
     try:
         if is_listed and (await _exchange(f"{url}/models", "")).models is None:
             return  # the list is for good keys alone
         reply = await _exchange(f"{url}/chat/completions", endpoint.key, {})
     except _faults():  # slow to load, for instance
         return
+    if is_page and reply.json is None:
+        raise TeacherError(
+            f"{url} is not the base address of an API: GET {url}/models and POST "
+            f"{url}/chat/completions bring no JSON",
+            "Correct --endpoint; most addresses end in /v1.",
+        )
     if reply.code == _WRONG_KEY:
         raise wrong_key(url, endpoint, reply.code)
     if reply.code in (_NO_MONEY, _FORBIDDEN):

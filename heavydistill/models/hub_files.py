@@ -69,14 +69,14 @@ def obstacle() -> str:
 
 
 def unloadable(kind: str, name: str, error: Exception, folder: str) -> TeacherError:
-    """The error of a model or tokenizer that cannot be had; ``folder`` says what else would do."""
+    """The error for a model or tokenizer that cannot be loaded; ``folder`` is an alternative."""
     return TeacherError(
-        f"The {kind} {name!r} cannot be loaded: {_why(name, error)}", remedy(folder)
+        f"The {kind} {name!r} cannot be loaded: {why_missing(name, error)}", remedy(folder, name)
     )
 
 
-def _why(model: str, error: Exception) -> str:
-    """Why a file of a model cannot be had, in a line of few words where it is on the Hub."""
+def why_missing(model: str, error: Exception) -> str:
+    """Why a file of a model cannot be loaded, in a few words."""
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
     if Path(model).is_dir():
@@ -85,19 +85,24 @@ def _why(model: str, error: Exception) -> str:
         return f"there is no folder {model}"
     is_offline = isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled)
     if is_offline and (hindrance := obstacle()):
-        return f"there is no such folder, it is not in the cache of the Hub either, and {hindrance}"
+        return f"there is no such folder, the Hub's cache does not have it, and {hindrance}"
     first = next(iter(str(error).strip().splitlines()), "")
     return f"{type(error).__name__}: {first}"
 
 
-def remedy(instead: str) -> str:
-    """What the user does where something of the Hub cannot be had, e.g. ``a folder`` instead."""
+def remedy(instead: str, name: str = "") -> str:
+    """The fix if something cannot be loaded from the Hub, e.g. ``a folder`` instead.
+
+    ``name`` is what was given; one that cannot be a Hub id needs no advice on the Hub.
+    """
+    if name and not is_hub_id(name):
+        return f"Give {instead}, or a Hub id ORG/NAME."
     if obstacle():
         return (
-            f"Give {instead}, or run this where the Hub can be reached (unset HF_HUB_OFFLINE and "
+            f"Give {instead}, or connect to the Hub (unset HF_HUB_OFFLINE and "
             "TRANSFORMERS_OFFLINE; HTTPS_PROXY names a proxy, HF_ENDPOINT a mirror)."
         )
-    return f"Give {instead}, or a Hub id; a private or gated one needs HF_TOKEN."
+    return f"Give {instead}, or another Hub id; a private or gated one needs HF_TOKEN."
 
 
 def has_chat_template(folder: Path) -> bool:

@@ -18,7 +18,7 @@ from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.errors import TeacherError
 from heavydistill.models.capabilities import ASSUMED, positions_in
-from heavydistill.models.hub_files import file_in, is_hub_id, unloadable
+from heavydistill.models.hub_files import file_in, is_hub_id, unloadable, why_missing
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.local.adapter import Adapter, adapter_of
 from heavydistill.models.profiles import (
@@ -110,10 +110,9 @@ def profile_at(
         )
         return _placed(known, endpoint, sampling, is_described=False)
     if "/" in name and not Path(name).is_dir() and not is_hub_id(name):
-        lacks = "is a file" if Path(name).exists() else f"does not exist, seen from {Path.cwd()}"
+        lacks = "is a file" if Path(name).exists() else f"does not exist (in {Path.cwd()})"
         raise TeacherError(
-            f"The folder {name} of the model {lacks}",
-            "Give the folder of a checkpoint or an adapter.",
+            f"The model folder {name} {lacks}", "Give the folder of a checkpoint or an adapter."
         )
     if Path(name).is_dir() or name.count("/") == 1:
         adapter = adapter_of(name)
@@ -125,11 +124,12 @@ def profile_at(
             thinking=_COMMON_TAGS,
         )
         return _placed(known, endpoint, sampling, is_described=False)
-    elsewhere = ", or set endpoint.base_url (--endpoint) to ask a server for it"
+    elsewhere = ", or the name of a served model with --endpoint ADDRESS"
     raise TeacherError(
         f"There is no model {name!r}",
-        f"{nearest(name)}Give a profile ({', '.join(shipped())}), a YAML file with one, a "
-        f"checkpoint folder or a Hub id ORG/NAME{elsewhere if may_be_served else ''}.",
+        f"{nearest(name)}Give the name of a profile (`heavydistill teachers` lists them), a YAML "
+        "file with one, a checkpoint folder, a Hub id ORG/NAME"
+        f"{elsewhere if may_be_served else ''}.",
     )
 
 
@@ -187,20 +187,24 @@ def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
 
 def _refuse_served_alone(file: ProfileFile) -> None:
     if not (file.folder or file.hub):
-        lacks = "is served by its maker only"
+        lacks = "only its maker serves it"
     elif file.vllm is not None and file.vllm.gpus[1] is None:
-        lacks = "is too large for it"
+        lacks = "it is too large"
     elif file.thinking.parser is not None and file.thinking.tags is None:
-        lacks = "does not mark its thinking in the text, which only a server takes apart"
+        lacks = "only a server can separate its thinking from its answers"
     else:
         return
-    offers = ", ".join(PROVIDERS[name].base_url for name in file.providers if name in PROVIDERS)
+    offers = " or ".join(f"--endpoint {name}" for name in file.providers if name in PROVIDERS)
+    ways = [f"give {offers or '--endpoint ADDRESS'}"]
+    if file.vllm:
+        ways += [
+            "start vLLM on the GPUs here with --start-vllm",
+            f"serve it yourself (`heavydistill teachers {file.name}` prints the command)",
+        ]
+    fix = ", or ".join(ways)
     raise TeacherError(
-        f"The model {file.name} cannot run in this process: it {lacks}",
-        "Set endpoint.base_url (--endpoint) to a server that has it"
-        f"{f', for instance {offers}' if offers else ''}; "
-        f"{'or let --start-vllm start one on the GPUs here; ' if file.vllm else ''}"
-        f"`heavydistill teachers {file.name}` tells how to serve it yourself.",
+        f"The model {file.name} cannot run in this process, because {lacks}",
+        f"{fix[0].upper()}{fix[1:]}.",
     )
 
 
@@ -241,6 +245,6 @@ def _context_of(model: str, adapter: Adapter | None) -> int:
         return positions
     except Exception as error:  # not found, no network, no such key: all the same to the user
         if adapter:
-            raise adapter.lost_base(f"{type(error).__name__}: {error}") from error
+            raise adapter.lost_base(why_missing(base, error)) from error
         folder = "a folder with a transformers checkpoint (config.json and tokenizer.json)"
         raise unloadable("model", model, error, folder) from error

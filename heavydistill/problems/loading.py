@@ -73,7 +73,7 @@ def load_fit(
         idle += ["columns", "shape", "within", "verifier", "verifier_args", "keep_option_order"]
     for key in idle:
         if getattr(config, key):
-            fix = "Take it out, or name gym:FAMILY." if key == "gym" else "Take it out."
+            fix = "Leave it out, or give gym:FAMILY." if key == "gym" else "Leave it out."
             raise ProblemsError(f"problems.{key} has no effect on the source {source}", fix)
     if is_gym:
         families = source.removeprefix("gym:").split(",")
@@ -82,6 +82,8 @@ def load_fit(
         return Loaded(micro_problems(config))
     verify = verify or Verifying()
     registry.load_own(verify.own)
+    if config.verifier:
+        registry.get(config.verifier)  # an unknown one is no fault of the rows
     table = read(source, config.subset, config.split)
     chosen = within(table, config.within)
     loaded = fit_problems(chosen, config, verify, known_unfit, on_checked)
@@ -136,12 +138,12 @@ def _check_references(
 def refusal(faults: list[ProblemsError], rows: int) -> ProblemsError:
     """The error for a source of ``rows`` rows with these faults."""
     fixes = {fault.fix for fault in faults}
-    fix = fixes.pop() if len(fixes) == 1 else "Mend them."
+    fix = fixes.pop() if len(fixes) == 1 else "Correct them."
     if len(faults) < rows:
-        fix += " To go on without such rows, set problems.unfit=leave_out."
+        fix += " To leave such rows out, add --set problems.unfit=leave_out."
     if len(faults) == 1:
         return ProblemsError(faults[0].what, fix)
-    listed = "".join(f"\n  {fault.what}" for fault in faults[:MOST_LISTED])
-    more = len(faults) - MOST_LISTED
-    rest = f"\n  and {more:,} more" if more > 0 else ""
-    return ProblemsError(f"{len(faults):,} of {rows:,} rows cannot be used:{listed}{rest}", fix)
+    lines = [fault.what for fault in faults[:MOST_LISTED]]
+    lines += [f"and {more:,} more"] if (more := len(faults) - MOST_LISTED) > 0 else []
+    listed = "".join(f"\n  {line}" for line in lines)
+    return ProblemsError(f"{len(faults):,} of {rows:,} rows cannot be used", f"{fix}{listed}")

@@ -44,30 +44,31 @@ _BOM = b"\xef\xbb\xbf"
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 _MOST_OPENING = 2**16  # Bytes that are read to determine the format of a file
 _ROWS_AT_ONCE = 64  # Rows of parquet in memory
-_FIX = "Give a file of JSON lines, a JSON array of objects, or parquet."
+_MOST_LISTED = 20  # Names that are listed although a near one is found
+_FIX = "Give a file with JSON lines, a JSON array of objects, or parquet."
 _FIX_OF_LINE = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
 _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas, which reads them
 
 
 def read(source: str, subset: str | None, split: str) -> Table:
-    """Read a ``.jsonl`` or ``.parquet`` file, or ``hub:ORG/NAME`` with ``subset`` and ``split``."""
+    """Read a .jsonl, .json or .parquet file, or hub:ORG/NAME with ``subset`` and ``split``."""
     path = Path(source)
     if source.startswith("hub:"):
         return read_hub(source.removeprefix("hub:"), subset, split)
-    if path.suffix in (".jsonl", ".parquet"):
+    if path.suffix in (".jsonl", ".json", ".parquet"):
         return read_file(path)
     if path.suffix in _SEPARATED:
         made = path.with_suffix(".jsonl")
         code = f"import pandas as p; p.read_csv({json.dumps(source)}{_SEPARATED[path.suffix]})"
         code += f'.to_json({json.dumps(str(made))}, orient="records", lines=True)'
         raise ProblemsError(
-            f"{source}: {path.suffix[1:].upper()} is not read",
-            f"Convert it with `python -c {shlex.quote(code)}`, and give {made}; --set "
-            "problems.columns.text=COLUMN names the column of the texts, if it is not text.",
+            f"{source}: {path.suffix[1:].upper()} files are not supported",
+            f"Convert it: `python -c {shlex.quote(code)}`. Then give {made}; if its texts are in a "
+            "column of another name, add --set problems.columns.text=COLUMN.",
         )
     raise ProblemsError(
-        f"{source!r} is no problem source",
-        "Give micro, a .jsonl or .parquet file, hub:ORG/NAME or gym:FAMILY.",
+        f"{source!r} is not a source of problems",
+        "Give micro, a .jsonl, .json or .parquet file, hub:ORG/NAME or gym:FAMILY.",
     )
 
 
@@ -89,7 +90,7 @@ def rows_of(path: Path, name: str) -> Iterator[TableRow]:
     except OSError as error:
         raise ProblemsError(f"{name}: {error.strerror}", _FIX) from error
     if opening.startswith(_PACKED):
-        raise ProblemsError(f"{name} is compressed", "Unpack it first.")
+        raise ProblemsError(f"{name} is compressed", "Unpack it, and give the unpacked file.")
     place, fix = f"{name}: row ", _FIX
     values: Iterable[tuple[int, Any]]
     if opening.startswith(b"PAR1") or path.suffix == ".parquet":
@@ -131,7 +132,7 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
     """
     where = f"hub:{name}"
     if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
-        raise ProblemsError(f"{where} is not of the form hub:ORG/NAME", "Write e.g. hub:org/sums.")
+        raise ProblemsError(f"{where} is not hub:ORG/NAME", "Write it as in hub:openai/gsm8k.")
     hindrance = obstacle()  # before the library is imported, which then works offline
     import datasets
 
@@ -175,15 +176,15 @@ def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
         rows = [row for row, text in pairs if first <= text and text[: len(last)] <= last]
     if not rows:
         raise ProblemsError(
-            f"{table.origin}: no row lies within problems.within, {bounds}",
-            "Correct the bounds; write dates in the form of the rows.",
+            f"{table.origin}: no row is in the range of problems.within, {bounds}",
+            "Correct the bounds; write dates as in the rows.",
         )
     return Table(table.origin, table.stem, rows)
 
 
 def _table(origin: str, stem: str, where: str, rows: list[TableRow]) -> Table:
     if not rows:
-        raise ProblemsError(f"{where} holds no problems", "Give a source with at least one row.")
+        raise ProblemsError(f"{where} has no rows", "Give a source with at least one problem.")
     return Table(origin, stem, rows)
 
 
@@ -204,8 +205,10 @@ def _refuse_constant(name: str) -> float:
 
 
 def choices(wrong: str, right: Iterable[str], title: str) -> str:
-    """A list ``TITLE: a, b, c.``, preceded by the word that was probably meant."""
+    """A list ``TITLE: a, b, c.`` after the word that was probably meant; a long list without it."""
     right = list(right)
     near = difflib.get_close_matches(wrong, right, n=1, cutoff=0.5)
     listed = f"{title}: {', '.join(right)}."
+    if near and len(right) > _MOST_LISTED:
+        return f"Did you mean {near[0]}?"
     return f"Did you mean {near[0]}? {listed}" if near else listed

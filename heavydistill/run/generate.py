@@ -177,9 +177,9 @@ def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
         return before.changed
     keys = f"; it differs in {', '.join(before.changed)}" if before and before.changed else ""
     raise ConfigError(
-        f"out: {folder} exists and is not empty, nor a run that this one goes on with: one that "
-        f"lacks something, or asks for another k, d, limit, seed, max_tokens or timeout_s{keys}",
-        "Name another folder or remove this one.",
+        f"out: {folder} is not empty, and holds no run that this command can continue: such a run "
+        f"is unfinished, or differs only in k, d, limit, seed, max_tokens or timeout_s{keys}",
+        "Give another --out, or remove this folder.",
     )
 
 

@@ -6,6 +6,7 @@ One of a user's own is a file that ``verify.own`` of the configuration names (``
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import runpy
 from collections.abc import Iterable
@@ -33,9 +34,11 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Verifier:
-    """The verifier of that name; ``ProblemsError`` lists those there are if there is none."""
+    """The verifier of a name; raises ProblemsError with the list of names."""
     if name not in _known:
-        fix = f"Name one of: {', '.join(names())}; or give the file of your own in verify.own."
+        near = difflib.get_close_matches(name, _known, n=1)
+        fix = f"Did you mean {near[0]}? " if near else ""
+        fix += f"Verifiers: {', '.join(names())}; verify.own adds Python files with your own."
         raise ProblemsError(f"There is no verifier {name!r}", fix)
     return _known[name]
 
@@ -72,7 +75,8 @@ def load_own(files: Iterable[str]) -> None:
 
 
 def _verifiers_in(path: Path) -> list[Verifier]:
-    fix, module = "See the verifier of one's own in the README.", f"heavydistill_own_{path.stem}"
+    module = f"heavydistill_own_{path.stem}"
+    fix = "Correct the file; docs/guides/own-verifier.md has an example."
     try:
         verifiers = [
             value()
@@ -81,7 +85,7 @@ def _verifiers_in(path: Path) -> list[Verifier]:
             if not inspect.isabstract(value) and value.__module__ == module
         ]
     except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}", "Correct verify.own.") from error
+        raise ConfigError(f"verify.own: {path}: {error.strerror}", "Correct the path.") from error
     except Exception as error:  # whatever code of the user's own raises
         raise ConfigError(f"{path}: {type(error).__name__}: {error}", fix) from error
     if not verifiers:

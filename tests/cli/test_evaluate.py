@@ -163,7 +163,7 @@ def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(runs, tmp_path, 
 def test_a_file_that_cannot_be_is_refused_before_anything_is_read(tmp_path, call, flag):
     for file in (tmp_path, tmp_path / "nowhere" / "x"):
         code, _, err = call("compare", "a", "b", f"{flag}={file}")
-        assert code == 2 and f"{flag}: {file} cannot be a file" in err
+        assert code == 2 and f"{flag}: {file} cannot be written as a file" in err
 
 
 def answer(body: dict[str, Any]) -> Answer:

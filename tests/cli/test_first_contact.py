@@ -169,15 +169,13 @@ def test_what_is_wrong_with_files_is_said_before_anything_large_is_imported(tmp_
     build = f"build {RUN} --out=sets"
     mistakes = {
         "The tokenizer of './base' has no chat template": "generate --teacher=./base",
-        "The folder ./nowhere/model of the model does not exist": (
-            "generate --teacher=./nowhere/model"
-        ),
-        "sums.csv: CSV is not read": "generate --problems=sums.csv",
+        "The model folder ./nowhere/model does not exist": ("generate --teacher=./nowhere/model"),
+        "sums.csv: CSV files are not supported": "generate --problems=sums.csv",
         "The journal base/config.json cannot be used": "generate --journal=base/config.json",
         "nowhere is not the folder of a finished run": (
             "build nowhere --student=micro-student --out=sets"
         ),
-        "The folder ./no/such of the model does not exist": f"{build} --student=./no/such",
+        "The model folder ./no/such does not exist": f"{build} --student=./no/such",
         "There is no model 'such'": f"{build} --student=such",
         "The tokenizer ./base has no chat template": f"{build} --student=./base",
     }

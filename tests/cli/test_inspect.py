@@ -139,7 +139,7 @@ def test_what_is_lost_is_said(tmp_path, show):
     [
         ("{none} --tokens", "`heavydistill build --out FOLDER`"),
         ("{none} --set=rl", "`heavydistill build --out FOLDER`"),
-        ("{sets} --student=x", "Give --tokens"),
+        ("{sets} --student=x", "Add --tokens"),
         ("{sets} --tokens --student=x", "There is no model 'x'"),
         ("{sets} --tokens --set=problems", "sft_deliberator, sft_thinker, rl"),
         ("{sets} --set=sft", "There is no set 'sft'"),
@@ -222,7 +222,7 @@ def test_each_teacher_can_be_printed(call, name):
         ("teachers deepseek-v3.2", 0, "# 8 GPU(s): does not fit"),
         ("teachers deepseek-v3.2", 0, "# openrouter: https://openrouter.ai/api/v1, key in OPEN"),
         ("teachers glm4.6", 2, "There is no profile 'glm4.6'. Did you mean glm-4.6?"),
-        ("teachers bad.yaml", 2, "bad.yaml: unknown key hubb. Did you mean hub?"),
+        ("teachers bad.yaml", 2, "bad.yaml, line 4: unknown key hubb. Did you mean hub?"),
     ],
 )
 def test_what_is_needed_or_misspelt_is_said(words, code, said, call, tmp_path, monkeypatch):

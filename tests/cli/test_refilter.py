@@ -197,7 +197,7 @@ def test_the_budget_holds_over_resumptions(sets, tmp_path):
     ("flags", "message"),
     [
         (["--set=endpoint.start_vllm=true", "--set=endpoint.base_url=null"], "Start it yourself"),
-        (["--set=d=1"], "--d: must be greater than or equal to 2"),
+        (["--set=d=1"], "--d: must be at least 2"),
         (["--set=think.k=3"], "unknown key think"),
         (["--set=sampling.max_tokens=2000"], "Set sampling.max_tokens lower, to "),
         (["--out={sets}"], "not empty"),

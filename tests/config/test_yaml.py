@@ -68,7 +68,7 @@ def test_a_line_that_is_not_yaml_is_numbered_and_not_shown(tmp_path: Path) -> No
     file = tmp_path / "run.yaml"
     file.write_text(f"seed: 1\nendpoint: {{base_url: [{ADDRESSES[0]}\n")
     told = refusal(lambda: load_config(file))
-    assert told.startswith(f"{file} is not YAML: line 3, column 1: expected")
+    assert told.startswith(f"{file} is not YAML: line 3, column 1: while parsing")
 
 
 def test_an_address_in_place_of_a_section_is_not_shown() -> None:

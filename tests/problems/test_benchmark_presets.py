@@ -233,7 +233,7 @@ def test_contests_outside_the_months_are_not_asked_for(loaded: Any) -> None:
     assert [problem.id for problem in found.problems] == dates[1:3]
     assert found.outside == 2 and not found.unfit
     late = {"contest_date": ("2026-01-01", "2026-12-31")}
-    with pytest.raises(ProblemsError, match="no row lies within"):
+    with pytest.raises(ProblemsError, match="no row is in the range"):
         loaded("livecodebench", *rows, within=late)
     other = {"contest_day": ("2024-01-01", "2024-12-31")}
     with pytest.raises(ProblemsError, match=r"contest_day.*Did you mean contest_date"):

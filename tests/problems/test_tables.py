@@ -59,8 +59,8 @@ def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
         (gzip.compress(b'{"n": 1}', mtime=0), r"rows\.jsonl is compressed.*Unpack"),
         (b"PAR1 and then nothing", r"rows\.jsonl cannot be read as parquet"),
         (b"question,answer\n1,2\n", r"rows\.jsonl:1 is not JSON"),
-        (json.dumps([]).encode(), r"rows\.jsonl holds no problems"),
-        (b"\n\n", r"rows\.jsonl holds no problems"),
+        (json.dumps([]).encode(), r"rows\.jsonl has no rows"),
+        (b"\n\n", r"rows\.jsonl has no rows"),
     ],
 )
 def test_a_broken_file_is_named_with_the_line(content: bytes, says: str, tmp_path: Path) -> None:

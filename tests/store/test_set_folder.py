@@ -55,7 +55,7 @@ def test_the_manifest_is_read_as_it_was_written_with_the_hashes_of_the_files(tmp
         (None, "holds no sets"),
         ("{", "cannot be read"),
         (json.dumps({"format": "heavydistill-sets/0"}), "has the format 'heavydistill-sets/0'"),
-        (json.dumps({"format": "heavydistill-sets/1"}), "heavydistill: Field required"),
+        (json.dumps({"format": "heavydistill-sets/1"}), "heavydistill: is missing"),
     ],
 )
 def test_what_is_no_folder_of_sets_is_refused(tmp_path, text, message):

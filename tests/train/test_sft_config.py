@@ -160,21 +160,21 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
     [
         (["a"], "'str' object is not a mapping"),
         ([{**THINKER, "rol": "x"}], "entry 1: unknown key rol. Did you mean role?"),
-        ([THINKER, {"path": "b"}], "entry 2: role is missing. Give role."),
-        ([{"path": 3, "role": "thinker"}], "entry 1: path: must be a valid string (got 3)"),
+        ([THINKER, {"path": "b"}], "entry 2: role is missing. Give role"),
+        ([{"path": 3, "role": "thinker"}], "entry 1: path: must be a text (got 3)"),
         (
             [{"path": "a", "role": "both"}],
             "entry 1: role: must be 'thinker' or 'deliberator' (got 'both')",
         ),
-        ([{**THINKER, "fraction": 0}], "fraction: must be greater than 0 (got 0)"),
+        ([{**THINKER, "fraction": 0}], "fraction: must be more than 0 (got 0)"),
         (
             [{**THINKER, "fraction": 1.5}],
-            "fraction: must be less than or equal to 1 (got 1.5)",
+            "fraction: must be at most 1 (got 1.5)",
         ),
-        ([{**THINKER, "fraction": True}], "fraction: must be a valid number (got True)"),
+        ([{**THINKER, "fraction": True}], "fraction: must be a number (got True)"),
         (
             [{**THINKER, "revision": 1234567}],
-            "revision: must be a valid string (got 1234567)",
+            "revision: must be a text (got 1234567)",
         ),
         ([{**THINKER, "fraction": 0.5}, DELIBERATOR], "some entries have a fraction"),
     ],

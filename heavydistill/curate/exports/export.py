@@ -128,7 +128,7 @@ def export(sets: Path, to: str, out: Path) -> Export:
     """
     if to not in TRAINERS:
         raise ConfigError(
-            f"There is no trainer {to!r} to export to", f"Name one of: {', '.join(TRAINERS)}."
+            f"--to: there is no exporter for {to!r}", f"Give one of {', '.join(TRAINERS)}."
         )
     trainer = TRAINERS[to]
     exported = _read(sets, trainer)

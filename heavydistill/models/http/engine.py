@@ -364,17 +364,17 @@ class OpenAIEngine:
         """Stop when the money is spent, or no server may be asked for longer than one waits."""
         if response.failure == "no_credit":
             raise StoppedError(
-                f"The account at {self._endpoint.base_url} has no money left: {response.error}",
-                "Add some and give the same command again; it pays for nothing twice.",
+                f"The account at {self._endpoint.base_url} has no credit left: {response.error}",
+                "Add credit and repeat the same command; nothing is billed twice.",
             )
         if response.failure != "overloaded" or wait_s is None:
             return
         patience_s = self._endpoint.timeout_s
         if min(wait_s, self._servers.pause_s()) > patience_s:
             raise StoppedError(
-                f"{server.url} asks to be left alone for {wait_s:,.0f} s, longer than "
+                f"{server.url} asks for a pause of {wait_s:,.0f} s, longer than "
                 f"endpoint.timeout_s ({patience_s:g} s): {response.error}",
-                "Give the same command again when that is over; what was answered is kept.",
+                "Repeat the same command after the pause; all responses are kept.",
             )
 
 

@@ -70,8 +70,8 @@ def wrong_key(url: str, endpoint: Endpoint, status: int) -> TeacherError:
     return TeacherError(
         f"{url} refuses the key in {endpoint.key_env} ({status})"
         f"{'' if endpoint.key else ', which is not set'}",
-        f"Set {endpoint.key_env} to a valid key, or name another variable with "
-        "endpoint.api_key_env, and give the same command again.",
+        f"Run `export {endpoint.key_env}=...` with a valid key, or name another variable with "
+        "--set endpoint.api_key_env=NAME, and repeat the command.",
     )
 
 

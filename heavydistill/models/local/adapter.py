@@ -40,8 +40,8 @@ class Adapter:
         """The error that its base model cannot be had."""
         return TeacherError(
             f"The base model {self.base!r} of the adapter {self.name} cannot be loaded: {why}",
-            f"Put it where it was, or name its folder or Hub id in {CONFIG} of the adapter as "
-            "base_model_name_or_path.",
+            f"Put the base model back, or set base_model_name_or_path in {self.name}/{CONFIG} to "
+            "its folder or Hub id.",
         )
 
 

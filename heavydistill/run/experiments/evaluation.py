@@ -297,7 +297,7 @@ def control_names(given: Sequence[str]) -> list[str]:
     if unknown := sorted(set(given) - set(NAMES)):
         raise ConfigError(
             f"--controls: there is no control {unknown[0]!r}",
-            f"Choose of {', '.join(NAMES)}, or give all.",
+            f"Give all, or some of {', '.join(NAMES)} with commas between.",
         )
     return list(dict.fromkeys(given))
 

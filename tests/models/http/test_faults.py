@@ -96,7 +96,7 @@ def test_a_server_that_wants_to_be_left_alone_for_a_day_stops_the_run_and_it_goe
         with asking(server, concurrency=1) as engine, pytest.raises(StoppedError) as caught:
             engine.generate(requests(8), lambda request, response: kept.append(request.seed))
         assert kept == [0, 1, 2] and len(server.requests) == 4
-        assert "left alone for 86,400 s" in caught.value.what
+        assert "a pause of 86,400 s" in caught.value.what
         assert "endpoint.timeout_s (600 s)" in caught.value.what
         assert "HTTP 429: Rate limit reached" in caught.value.what
         assert "same command" in caught.value.fix
@@ -213,7 +213,7 @@ def test_prompts_that_are_refused_do_not_stop_the_run():
     ("fault", "error", "said"),
     [
         ("bad key", TeacherError, "refuses the key"),
-        ("no money", StoppedError, "no money left"),
+        ("no money", StoppedError, "no credit left"),
     ],
 )
 def test_a_run_that_must_stop_keeps_what_is_in_flight(fault, error, said):
@@ -261,9 +261,9 @@ def test_answers_without_thinking_stop_nothing_while_a_stream_shows_thinking(pla
     with breaker.listening(Mock(place=place)):
         if place == "none":
             with pytest.raises(TeacherError, match="known to think"):
-                breaker.checked(quick)
+                breaker.require_thinking(quick)
         else:
-            assert breaker.checked(quick) == quick
+            assert breaker.require_thinking(quick) == quick
 
 
 def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():

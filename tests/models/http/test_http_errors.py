@@ -187,7 +187,7 @@ def test_an_error_in_a_200_is_the_error_that_it_says(serve, caplog, error, failu
 )
 def test_no_money_in_a_200_stops_the_run(serve, kind):
     body = {"error": {"message": "Add \x1b[31mcredit\u202e", **kind}}
-    with pytest.raises(StoppedError, match=r"no money left: .*Add credit") as raised:
+    with pytest.raises(StoppedError, match=r"no credit left: .*Add credit") as raised:
         ask_one(serve(answering(body)))
     assert not CONTROL.search(str(raised.value))
 
