@@ -1,9 +1,8 @@
-"""What a run achieved: values of each problem, intervals over problems, the summary of a run.
+"""Metrics of runs: values of each problem, intervals over problems, summaries and comparisons.
 
-``problem_figures`` reads the traces of a run once, with ``estimators`` and ``counts``. From its
-rows, one a problem, ``summary`` makes the metrics of a run and its groups, with ``intervals``, and
-``curve`` accuracy over tokens.
-``comparison`` holds two runs against each other, ``controls`` a run against others that differ in
-their coordination, ``crossing`` thinkers against deliberators. Pure functions, without I/O but for
-reading the files of the last three.
+``problem_figures`` reads the traces of a run once, with ``estimators`` and ``counts``, and makes
+one row per problem. From the rows, ``summary`` computes the metrics of a run and of its groups with
+``intervals``, and ``curve`` the accuracy over tokens. ``comparison`` compares two runs,
+``controls`` a run with control runs, ``crossing`` thinkers with deliberators. The functions are
+pure, except those that read the files of the last three.
 """

@@ -1,13 +1,13 @@
-"""A run before and one after, on the same problems, compared problem by problem.
+"""Compares a run before with a run after, problem by problem.
 
-A difference is after minus before, paired by problem. What failed counts as wrong in both, and a
-problem that was not deliberated is worth 0 there. V, P and HP change with their size, so runs of
-different sizes are compared at the smaller one, with the expected value of so many samples of the
-larger. Both runs must be over the same problems, judged by the same versions of verifiers and the
-same judge: else nobody could tell a difference of answers from one of verdicts.
+A difference is after minus before, paired by problem. Failed samples count as wrong in both runs,
+and a problem without deliberations has the value 0. V, P and HP depend on the number of samples, so
+runs of different sizes are compared at the smaller size, with the expected value for that many
+samples of the larger run. Both runs must have the same problems, verifier versions and judge;
+otherwise a difference of verdicts would look like a difference of answers.
 
-``dataclasses.asdict`` of a comparison is what ``evaluation.json`` holds: the same runs give the
-same bytes, and nothing in it is a path or an address.
+``evaluation.json`` holds ``dataclasses.asdict`` of a comparison: the same runs give the same bytes,
+and it contains no paths or addresses.
 
 Not covered: more than two runs.
 """
@@ -50,13 +50,13 @@ _JUDGE_AGAIN = (
 _MOST_LISTED = 3
 _HALF = 0.5
 _POOLS = "pools_sha256"
-# Keys that say nothing about a run on the problems and trajectories of another one.
+# Keys that have no meaning for a run on the problems and trajectories of another run.
 _NOT_OF_POOLS = ("problems.", "think.sampling.", _POOLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model that was asked."""
+    """A model of a run."""
 
     name: str  # name of a profile or folder, or an id on the Hub
     revision: str  # identifies the weights; empty for a served model, whose weights are not known
@@ -126,29 +126,29 @@ def refuse_other_ways(before: Side, after: Side) -> None:
             f"{each.key} ({each.before!r} before, {each.after!r} after)" for each in differences
         ]
         raise ConfigError(
-            f"The runs were not asked alike: {_listed(keys)}",
-            "Compare runs of one configuration that differ in their models alone.",
+            f"The configurations of the runs differ: {_listed(keys)}",
+            "Compare runs of one configuration that differ only in their models.",
         )
 
 
 def refuse_other_problems(before: Side, after: Side) -> None:
     """Raise a ConfigError if the runs are not over the same problems.
 
-    The same problem has the same id, text, reference, verifier and arguments of it.
+    Problems are the same if id, text, reference, verifier and its arguments are equal.
     """
     then, now = ({row.problem: row.question for row in side.tally.rows} for side in (before, after))
     if differing := [
         problem for problem in {**then, **now} if then.get(problem) != now.get(problem)
     ]:
         raise ConfigError(
-            "The runs are not over the same problems: one of them lacks these, or has them with "
-            f"another text, reference, verifier or arguments of it: {_listed(differing)}",
+            "The runs are not over the same problems: one of them lacks these, or has another "
+            f"text, reference, verifier or verifier arguments for them: {_listed(differing)}",
             "Compare runs on the same problems.",
         )
 
 
 def refuse_other_verdicts(before: Side, after: Side) -> None:
-    """Raise a ConfigError if a run has no verdicts, or other verifiers or judges than the other."""
+    """Raise a ConfigError if a run has no verdicts, or the runs' verifiers or judges differ."""
     sides = (before, after)
     for side in sides:
         if not side.tally.verifiers:
@@ -168,12 +168,12 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
             _JUDGE_AGAIN,
         )
     judges = {side.run.name: sorted(side.tally.judging.judges) for side in sides}
-    # A judge changes nothing in a run in which rules leave nothing open to it.
+    # A judge changes nothing in a run without undecided verdicts.
     needs_both = all(judges[side.run.name] or side.tally.left_open for side in sides)
     if needs_both and judges[before.run.name] != judges[after.run.name]:
         listed = [f"{', '.join(each) or 'nobody'} ({name})" for name, each in judges.items()]
         raise ConfigError(
-            f"What rules left undecided was judged by different judges: {', '.join(listed)}",
+            f"Undecided verdicts were decided by different judges: {', '.join(listed)}",
             "Compare runs with the same judge, or without one.",
         )
 
@@ -230,7 +230,7 @@ class Comparison(Changes):
 
     @property
     def metrics(self) -> list[tuple[str, str, Change]]:
-        """(name, what it says, change) of each metric, in the order in which they are shown."""
+        """(name, meaning, change) of each metric, in the order of tables."""
         changes = [(MEANINGS[key], getattr(self, key)) for key in NAMES]
         return [
             (name, meaning, change)
@@ -240,7 +240,7 @@ class Comparison(Changes):
 
     @property
     def names(self) -> list[str]:
-        """Names of the metrics; where sizes differ, with those of both runs or the smaller one."""
+        """Names of the metrics; if sizes differ, with both sizes or the smaller one."""
         runs = [run.summary for run in (self.before, self.after) if run]
         of_both, d = (
             "/".join(dict.fromkeys(map(str, sizes)))
@@ -251,7 +251,7 @@ class Comparison(Changes):
 
     @property
     def unpaired_votes(self) -> int:
-        """Problems that are not in ``vote_pairs``."""
+        """Number of problems that are not in ``vote_pairs``."""
         pairs = self.vote_pairs
         return self.problems - (pairs.problems if pairs else 0)
 
@@ -262,7 +262,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
     Args:
         after: The run that is measured.
         before: The run that it is compared with.
-        versions: Versions of what ran the models.
+        versions: Versions of the packages that ran the models.
 
     Raises:
         ConfigError: The two are not over the same problems.
@@ -292,7 +292,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
 
     problems = [row.problem for row in after.tally.rows]
     vote_pairs = deliberation_pairs = None
-    # A vote of some of a pool is no one answer: it is right with a chance.
+    # The vote of a part of a pool is no single answer: it is right with some probability.
     voting = [id for id in problems if max(rows[id].k for rows, _ in runs) <= k]
     if before and voting and before.run.summary.k == after.run.summary.k:
         vote_pairs = paired(*([rows[id].vote > _HALF for id in voting] for rows, _ in runs))
@@ -321,7 +321,7 @@ def read_comparison(path: Path) -> Comparison:
 
 
 def _change(*runs: list[float]) -> Change:
-    """The values of each problem in one run or in two."""
+    """The change of a metric, from the values of each problem in one run or in two."""
     after = bootstrap_mean(runs[-1])
     if len(runs) == 1:
         return Change(None, after, None)

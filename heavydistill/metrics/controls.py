@@ -1,17 +1,17 @@
-"""Deliberation beside its controls, paired by problem: is it the coordination that helps?
+"""Compares deliberation with its controls, paired by problem.
 
-A control is a run on the same problems with the same models, sampling and verifiers, in which one
-thing differs (see ``NAMES``). None is matched in tokens, so each says what one answer costs, in
-tokens written and with those read, and with what had to be sampled for its cache, as
-``problem_figures`` counts it. A run that reads the pools of the evaluated one lacks the problems
-that a step of that failed on. They count as wrong in both.
+A control is a run on the same problems with the same models, sampling and verifiers, in which only
+the coordination differs (see ``NAMES``). Controls are not matched in tokens, so each has the cost
+of one answer: the tokens written, and those written and read, with the trajectories that its cache
+needed, as ``problem_figures`` counts them. A run on the pools of the evaluated run lacks the
+problems on which a step of that run failed; they count as wrong in both.
 
-How much the order of the attempts matters is measured between runs whose caches differ in it alone:
-the chance that two deliberations of different orders differ in being right, beside the chance that
-two of one order do, which is what sampling does by itself. Both are unbiased for the D that there
-are. Caches that are the same in two orders have the same deliberations, as of one order.
+The influence of the order of attempts is measured between runs whose caches differ only in the
+order: the probability that two deliberations of different orders differ in being right, compared
+with the same probability for one order, which is due to sampling. Both estimates are unbiased for
+any D. Caches that are equal in two orders share their deliberations.
 
-Not covered: votes that spend the same tokens, which come from the pool alone.
+Not covered: votes with the same number of tokens, which are computed from the pool.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What the order of the attempts does."""
+    """The influence of the order of the attempts."""
 
     problems: int  # problems with deliberations in every order, at least two if any has two
     means: list[Interval]  # HM@D in each order, the evaluated run's first
@@ -91,7 +91,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controlled:
-    """An evaluated run beside its controls."""
+    """An evaluated run with its controls."""
 
     format: str = FORMAT
     heavydistill: str
@@ -120,7 +120,7 @@ def hold_against(
         controls: Traces of each control by its name, on the same problems.
 
     Raises:
-        ConfigError: The problems of a control are others.
+        ConfigError: A control has other problems than the run.
     """
     heavy = _Answers(evaluated, rounds)
     others = {
@@ -133,7 +133,7 @@ def hold_against(
                 f"The run {name} is not over the problems of the evaluated one",
                 "Remove the folder of the evaluation and give the same command again.",
             )
-        # What is missing counts as without an answer.
+        # A missing problem counts as one without an answer.
         answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
     orders = [heavy, *(each for name, each in others.items() if name.startswith(_ORDER))]
     everyone = (heavy, *others.values())
@@ -195,7 +195,7 @@ class _Answers:
                     self._tokens[cost].append(of_one)
 
     def means_of(self, problems: Iterable[str]) -> list[float]:
-        """Share of right answers of each problem; 0 where there is no answer."""
+        """Share of right answers of each problem; 0 without answers."""
         return [_share(self.right[problem]) for problem in problems]
 
     @property
@@ -222,7 +222,7 @@ def _share(right: Sequence[bool]) -> float:
 
 
 def _orders(orders: Sequence[_Answers]) -> Orders | None:
-    """None if there is one order alone, or nothing was answered in all of them."""
+    """The influence of the order; None with a single order, or without answers in all orders."""
     fewest = {name: min(len(each.right[name]) for each in orders) for name in orders[0].right}
     needed = min(_PAIR, max(fewest.values()))
     problems = [name for name, count in fewest.items() if count >= max(1, needed)]
@@ -243,7 +243,7 @@ def _orders(orders: Sequence[_Answers]) -> Orders | None:
 
 
 def _differ_between(problem: str, one: _Answers, other: _Answers) -> float:
-    """Chance that two samples of different orders differ."""
+    """Probability that two samples of different orders differ in being right."""
     if one.caches[problem] == other.caches[problem]:
         return _differ_within(one.right[problem])
     p, q = _share(one.right[problem]), _share(other.right[problem])
@@ -251,6 +251,6 @@ def _differ_between(problem: str, one: _Answers, other: _Answers) -> float:
 
 
 def _differ_within(right: Sequence[bool]) -> float:
-    """Chance that two samples of one order differ; 0 if there is one alone."""
+    """Probability that two samples of one order differ; 0 for a single sample."""
     n, c = len(right), sum(right)
     return 2 * c * (n - c) / (n * max(1, n - 1))

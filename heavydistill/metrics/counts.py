@@ -1,11 +1,11 @@
-"""What became of the samples of a stage, what they took, and what a judge decided.
+"""Counts the samples of a stage by outcome, their tokens, and the decisions of a judge.
 
-An unanswered sample ended by itself and holds no final answer for a verifier to judge. Whatever its
-verdict says (``incorrect`` of ``math``, ``undecided`` of ``choice`` and ``code``), it is not wrong
-in the way in which an answer is, and metrics count it as not correct. A vote of a judge is counted
-once: answers of a problem that were the same to the judge share it.
+An unanswered sample ended normally but has no final answer. Verifiers call it ``incorrect``
+(``math``) or ``undecided`` (``choice``, ``code``); it is counted separately because it is no wrong
+answer, and metrics count it as not correct. A vote of a judge is counted once, even if several
+equal answers of a problem share it.
 
-Not covered: prices, which the run knows and fills in.
+Not covered: prices, which the run fills in.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heavydistill.schema import Generation, Verdict
 
 @dataclass(slots=True)
 class Usage:
-    """Requests and known tokens of one stage, whichever run paid for them."""
+    """Requests and known tokens of one stage, whichever run they were billed to."""
 
     requests: int  # samples that were requested
     prompt: int  # known prompt tokens
@@ -33,7 +33,7 @@ class Usage:
     cost_usd: float | None = None  # cost of the known tokens, cached ones at the full price
 
     def add(self, sample: Generation | Vote) -> None:
-        """Add what a sample took; a count of -1 is unknown."""
+        """Add the tokens of a sample; a count of -1 is unknown."""
         self.requests += 1
         for name in ("prompt", "cached", "completion"):
             tokens = getattr(sample, f"{name}_tokens")
@@ -42,19 +42,19 @@ class Usage:
 
 
 def no_usage() -> Usage:
-    """Usage to which samples are added."""
+    """An empty ``Usage``, to which samples are added."""
     return Usage(0, 0, 0, 0, 0, 0, 0)
 
 
 NO_FINAL_ANSWER = frozenset(
     {"empty", "open_thinking", "no_answer", "unclosed_box", "in_code", "no_code"}
 )
-"""Reasons of verdicts, of all verifiers, on a response without a final answer."""
+"""Reasons of verdicts of all verifiers for a response without a final answer."""
 MANY_UNANSWERED = 0.3
 """Share of the finished samples of a stage above which a user is warned."""
 
 COLUMNS = ("failed", "truncated", "unanswered", "undecided", "unjudged")
-"""What tables show of ``GenerationCounts``, beside all samples."""
+"""Fields of ``GenerationCounts`` that tables show, besides the number of samples."""
 _FORMS = {
     **dict.fromkeys(("math", "exact", "procedural"), r"no \boxed{}"),
     "choice": "no letter of an option",
@@ -63,10 +63,10 @@ _FORMS = {
 
 
 def unanswered_because(generation: Generation) -> str | None:
-    """Why a response that ended by itself holds no final answer, as a reason of a verdict.
+    """Why a response that ended normally has no final answer, as a reason of a verdict.
 
-    None if it holds one, was not judged, failed or was cut off; None too where a judge found the
-    answer that the rules had not.
+    Returns None if it has one, was not judged, failed or was cut off, or if a judge found an answer
+    that the rules did not find.
     """
     if unusable := generation.unusable_because:
         return unusable if unusable == "empty" else None
@@ -80,7 +80,7 @@ def unanswered_because(generation: Generation) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class GenerationCounts:
-    """What became of the samples of one stage; one sample can count in several fields."""
+    """Samples of one stage by outcome; one sample can count in several fields."""
 
     total: int
     failed: int  # the request failed; there is no text
@@ -97,23 +97,23 @@ class GenerationCounts:
 
     @property
     def cells(self) -> list[str]:
-        """All samples, and those of each of ``COLUMNS``; ``-`` where that was not counted."""
+        """Number of samples, and that of each of ``COLUMNS``; ``-`` if it was not counted."""
         values = (getattr(self, column) for column in ("total", *COLUMNS))
         return ["-" if value is None else f"{value:,}" for value in values]
 
     @property
     def finished(self) -> int:
-        """Samples that neither failed nor were cut off."""
+        """Number of samples that neither failed nor were cut off."""
         return self.total - self.failed - self.truncated
 
     @property
     def unanswered_share(self) -> float:
-        """Share of the finished ones; 0 where there are none, or they were not counted."""
+        """Share of unanswered samples among the finished ones; 0 if they were not counted."""
         return (self.unanswered or 0) / self.finished if self.finished else 0.0
 
     @property
     def has_many_unanswered(self) -> bool:
-        """Whether a user should be warned."""
+        """Whether the share of unanswered samples calls for a warning."""
         return self.unanswered_share > MANY_UNANSWERED
 
 
@@ -124,7 +124,7 @@ def unanswered_facts(
 
     Args:
         samples: Counts of each stage, by its name in the sentence.
-        verifiers: Names of those that judged them, which show what a final answer looks like.
+        verifiers: Names of the verifiers, which determine the form of a final answer.
     """
     forms = " and ".join(dict.fromkeys(_FORMS[name] for name in verifiers if name in _FORMS))
     lacks = f" ({forms})" if forms else ""
@@ -135,7 +135,7 @@ def unanswered_facts(
 
 
 def statuses_alone(statuses: Mapping[str, int]) -> dict[str, int]:
-    """Numbers of traces by status, most common first, without messages, which may name folders."""
+    """Numbers of traces by status, most common first; messages are cut off, as they name paths."""
     counts: Counter[str] = Counter()
     for status, count in statuses.items():
         counts["failed" if status.startswith(schema.FAILED) else status] += count
@@ -143,7 +143,7 @@ def statuses_alone(statuses: Mapping[str, int]) -> dict[str, int]:
 
 
 class GenerationTally:
-    """What became of the samples of a stage, and what they took."""
+    """Counts the samples of a stage and their tokens."""
 
     def __init__(self) -> None:
         self.usage = no_usage()
@@ -184,7 +184,7 @@ class GenerationTally:
 
 @dataclass(slots=True, kw_only=True)
 class Judging:
-    """Verdicts that a judge was asked about, and its votes."""
+    """Verdicts about which a judge was asked, and its votes."""
 
     asked: int = 0  # verdicts: the sum of the next three
     correct: int = 0  # decided by the judge
@@ -197,7 +197,7 @@ class Judging:
     failed_votes: int = 0  # requests that failed
 
     def add(self, verdict: Verdict | None) -> Sequence[Vote]:
-        """Count a verdict if a judge was asked about it; returns the votes on it alone."""
+        """Count a verdict about which a judge was asked; returns the votes cast for it."""
         ballot = ballot_of(verdict) if verdict else None
         if not verdict or not ballot:
             return ()

@@ -1,12 +1,13 @@
-"""Every thinker with every deliberator on the same problems: whose attempts, whose deliberation.
+"""The table of every thinker with every deliberator on the same problems.
 
-A row is a thinker with its own metrics, a cell what a deliberator makes of that thinker's pools.
-All cells are over the same problems: what a deliberator was not given, because a step failed on it,
-counts as wrong. Each interval is of a cell by itself. What a configuration leaves open of sampling,
-the profile of each model fills in, so models may be sampled differently: the table says how.
+A row is a thinker with its metrics; a cell has the metrics of a deliberator on that thinker's
+pools. All cells are over the same problems: a problem that a deliberator did not get, because a
+step failed on it, counts as wrong. Each interval belongs to one cell. Sampling that the
+configuration does not set comes from each model's profile, so models may be sampled differently;
+the table records how.
 
-Not covered: the runs themselves (``run.experiments.crossing``); differences between cells, which
-``comparison`` tells of two of the runs, paired by problem.
+Not covered: the runs themselves (``run.experiments.crossing``); differences between cells, for
+which ``comparison`` compares two of the runs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Thinker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What a deliberator makes of a thinker's pools."""
+    """Metrics of a deliberator on the pools of a thinker."""
 
     thinker: str  # name of the row
     deliberator: str  # name of the column
@@ -74,7 +75,7 @@ class Crossing:
 
     @property
     def samples(self) -> dict[str, GenerationCounts]:
-        """What became of the samples of each row and cell, as far as known."""
+        """Counts of the samples of each row and cell, as far as known."""
         found = {f"trajectories of {thinker.name}": thinker.samples for thinker in self.thinkers}
         found |= {
             f"deliberations of {cell.deliberator} on {cell.thinker}": cell.samples
@@ -111,7 +112,7 @@ def cross(
         verifiers |= tally.verifiers
         rows = {row.problem: row for row in tally.rows}
         own = pools.setdefault(thinker, rows)
-        # A problem that is missing was not deliberated.
+        # A missing problem has no deliberations.
         whole = [rows.get(id) or dataclasses.replace(row, rounds=()) for id, row in own.items()]
         metrics = measure(whole, rounds, k, d)
         if own is rows:

@@ -1,17 +1,17 @@
-"""Accuracy over tokens: what as many tokens are worth when they are spent on votes alone.
+"""Accuracy over tokens, to compare deliberation with votes of the same number of tokens.
 
-HM@D is the mean over D deliberations, each one answer, so its price is what one answer costs: the
-trajectories that its cache was made from (see ``problem_figures``), all deliberations of earlier
-rounds, and one of its own round. A vote of d of them takes d - 1 more. Tokens are counted in two
-ways: those written (``completion``), as papers count test-time compute, and those read as well
-(``all``), which is harder on deliberation, whose prompt holds the attempts.
+HM@D is a mean over D deliberations, each of which is one answer. So its cost is that of one answer:
+the trajectories of its cache (see ``problem_figures``), all deliberations of earlier rounds, and
+one of its own round. A vote of d deliberations costs d - 1 more. Tokens are counted in two ways:
+those written (``completion``), as papers count test-time compute, and those written and read
+(``all``), which is harder for deliberation, whose prompt holds the attempts.
 
-The token-matched vote is V at so many votes as take the same mean tokens a problem. Between two
-whole numbers it is the value of taking one vote more with the chance that makes the tokens equal.
-It is never extrapolated: where K is too small, ``needs`` says how large a pool would have to be.
-Intervals of differences take the number of matched votes as given.
+The token-matched vote is V at the number of votes with the same mean tokens per problem. Between
+two whole numbers it is interpolated: one more vote is taken with the probability that makes the
+tokens equal. It is never extrapolated: if K is too small, ``needs`` is the size of pool that would
+suffice. Intervals of differences treat the number of matched votes as exact.
 
-Not covered: ways to answer that need calls of their own (see ``controls``); prices and time.
+Not covered: ways to answer that need their own requests (see ``controls``); prices and time.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ from heavydistill.metrics.intervals import Interval, bootstrap_difference, boots
 from heavydistill.metrics.problem_figures import COSTS, Cost, ProblemFigures, most_common
 
 Way = Literal["vote", "pass", "deliberation", "heavy_vote"]
-"""The most frequent answer of k trajectories; whether any of k is right, which is no way to answer
-but bounds every choice; one deliberation on a cache; the most frequent answer of d of them."""
+"""``vote``: the most frequent answer of k trajectories; ``pass``: whether any of k is right, an
+upper bound; ``deliberation``: one deliberation; ``heavy_vote``: the most frequent answer of d
+deliberations."""
 _DIGITS = 9
 
 _Known = dict[Cost, list[ProblemFigures]]
-"""The problems of a curve whose tokens are all known, by what is counted."""
+"""Problems of a curve whose tokens are all known, by kind of count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedVote:
-    """The vote that takes as many tokens as a deliberation of the last round."""
+    """The vote with as many tokens as a deliberation of the last round."""
 
     problems: int  # problems of the curve whose tokens are known; the figures are over these
     tokens: float  # mean tokens a problem of the deliberation
@@ -107,11 +108,11 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
 
 
 def mark_pareto(points: Sequence[Point]) -> list[Point]:
-    """The points with their ``pareto`` filled in, in the same order.
+    """The points in the same order, with ``pareto`` filled in for each kind of cost.
 
-    By each cost alone, a point stands unless another is at least as accurate and as cheap, and
-    better in one of the two. What needs to know the right answer (``pass``) never stands, and
-    outdoes nothing.
+    A point is on the front unless another point is at least as accurate and as cheap, and better in
+    one of the two. ``pass``, which needs to know the right answer, is never on the front and never
+    compared.
     """
     answers = [point for point in points if point.way != "pass"]
 
@@ -130,7 +131,7 @@ def mark_pareto(points: Sequence[Point]) -> list[Point]:
 
 
 def _votes(rows: Sequence[ProblemFigures], known: _Known, k: int) -> Iterator[Point]:
-    """Points of votes, and of passes, which take as many tokens."""
+    """Points of votes, and of passes, which cost as many tokens."""
     of_one = {
         cost: bootstrap_mean([_tokens_of_one(row, cost) for row in those])
         for cost, those in known.items()
@@ -156,7 +157,7 @@ def _votes(rows: Sequence[ProblemFigures], known: _Known, k: int) -> Iterator[Po
 def _deliberations(
     rows: Sequence[ProblemFigures], known: _Known, d: int, rounds: int
 ) -> Iterator[Point]:
-    """Points of one deliberation of each round, and of votes among those of the last round."""
+    """Points of one deliberation of each round, and of votes of the last round."""
     for number in range(1, rounds + 1):
         of_round = [row.round(number) for row in rows]
         used = most_common(each.used for each in of_round)

@@ -1,21 +1,21 @@
-"""Values of the samples of one problem, each a share in [0, 1].
+"""Estimates the metrics of one problem from its samples; each value is in [0, 1].
 
-The pool is never filtered: a trajectory that failed, was cut off, has no answer or could not be
-decided is there and is not right. Where the most frequent answer is tied, the value is the expected
-one under a random choice. The metrics are those of HeavySkill (arXiv 2605.02396, section 2.1).
+The pool is never filtered: trajectories that failed, were cut off, have no answer or are undecided
+count as not right. For ties of the most frequent answer the value is the expectation of a random
+choice. The metrics are those of HeavySkill (arXiv 2605.02396, section 2.1).
 
-P@k and V@k are the expected values over all subsets of k samples, each as likely as any other. They
-are computed by counting subsets, not by drawing some, so they are exact but for rounding.
-Deliberations of one cache are a pool of their own, so HP@d is P@k of them.
+P@k and V@k are expected values over all subsets of k samples. They are computed by counting
+subsets, not by drawing some, so they are exact except for rounding. The deliberations of one cache
+are a pool too, so HP@d is P@k of them.
 
-V@k counts as follows. A subset in which an answer wins holds t of its m trajectories, s answers
-have t, and all others have fewer. Of its t, the expected share that is right is c / m, if c of the
-m are, so the answer adds C(m, t) c / m / s = C(m - 1, t - 1) c / t / s times the ways to choose the
-rest. The ways are coefficients of a polynomial in the number of trajectories and of tied answers;
-one product of the answers' factors for each t gives all k at once, in about n^3 additions for a
-pool of n.
+V@k is computed as follows. In a subset in which an answer wins, t of its m trajectories are chosen,
+s answers have t, and all others have fewer. If c of the m are right, the expected share of right
+ones among the t is c / m. So the answer adds C(m, t) c / m / s = C(m - 1, t - 1) c / t / s times
+the number of ways to choose the rest. These numbers are coefficients of a polynomial in the number
+of trajectories and of tied answers; one product of the answers' factors for each t gives all k at
+once, in about n^3 additions for a pool of n.
 
-Not covered: subsets that are not chosen at random, such as the first k that came back.
+Not covered: subsets that are not chosen at random, such as the first k that arrived.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ import numpy.typing as npt
 
 from heavydistill.schema import Deliberation, Generation, Trace
 
-# C(n, k) is a float up to here; larger pools are counted in whole numbers, which is slower.
+# Up to here C(n, k) fits a float; larger pools are counted in whole numbers, which is slower.
 _LARGEST_OF_FLOATS = 1_000
 
 
 def deliberations_of(trace: Trace, round: int) -> list[Deliberation]:
-    """The deliberations of one round, counted from 1."""
+    """The deliberations of a round (from 1)."""
     return [d for d in trace.deliberations if d.round == round]
 
 
@@ -48,8 +48,8 @@ def share_right(samples: Sequence[Generation]) -> float:
 def vote_copy_rate(trace: Trace, round: int) -> float | None:
     """Share of a round's deliberations whose answer is the most frequent answer of the pool.
 
-    Who votes is as in ``heavy.voting``. With m answers tied for most frequent, one of them is
-    worth 1 / m. None if nobody votes or the round has no deliberation.
+    Trajectories vote as in ``heavy.voting``. With m tied answers, repeating one counts 1 / m. None
+    if no trajectory votes or the round has no deliberation.
     """
     counts = Counter(
         sample.extracted
@@ -66,11 +66,11 @@ def vote_copy_rate(trace: Trace, round: int) -> float | None:
 
 
 def agreement_by_place(trace: Trace, round: int) -> tuple[float, ...]:
-    """For each place in a round's cache, the share of deliberations that give what stands there.
+    """For each place in a round's cache, the share of deliberations with the answer at that place.
 
-    Answers are compared as the vote does. An attempt without an answer agrees with nothing. Empty
-    if the round has no deliberation, or if all attempts in its cache say the same, so that no place
-    can be preferred.
+    Answers are compared as in the vote. An attempt without an answer agrees with none. The result
+    is empty if the round has no deliberation, or all attempts in its cache have the same answer, so
+    that no place can be preferred.
     """
     answers = {sample.id: sample.extracted for sample in (*trace.pool, *trace.deliberations)}
     items = [item for cache in trace.caches if cache.round == round for item in cache.items]
@@ -86,8 +86,8 @@ def agreement_by_place(trace: Trace, round: int) -> tuple[float, ...]:
 def passes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
     """P@k for k = 1 to the size of the pool, by the unbiased estimator of arXiv 2107.03374.
 
-    Position k - 1 holds the chance that one of k samples, drawn without putting back, is right.
-    The values never fall with k. Empty for an empty pool.
+    Position k - 1 is the probability that one of k samples, drawn without replacement, is right.
+    The values never decrease. The result is empty for an empty pool.
     """
     n, right = len(pool), sum(sample.is_correct for sample in pool)
     return tuple(1.0 - math.comb(n - right, k) / math.comb(n, k) for k in range(1, n + 1))
@@ -96,8 +96,8 @@ def passes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
 def votes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
     """V@k for k = 1 to the size of the pool.
 
-    Position k - 1 holds the expected value of the vote of k samples, drawn without putting back; a
-    subset in which nobody can vote is worth 0. Empty for an empty pool.
+    Position k - 1 is the expected value of the vote of k samples, drawn without replacement; a
+    subset without votes has the value 0. The result is empty for an empty pool.
     """
     sizes: Counter[str] = Counter()
     right: Counter[str] = Counter()
@@ -129,16 +129,16 @@ def _votes_of(answers: tuple[tuple[int, int], ...], n: int) -> tuple[float, ...]
 
 
 def _weights(answers: Sequence[tuple[int, int]], n: int, t: int) -> npt.NDArray[Any]:
-    """Over the subsets in which no answer has more than t trajectories, the sum of what is right.
+    """Weights of the subsets in which no answer has more than t trajectories.
 
-    By their size, and by how many answers have t. Each of these adds C(m - 1, t - 1) c, as the
-    module says, in place of the C(m, t) ways to choose its t.
+    They are indexed by the size of the subset and the number of answers with t trajectories. Such
+    an answer contributes C(m - 1, t - 1) c, see the module, in place of the C(m, t) ways to choose.
     """
     winners = [(size, right) for size, right in answers if size >= t]
     kind = float if n <= _LARGEST_OF_FLOATS else object
     ways = np.zeros((n + 1, len(winners) + 1), dtype=kind)
     weights = np.zeros_like(ways)
-    # Answers that cannot reach t, and trajectories without one, are taken or not as it comes.
+    # Answers with fewer than t trajectories, and trajectories without one, are chosen freely.
     rest = n - sum(size for size, _ in winners)
     ways[: rest + 1, 0] = [math.comb(rest, j) for j in range(rest + 1)]
     for size, right in winners:

@@ -1,9 +1,9 @@
 """Intervals over problems (bootstrap, Wilson), and McNemar's test of pairs.
 
-The problem is the unit that is resampled: samples of one problem are not independent. 10,000
-resamples, the 95 % percentile interval, and the same seed gives the same interval. Where a problem
-counts for 1 or 0, Wilson's interval is better: few problems that all agree leave a bootstrap
-nothing to resample, and it would say that the share is known.
+The bootstrap resamples problems, because samples of one problem are not independent. It uses 10,000
+resamples and 95 % percentiles; the same seed gives the same interval. For values of 0 or 1 Wilson's
+interval is better: if few problems all have the same value, every resample is equal, and the
+bootstrap interval would have no width.
 
 scipy has both Wilson's interval and the binomial test, but rounds differently in the last bits, so
 that files of earlier versions would not be reproduced.
@@ -44,10 +44,10 @@ class Interval:
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
-    """The mean of one value a problem, with its 95 % percentile interval.
+    """The mean of one value per problem, with its 95 % percentile interval.
 
-    The order of the values does not matter. Where all are equal, so are the ends. A ValueError if
-    there are no values.
+    The order of the values does not matter. If all are equal, the interval has no width. Raises
+    ValueError if there are no values.
     """
     import numpy as np  # the modules that print intervals are also imported for help
 
@@ -62,17 +62,17 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
 
 
 def wilson(count: int, of: int) -> Interval:
-    """The share ``count / of`` of problems that are each 1 or 0, with Wilson's score interval.
+    """The share ``count / of`` of problems with Wilson's score interval.
 
-    Without correction for continuity: Wilson, JASA 22 (1927), 209-212. A ValueError if ``of`` is
-    below 1, or ``count`` is not between 0 and ``of``.
+    It has no correction for continuity: Wilson, JASA 22 (1927), 209-212. Raises ValueError if
+    ``of`` is below 1, or ``count`` is not between 0 and ``of``.
     """
     if not 0 <= count <= of or not of:
         raise ValueError(f"{count} of {of} is no share")
     share, spread = count / of, _Z**2 / of
     middle = (share + spread / 2) / (1 + spread)
     reach = math.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
-    # The ends of 0 of n and n of n are 0 and 1 but for rounding.
+    # The ends for 0 of n and n of n are 0 and 1 except for rounding.
     return Interval(
         share, max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach))
     )
@@ -81,7 +81,7 @@ def wilson(count: int, of: int) -> Interval:
 def _resampled(
     distinct: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    """The mean of each resample, drawn in blocks that fit into memory."""
+    """The means of all resamples, drawn in blocks that fit into memory."""
     import numpy as np
 
     n = int(counts.sum())
@@ -92,8 +92,8 @@ def _resampled(
     for start in range(0, RESAMPLES, size):
         block = min(size, RESAMPLES - start)
         if few:
-            # How often each distinct value is drawn in a resample is multinomial, so a resample
-            # costs the number of distinct values (a few for K samples a problem), not of problems.
+            # The counts of the distinct values in a resample are multinomial. Drawing the counts
+            # costs as much as there are distinct values, which are few for K samples per problem.
             means.append(rng.multinomial(n, counts / n, size=block) @ values / n)
         else:
             means.append(values[rng.integers(0, n, size=(block, n))].mean(axis=1))
@@ -103,17 +103,18 @@ def _resampled(
 def bootstrap_difference(a: Sequence[float], b: Sequence[float]) -> Interval:
     """The mean of ``a - b``, paired: position i of both is the same problem.
 
-    A ValueError if there are no values, or the lengths differ.
+    Raises ValueError if there are no values, or the lengths differ.
     """
     return bootstrap_mean([x - y for x, y in zip(a, b, strict=True)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Number of problems by who is right, and McNemar's exact p-value.
+    """Numbers of problems by which of two runs is right, and McNemar's exact p-value.
 
-    Only problems on which exactly one of the two is right say which is better. If neither is, each
-    of those is as likely to be the one's as the other's: an exact binomial test, two-sided.
+    Only problems on which exactly one run is right distinguish the runs. If the runs are equally
+    good, each of these is as likely to be right in one as in the other: an exact binomial test,
+    two-sided.
     """
 
     both: int
@@ -131,8 +132,8 @@ class Pairs:
 def paired(before: Sequence[bool], after: Sequence[bool]) -> Pairs:
     """Count pairs; position i of both is the same problem.
 
-    The p-value is computed in whole numbers, so it is exact for any number of problems; 1.0 where
-    none tells the two apart. A ValueError if the lengths differ.
+    The p-value is computed in whole numbers, so it is exact for any number of problems; it is 1.0
+    if no problem distinguishes the runs. Raises ValueError if the lengths differ.
     """
     pairs = list(zip(before, after, strict=True))
     only_before, only_after = pairs.count((True, False)), pairs.count((False, True))

@@ -1,12 +1,12 @@
-"""What each problem of a run counts for: all that is kept of its traces, which are read once.
+"""Reduces each trace of a run to the figures of its problem; traces are read once and not kept.
 
-Every figure of ``summary`` and ``comparison`` is a mean over such rows. What is kept does not grow
-with the length of texts, so a run of any size fits.
+Every figure of ``summary`` and ``comparison`` is a mean over these rows. Their size does not depend
+on the length of texts, so runs of any size fit into memory.
 
-Tokens are those that the trace records, failed samples included. A prompt that the server read once
-for several samples is spread over them. The pool is what the trajectories of a cache cost, unless
-the cache took some of the usable ones at random: that many can be had for a part of the pool, with
-the unusable ones that come along. Not covered: tokens of a judge, which measure and do not answer.
+Tokens are those recorded in the trace, including those of failed samples. The tokens of a prompt
+that the server read once for several samples are divided among them. A cache costs the whole pool,
+unless it took some of the usable trajectories at random: these can be had for a part of the pool,
+together with a share of the unusable ones. Not covered: tokens of a judge.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from heavydistill.metrics.estimators import (
 from heavydistill.schema import Generation, Outcome, Problem, Stratum, Trace
 
 Cost = Literal["completion", "all"]
-"""What is counted: the tokens that were written, or those that were read as well."""
+"""Kind of token count: tokens written (``completion``), or written and read (``all``)."""
 COSTS: tuple[Cost, ...] = get_args(Cost)
 
 Tokens = dict[Cost, float]
-"""Tokens by what is counted; NaN where a sample's count is unknown."""
+"""Tokens by kind of count; NaN if a sample's count is unknown."""
 
-_NO_CHANCE = 200  # characters that two samples do not have in common by chance
+_NO_CHANCE = 200  # Length from which on two samples are not equal by chance
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one round of one problem counts for."""
+    """Figures of one round of one problem."""
 
     mean: float  # HM@D
     passes: tuple[float, ...]  # HP@d for d = 1 to D
@@ -81,11 +81,11 @@ class Round:
         )
 
     def pass_at(self, d: int) -> float:
-        """HP@d; with fewer deliberations, HP of all that there are."""
+        """HP@d; with fewer than d deliberations, HP of all."""
         return self.passes[min(d, self.d) - 1] if self.d else 0.0
 
     def vote_at(self, d: int) -> float:
-        """The vote of d deliberations; with fewer, of all that there are."""
+        """The vote of d deliberations; with fewer than d, of all."""
         return self.votes[min(d, self.d) - 1] if self.d else 0.0
 
     def tokens_at(self, d: int, cost: Cost) -> float:
@@ -95,7 +95,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class ProblemFigures:
-    """What one problem counts for."""
+    """Figures of one problem."""
 
     problem: str  # id of the problem
     question: tuple[str, ...]  # text, reference, verifier and its arguments
@@ -138,16 +138,16 @@ class ProblemFigures:
         return self.rounds[number - 1] if 0 < number <= len(self.rounds) else self.without
 
     def pass_at(self, k: int) -> float:
-        """P@k; of a smaller pool, P of all that it has."""
+        """P@k; for a smaller pool, P of all its trajectories."""
         return self.passes[min(k, self.k) - 1] if self.k else 0.0
 
     def vote_at(self, k: int) -> float:
-        """V@k; of a smaller pool, V of all that it has."""
+        """V@k; for a smaller pool, V of all its trajectories."""
         return self.votes[k - 1] if self.k > k else self.vote
 
 
 def most_common(sizes: Iterable[int]) -> int:
-    """The most common size that is not 0, of equally common ones the largest; 0 if all are 0."""
+    """The most common size except 0, the largest one of ties; 0 if all are 0."""
     counts = Counter(size for size in sizes if size)
     return max(counts, key=lambda size: (counts[size], size), default=0)
 
@@ -171,7 +171,7 @@ def tokens_of(samples: Sequence[Generation], cost: Cost) -> float:
 
 
 def mean_tokens(samples: Sequence[Generation], cost: Cost) -> float:
-    """Tokens of one sample; 0 if there are none."""
+    """Mean tokens of a sample; 0 without samples."""
     return tokens_of(samples, cost) / max(1, len(samples))
 
 
@@ -237,12 +237,12 @@ class RunTally:
 
     @property
     def rules(self) -> set[str]:
-        """The verifiers without the judges that were asked after them."""
+        """The verifiers, without judges."""
         return {rule_of(verifier) for verifier in self.verifiers}
 
     @property
     def left_open(self) -> int:
-        """Undecided verdicts about which a judge could be asked."""
+        """Number of undecided verdicts about which a judge could be asked."""
         return sum(
             count
             for counts in (self.trajectories, self.deliberations)

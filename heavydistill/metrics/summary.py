@@ -1,12 +1,12 @@
-"""The summary of a run: its metrics with intervals, its labels, what failed, what it cost.
+"""The summary of a run: metrics with intervals, labels, failures, tokens and cost.
 
-Metrics are over all problems of the run; see ``estimators`` for what counts as wrong and ``curve``
-for tokens. A group (the problems of one verifier, procedural family or stratum) is measured as the
-run is. Rates are over the problems that have an outcome, so over those that were deliberated.
-``dataclasses.asdict`` of a summary is JSON.
+Metrics are over all problems of the run; see ``estimators`` for their values and ``curve`` for
+tokens. Groups (the problems of one verifier, procedural family or stratum) have the same metrics.
+Rates are over the problems that have an outcome, i.e. deliberations. ``dataclasses.asdict`` of a
+summary is JSON.
 
-Not covered: prices, which the run knows and fills in; differences between groups, whose problems
-are not paired; whether the same cache in another order gives another answer (see ``controls``).
+Not covered: prices, which the run fills in; differences between groups, whose problems are not
+paired; the influence of the order of attempts (see ``controls``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from heavydistill.schema import Outcome, Stratum, Trace
 STRATA: tuple[str, ...] = get_args(Stratum)
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 NO_LABEL = "none"
-"""Stands in counts for a stratum or outcome that is null."""
+"""Key in counts for a stratum or an outcome that is null."""
 
 HEAVY = ("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote")
 """The metrics of deliberation."""
@@ -48,7 +48,7 @@ class Metrics:
 
 
 def values_of(row: ProblemFigures, rounds: int, k: int, d: int) -> dict[str, float]:
-    """What a problem counts for in each metric, at this K and D or with all that it has of them.
+    """The value of a problem in each metric at this K and D, or with all samples if it has fewer.
 
     Without ``rounds`` of deliberation, its metrics are left out.
     """
@@ -125,10 +125,10 @@ def vote_copy_rate(rounds: Iterable[Round]) -> Interval | None:
 
 
 def places_of(rounds: Iterable[Round]) -> list[CachePlace]:
-    """What one round gives of each place in its caches; the first tells of first-position bias.
+    """The agreement with each place in the caches of a round, which shows first-position bias.
 
-    Attempts stand in random order, so a deliberator without a preference gives the answer of each
-    place equally often. Only caches whose attempts disagree show a preference.
+    Attempts are in random order, so a deliberator without a preference repeats the answer of each
+    place equally often. Only caches whose attempts disagree are counted.
     """
     caches = [of_round.places for of_round in rounds if of_round.places]
     places = []
@@ -157,7 +157,7 @@ class RoundMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Metrics):
-    """What a run achieved: the metrics of all its problems, rates, groups, failures and costs."""
+    """Metrics, rates, groups, failures and costs of a run."""
 
     k: int  # most common size of a pool
     d: int  # most common number of deliberations in the last round; 0 if there are none
@@ -191,7 +191,7 @@ class Summary(Metrics):
 
     @property
     def samples(self) -> dict[str, GenerationCounts]:
-        """What became of the samples of each stage, by its name in tables."""
+        """Counts of the samples of each stage, by its name in tables."""
         return {"trajectories": self.trajectories, "deliberations": self.deliberations}
 
 

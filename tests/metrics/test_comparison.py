@@ -109,11 +109,12 @@ def test_other_problems_are_refused_by_their_names(make_trace):
     with pytest.raises(ConfigError) as caught:
         compare(side(traces[:2], "trained"), side(traces[1:]), {})
     assert "one of them lacks these, or has" in str(caught.value)
-    assert "arguments of it: p2, p3, p4 and 3 more" in str(caught.value)
+    assert "arguments for them: p2, p3, p4 and 3 more" in str(caught.value)
     for changed in ({"reference": "8"}, {"verifier": "math"}, {"verifier_args": '{"marker": "#"}'}):
         others = [altered(traces[0], asked=changed), *traces[1:]]
         with pytest.raises(
-            ConfigError, match="another text, reference, verifier or arguments of it: p0"
+            ConfigError,
+            match="another text, reference, verifier or verifier arguments for them: p0",
         ):
             compare(side(others), side(traces), {})
 
@@ -129,7 +130,7 @@ def test_other_problems_are_refused_by_their_names(make_trace):
 def test_runs_that_must_be_asked_alike_are_refused_otherwise(make_trace, changed, told):
     traces = numbered([make_trace(["7"] * 4)])
     before, after = side(traces), side(traces, **changed)
-    with pytest.raises(ConfigError, match="not asked alike") as caught:
+    with pytest.raises(ConfigError, match="configurations of the runs differ") as caught:
         refuse_other_ways(before, after)
     assert told in str(caught.value)
     (listed,) = compare(after, before, {}).asked_differently

@@ -130,7 +130,10 @@ def test_runs_that_were_asked_in_other_ways_are_refused(reproduced: Path) -> Non
     path = reproduced / "measured-teacher" / "config.yaml"
     path.write_text(dump_config(config), encoding="utf-8")
     done = written(reproduced)
-    assert done.returncode == 2 and "were not asked alike: cache.width (4 before" in done.stderr
+    assert (
+        done.returncode == 2
+        and "configurations of the runs differ: cache.width (4 before" in done.stderr
+    )
 
 
 def test_what_is_not_there_is_said(reproduced: Path) -> None:
