@@ -119,7 +119,7 @@ def _options(script: str) -> type[TrainingOptions]:
 
 
 def _checked(script: str, words: Sequence[str]) -> None:
-    from heavydistill.train.arguments import check_flags, shipped_file
+    from heavydistill.train.arguments import given_values, shipped_file
     from heavydistill.train.launch import FLAGS, launch
 
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -127,7 +127,7 @@ def _checked(script: str, words: Sequence[str]) -> None:
         parser.add_argument(*{f"--{name}", f"--{name.replace('_', '-')}"}, nargs="?", const="")
     given, rest = parser.parse_known_args(words)
     chosen = {name: text for name, text in vars(given).items() if text is not None}
-    check_flags(_options(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
+    given_values(_options(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
     for name, text in chosen.items():
         if not text or not (name in ("accelerate", "main_process_ip") or text.isdecimal()):
             raise ConfigError(f"--{name}: {text!r} is no value of it", f"Give --{name} N.")

@@ -1,9 +1,9 @@
-"""The command line of a training: TRL's, read strictly.
+"""The command line of a training: the fields of TRL's configurations and ours, read strictly.
 
-A training's configuration is a subclass of TRL's dataclass that adds our fields and checks itself;
-TRL's parser reads it from one YAML file with ``--config``, over which flags win. Before TRL is
-imported, ``check_flags`` looks at names and simple values: a flag or key that no field has is an
-error that names the nearest one, flags are not abbreviated, and words of the file are checked too.
+A training's configuration is a subclass of TRL's dataclass that adds our fields and checks itself.
+It is read from one YAML file with ``--config``, over which flags win, as TRL's own parser does it,
+but before TRL is imported (``fields``): a flag or key that no field has is an error that names the
+nearest one, flags are not abbreviated, and words of the file are checked too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.train.fields import Argument, arguments_of, own_arguments
 
 if TYPE_CHECKING:
-    from trl import ModelConfig, TrlParser
+    from trl import ModelConfig
     from trl import SFTConfig as _TrlConfig
 else:
     _TrlConfig = object  # the subclasses that are used have TRL's fields, and are made with TRL
@@ -55,7 +55,6 @@ _MORE_THAN_0 = (
     "save_steps",
     *("per_device_train_batch_size", "per_device_eval_batch_size", "steps_per_generation"),
 )
-_SWITCH = ("yes", "true", "t", "y", "1", "no", "false", "f", "n", "0")
 # Keys of earlier versions, and what to do instead.
 _REMOVED = {
     "final_norm_learning_rate": "Leave it out: all weights learn with learning_rate.",
@@ -119,26 +118,32 @@ class TrainArguments(Generic[C]):
 
 
 def read_arguments(
-    config: type[C], model: type[ModelConfig], arguments: Sequence[str]
+    options: type[TrainingOptions],
+    config: type[C],
+    model: type[ModelConfig],
+    arguments: Sequence[str],
 ) -> TrainArguments[C]:
-    """Read flags that ``check_flags`` has accepted, and the file that they name.
+    """Make the configurations of flags and the file that they name.
 
     Raises:
-        ConfigError: A value that is not accepted, or values that do not go together.
+        ConfigError: As ``given_values``, or values do not go together.
     """
-    path, rest = _file_of(config.script, arguments)
-    parser = _parser(config, model)
+    values = given_values(options, arguments)
     try:
-        flags = ["--config", str(path), *rest] if path else rest
-        found = TrainArguments(*parser.parse_args_and_config(flags))
+        found = TrainArguments(_made(config, values), _made(model, values))
         _check(found)
-    # From the types of the flags, and from the checks that the dataclasses make of themselves.
+    # From the checks that the dataclasses make of themselves.
     except (ArithmeticError, ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
-        fix = _keys_of(config.script)
+        fix = _keys_of(options.script)
         if "bf16" in str(error):
             fix = "On a machine without a GPU set bf16: false (--bf16 false)."
         raise ConfigError(str(error), fix) from error
     return found
+
+
+def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    names = {each.name for each in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in values.items() if name in names})
 
 
 def known_arguments(options: type[TrainingOptions]) -> dict[str, Argument]:
@@ -149,64 +154,56 @@ def known_arguments(options: type[TrainingOptions]) -> dict[str, Argument]:
     return {**own, **trl, **own, **of_model}
 
 
-def check_flags(
+def given_values(
     options: type[TrainingOptions], arguments: Sequence[str], others: Iterable[str] = ()
-) -> None:
-    """Check names and simple values of flags and of the file that they name, without TRL.
+) -> dict[str, Any]:
+    """The values of flags, and of the file that they name, by name; TRL is not imported.
 
     Sets the variables under ``env`` of the file, which the libraries read as they are imported.
-    ``others`` are flags of the caller, which the nearest one may be.
+    ``others`` are flags of the caller, which a mistyped one may be.
 
     Raises:
-        ConfigError: A name that is unknown, or a value that is no number or none of the words.
+        ConfigError: Names that are unknown, or values that are no number or none of the words.
     """
     known = known_arguments(options)
-    path, rest = _file_of(options.script, arguments)
-    tree = read_yaml(path) if path else {}
     parser = _flag_parser(options.script, known)
-    given, unknown = parser.parse_known_args(rest)
+    given, unknown = parser.parse_known_args(arguments)
     if unknown:
         flag = unknown[0].partition("=")[0]
         names = [name for action in parser._actions for name in action.option_strings]
-        fix = _nearest(flag, [*names, "--config", *others], options.script)
+        fix = _nearest(flag, [*names, *others], options.script)
         raise ConfigError(f"There is no flag {flag}", fix)
-    for name, text in vars(given).items():
-        if fault := _fault(known[name], text):
-            raise ConfigError(f"--{name}: {text!r} {fault}", "Correct it.")
-    faults = []
-    for key, value in tree.items():
+    if given.config == "":
+        raise ConfigError("--config has no file", "Give the path of a YAML file.")
+    path = given.config and shipped_file(options.script, given.config)
+    flags = {name: text for name, text in vars(given).items() if name in known and text is not None}
+    tree = read_yaml(path) if path else {}
+    values, faults = {}, []
+    for key, value in {**tree, **flags}.items():
+        what = fix = ""
         if key == "env":
             if not isinstance(value, dict):
-                faults.append((key, f"env: {value!r} is no mapping", "Give names and values."))
+                what, fix = f"env: {value!r} is no mapping", "Give names and values."
         elif key not in known:
+            what = f"there is no key {key!r}"
             fix = _nearest(str(key), [*known], options.script)
-            faults.append((key, f"there is no key {key!r}", fix))
-        elif fault := _fault(known[key], value):
-            fix = 'Write "no" or "off" in quotes.' if value is False else ""
-            faults.append((key, f"{key}: {value!r} {fault}", fix))
-    if faults and path:
-        raise error_of([(line_of(path, key), what, fix) for key, what, fix in faults], path)
+        else:
+            try:
+                values[key] = known[key].read(value)
+            except ValueError as error:
+                what = f"{'--' * (key in flags)}{key}: {value!r} {error}"
+                fix = 'Write "no" or "off" in quotes.' if value is False else ""
+        if what and key in flags:
+            raise ConfigError(what, "Correct it.")
+        if what:
+            faults.append((line_of(path, key), what, fix))
+    if faults:
+        raise error_of(faults, path)
     os.environ.update({str(name): str(text) for name, text in tree.get("env", {}).items()})
+    return values
 
 
-def _fault(argument: Argument, value: Any) -> str:
-    """What is wrong with a value, after its name; empty if nothing is."""
-    text = value.lower() if isinstance(value, str) else None
-    if value is None or (text in ("none", "null") and "None" in argument.annotation):
-        return ""
-    if argument.choices and value not in argument.choices:
-        return f"is none of {', '.join(map(str, argument.choices))}"
-    if argument.is_switch and text is not None and text not in _SWITCH:
-        return "is neither true nor false"
-    if argument.number:
-        try:
-            argument.number(value)
-        except (TypeError, ValueError):
-            return f"is not a {'whole ' * (argument.number is int)}number"
-    return ""
-
-
-class _Raising(argparse.ArgumentParser):
+class _FlagParser(argparse.ArgumentParser):
     """Raises what argparse would print below the usage of two hundred flags."""
 
     script = ""
@@ -215,13 +212,17 @@ class _Raising(argparse.ArgumentParser):
         raise ConfigError(message, _keys_of(self.script))
 
 
-def _flag_parser(script: str, known: Mapping[str, Argument]) -> argparse.ArgumentParser:
-    parser = _Raising(add_help=False, allow_abbrev=False)
+def _flag_parser(script: str, known: Mapping[str, Argument]) -> _FlagParser:
+    parser = _FlagParser(add_help=False, allow_abbrev=False)
     parser.script = script
+    parser.add_argument("--config", nargs="?", const="")
     for name, each in known.items():
         dashed = name.replace("_", "-")
         names = dict.fromkeys([f"--{name}", f"--{dashed}"])
-        parser.add_argument(*names, nargs="?" if each.is_switch else each.nargs)
+        if each.is_switch:
+            parser.add_argument(*names, nargs="?", const="true")
+        else:
+            parser.add_argument(*names, nargs=each.nargs)
         if each.default is True:
             names = dict.fromkeys([f"--no_{name}", f"--no-{dashed}"])
             parser.add_argument(*names, dest=name, action="store_const", const="false")
@@ -262,13 +263,6 @@ def _keys_of(script: str) -> str:
     return f"`heavydistill {script} --help-all` lists all flags and keys."
 
 
-def _parser(config: type[C], model: type[ModelConfig]) -> TrlParser:
-    from trl import TrlParser
-
-    strict = type("Parser", (_Raising, TrlParser), {"script": config.script})
-    return strict((config, model), add_help=False, allow_abbrev=False)
-
-
 @functools.cache
 def shipped(kind: str) -> dict[str, Path]:
     """The shipped files of ``sft``, ``grpo`` or ``accelerate``: name to file, sorted by name."""
@@ -289,16 +283,6 @@ def shipped_file(kind: str, name: str) -> Path:
             f"Give the path of a YAML file, or one of {', '.join(shipped(kind))}.",
         )
     return shipped(kind)[name]
-
-
-def _file_of(script: str, arguments: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The file of ``--config``, and all other arguments."""
-    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    finder.add_argument("--config", nargs="?", const="")
-    found, rest = finder.parse_known_args(arguments)
-    if found.config == "":
-        raise ConfigError("--config has no file", "Give the path of a YAML file.")
-    return found.config and shipped_file(script, found.config), rest
 
 
 def _check(arguments: TrainArguments[Any]) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import functools
 import inspect
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec, resolve_name
@@ -20,6 +21,8 @@ from typing import Any
 
 from heavydistill.errors import ConfigError
 
+_WORDS = dict.fromkeys(("yes", "true", "t", "y", "1"), True)
+_WORDS |= dict.fromkeys(("no", "false", "f", "n", "0"), False)
 _NUMBERS: dict[str, type[int] | type[float]] = {"int": int, "float": float}
 
 
@@ -52,6 +55,38 @@ class Argument:
     def number(self) -> type[int] | type[float] | None:
         """The type of its values if they are numbers."""
         return _NUMBERS.get("|".join(self.kinds))
+
+    def read(self, value: Any) -> Any:
+        """The value of a flag or of a file as the dataclass takes it.
+
+        Raises:
+            ValueError: The value does not fit; the message says why.
+        """
+        text = value.lower() if isinstance(value, str) else None
+        # To a text, such as that of report_to, "none" is a word.
+        is_none = text in ("none", "null") and "None" in self.annotation
+        if value is None or (is_none and "str" not in self.kinds):
+            return None
+        if self.choices and value not in self.choices:
+            raise ValueError(f"is none of {', '.join(map(str, self.choices))}")
+        if self.is_switch and text is not None:
+            if text not in _WORDS:
+                raise ValueError("is neither true nor false")
+            return _WORDS[text]
+        if text is not None and self.kinds <= {"dict", "dict[str, bool]"}:
+            raise ValueError("is no mapping")
+        if self.number:
+            return self._read_number(self.number, value)
+        return value
+
+    def _read_number(self, kind: type[int] | type[float], value: Any) -> int | float:
+        with contextlib.suppress(TypeError, ValueError):
+            number = kind(value)
+            if not isinstance(value, bool) and (isinstance(value, str) or number == value):
+                return number
+            if math.isnan(number):
+                return number
+        raise ValueError(f"is not a {'whole ' * (kind is int)}number")
 
 
 def own_arguments(options: type[Any]) -> dict[str, Argument]:

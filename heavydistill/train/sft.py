@@ -18,7 +18,7 @@ from trl import ModelConfig, SFTConfig, SFTTrainer
 from heavydistill.errors import ConfigError
 from heavydistill.store.sets.set_rows import SPLITS
 from heavydistill.store.training_record import SetsUsed, TrainingRecord
-from heavydistill.train.arguments import TrainArguments, check_flags, read_arguments
+from heavydistill.train.arguments import TrainArguments, read_arguments
 from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
 from heavydistill.train.loop import (
@@ -49,8 +49,7 @@ class SftConfig(SftOptions, SFTConfig):
 
 def parse(arguments: Sequence[str]) -> TrainArguments[SftConfig]:
     """Read flags and the file that they name; raises what ``arguments`` does."""
-    check_flags(SftOptions, arguments)
-    return read_arguments(SftConfig, ModelConfig, arguments)
+    return read_arguments(SftOptions, SftConfig, ModelConfig, arguments)
 
 
 @dataclass(frozen=True, slots=True)

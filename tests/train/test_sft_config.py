@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import json
 import os
@@ -9,6 +10,7 @@ import re
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +136,7 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
         (["--config"], "--config has no file"),
         (["--learning_rate", "inf"], "learning_rate: inf is not more than 0"),
         (["--config", "nowhere.yaml"], "nowhere.yaml: No such file"),
-        (["--datasets", "a"], "invalid dict value: 'a'"),
+        (["--datasets", "a"], "thinker, 1 datasets. Give --dataset_name, a folder"),
         (["--hub_model_id", "a/b"], "hub_model_id is set, and push_to_hub is not"),
         (["--license", "mit"], "license is set, and push_to_hub is not"),
     ],
@@ -234,9 +236,9 @@ def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_tol
 ) -> None:
     path = written(tmp_path, env={"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": 0})
     code = (
-        "from heavydistill.train.arguments import check_flags\n"
+        "from heavydistill.train.arguments import given_values\n"
         "from heavydistill.train.sft_options import SftOptions\n"
-        f"check_flags(SftOptions, ['--config', {path!r}])\n"
+        f"given_values(SftOptions, ['--config', {path!r}])\n"
         "from heavydistill.train.sft import parse\n"
         f"parse(['--config', {path!r}])\n"
         "from huggingface_hub import constants\n"
@@ -300,6 +302,13 @@ def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path: Path) -> No
     assert "dataset_name" not in known and "mode" not in known
 
 
+def value_of(read: Callable[[str], Any], text: str) -> Any:
+    try:
+        return read(text)
+    except (argparse.ArgumentTypeError, TypeError, ValueError):
+        return "refused"
+
+
 @pytest.mark.parametrize(
     ("options", "config"), [(SftOptions, SftConfig), (GrpoOptions, GrpoConfig)]
 )
@@ -322,6 +331,10 @@ def test_fields_read_from_source_are_those_of_the_dataclasses(
         assert not read.default or read.default == action.default
         assert read.nargs == action.nargs or read.is_switch or "list[" in read.annotation
         assert read.help == (action.help or "").replace("%%", "%")
+        is_other = action.nargs == "+" or action.dest == "parallelism_config"  # no flag sets it
+        texts = () if is_other else read.choices or ("none", "3", "0.5", "no", "word")
+        for text in texts[read.is_switch :]:
+            assert value_of(read.read, text) == value_of(action.type, text), (read, text)
     assert counted == len(known)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from trl import GRPOConfig, ModelConfig
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.arguments import TrainArguments, check_flags, read_arguments
+from heavydistill.train.arguments import TrainArguments, read_arguments
 from heavydistill.train.grpo.options import JOINT, GrpoModelOptions, GrpoOptions
 
 
@@ -37,8 +37,7 @@ class GrpoModelConfig(GrpoModelOptions, ModelConfig):
 
 def parse(arguments: Sequence[str]) -> TrainArguments[GrpoConfig]:
     """Read flags and the file that they name; raises what ``arguments`` does."""
-    check_flags(GrpoOptions, arguments)
-    found = read_arguments(GrpoConfig, GrpoModelConfig, arguments)
+    found = read_arguments(GrpoOptions, GrpoConfig, GrpoModelConfig, arguments)
     config, model = found.config, found.model
     if not config.use_vllm:
         return found

@@ -183,7 +183,7 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path: 
     [
         (["--objective", "row"], "There is no flag --objective. Leave it out"),
         (["--num_generatons", "4"], "There is no flag --num_generatons. Did you mean"),
-        (["--verify", "x"], "invalid dict value: 'x'"),
+        (["--verify", "x"], "--verify: 'x' is no mapping"),
         (["--preset", "ppo"], "--preset: 'ppo' is none of gspo, dapo, dr_grpo"),
     ],
 )
