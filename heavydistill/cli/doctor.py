@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from heavydistill.cli.flags import (
     run_flags,
     with_flags,
 )
-from heavydistill.cli.progress import say, wide_console
+from heavydistill.cli.progress import wide_console
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import TeacherError, UserError
@@ -33,7 +34,7 @@ from heavydistill.models.tokenizer import (
     ReaderTokenizer,
     ServerTokenizer,
 )
-from heavydistill.report.terminal import plain, print_table, table
+from heavydistill.report.terminal import plain, print_command, print_table, say, table
 
 if TYPE_CHECKING:
     from heavydistill.doctor import Finding
@@ -86,7 +87,7 @@ def doctor(
     say(f"{failures} failure(s), {warnings} warning(s): {ending}.", console)
     if failures:
         raise typer.Exit(1)
-    say("Next: heavydistill generate, with the same flags", console)
+    print_command("Next", ["heavydistill", "generate", *sys.argv[2:]], console)
 
 
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:

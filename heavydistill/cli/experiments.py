@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -21,12 +20,12 @@ from heavydistill.cli.flags import (
     with_flags,
 )
 from heavydistill.cli.plan import print_plan
-from heavydistill.cli.progress import SAME_COMMAND, checking, ending_early, say
+from heavydistill.cli.progress import checking, ending_early, same_command
 from heavydistill.cli.runs import run_shown
 from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import as_json
 from heavydistill.errors import ConfigError
-from heavydistill.report.terminal import plain
+from heavydistill.report.terminal import plain, print_command, say
 from heavydistill.store.traces import writing
 
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def evaluate(
         most = control.requests(len(plan.runs[evaluation.AFTER].problems))
         say(f"{control.description}: up to {most:,} requests", console)
     if dry_run:
-        say(SAME_COMMAND, console)
+        print_command("Next", same_command(), console)
         return
     make = functools.partial(evaluation.evaluate, plan)
     evaluated, finished = _made(plan.place, make, console)
@@ -147,7 +146,7 @@ def cross(
     if dry_run:
         if others := list(plan.deliberators)[1:]:
             say(f"Then {', '.join(others)} on the same attempts of each.", console)
-        say(SAME_COMMAND, console)
+        print_command("Next", same_command(), console)
         return
     table, finished = _made(plan.place, functools.partial(crossing.crossed, plan), console)
     console.rule("crossing")
@@ -190,9 +189,9 @@ def compare(
             with writing(file):
                 new.write_text(printed(comparison), encoding="utf-8")
                 new.replace(file)
-    print_comparison(
-        comparison, Console(), full=full
-    )  # whoever reads the beginning alone has the files
+    console = Console()  # whoever reads the beginning alone has the files
+    print_comparison(comparison, console, full=full)
+    print_command("Next", ["heavydistill", "report", a, b], console)
 
 
 def _made(
@@ -232,7 +231,8 @@ def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console:
     for line in lines:
         say(line, console)
     say(f"{what}: {place.folder} (its runs: {', '.join(runs)})", console)
-    say(f"Next: heavydistill report {shlex.quote(str(place.folder))}", console)
+    print_command("All tables", ["heavydistill", "show", place.folder], console)
+    print_command("Next", ["heavydistill", "report", place.folder], console)
     if lines:
         raise typer.Exit(1)
 

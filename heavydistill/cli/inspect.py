@@ -8,20 +8,20 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from heavydistill.cli.progress import say
 from heavydistill.cli.verbs import Group, Verb
 from heavydistill.errors import ConfigError, JournalError
 from heavydistill.report.grid import counted
-from heavydistill.report.terminal import plain, print_table, table
+from heavydistill.report.terminal import plain, print_lines, print_table, say, table
 from heavydistill.store.journal import usage
 from heavydistill.store.segment import segments
-from heavydistill.store.traces import read_traces
+from heavydistill.store.traces import read_files, read_traces
 
 
 def show(
     folder: Annotated[Path, typer.Argument(help="Folder of a run, or of sets from `build`.")],
     problem: Annotated[
-        str | None, typer.Option(help="Id of a problem (default: the first).")
+        str | None,
+        typer.Option(help="Id of a problem whose trace, or first row in a set, is printed."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print long texts whole.")] = False,
     tokens: Annotated[
@@ -29,33 +29,41 @@ def show(
     ] = False,
     set_name: Annotated[
         str | None,
-        typer.Option("--set", help="Name of the set (default: the first to train on)."),
+        typer.Option("--set", help="Set whose row is printed (default: the first to train on)."),
     ] = None,
     student: Annotated[
         str | None,
         typer.Option(help="Folder or Hub id of the student for --tokens, where it was moved."),
     ] = None,
 ) -> None:
-    """Print one trace of a run, or one row of a set.
+    """Print all tables of a run or of sets; with --problem one trace, or one row of a set.
 
     A trace is its problem, trajectories, caches, deliberations and verdicts. With --tokens, a row
     is printed as the student reads it: what is learnt in colour, or in [[ ]] where there is none.
     """
     from heavydistill.report.row import print_row, print_tokens
+    from heavydistill.report.sets import print_manifest
     from heavydistill.report.trace import print_trace
-    from heavydistill.store.sets.folder import MANIFEST
+    from heavydistill.store.sets.folder import MANIFEST, read_manifest
 
     if student and not tokens:
         raise ConfigError("--student is given without --tokens", "Add --tokens.")
     if tokens:
         print_tokens(folder, set_name, problem, Console(), full, student)
         return
-    if set_name or (folder / MANIFEST).is_file():
+    is_sets = (folder / MANIFEST).is_file()
+    if set_name or (is_sets and problem):
         print_row(folder, set_name, problem, Console(), full)
+        return
+    if is_sets:
+        print_manifest(read_manifest(folder), Console(), full=True)
+        return
+    if problem is None:
+        print_figures(folder, Console())
         return
     ids = []
     for trace in read_traces(folder):
-        if problem is None or trace.problem.id == problem:
+        if trace.problem.id == problem:
             print_trace(trace, Console(), full=full)
             return
         ids.append(trace.problem.id)
@@ -63,6 +71,29 @@ def show(
         f"{folder} has no trace of problem {problem!r}",
         f"It has {len(ids)}, for instance {', '.join(ids[:3])}." if ids else "It has none.",
     )
+
+
+def print_figures(folder: Path, console: Console) -> None:
+    """Print all figures of a run, an evaluation or a crossing that is on disk."""
+    from heavydistill.metrics.comparison import COMPARISON, read_comparison
+    from heavydistill.metrics.controls import CONTROLS, read_controlled
+    from heavydistill.metrics.crossing import CROSSING, read_crossing
+    from heavydistill.report import comparison
+    from heavydistill.report.page.runs import figures, find
+    from heavydistill.report.summary import print_summary
+
+    changes, crossed, controls = (folder / file for file in (COMPARISON, CROSSING, CONTROLS))
+    changed = read_comparison(changes) if changes.is_file() else None
+    if changed and changed.before:
+        comparison.print_comparison(changed, console, full=True)
+    elif crossed.is_file():
+        comparison.print_crossing(read_crossing(crossed), console)
+    else:
+        source = find(folder)[-1]
+        print_lines(filter(None, [source.unfinished]), console)
+        print_summary(figures(source, read_files(source.files)).summary, console, full=True)
+    if controls.is_file():
+        comparison.print_controlled(read_controlled(controls), console)
 
 
 def report(

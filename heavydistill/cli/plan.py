@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from heavydistill.cli.progress import say
 from heavydistill.errors import TeacherError
 from heavydistill.models.request import JUDGE, THINK
+from heavydistill.report.terminal import say
 from heavydistill.store.journal import skipped_note
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
         say(f"Not asked for: {plan.outside:,} row(s) outside {bounds}", console)
     print_warnings(plan, console)
     for line, is_warning in dict.fromkeys(_notes_on_servers(plan)):
-        say(line, console, "yellow" if is_warning else None)
+        say(line, console, "yellow" if is_warning else "")
     if figures.skipped:
         say(skipped_note(plan.journal, figures.skipped), console, "yellow")
     show = _print_table if in_full else _print_line
@@ -112,7 +112,7 @@ def _print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
 
 
 def _print_table(estimate: Estimate, plan: Plan, console: Console) -> None:
-    from heavydistill.report.terminal import print_table, table
+    from heavydistill.report.terminal import print_table, say, table
 
     rows = table(console, "Still to ask", "calls", "tokens in", "tokens out", "USD", "hours")
     for stage in estimate.stages:

@@ -6,7 +6,7 @@ Not covered: what a run's status looks like, which ``watch`` draws too.
 from __future__ import annotations
 
 import contextlib
-import textwrap
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.text import Text
 
 from heavydistill.errors import StoppedError, printable
+from heavydistill.report.terminal import say
 from heavydistill.run.interrupts import as_exceptions
 from heavydistill.store.portable import name_alone
 
@@ -30,15 +31,14 @@ if TYPE_CHECKING:
     from heavydistill.run.generate import Plan
     from heavydistill.run.status import Status
 
-SAME_COMMAND = "Next: the same command without --dry-run"
 _PLAIN_LINE_EVERY_S = 10.0
 _WIDE = 160  # columns where there is no terminal
 _FIRST_TRAJECTORIES = 8  # so many without thinking are remarked on while a run lasts
 
 
-def say(line: str, console: Console, style: str | None = None) -> None:
-    """Print a line as it stands."""
-    console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+def same_command(*more: str) -> list[str]:
+    """The words of this command without ``--dry-run``, and further ones, which win."""
+    return ["heavydistill", *(word for word in sys.argv[1:] if word != "--dry-run"), *more]
 
 
 def wide_console() -> Console:
@@ -139,7 +139,7 @@ class Progress:
         return f"Already billed, from the journal: {', '.join(parts)}" if parts else ""
 
     def _draw(self, shown: Status | str, now: bool = False) -> None:
-        from heavydistill.cli.watch import lines_of, picture_of
+        from heavydistill.cli.watch import line_of, picture_of
 
         with self._lock:
             if self._live:
@@ -147,8 +147,7 @@ class Progress:
                 self._live.update(drawn, refresh=True)
             elif now or time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S:
                 self._last_line = time.monotonic()
-                line = shown if isinstance(shown, str) else "; ".join(lines_of("", shown))
-                say(textwrap.fill(printable(line), 80, subsequent_indent="  "), self._console)
+                say(printable(shown if isinstance(shown, str) else line_of(shown)), self._console)
 
 
 def remark_without_thinking(run: ResolvedRun) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,15 +19,15 @@ from heavydistill.cli.flags import (
 )
 from heavydistill.cli.plan import print_plan, print_warnings
 from heavydistill.cli.progress import (
-    SAME_COMMAND,
     Progress,
     checking,
     ending_early,
     remark_without_thinking,
-    say,
+    same_command,
 )
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
 from heavydistill.errors import ConfigError
+from heavydistill.report.terminal import plain, print_command, say
 from heavydistill.schema import TOO_FEW_USABLE
 from heavydistill.store.atomic import recover
 from heavydistill.store.traces import read_traces
@@ -79,14 +78,13 @@ def generate(
     print_plan(plan, console, in_full=dry_run)
     if dry_run:
         console.rule("resolved configuration")
-        say(dump_config(plan.config), console)
+        console.print(plain(dump_config(plan.config)), soft_wrap=True)
         if not plan.pools:
             problem = plan.problems[0]
             prompt = prompts.for_thinker(problem, plan.config)
             console.rule(f"first prompt ({prompt.version})")
-            say(prompts.thinker_prompt(problem.text, prompt), console)
-        console.rule()
-        say(SAME_COMMAND, console)
+            console.print(plain(prompts.thinker_prompt(problem.text, prompt)), soft_wrap=True)
+        print_command("Next", same_command(), console)
         return
     with ending_early(console, plan.folder, plan.journal, is_replaced=bool(plan.changed)):
         finished = run_shown(plan, console, ray=ray)
@@ -164,11 +162,9 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
     marker = shared_marker(traces, config.problems.verifier_args, config.verify)
     if marker:
         say(marker_found(marker), console)
-        say(
-            "To judge by this marker, with the responses of the journal, give the same command "
-            f"with another --out and --set problems.verifier_args={marker_value(marker)}",
-            console,
-        )
+        args = f"problems.verifier_args={marker_value(marker)}"
+        words = same_command("--out", f"{plan.folder}-marker", "--set", args)
+        print_command("To judge by this marker, without new requests", words, console)
 
 
 def _end(finished: Finished, plan: Plan, console: Console) -> None:
@@ -184,8 +180,13 @@ def _end(finished: Finished, plan: Plan, console: Console) -> None:
         )
     if finished.rejects:
         say(f"{finished.rejects} row(s) failed in a step: see {folder}/rejects.", console)
-    say(f"Run: {folder}", console)
-    say(f"Next: heavydistill report {shlex.quote(str(folder))}", console)
+    print_command("All tables", ["heavydistill", "show", folder], console)
+    print_command("Next", ["heavydistill", "report", folder], console)
+    if plan.config.rounds:
+        is_micro = set(plan.config.roles) <= {"micro", "micro-student"}
+        student = [] if is_micro else ["--student", "Qwen/Qwen3-4B"]
+        build = ["heavydistill", "build", folder, *student, "--out", f"sets/{folder.name}"]
+        print_command("Then", build, console)
     if not finished.is_complete:
         raise typer.Exit(1)
 

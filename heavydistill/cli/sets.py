@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -12,17 +11,16 @@ from rich.console import Console
 
 from heavydistill.cli.flags import ConfigFile, DryRun, Flag, Full, with_flags
 from heavydistill.cli.progress import (
-    SAME_COMMAND,
     Bar,
     ending_early,
     print_volume,
-    say,
+    same_command,
     show_deliberations,
 )
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig, load_build_config
 from heavydistill.config.yaml import load
 from heavydistill.errors import ConfigError
-from heavydistill.report.terminal import print_table, table
+from heavydistill.report.terminal import print_command, print_lines, print_table, say, table
 from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
 if TYPE_CHECKING:
@@ -121,15 +119,16 @@ def build(
     print_manifest(manifest, console, full=full)
     if dry_run:
         say("Nothing was written, and no request was sent.", console)
-        say(SAME_COMMAND, console)
+        print_command("Next", same_command(), console)
         return
-    show = ["heavydistill", "show", resolved.out, "--tokens"]
+    show = ["heavydistill", "show", resolved.out]
+    print_command("All tables", show, console)
+    show += ["--tokens"]
     if resolved.student and Path(resolved.student).is_dir():  # the sets keep its name alone
         show += ["--student", resolved.student]
-    say(f"Sets: {resolved.out}", console)
-    say(f"A row as the student sees it: {shlex.join(show)}", console)
+    print_command("A row as the student sees it", show, console)
     if train := _training(resolved.out, resolved.student or manifest.student.name, manifest.rows):
-        say(f"Next: {shlex.join(train)}", console)
+        print_command("Next", train, console)
 
 
 def _training(sets: str, student: str, rows: dict[str, dict[str, int]]) -> list[str]:
@@ -172,7 +171,7 @@ def refilter(
         say(f"Warning: {warning}", console, "yellow")
     print_volume(plan.volume, plan.run, console)
     if dry_run:
-        say(SAME_COMMAND, console)
+        print_command("Next", same_command(), console)
         return
     journal = Path(plan.run.config.journal or "")
     with ending_early(console, Path(config.out), journal), Bar(console) as bar:
@@ -213,7 +212,7 @@ def _print_refiltered(plan: RefilterPlan, outcome: RefilterOutcome, console: Con
     say(f"Prompts of RL: {rows}, in {plan.config.out}", console)
     train = ["heavydistill", "grpo", "--config", "1gpu/deliberator", "--model_name_or_path"]
     train += [plan.config.checkpoint, "--dataset_name", plan.config.out]
-    say(f"Next: {shlex.join(train)}", console)
+    print_command("Next", train, console)
 
 
 def export(
@@ -237,8 +236,8 @@ def export(
         rows.add_row(name, f"{counts['train']:,}", f"{counts.get('validation', 0):,}")
     print_table(rows, console)
     for name, why in written.absent.items():
-        typer.echo(f"Left out: {name}, because {why}.")
-    typer.echo(f"How to train with them: {out}/README.md")
+        say(f"Left out: {name}, because {why}.", console)
+    say(f"How to train with them: {out}/README.md", console)
 
 
 @with_flags(ImportConfig, _IMPORT_FLAGS, "problems.unfit=leave_out")
@@ -255,23 +254,32 @@ def import_(
     Every answer is judged again by our verifiers; labels in the files are only compared.
     """
     from heavydistill.curate.imports.import_pools import import_pools
-    from heavydistill.report.summary import print_summary
+    from heavydistill.report.summary import marker_found, marker_value, print_summary
 
     console = Console()
     config = load(ImportConfig, overrides=keys | {"files": list(map(str, files))})
     with Bar(console) as bar:
         imported = import_pools(config, bar.show)
     print_summary(imported.summary, console, full=full)
-    for line in _notes(imported):
-        say(line, console)
+    print_lines(_notes(imported), console)
+    folder = str(imported.folder)
+    if marker := imported.marker:
+        say(marker_found(marker), console)
+        again = same_command("--out", f"{folder}-marker", "--verifier-args", marker_value(marker))
+        print_command("To judge by this marker", again, console)
+    asks = ["heavydistill", "build", folder, "--redeliberate", "--teacher", "MODEL"]
+    asks += ["--student", "Qwen/Qwen3-4B", "--out", f"sets/{imported.folder.name}"]
+    print_command("Training sets", asks, console)
+    deliberate = ["heavydistill", "generate", "--pools", folder, "--deliberator", "MODEL"]
+    print_command("Deliberations", deliberate, console)
+    print_command("Next", ["heavydistill", "report", folder], console)
 
 
 def _notes(imported: Imported) -> list[str]:
-    """What a user should know of what was read, and how to go on."""
+    """What a user should know of what was read."""
     from heavydistill.curate.imports.formats import SUMMARIES
-    from heavydistill.report.summary import marker_found, marker_value
 
-    record, folder, labels = imported.record, imported.folder, imported.labels
+    record, labels = imported.record, imported.labels
     lines = [
         f"Rows: {record['rows']:,} read, {record['problems']:,} problems with "
         f"{record['answers']:,} answers, {record['rows_joined']:,} joined to an earlier row."
@@ -298,17 +306,4 @@ def _notes(imported: Imported) -> list[str]:
         ],
         "{:,} problem(s) have fewer than two usable answers.": few,
     }
-    lines += [text.format(count) for text, count in counted.items() if count]
-    if marker := imported.marker:
-        lines += [
-            marker_found(marker),
-            "Import again into another folder with this marker: "
-            f"--verifier-args {marker_value(marker)}",
-        ]
-    return [
-        *lines,
-        f"Traces: {folder}",
-        f"Deliberate on them: heavydistill generate --pools {folder} --deliberator MODEL",
-        f"Training sets: heavydistill build {folder} --redeliberate --teacher MODEL "
-        "--student STUDENT --out SETS",
-    ]
+    return [*lines, *(text.format(count) for text, count in counted.items() if count)]

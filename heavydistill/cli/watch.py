@@ -13,7 +13,7 @@ import typer
 
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import percent
-from heavydistill.report.terminal import plain
+from heavydistill.report.terminal import plain, print_lines
 from heavydistill.schema import OK
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def watch(
     """Show how far a run is: pace, requests in flight, failures, tokens, cost, time left, M@K.
 
     On a terminal the picture is kept up to date until the run ends; Ctrl-C leaves it, and the run
-    goes on. Elsewhere it is one line. What is right so far is right of the problems that were
-    quickest, so it does not estimate the end.
+    goes on. Elsewhere it is printed once. M@K so far is that of the problems that were quickest,
+    so it does not estimate the result.
     """
     from rich.console import Console
 
@@ -50,7 +50,7 @@ def watch(
     if seen and console.is_terminal:
         seen = _follow(run, seen, console)
     elif seen:
-        console.print(plain("; ".join(lines_of(*seen))), soft_wrap=True)
+        print_lines(lines_of(*seen), console)
     if seen is None:
         _print_end(run, console)
     elif not seen[2]:
@@ -102,6 +102,19 @@ def picture_of(which: str, status: Status | None, is_alive: bool = True) -> Rend
     stages = status.stages if status else []
     total, done = sum(stage.total for stage in stages), sum(stage.done for stage in stages)
     return Group(heading, ProgressBar(total=max(1, total), completed=done, width=60), *lines)
+
+
+def line_of(status: Status) -> str:
+    """How far a run is, in one line."""
+    there, samples = status.samples
+    lost = sum(sum(stage.failures.values()) for stage in status.stages)
+    parts = [
+        f"{_span(status.at - status.began)}: {status.finished:,}/{status.problems:,} problems",
+        f"{there:,}/{samples:,} samples",
+        f"{lost:,} lost" if lost else "",
+        "" if status.left_s is None else f"{_span(status.left_s)} left",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def lines_of(which: str, status: Status | None, is_alive: bool = True) -> list[str]:

@@ -47,7 +47,7 @@ from heavydistill.report.grid import (
     versions,
 )
 from heavydistill.report.summary import matched_lines, print_unanswered, strata_note
-from heavydistill.report.terminal import plain, print_grid, print_lines
+from heavydistill.report.terminal import print_grid, print_lines, say
 
 HEAVY = "deliberation on the attempts"
 _CONTROLS_NOTE = (
@@ -72,24 +72,23 @@ def print_comparison(comparison: Comparison, console: Console, *, full: bool = F
     With ``full``, every table: models, groups of problems, pairs, strata, habits and samples.
     """
     title, support = headline(comparison)
-    console.print(plain(title, style="bold"))
-    print_lines([support, _heading(comparison)] if support else [], console, fold=True)
+    say(title, console, "bold")
+    print_lines([support, _heading(comparison)] if support else [], console)
     if full:
         print_lines(_sampling(comparison), console)
     elif asked := comparison.asked_differently:
         keys = ", ".join(each.key for each in asked)
-        print_lines([f"Asked differently (--full says how): {keys}"], console, fold=True)
+        print_lines([f"Asked differently (--full says how): {keys}"], console)
     shown = list(grids(comparison, _NARROW_METRICS)) if full else [metrics(comparison)]
     for grid in shown:
         print_grid(grid, console)
-    print_lines(few_note(shown), console, fold=True, gap=True)
+    print_lines(few_note(shown), console, gap=True)
     console.print()
     for word, names in _readings(comparison).items():
-        style = _READING_STYLES.get(word, "")
-        console.print(Text(f"{word}: {', '.join(names)}", style=style))
+        say(f"{word}: {', '.join(names)}", console, _READING_STYLES.get(word, ""))
     if full:
-        print_lines(_token_lines(comparison), console, fold=True, gap=True)
-        print_lines([_made_by(comparison)], console, fold=True, gap=True)
+        print_lines(_token_lines(comparison), console, gap=True)
+        print_lines([_made_by(comparison)], console, gap=True)
     for run in runs_of(comparison):
         print_unanswered(run.summary, console, of=run.name.capitalize())
 
@@ -415,10 +414,10 @@ def print_crossing(crossing: Crossing, console: Console) -> None:
     heading = sizes(crossing.problems, crossing.k, crossing.d, crossing.rounds)
     console.print(Text(", ".join(heading), style="bold"))
     print_grid(crossed(crossing), console)
-    print_lines(not_alike(crossing.sampling), console, fold=True)
+    print_lines(not_alike(crossing.sampling), console)
     print_lines(crossing_lines(crossing), console)
     print_lines([versions(crossing.prompts, crossing.verifiers)], console)
-    print_lines(few_warning(crossing.problems), console, fold=True)
+    print_lines(few_warning(crossing.problems), console)
 
 
 def crossed(crossing: Crossing) -> Grid:

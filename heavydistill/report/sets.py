@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from heavydistill.report.grid import Grid, Line, listed, part
-from heavydistill.report.terminal import plain, print_grid, print_lines
+from heavydistill.report.terminal import print_grid, print_lines, say
 from heavydistill.store.sets.folder import TRAINED, Manifest
 
 _LABELLED = ("problems", "trajectories", "deliberations")
@@ -23,17 +23,17 @@ def print_manifest(manifest: Manifest, console: Console, *, full: bool = False) 
     With ``full``, the strata and each label of the views as tables too.
     """
     traces = ", ".join(f"{run.name} ({run.traces:,} traces)" for run in manifest.runs)
-    title = f"{manifest.build['preset']} mixture of {traces}"
-    console.print(plain(title, style="bold"))
+    title = f"{manifest.build['preset']} mixture of {traces}, for {manifest.student.name}"
+    say(title, console, "bold")
     print_grid(rows(manifest), console)
     if full:
         print_grid(strata(manifest), console)
         for view in _LABELLED:
             print_grid(labels(view.capitalize(), getattr(manifest, view)), console)
-        print_lines(_facts(manifest), console, fold=True, gap=True)
+        print_lines(_facts(manifest), console, gap=True)
     else:
-        print_lines(_brief(manifest), console, fold=True, gap=True)
-    print_lines(_advice(manifest), console, fold=True)
+        print_lines(_brief(manifest), console, gap=True)
+    print_lines(_advice(manifest), console)
 
 
 def _brief(manifest: Manifest) -> Iterator[str]:

@@ -7,7 +7,6 @@ another run shows (``comparison``).
 from __future__ import annotations
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -39,7 +38,7 @@ from heavydistill.report.grid import (
     support,
     versions,
 )
-from heavydistill.report.terminal import plain, print_grid, print_lines
+from heavydistill.report.terminal import print_grid, print_lines, say
 
 if TYPE_CHECKING:
     from heavydistill.verifiers.markers import Shared
@@ -55,7 +54,7 @@ CURVE_NOTE = (
 NO_DELIBERATION = "No problem was deliberated, so there is nothing to compare."
 _MEANINGS = (  # of the shares among `NAMES`
     "share of trajectories that are right",
-    "the most frequent answer (the vote) is right",
+    "the most frequent answer is right",
     "any trajectory is right",
     "share of deliberations that are right",
     "any deliberation is right",
@@ -88,14 +87,14 @@ def print_summary(summary: Summary, console: Console, *, full: bool = False) -> 
     failures, costs and versions.
     """
     title, support = headline(summary)
-    console.print(plain(title, style="bold"))
-    print_lines([support], console, fold=True)
+    say(title, console, "bold")
+    print_lines([support], console)
     if full:
         _print_tables(summary, console)
     else:
-        print_lines(_brief(summary), console, fold=True, gap=True)
+        print_lines(_brief(summary), console, gap=True)
     for line in estimated_lines(summary):
-        console.print(plain(line, style="yellow"))
+        say(line, console, "yellow")
     print_unanswered(summary, console)
 
 
@@ -131,33 +130,33 @@ def _brief(summary: Summary) -> Iterator[str]:
 
 
 def _print_tables(summary: Summary, console: Console) -> None:
-    print_lines([", ".join(sizes_of(summary))], console, fold=True, gap=True)
-    print_lines([f"Traces: {listed(summary.statuses)}"], console, fold=True)
+    print_lines([", ".join(sizes_of(summary))], console, gap=True)
+    print_lines([f"Traces: {listed(summary.statuses)}"], console)
     print_grid(metrics(summary), console)
     print_grid(differences(summary), console)
     print_grid(rounds(summary), console)
     print_grid(rates(summary), console)
-    print_lines(few_note([rates(summary)]), console, fold=True)
+    print_lines(few_note([rates(summary)]), console)
     print_grid(labels(summary), console)
     groups = list(group_grids(summary))
     for grid in groups:
         print_grid(grid, console)
-    print_lines(few_note(groups), console, fold=True)
+    print_lines(few_note(groups), console)
     if summary.curve:
         print_grid(curve(summary.curve), console)
-    print_lines(matched_lines(summary), console, fold=True, gap=True)
+    print_lines(matched_lines(summary), console, gap=True)
     print_grid(samples(summary.samples), console)
-    print_lines(failure_lines(summary), console, fold=True)
-    print_lines(judging_lines(summary), console, fold=True, gap=True)
+    print_lines(failure_lines(summary), console)
+    print_lines(judging_lines(summary), console, gap=True)
     print_grid(usage(summary), console)
-    print_lines(unreported_lines(summary), console, fold=True)
-    print_lines([versions(summary.prompts, summary.verifiers)], console, fold=True, gap=True)
+    print_lines(unreported_lines(summary), console)
+    print_lines([versions(summary.prompts, summary.verifiers)], console, gap=True)
 
 
 def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> None:
     """Print the warning of unanswered samples if there is one, after the name of the run."""
     for line in unanswered_warning(summary):
-        console.print(plain(f"{of}: {line}" if of else line, style="bold red"), soft_wrap=True)
+        say(f"{of}: {line}" if of else line, console, "bold red")
 
 
 def headline(summary: Summary) -> tuple[str, str]:
@@ -465,5 +464,5 @@ def marker_found(shared: Shared) -> str:
 
 
 def marker_value(shared: Shared) -> str:
-    """The arguments of the verifier with the marker, as one word of a shell."""
-    return shlex.quote(f"{{marker: {json.dumps(shared.marker, ensure_ascii=False)}}}")
+    """The arguments of the verifier with the marker."""
+    return f"{{marker: {json.dumps(shared.marker, ensure_ascii=False)}}}"

@@ -6,7 +6,8 @@ problems and models are printed literally: nothing in them is read as markup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich import box
 from rich.console import Console, JustifyMethod
@@ -77,21 +78,43 @@ def print_grid(grid: Grid, console: Console) -> None:
         console.print(plain(note))
 
 
-def print_lines(
-    lines: Iterable[str], console: Console, *, fold: bool = False, gap: bool = False
-) -> None:
-    """Print sentences, one a line.
+def say(text: str, console: Console, style: str = "") -> None:
+    """Print a text whose lines are wrapped at spaces, so that a path stays whole."""
+    lines = [part for line in text.split("\n") for part in _wrapped(line, console.width)]
+    console.print(plain("\n".join(lines), style), soft_wrap=True)
 
-    Args:
-        lines: The sentences.
-        console: Where to print them.
-        fold: Whether they are folded to the width; a terminal wraps them anyway, a file does not.
-        gap: Whether a blank line stands before the first one.
-    """
+
+def print_lines(lines: Iterable[str], console: Console, *, gap: bool = False) -> None:
+    """Print sentences, each on a new line; with ``gap``, a blank line stands before them."""
     for number, line in enumerate(lines):
         if gap and not number:
             console.print()
-        console.print(plain(line), soft_wrap=not fold)
+        say(line, console)
+
+
+def print_command(what: str, words: Iterable[object], console: Console) -> None:
+    """Print a command that can be copied; a long one goes on after a backslash."""
+    lines = [f"{what}:"]
+    for word in map(shlex.quote, map(str, words)):
+        if len(lines[-1]) + len(word) + 3 > console.width:  # with a space before each of two
+            lines[-1] += " \\"
+            lines.append(f"   {word}")
+        else:
+            lines[-1] += f" {word}"
+    console.print(plain("\n".join(lines)), soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> Iterator[str]:
+    """Its words on as many lines as they need; what fits on no line goes on where it stands."""
+    indent = line[: len(line) - len(line.lstrip())]
+    current = indent
+    for word in line.split():
+        is_first = current == indent
+        if not is_first and len(current) + 1 + len(word) > width > len(indent) + len(word):
+            yield current
+            current, is_first = indent, True
+        current += word if is_first else f" {word}"
+    yield current
 
 
 def _cell(cell: Value) -> Text:

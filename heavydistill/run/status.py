@@ -91,6 +91,13 @@ class Status:
     spent_tokens: int = 0  # tokens that all runs into the folder have used at servers
     spent_usd: float | None = None  # cost of these tokens; 0 without servers, null without a price
 
+    @property
+    def samples(self) -> tuple[int, int]:
+        """Samples that are there, and all that the run needs, without those of a judge."""
+        stages = [stage for stage in self.stages if stage.samples]
+        there = sum(max(stage.done * stage.samples, stage.ended) for stage in stages)
+        return there, sum(stage.total * stage.samples for stage in stages)
+
 
 OnStatus = Callable[[Status], None]
 
@@ -231,12 +238,9 @@ class StatusWriter:
 
     def _moment(self) -> _Moment:
         """What is there now; call it under the lock."""
-        stages = self._status.stages
-        there = sum(
-            max(stage.done * stage.samples, stage.ended) for stage in stages if stage.samples
-        )
-        share = min(1.0, there / max(1, sum(stage.total * stage.samples for stage in stages)))
-        tokens = sum(stage.new_tokens for stage in stages)
+        there, needed = self._status.samples
+        share = min(1.0, there / max(1, needed))
+        tokens = sum(stage.new_tokens for stage in self._status.stages)
         return _Moment(time.monotonic(), self._status.finished, tokens, share)
 
     def _pace(self) -> tuple[float | None, float | None, float | None]:

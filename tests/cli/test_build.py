@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import run_command, started
+from command_line import proposed, run_command, started
 from import_files import EGGS, document, heavyskill_row, lines, nemo_row
 from runs import STUDENT, write_run
 from set_folders import write_sets
@@ -35,9 +35,9 @@ def test_a_run_becomes_sets_with_a_table_and_a_card(command, run, tmp_path):
     assert code == 0
     assert "balanced mixture of sums (30 traces)" in printed
     assert "Stratum sets deliberated not admitted over bound sft rl" in printed
-    assert f"heavydistill show {out} --tokens" in printed
+    assert f"heavydistill show {out} --tokens" in printed.replace("\\ ", "")
     train = f"heavydistill sft --config micro --role deliberator --dataset_name {out}"
-    assert printed.endswith(f"Next: {train}")
+    assert printed.replace("\\ ", "").endswith(f"Next: {train}")
     manifest = read_manifest(out)
     assert manifest.build["seed"] == 3
     assert manifest.guarded["sft_deliberator"] == sum(manifest.rows["sft_deliberator"].values())
@@ -104,10 +104,11 @@ def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
     built = ["build", run, "--student", "my models/mine", "--out", "new sets"]
     code, printed, _ = call(*built, "--set", "max_tokens=2048")
     assert code == 0
-    look, train = (line.partition(": ")[2] for line in printed.splitlines()[-2:])
-    code, shown, _ = call(*shlex.split(look)[1:])
+    code, shown, _ = call(*proposed(printed, "A row as the student sees it"))
     assert code == 0 and "guard: all of it is learnt, and nothing else" in shown
-    assert "--model_name_or_path 'my models/mine' --role deliberator" in train
+    train = proposed(printed)
+    assert train[train.index("--model_name_or_path") + 1] == "my models/mine"
+    assert train[-4:] == ["--role", "deliberator", "--dataset_name", "new sets"]
     assert "my models" not in (tmp_path / "new sets" / "manifest.json").read_text(encoding="utf-8")
     code, shown, said = call("show", "new sets", "--tokens")
     assert (code, shown) == (2, "")
@@ -131,11 +132,16 @@ def test_the_toy_student_is_for_runs_of_the_toy_teacher_alone(command, run, tmp_
     assert read_manifest(out).student.name == "micro-student"
 
 
-def test_without_runs_or_out_it_says_what_is_missing(command, run):
-    assert "out" in command("build", run)[1]
+def test_without_runs_it_says_so_and_without_out_it_names_the_folder(
+    command, run, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
     code, printed = command("build", "--out", "sets")
-    assert code == 2
-    assert "runs" in printed
+    assert code == 2 and "runs" in printed
+    code, printed = command("build", run, "--dry-run")
+    assert code == 0 and printed.endswith(f"Next: heavydistill build {run}")
+    assert command("build", run)[0] == 0
+    assert read_manifest(tmp_path / "sets" / "sums").runs[0].name == "sums"
 
 
 def test_a_student_without_a_chat_template_is_refused(command, run, tmp_path):
@@ -243,7 +249,7 @@ def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
     targets = document(tmp_path / "targets.json", [{"query": EGGS, "target": "42"}])
     printed = bring(result, targets, "--from=heavyskill", f"--out={tmp_path / 'h'}")
     assert "2 summaries are left out" in printed and "No finish reason for 3 answers" in printed
-    assert "labelled" not in printed and f"Traces: {tmp_path / 'h'}" in printed
+    assert "labelled" not in printed and f"--pools {tmp_path / 'h'}" in printed
 
 
 @pytest.mark.parametrize(
@@ -282,13 +288,14 @@ def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, t
     (told,) = [line.split() for line in printed.splitlines() if line.startswith("trajectories")]
     assert told == ["trajectories", "20", "0", "0", "20", "0", "0"]
     assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in printed
-    assert "Of 20 that were judged with this marker, 20 give an answer and 10 are right." in printed
-    (proposed,) = [line for line in printed.splitlines() if line.startswith("Import again")]
-    flag = shlex.split(proposed.partition(": ")[2])
-    assert flag == ["--verifier-args", '{marker: "A:"}']
-    printed = bring(*command, f"--out={tmp_path / 'marked'}", *flag)
-    assert "final answer" not in printed and "Import again" not in printed
-    counts = [sum(t.is_correct for t in trace.pool) for trace in read_traces(tmp_path / "marked")]
+    text = " ".join(printed.split())
+    assert "Of 20 that were judged with this marker, 20 give an answer and 10 are right." in text
+    words = proposed(printed, "To judge by this marker")
+    assert words[-2:] == ["--verifier-args", '{marker: "A:"}']
+    printed = bring(*words[1:])
+    assert "final answer" not in printed and "To judge by" not in printed
+    marked = read_traces(tmp_path / "raw-marker")
+    counts = [sum(t.is_correct for t in trace.pool) for trace in marked]
     assert counts == [1] * 10
 
 
@@ -300,5 +307,5 @@ def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring, tmp_path, f
     answers = [form.format(answer) for answer in ("again", "elsewhere")]
     rows = [{"q": f"{EGGS} ({n})", "gold": "4", "answers": answers} for n in range(4)]
     printed = bring(lines(tmp_path / "rows.jsonl", *rows), *PLAIN, f"--out={tmp_path / 'run'}")
-    assert "Import again" not in printed
+    assert "To judge by" not in printed
     assert ("hold no final answer" in printed) == unanswered

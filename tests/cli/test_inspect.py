@@ -103,7 +103,7 @@ def test_long_texts_are_folded_unless_in_full(tmp_path, show, monkeypatch):
     prompt = "\n".join(f"line {number}" for number in range(100))
     monkeypatch.setattr(set_folders, "PROMPT", prompt)
     folder = write_sets(tmp_path / "sets")
-    for options in ([], ["--tokens"]):
+    for options in (["--set=sft_deliberator"], ["--tokens"]):
         folded, full = show(folder, *options), show(folder, *options, "--full")
         assert "line 50\n" in full and "more lines" not in full
         assert "line 50\n" not in folded and "more lines; --full prints them" in folded

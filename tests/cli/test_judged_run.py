@@ -126,7 +126,7 @@ def test_a_judge_decides_what_rules_left_open_and_nothing_else(tmp_path, teacher
     assert (told["undecided"], told["failed"], told["invalid_votes"]) == (0, 0, 0)
     assert used["prompt"] + used["completion"] == TOKENS * votes
     assert f"A judge decided {left_open} verdicts of {left_open} that rules left" in printed
-    assert "Judge: critic@" in printed and "judging" in printed
+    assert "Judge: critic@" in printed
     shown = ended("show", str(tmp_path / "run"), f"--problem={ballots[0][0]}")
     assert "rules left it undecided (needs_" in shown and "votes: " in shown
 

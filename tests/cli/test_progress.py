@@ -41,7 +41,7 @@ class Shown:
 
     @property
     def lines(self) -> list[str]:
-        return self.text.getvalue().replace("\n  ", " ").splitlines()
+        return self.text.getvalue().splitlines()
 
 
 def test_a_model_that_never_thinks_is_remarked_once_while_the_run_goes_on(tmp_path):
@@ -61,9 +61,8 @@ def test_loading_is_shown_until_problems_enter_and_a_line_comes_now_and_then(tmp
         assert shown.lines == ["loading micro"]
         bars.on_status(shown.status)
         assert shown.lines == ["loading micro"] * 2
-        shown.on(bars, completion_tokens=2_000)
-    assert shown.lines[2].startswith("running for 0 s; 0 of 40 problems finished; thinking 0/40; ")
-    assert "2,000 written" in shown.lines[2]
+        shown.on(bars, ended=16, failures={"timeout": 2})
+    assert shown.lines[2] == "0 s: 0/40 problems, 16/480 samples, 2 lost"
     assert len(shown.lines) == 4, "the last state is always shown"
 
 

@@ -235,7 +235,7 @@ def test_a_checkpoint_that_would_be_asked_in_another_template_is_told(sets, tmp_
     (mended / CHAT_TEMPLATE).write_text(changed)
     shutil.copytree(MICRO, tmp_path / "checkpoint-7")
     local = ["refilter", str(mended), f"--checkpoint={tmp_path}/checkpoint-7", "--dry-run"]
-    told = run(*local, f"--out={tmp_path}/new")
+    told = " ".join(run(*local, f"--out={tmp_path}/new").split())
     assert "another chat template" in told
     assert f"Copy {mended / CHAT_TEMPLATE} into its folder" in told
     (tmp_path / "checkpoint-7" / CHAT_TEMPLATE).write_text(changed)

@@ -65,7 +65,7 @@ class Stage:
     def run(self, name: str, *words: str, code: int = 0) -> None:
         """Give a command and keep the tables that it prints as ``printed/NAME.txt``."""
         full = ["--full"] if words[0] in ("generate", "build", "evaluate", "compare") else []
-        done = run_command(*words, *full, COLUMNS="100")
+        done = run_command(*words, *full, COLUMNS="80")
         assert done.returncode == code, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
         if found := "\n\n".join(tables(done.stdout)):
             self.kept[f"printed/{name}.txt"] = self.still(found + "\n")

@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import runpy
+import shlex
 import signal
 import subprocess
 import sys
@@ -65,6 +67,12 @@ def benchmark(*arguments: object, may_be_slow: bool = False) -> str:
     is_slow = may_be_slow and done.stderr.startswith("Not as promised")
     assert done.returncode == 0 or is_slow, done.stderr
     return done.stdout
+
+
+def proposed(printed: str, what: str = "Next") -> list[str]:
+    """The words of the command that is printed after ``what``, without the program's name."""
+    (command,) = re.findall(rf"^{what}: heavydistill (.*)$", printed.replace("\\\n", ""), re.M)
+    return shlex.split(command)
 
 
 def started(*words: object, **keys: Any) -> subprocess.Popen[str]:

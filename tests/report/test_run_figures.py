@@ -214,4 +214,4 @@ def test_a_shared_marker_is_told_with_its_numbers_and_as_a_word_of_a_shell():
         "795 of the 800 unanswered answers that were read end in 'A:' and a value. Of 200 that "
         "were judged with this marker, 198 give an answer and 67 are right."
     )
-    assert marker_value(SHARED) == """'{marker: "A:"}'"""
+    assert marker_value(SHARED) == """{marker: "A:"}"""
