@@ -137,7 +137,7 @@ def test_without_runs_it_says_so_and_without_out_it_names_the_folder(
 ):
     monkeypatch.chdir(tmp_path)
     code, printed = command("build", "--out", "sets")
-    assert code == 2 and "runs" in printed
+    assert code == 2 and "No run is given" in printed
     code, printed = command("build", run, "--dry-run")
     assert code == 0 and printed.endswith(f"Next: heavydistill build {run}")
     assert command("build", run)[0] == 0
@@ -201,7 +201,7 @@ def test_the_rows_are_counted_and_what_is_left_out_is_said(sets, tmp_path):
 @pytest.mark.parametrize(
     "folder, to, out, said",
     [
-        ("sets", "nemo", "out", "Name one of: trl"),
+        ("sets", "nemo", "out", "Give one of trl"),
         ("sets", "trl", "sets", "Name another --out"),
         ("", "trl", "out", "holds no sets"),
     ],

@@ -114,7 +114,7 @@ def test_failures_of_an_endpoint_are_records(tmp_path):
     ("flags", "said"),
     [
         (["--problems=absent.jsonl"], "absent.jsonl"),
-        (["--k=1"], "--k: must be greater"),
+        (["--k=1"], "--k: must be at least 2"),
         (["--set=think.kk=4"], "Did you mean think.k?"),
         (["--teacher=micor"], "Did you mean micro"),
         (["--set=cache.budget_tokens=20"], "cache.budget_tokens"),
