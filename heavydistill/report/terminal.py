@@ -105,7 +105,7 @@ def print_command(what: str, words: Iterable[object], console: Console) -> None:
 
 
 def _wrapped(line: str, width: int) -> Iterator[str]:
-    """Its words on as many lines as they need; what fits on no line goes on where it stands."""
+    """Words on as many lines as they need; what fits on no line goes on where it stands."""
     indent = line[: len(line) - len(line.lstrip())]
     current = indent
     for word in line.split():
