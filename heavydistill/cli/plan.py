@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.request import JUDGE, THINK
-from heavydistill.report.terminal import say
+from heavydistill.report.terminal import print_command, say
 from heavydistill.store.journal import skipped_note
 
 if TYPE_CHECKING:
@@ -52,6 +51,9 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
     print_warnings(plan, console)
     for line, is_warning in dict.fromkeys(_notes_on_servers(plan)):
         say(line, console, "yellow" if is_warning else "")
+    if plan.server:
+        print_command("Server", plan.server, console)
+        say(f"Its log: {plan.server_log}", console)
     if figures.skipped:
         say(skipped_note(plan.journal, figures.skipped), console, "yellow")
     show = _print_table if in_full else _print_line
@@ -112,7 +114,7 @@ def _print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
 
 
 def _print_table(estimate: Estimate, plan: Plan, console: Console) -> None:
-    from heavydistill.report.terminal import print_table, say, table
+    from heavydistill.report.terminal import print_table, table
 
     rows = table(console, "Still to ask", "calls", "tokens in", "tokens out", "USD", "hours")
     for stage in estimate.stages:
@@ -149,8 +151,6 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     seen = config.endpoint.capabilities
     if seen and seen != Capabilities():
         yield f"Obeys what doctor saw: {seen.checked or 'as configured'}", False
-    if plan.server:
-        yield f"Server: {shlex.join(plan.server)}\nIts log: {plan.server_log}", False
 
 
 def _cells(amounts: Amounts) -> list[str]:

@@ -47,7 +47,7 @@ def model(tmp_path):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_trained_model_is_shown_beside_its_base(model):
-    printed, _ = ended(*arguments(model))
+    printed, _ = ended(*arguments(model), "--full")
     folder = model / "evaluation"
     told = read_comparison(folder / COMPARISON)
     assert (told.problems, told.after.summary.k, told.after.summary.d) == (6, 4, 2)

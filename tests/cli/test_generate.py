@@ -215,7 +215,7 @@ def test_a_verifier_of_one_s_own_judges_in_workers_and_unfit_rows_are_left_out(t
         refused = run_command(*flags)
         assert refused.returncode == 2 and "3 of 5 rows cannot be used" in refused.stderr
         assert not server.requests
-        printed = ran(*flags, "--set=problems.unfit=leave_out")
+        printed = " ".join(ran(*flags, "--set=problems.unfit=leave_out", "--full").split())
     assert "Left out: 3 row(s)" in printed and "p.jsonl:2: it is odd" in printed
     traces = list(read_traces(out))
     assert [trace.problem.id for trace in traces] == ["p:1", "p:4"]
