@@ -407,7 +407,8 @@ def test_a_budget_holds_over_resumptions_and_nothing_is_paid_twice(tmp_path):
 
 def test_more_samples_into_the_same_folder_go_on_with_its_account(tmp_path):
     def into(*more: str, code: int = 0) -> str:
-        return ended(*faulty_run(server, tmp_path, "--limit=4", *more), code=code)
+        printed = ended(*faulty_run(server, tmp_path, "--limit=4", *more), code=code)
+        return " ".join(printed.split())
 
     def files() -> dict[Path, int]:
         return {path: path.stat().st_ino for path in (tmp_path / "run").rglob("*")}
