@@ -42,7 +42,7 @@ def _rows(script: str) -> Rows:
     from heavydistill.train.arguments import known_arguments, shipped
     from heavydistill.train.launch import FLAGS
 
-    options = _options(script)
+    options = options_of(script)
     ours, launcher = own_arguments(options), {name: Argument(name, "int") for name in FLAGS}
     theirs = {name: each for name, each in known_arguments(options).items() if name not in ours}
     texts = {**FLAGS, **{name: each.help for name, each in ours.items()}, **_TEXTS}
@@ -107,7 +107,7 @@ def _train(script: str, words: Sequence[str]) -> None:
     sys.exit(exit_code(lambda: _checked(script, words)))
 
 
-def _options(script: str) -> type[TrainingOptions]:
+def options_of(script: str) -> type[TrainingOptions]:
     """The arguments of a script that are ours; TRL is not imported."""
     if script == "sft":
         from heavydistill.train.sft_options import SftOptions
@@ -127,7 +127,7 @@ def _checked(script: str, words: Sequence[str]) -> None:
         parser.add_argument(*{f"--{name}", f"--{name.replace('_', '-')}"}, nargs="?", const="")
     given, rest = parser.parse_known_args(words)
     chosen = {name: text for name, text in vars(given).items() if text is not None}
-    given_values(_options(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
+    given_values(options_of(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
     for name, text in chosen.items():
         if not text or not (name in ("accelerate", "main_process_ip") or text.isdecimal()):
             raise ConfigError(f"--{name}: {text!r} is no value of it", f"Give --{name} N.")
