@@ -200,7 +200,7 @@ def test_the_sets_are_read_and_shown() -> None:
         ("sft_deliberator", "train"): 6, ("sft_deliberator", "validation"): 4,
         ("rl", "train"): 2,
     }  # fmt: skip
-    assert "\\boxed{" in run("show", SETS)
+    assert "\\boxed{" in run("show", SETS, "--set", "sft_deliberator")
     assert "guard: all of it is learnt, and nothing else" in run("show", SETS, "--tokens")
 
 

@@ -94,10 +94,10 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> str:
     runs = [run.config for sets in record.sets for run in sets.manifest.runs if run.config]
     words = ["heavydistill", "evaluate", "--before", base]
     words += [word for role in record.roles for word in (f"--{role}", str(folder))]
-    sources = [run["problems"] for run in runs]
-    names = {source["source"] for source in sources}
+    sources = [run.get("problems") or {} for run in runs]  # empty where answers were imported
+    names = {source.get("source", "") for source in sources}
     if len(names) == 1 and (name := names.pop()).partition(":")[0] in ("micro", "gym"):
-        seed = max(source["seed"] + source["size"] for source in sources)
+        seed = max(source.get("seed", 0) + source.get("size", 0) for source in sources)
         words += ["--problems", name, "--set", f"problems.seed={seed}"]
     else:
         words += ["--problems", "held-out.jsonl"]
