@@ -116,7 +116,10 @@ def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any])
     assert record.rl.run["problems"]["size"] == 20
     write_model_card(tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
-    assert "20 problems of `micro` were asked" in card and "--set domain=brief" in card
+    assert (
+        "Prompts: 20 problems from `micro`" in " ".join(card.split())
+        and "--set domain=brief" in card
+    )
 
 
 def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(

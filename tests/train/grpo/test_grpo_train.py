@@ -157,8 +157,8 @@ def test_a_training_that_learns_nothing_leaves_a_model_with_its_record_and_says_
     assert str(tmp_path) not in (out / "training.json").read_text(encoding="utf-8")
     assert {"adapter_model.safetensors", "adapter_config.json"} <= {p.name for p in out.iterdir()}
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert "reinforcement learning, in which the verdict of a verifier on its answers" in card
-    assert "- grpo" in card and "caches of `sets` were asked" in card
+    assert "The reward was the verdict of a verifier" in " ".join(card.split())
+    assert "- grpo" in card and "caches from `sets`" in " ".join(card.split())
     assert "nothing: no response earned a reward" in card
 
 
