@@ -1,8 +1,8 @@
-"""Files of a model: in a folder, in the cache of the Hub, or on the Hub.
+"""Files of a model: in a folder, in the Hub's cache, or on the Hub.
 
-Libraries ask a Hub that does not answer for half a minute and more. So one request finds out
-whether it answers; if not, this process works offline from then on: what is in the cache is used,
-and everything else is reported at once.
+If the Hub does not answer, libraries retry for half a minute or more. So one request tests it
+first; without an answer this process works offline: it uses the cache and reports other files as
+missing at once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _log = logging.getLogger("heavydistill.models")
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name may be that of a repository, and not only that of a folder."""
+    """Whether a name has the form of a Hub repository."""
     return _HUB_ID.fullmatch(name) is not None
 
 
 def file_in(model: str, file: str, revision: str | None = None) -> Path:
-    """A file of a folder, or of a repository of the Hub.
+    """A file of a folder or of a repository on the Hub.
 
     Raises:
         OSError, ValueError: There is no such file, the Hub cannot be reached or does not have it.
@@ -49,9 +49,10 @@ def file_in(model: str, file: str, revision: str | None = None) -> Path:
 
 @functools.cache
 def obstacle() -> str:
-    """Why the Hub cannot be asked; empty if it answers. Asks it once, and not if it is not to be.
+    """Why the Hub cannot be used; empty if it answers.
 
-    Where it does not answer, nothing in this process asks it again.
+    Sends at most one request per process, and none in offline mode. Without an answer this process
+    stays offline.
     """
     from huggingface_hub import constants, get_session
 
@@ -60,7 +61,7 @@ def obstacle() -> str:
         return f"{next(filter(os.environ.get, names), names[0])} is set"
     try:
         get_session().head(constants.ENDPOINT, timeout=_TIMEOUT_S)
-    except Exception as error:  # of the HTTP library, whichever it is
+    except Exception as error:  # the Hub's HTTP library raises its own
         constants.HF_HUB_OFFLINE = True
         hindrance = f"{constants.ENDPOINT} does not answer ({error or type(error).__name__})"
         _log.warning("%s, so models and tokenizers are taken from the Hub's cache.", hindrance)
@@ -106,14 +107,14 @@ def remedy(instead: str, name: str = "") -> str:
 
 
 def has_chat_template(folder: Path) -> bool:
-    """Whether a tokenizer in a folder has a chat template, by the files there alone."""
+    """Whether a tokenizer in a folder has a chat template, without loading it."""
     if any((folder / name).exists() for name in _TEMPLATES):
         return True
     return bool(json_in(folder / "tokenizer_config.json").get("chat_template"))
 
 
 def json_in(file: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if there is none that can be read."""
+    """The object in a JSON file; empty if the file cannot be read or holds no object."""
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

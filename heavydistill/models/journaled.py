@@ -1,4 +1,4 @@
-"""An engine that asks another one only for what a journal does not hold, or nobody at all."""
+"""An engine that answers from the journal, and asks another engine only for the rest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heavydistill.store.journal import Journal, key, prompt_id
 from heavydistill.store.segment import Record
 
 journals = SharedResources(Journal.close)
-"""Journals of this process by their folder: an index of a journal is in memory once."""
+"""Journals of this process by folder, so that the index of a journal is in memory once."""
 
 _MISSING = Response(
     finish_reason="error",
@@ -22,11 +22,11 @@ _MISSING = Response(
 
 
 class JournaledEngine:
-    """Answers from the journal what is in it, and writes all else into it before it is used.
+    """Answers from the journal, and writes every new response into it before it is used.
 
-    A request that is in flight already, for another problem of the same text, is not sent again.
-    The journal is given back to ``journals`` with this engine. A replay asks nobody: what failed
-    is as it was, and what was never answered is a failure.
+    A request that is in flight already, for another problem with the same text, is not sent again.
+    Closing the engine gives the journal back to ``journals``. A replay sends nothing: recorded
+    failures stay failures, and a request that the journal does not hold is a failure.
     """
 
     def __init__(self, engine: Engine, journal: Journal, model: str, replay: bool = False) -> None:
@@ -39,7 +39,7 @@ class JournaledEngine:
         self._lock = threading.Lock()
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
-        """Answer all requests, in their order; ``keep`` sees those that were asked now."""
+        """Answer all requests, in their order; ``keep`` is called for new responses only."""
         keys = [key(self._model, self.revision, request) for request in requests]
         if self._replay:
             return [self._journal.last(wanted) or _MISSING for wanted in keys]
@@ -63,16 +63,16 @@ class JournaledEngine:
         return self._engine.is_drained
 
     def drain(self) -> None:
-        """Begin nothing new; see ``models.request.Engine``."""
+        """Start nothing new; see ``models.request.Engine``."""
         self._engine.drain()
 
     def close(self) -> None:
-        """Close the engine, then the journal if nobody else uses it."""
+        """Close the engine, and the journal if it has no other user."""
         self._engine.close()
         journals.give_back(self._journal)
 
     def _ask(self, mine: dict[str, Request], keep: Keep) -> None:
-        """Ask, and settle the futures of these keys."""
+        """Send the requests and set the futures of their keys."""
 
         def put(request: Request, response: Response) -> None:
             asked = {

@@ -1,9 +1,9 @@
-"""The file format of a profile: one YAML file a teacher, shipped in ``configs/teachers`` or yours.
+"""The file format of a profile: one YAML file for each teacher.
 
-``name``, ``tokenizer`` and ``context`` are all that a file of your own must have; the shipped ones
-say where each fact comes from, and leave out what no source tells. Sizes are in tokens, prices in
-US dollars for a million tokens, GPUs are of the 80 GB class. Not covered: keys of providers
-(``PROVIDERS``), and finding a file by its name (``models.registry``).
+Profiles are shipped in ``configs/teachers``; a user may write others. ``name``, ``tokenizer`` and
+``context`` are required. The shipped files state the source of each fact, and leave out facts
+without a source. Sizes are in tokens, prices in US dollars for a million tokens, GPUs have 80 GB.
+Not covered: API keys of providers (``PROVIDERS``), and finding a file by name (``registry``).
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ Distillation = Literal["allowed", "restricted", "unknown"]
 GPU_COUNTS = (1, 2, 4, 8)
 _PACKAGE = Path(__file__).parents[1]
 _IN_PACKAGE = "package:"
-LOCAL_BATCH = 16  # Rows of a batch for a model in this process, at least
-_LOCAL_REQUESTS = 64  # of a batch, at least: with fewer a small model waits for Python
+LOCAL_BATCH = 16  # Least rows of a batch for a model in this process
+_LOCAL_REQUESTS = 64  # least requests of a batch: with fewer, a small model waits for Python
 _ROWS_PER_SLOT = 8
 _MOST_IN_FLIGHT = 512
 
 
 class Samplings(Section):
-    """How to sample, by whose advice; where one is missing, the other holds."""
+    """The samplings of the paper and of the model's maker; if one is missing, the other is used."""
 
     paper: Sampling | None = None
-    """As the paper sampled every model (arXiv 2605.02396, section 3.1)."""
-    maker: Sampling | None = None  # As the maker of the model recommends for thinking
+    """The sampling of every model in the paper (arXiv 2605.02396, section 3.1)."""
+    maker: Sampling | None = None  # What the maker of the model recommends for thinking
 
 
 class Thinking(Section):
-    """How thinking is switched on and marked."""
+    """How the thinking of a model is switched on and how it is marked in the text."""
 
     tags: tuple[str, str] | None = None
-    """Tags around it where a server leaves it in the text; null if it only comes in a field of its
-    own, or not at all."""
-    parser: str | None = None  # vLLM's reasoning parser, which moves it to a field of its own
+    """Opening and closing tag of the thinking, if a server returns it inside the text; null if it
+    is returned in a separate field, or not at all."""
+    parser: str | None = None  # vLLM's reasoning parser, which moves it to a separate field
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Added to every request to a server of your own, to switch it on."""
+    """Added to every request to a server of your own, to switch the thinking on."""
 
 
 class Price(Section):
-    """What tokens cost."""
+    """The price of a model's tokens."""
 
-    usd_per_mtok_in: float = Field(ge=0)  # A million tokens of prompts
-    usd_per_mtok_out: float = Field(ge=0)  # A million tokens of responses, thinking included
+    usd_per_mtok_in: float = Field(ge=0)  # US dollars for a million tokens of prompts
+    usd_per_mtok_out: float = Field(ge=0)  # For a million tokens of responses, with the thinking
     as_of: str  # Date of the price, or the version of the price list that has it
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """What so many tokens cost."""
+        """The price of that many tokens in US dollars."""
         paid = prompt_tokens * self.usd_per_mtok_in + completion_tokens * self.usd_per_mtok_out
         return paid / 10**6
 
@@ -68,29 +68,29 @@ class Offer(Section):
     model: str  # The name that the provider serves it under
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Added to every request, instead of ``thinking.extra_body``."""
-    price: Price | None = None  # Null if no source tells it
-    source: str = ""  # Where all this stands
+    price: Price | None = None  # Null if no source states it
+    source: str = ""  # Source of these facts
 
 
 class Setup(Section):
-    """How vLLM serves it on so many GPUs."""
+    """How vLLM serves the model on a number of GPUs."""
 
-    model: str | None = None  # Hub id of another checkpoint of it that fits better
+    model: str | None = None  # Hub id of another checkpoint of the model that fits better
     tensor_parallel: int = Field(1, ge=1)  # GPUs that share one replica
     data_parallel: int = Field(1, ge=1)  # Replicas side by side
-    quantization: str | None = None  # While loading, if the checkpoint has none of its own
-    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)  # Share that vLLM takes of each GPU
-    max_model_len: int = Field(ge=256)  # Tokens of prompt and response that the server then takes
-    flags: dict[str, str | int] = Field(default_factory=dict)  # Further ones, as ``vllm.flags``
+    quantization: str | None = None  # Applied at loading, if the checkpoint is not quantized
+    gpu_memory_utilization: float = Field(0.9, gt=0, le=1)  # Share of each GPU that vLLM uses
+    max_model_len: int = Field(ge=256)  # Tokens of prompt and response that the server accepts
+    flags: dict[str, str | int] = Field(default_factory=dict)  # Further flags; see ``vllm.flags``
 
 
 class Vllm(Section):
-    """How to serve it oneself."""
+    """How to serve the model with vLLM."""
 
     flags: dict[str, str | int] = Field(default_factory=dict)
-    """Flags of every set-up, without their dashes; an empty text is a flag without a value."""
-    gpus: dict[Literal[1, 2, 4, 8], Setup | None]  # For so many; null where it does not fit
-    why_null: str = ""  # Why it does not fit where it does not
+    """Flags for any number of GPUs, without dashes; an empty text is a flag without a value."""
+    gpus: dict[Literal[1, 2, 4, 8], Setup | None]  # Set-up by number of GPUs; null if too few
+    why_null: str = ""  # Why the model does not fit those numbers of GPUs
 
     @model_validator(mode="after")
     def _all_counts(self) -> Vllm:
@@ -109,15 +109,15 @@ class Vllm(Section):
 
 
 class Terms(Section):
-    """Whether models may be trained on what it writes."""
+    """Whether other models may be trained on the model's output."""
 
-    distillation: Distillation = "unknown"  # ``restricted`` also if competing models alone are
-    because: str = ""  # What the document says, in short
+    distillation: Distillation = "unknown"  # ``restricted`` also if only for competing models
+    because: str = ""  # What the document says, in a few words
     source: str = ""  # The document
 
 
 class Sources(Section):
-    """Where the other facts stand: a document and its place."""
+    """The sources of the other facts: a document and the place in it."""
 
     limits: str = ""  # source of ``context`` and ``output``
     sampling: str = ""  # source of ``sampling``
@@ -126,37 +126,37 @@ class Sources(Section):
 
 
 class ProfileFile(Section):
-    """All that is known of a model as a teacher."""
+    """The facts about a model that are needed to use it as a teacher."""
 
     name: str = Field(min_length=1)
-    """What ``--teacher`` calls it; of a shipped one, the name of its file."""
+    """Name for ``--teacher``; a shipped profile has the name of its file."""
     hub: str | None = None  # Hub id of the weights; null if they are not public
     folder: str | None = None
-    """Checkpoint on this machine instead: absolute, relative to this file, or ``package:PATH``
-    inside heavydistill. It runs in this process, unless ``--start-vllm`` and ``vllm`` say
-    otherwise."""
+    """Folder of the checkpoint, in place of ``hub``: absolute, relative to this file, or
+    ``package:PATH`` inside heavydistill. The model runs in this process, unless ``--start-vllm``
+    serves it by ``vllm``."""
     tokenizer: str | None
-    """Hub id of the ``tokenizer.json`` that counts what it reads, or a folder as above; null if
-    there is none, so that its server counts, see ``config.models.Endpoint.tokenizer``."""
+    """Hub id of the ``tokenizer.json`` that counts the model's prompts, or a folder as above; null
+    if there is none: then its server counts, see ``config.models.Endpoint.tokenizer``."""
     context: int = Field(ge=256)  # Most tokens of prompt and response together
-    output: int | None = Field(None, ge=1)  # Most tokens of a response, where that is less
-    thinker_output: int | None = Field(None, ge=1)  # Most tokens of a trajectory, likewise
-    domain: Domain = "general"  # Wording of the prompts that suits it
+    output: int | None = Field(None, ge=1)  # Most tokens of a response, if less than the context
+    thinker_output: int | None = Field(None, ge=1)  # Most tokens of a trajectory, if less
+    domain: Domain = "general"  # Wording of the prompts that suits the model
     sampling: Samplings = Samplings()
     thinking: Thinking = Thinking()
     providers: dict[str, Offer] = Field(default_factory=dict)  # By the names of ``PROVIDERS``
     vllm: Vllm | None = None
-    licence: str = ""  # Of the weights: SPDX id, or the name it has
+    licence: str = ""  # Licence of the weights: SPDX id, or its own name
     terms: Terms = Terms()
     sources: Sources = Sources()
 
     @property
     def served_name(self) -> str:
-        """What a server of one's own calls it."""
+        """Name of the model at a server of one's own."""
         return self.hub or self.name
 
     def sampled_by(self, whose: SamplingName) -> Sampling:
-        """The sampling of that name, the other one, or the paper's."""
+        """The sampling of that name; else the other one; else the paper's."""
         first, second = self.sampling.paper, self.sampling.maker
         if whose == "maker":
             first, second = second, first
@@ -164,10 +164,11 @@ class ProfileFile(Section):
 
 
 def load_profile(path: Path) -> ProfileFile:
-    """The profile in a file, its folders made absolute.
+    """The profile in a file, with absolute folders.
 
     Raises:
-        ConfigError: No such file, not YAML, an unknown key or a bad value; it names file and key.
+        ConfigError: There is no such file, or it is not YAML, or has an unknown key or a bad value;
+            the message names file and key.
     """
     profile = parse(ProfileFile, read_yaml(path), path)
     folder, tokenizer = _resolved(profile.folder, path), _resolved(profile.tokenizer, path)
@@ -177,11 +178,11 @@ def load_profile(path: Path) -> ProfileFile:
 
 
 def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -> list[str] | None:
-    """``vllm serve`` with every flag, for so many GPUs; None where the profile has no set-up.
+    """The command ``vllm serve`` with every flag; None if the profile has no set-up for ``gpus``.
 
-    Beside what the profile says, it counts the tokens of prompts that were cached, and leaves the
-    sampling to the requests: a checkpoint's own defaults would hold for what they do not send.
-    ``context`` stands in for the set-up's ``max_model_len``.
+    Two flags are added to those of the profile: the server reports cached prompt tokens, and it
+    does not apply the checkpoint's own sampling to requests that leave a parameter out. ``context``
+    replaces the set-up's ``max_model_len``.
     """
     setup = profile.vllm.gpus.get(gpus) if profile.vllm else None  # type: ignore[call-overload]
     if not profile.vllm or not setup:
@@ -217,28 +218,28 @@ def _resolved(folder: str | None, file: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A model as a teacher."""
+    """A model at the place where it runs: in this process, or at an endpoint."""
 
     name: str  # Name of the profile; else the Hub id, served name, or the last part of a path
-    kind: Literal["local", "endpoint"]  # ``local`` runs in this process, the other over HTTP
+    kind: Literal["local", "endpoint"]  # ``local`` runs in this process, ``endpoint`` over HTTP
     model: str  # Folder or Hub id (local), or the served name (endpoint)
     tokenizer: str  # Folder or Hub id; ``models.tokenizer.SERVER`` where none is known
     context: int  # Most tokens of prompt and response together
-    context_is_known: bool = True  # Whether that is not assumed
-    thinks: bool = False  # Whether it is known to, so that a response without thinking lost it
+    context_is_known: bool = True  # False if the context is assumed
+    thinks: bool = False  # Whether the model is known to think, so that thinking is expected
     think_tags: tuple[str, str] | None = ("<think>", "</think>")  # None if none are in the text
     extra_body: Mapping[str, Any] = field(default_factory=dict)  # Added to requests to an endpoint
-    domain: Domain = "general"  # Wording of the prompts that suits it
+    domain: Domain = "general"  # Wording of the prompts that suits the model
     thinker: Sampling = field(default_factory=Sampling)  # Sampling as a thinker
     deliberator: Sampling = field(default_factory=Sampling)  # Sampling as a deliberator
-    licence: str = ""  # SPDX id of its weights, or empty if not known
-    price: Price | None = None  # Price of its tokens where it is served; None if not known
-    is_described: bool = False  # Whether there is a profile file of it, and not its name alone
+    licence: str = ""  # Licence of the weights (SPDX id); empty if not known
+    price: Price | None = None  # Price of the tokens at the endpoint; None if not known
+    is_described: bool = False  # Whether a profile file describes the model
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float | None:
-        """What so many tokens cost: nothing in this process; None if the price is not known.
+        """The price of that many tokens in US dollars; None if it is not known.
 
-        No discount for tokens that a provider has in its prefix cache.
+        A model in this process costs 0. Discounts for cached prompt tokens are not counted.
         """
         if self.kind == "local":
             return 0.0
@@ -249,14 +250,14 @@ class Profile:
 class Provider:
     """A hosted API."""
 
-    base_url: str  # Where it is
+    base_url: str  # Its address
     key_env: str  # Environment variable in which its key is usually kept
-    takes_top_k: bool = False  # Whether it knows ``top_k``, which the OpenAI API does not have
+    takes_top_k: bool = False  # Whether it accepts ``top_k``, which is not in the OpenAI API
 
 
 PROVIDERS = {
     "fireworks": Provider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    # The catalogue names no address; Groq's documentation does (OpenAI Compatibility).
+    # The catalogue has no address; this one is from Groq's documentation (OpenAI Compatibility).
     "groq": Provider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "novita": Provider("https://api.novita.ai/openai", "NOVITA_API_KEY"),
     "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", takes_top_k=True),
@@ -265,7 +266,7 @@ PROVIDERS = {
 
 
 def provider_at(base_url: str) -> str | None:
-    """Name of the provider on whose host an address is; None for a server of one's own."""
+    """Name of the provider whose host is in an address; None for any other server."""
     host = urlsplit(base_url).hostname
     hosts = {urlsplit(provider.base_url).hostname: name for name, provider in PROVIDERS.items()}
     return hosts.get(host)
@@ -273,14 +274,14 @@ def provider_at(base_url: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How the rows of a stage that asks a model are batched."""
+    """How many rows a stage that asks a model works on at once."""
 
-    batch: int  # Rows a batch
+    batch: int  # Rows in a batch
     in_flight: int  # Batches at once
 
     @classmethod
     def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:
-        """For so many samples a row; 0 asks nothing, and of an endpoint is as slow as 1."""
+        """The pace for that many samples a row; 0 samples at an endpoint count as 1."""
         if model.kind == "local":
             return cls(max(LOCAL_BATCH, _LOCAL_REQUESTS // samples if samples else 0), 1)
         slots = -(-endpoint.slots // max(1, samples))

@@ -1,9 +1,14 @@
 """Finds a profile by name, and opens its engine.
 
-A name is, in this order: a shipped profile (a file of ``configs/teachers``), the path of a YAML
-file with a profile of your own, with ``endpoint.base_url`` the served name of any model, a folder
-with a checkpoint or an adapter, a Hub id of either. What a profile says and neither the
-configuration nor the capability file says, holds.
+A name is, in this order:
+
+1. a shipped profile (a file of ``configs/teachers``);
+2. the path of a YAML file with a profile;
+3. with ``endpoint.base_url``, the served name of a model;
+4. a folder with a checkpoint or an adapter;
+5. a Hub id of a checkpoint or an adapter.
+
+The configuration and the capability file override a profile.
 """
 
 from __future__ import annotations
@@ -35,7 +40,7 @@ from heavydistill.models.request import Engine
 from heavydistill.models.tokenizer import SERVER
 from heavydistill.store.portable import name_alone
 
-_PROBLEM_TOKENS = 8192  # left to the problem where half of the context is more than it needs
+_PROBLEM_TOKENS = 8192  # most tokens that are kept free for the text of a problem
 _COMMON_TAGS = Thinking(tags=("<think>", "</think>"))
 
 
@@ -52,17 +57,18 @@ def profile_file(name: str) -> ProfileFile | None:
     """The profile of that name or in that YAML file; None if the name is neither.
 
     Raises:
-        ConfigError: The file is not there or not a profile; the message names file and key.
+        ConfigError: The file does not exist or is no profile; the message names file and key.
     """
     file = shipped().get(name) or Path(name)
     return load_profile(file) if file.suffix in (".yaml", ".yml") else None
 
 
 def profile_of(name: str) -> ProfileFile:
-    """The profile of a name that must have one; see ``profile_file``.
+    """The profile of that name or in that YAML file.
 
     Raises:
-        TeacherError: The name has no profile; the message lists the profiles that exist.
+        TeacherError: There is none; the message lists the profiles that exist.
+        ConfigError: ``profile_file`` raises it.
     """
     file = profile_file(name)
     if not file:
@@ -72,7 +78,7 @@ def profile_of(name: str) -> ProfileFile:
 
 
 def nearest(name: str) -> str:
-    """The question whether a shipped profile of a like name was meant; empty if there is none."""
+    """``Did you mean NAME?`` for a shipped profile with a similar name; empty if there is none."""
     near = difflib.get_close_matches(name, shipped(), n=1)
     return f"Did you mean {near[0]}? " if near else ""
 
@@ -83,15 +89,16 @@ def profile_at(
     sampling: SamplingName = "paper",
     may_be_served: bool = True,
 ) -> Profile:
-    """The profile of a name at an endpoint, or in this process where that is served nowhere.
+    """The model of a name at an endpoint; in this process if the endpoint has no address.
 
-    ``sampling`` says whose sampling it has; ``may_be_served`` whether an error advises to ask a
-    server, for a student must be here.
+    Args:
+        sampling: Whose sampling the model gets, ``paper`` or ``maker``.
+        may_be_served: Whether an error may advise to ask a server; False for a student.
 
     Raises:
-        TeacherError: Nothing is known under that name, and the message lists what is; or the
-            model is known and cannot run in this process.
-        ConfigError: As ``profile_file``.
+        TeacherError: There is no model of that name (the message lists what a name may be), or it
+            cannot run in this process.
+        ConfigError: ``profile_file`` raises it.
     """
     if file := profile_file(name):
         if not endpoint.is_served:
@@ -99,7 +106,7 @@ def profile_at(
         return _placed(file, endpoint, sampling)
     if endpoint.is_served:
         known = ProfileFile.model_construct(
-            # Servers call a model by its path; what else is like one here is not asked about.
+            # The served name may be a path; files of this machine are not read for it.
             name=Path(name).name if Path(name).is_absolute() else name,
             hub=name,
             tokenizer=None,
@@ -136,7 +143,10 @@ def profile_at(
 def _placed(
     file: ProfileFile, endpoint: Endpoint, whose: SamplingName, is_described: bool = True
 ) -> Profile:
-    """What a file says of a model where it runs; not ``is_described`` if only its name is known."""
+    """The profile of a file, for a model at an endpoint or in this process.
+
+    ``is_described`` is False if only the name of the model is known.
+    """
     context, sampling = file.context, file.sampled_by(whose)
     model = file.folder or file.hub or file.name
     tokenizer = file.tokenizer or model
@@ -156,7 +166,7 @@ def _placed(
             "price": _price(endpoint, offer.price if offer else None),
         }
     most = min(sampling.max_tokens, file.output or context)
-    # Each role has room for its prompt: the problem, or half of the context for the cache.
+    # Each role leaves room for its prompt: the problem, or half of the context for the cache.
     room = max(context // 2, context - _PROBLEM_TOKENS)
     thinker, deliberator = min(most, file.thinker_output or most, room), min(most, context // 2)
     return Profile(
@@ -176,7 +186,7 @@ def _placed(
 
 
 def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
-    """What was set of it, over what the profile knows; None unless both directions are known."""
+    """The price by the profile, overridden by the endpoint's; None if one direction is unknown."""
     listed = (known.usd_per_mtok_in, known.usd_per_mtok_out) if known else (None, None)
     price_in = listed[0] if endpoint.price_in is None else endpoint.price_in
     price_out = listed[1] if endpoint.price_out is None else endpoint.price_out
@@ -209,7 +219,7 @@ def _refuse_served_alone(file: ProfileFile) -> None:
 
 
 def revision_of(profile: Profile, endpoint: Endpoint) -> str:
-    """What the engine of this model will call its revision; loads no weights."""
+    """The revision that the engine of this model will have; loads no weights."""
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import served_revision
 
@@ -220,7 +230,7 @@ def revision_of(profile: Profile, endpoint: Endpoint) -> str:
 
 
 def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> Engine:
-    """The engine that asks this model. Loads the weights of a local one.
+    """The engine that asks this model; loads the weights of a local one.
 
     Raises:
         TeacherError: The model cannot be loaded.
@@ -235,7 +245,7 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
 
 
 def _context_of(model: str, adapter: Adapter | None) -> int:
-    """Positions that a checkpoint or an adapter's base was made for, from its ``config.json``."""
+    """The positions in the ``config.json`` of a checkpoint, or of the base of an adapter."""
     base, revision = (adapter.base, adapter.revision) if adapter else (model, None)
     try:
         file = file_in(base, "config.json", revision)
@@ -243,7 +253,7 @@ def _context_of(model: str, adapter: Adapter | None) -> int:
         if positions is None:
             raise ValueError("config.json has no max_position_embeddings")
         return positions
-    except Exception as error:  # not found, no network, no such key: all the same to the user
+    except Exception as error:  # not found, no network, no such key: one message for all
         if adapter:
             raise adapter.lost_base(why_missing(base, error)) from error
         folder = "a folder with a transformers checkpoint (config.json and tokenizer.json)"

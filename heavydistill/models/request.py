@@ -1,7 +1,7 @@
-"""What goes to a model and what comes back.
+"""Requests to a model and its responses.
 
-A response always comes back: a request that failed is a ``Response`` whose ``finish_reason`` is
-``error`` and whose ``error`` says why. K samples are K requests that differ in their seed.
+Every request has a response: one that failed has the ``finish_reason`` ``error``, and ``error``
+says why. K samples are K requests that differ in their seed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Protocol
 from heavydistill.config.models import Sampling
 from heavydistill.schema import Deliberation, Failure, FinishReason, Trajectory, content_id
 
-THINK = "think"  # the stage of the first requests; ``deliberate_stage`` has the later rounds
-JUDGE = "judge"  # the stage of all requests to a judge, whatever it judges
-# What a generation is, without what differs when it is asked for again.
+THINK = "think"  # stage of the thinker's requests; see also ``deliberate_stage``
+JUDGE = "judge"  # stage of the judge's requests
+# The fields that identify a generation; others may differ when the request is repeated.
 _CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason")
 _OF_RESPONSE = (
     *("reasoning", "answer_text", "finish_reason", "error", "failure", "prompt_tokens"),
@@ -26,13 +26,13 @@ _OF_RESPONSE = (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One sample that is wanted."""
+    """A request for one sample."""
 
-    messages: list[dict[str, str]]  # The conversation so far: ``role`` and ``content`` of each turn
-    sampling: Sampling  # How to sample
-    seed: int  # Makes this sample repeatable; see ``sample_seed``
-    index: int = 0  # Which of the samples of these messages it is, from 0
-    stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; for the record alone
+    messages: list[dict[str, str]]  # Conversation: ``role`` and ``content`` of each turn
+    sampling: Sampling
+    seed: int  # Seed of this sample; see ``sample_seed``
+    index: int = 0  # Number of the sample among those of the same messages, from 0
+    stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; only recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Response:
     """One sample, or the reason why there is none."""
 
     reasoning: str = ""  # thinking, without its tags; empty if there was none
-    answer_text: str = ""  # text after the thinking; empty if the model never got there
+    answer_text: str = ""  # text after the thinking; empty if the model did not finish thinking
     finish_reason: FinishReason  # ``stop``, ``length`` (cut off by ``max_tokens``) or ``error``
     error: str | None = None
     """Reason why there is no usable text; set if and only if ``finish_reason`` is ``error``."""
@@ -50,18 +50,18 @@ class Response:
     completion_tokens: int = -1  # completion tokens, thinking included; -1 if unknown
     latency_s: float = 0.0  # seconds from the start of the work on it to its last token
     request_id: str = ""
-    """The server's id of the request; empty for a model in this process. Samples that one
-    request brought share it, and its counts of tokens: the prompt is with the first of them,
-    and the completion is divided by the lengths of their texts."""
+    """The server's id of the request; empty for a model in this process. Several samples of one
+    request share it and the token counts: the first sample has the prompt tokens, and the
+    completion tokens are divided by the lengths of the texts."""
     cached_tokens: int = -1  # prompt tokens from the server's prefix cache; -1 if unknown
     from_journal: bool = False  # whether it was read from a journal, already billed
     is_seeded: bool = True
-    """Whether its own seed was sent. Of the samples of one request only the first has that, and
-    none where the server refuses seeds."""
+    """Whether the seed of this sample was sent: only the first sample of a request has its seed
+    sent, and none if the server refuses seeds."""
 
 
 def deliberate_stage(round: int) -> str:
-    """The stage of a round, counted from 1."""
+    """The stage of a round of deliberation, from 1."""
     return f"deliberate_{round}"
 
 
@@ -69,47 +69,47 @@ INTERRUPTED = Response(
     finish_reason="error", failure="interrupted", error="The run was interrupted before this."
 )
 
-# Called with a request and its response as soon as that is there, and before it is used. It may
-# be called by any thread; what it raises ends the ``generate`` that it serves.
+# Called with a request and its response before the response is used, by any thread. An exception in
+# it ends the ``generate`` that called it.
 Keep = Callable[[Request, Response], None]
 
 
 def forget(request: Request, response: Response) -> None:
-    """Keeps nothing."""
+    """A ``Keep`` that does nothing."""
 
 
 class Engine(Protocol):
-    """Whatever answers requests: a model in this process, an endpoint."""
+    """Answers requests: a model in this process, or an endpoint."""
 
     @property
     def revision(self) -> str:
-        """Tells models of one name apart; empty if that cannot be known."""
+        """Version of the model behind the name; empty if unknown."""
 
     @property
     def is_drained(self) -> bool:
-        """Whether what is asked from here on fails with ``interrupted``."""
+        """Whether new requests fail with ``interrupted``."""
 
     def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
-        """Answer all requests, in their order. Never raises for what one request met."""
+        """Answer all requests, in their order. The failure of a single request is not raised."""
 
     def drain(self) -> None:
-        """Begin nothing new: what is asked from here on fails with ``interrupted``.
+        """Start nothing new: later requests fail with ``interrupted``.
 
-        Requests that a server is answering are awaited. A model in this process costs nothing, so
-        it stops writing: what has not ended fails with ``interrupted`` too.
+        Requests that a server is answering are awaited. A model in this process is free, so it
+        stops: its unfinished requests fail with ``interrupted`` too.
         """
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release all resources."""
 
 
 def user_turn(prompt: str) -> list[dict[str, str]]:
-    """The messages of a single prompt."""
+    """Messages with a single prompt."""
     return [{"role": "user", "content": prompt}]
 
 
 def plain_question(request: Request) -> Request:
-    """The same request with a prompt that any model answers."""
+    """The request with a prompt that any model answers."""
     return replace(request, messages=user_turn("What is 1 + 1?"))
 
 
@@ -122,7 +122,7 @@ def samples(
     model: str,
     stage: str = "",
 ) -> list[Request]:
-    """The requests for so many samples of one conversation, by the name of its profile."""
+    """Requests for ``count`` samples of one conversation; ``model`` is the profile's name."""
     return [
         Request(messages, sampling, sample_seed(run_seed, model, messages, index), index, stage)
         for index in range(count)
@@ -130,16 +130,16 @@ def samples(
 
 
 def sample_seed(run_seed: int, *parts: object) -> int:
-    """A seed of 31 bits for one sample, from the run's seed and what the sample is.
+    """A 31-bit seed for one sample, from the run's seed and the parts that identify the sample.
 
-    The same parts give the same seed in every process, so K=16 repeats the samples of K=8.
+    Equal parts give equal seeds in every process, so K=16 repeats the samples of K=8.
     """
     text = "\x1f".join(map(str, (run_seed, *parts)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
 
 def fields_of(model: str, request: Request, response: Response) -> dict[str, Any]:
-    """The fields of a generation but its id and verdict."""
+    """The fields of a generation except its id and verdict."""
     return {
         "index": request.index,
         "model": model,
@@ -149,12 +149,12 @@ def fields_of(model: str, request: Request, response: Response) -> dict[str, Any
 
 
 def trajectory(problem: str, fields: dict[str, Any]) -> Trajectory:
-    """The trajectory of these fields, not judged; ``problem`` is the id of its problem."""
+    """A trajectory with these fields, not judged; ``problem`` is the id of its problem."""
     return Trajectory(id=content_id("t", problem, *_content(fields)), verdict=None, **fields)
 
 
 def deliberation(problem: str, cache: str, round: int, fields: dict[str, Any]) -> Deliberation:
-    """The deliberation of these fields, not judged, by the ids of its problem and its cache."""
+    """A deliberation with these fields, not judged; ``problem`` and ``cache`` are ids."""
     return Deliberation(
         id=content_id("d", problem, cache, *_content(fields)),
         cache=cache,

@@ -1,7 +1,7 @@
-"""The tokenizer of the model that will read a cache, for counting and cutting.
+"""Counts and cuts texts in tokens of the model that will read a cache.
 
-Needs neither torch nor transformers; where no tokenizer is known, a model's server counts. Not
-covered: models without a ``tokenizer.json``.
+Needs neither torch nor transformers. Where no tokenizer is known, the model's server counts, or an
+estimate. Not covered: tokenizers without a ``tokenizer.json``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 SERVER = "server"  # in place of a tokenizer's name: the model's server counts
-TEMPLATE_TOKENS = 64  # left free for what a chat template wraps around a prompt
+TEMPLATE_TOKENS = 64  # kept free for the text that a chat template adds to a prompt
 ESTIMATED = "estimate: one token for each UTF-8 byte"
 _REMEMBERED, _REMEMBERED_COUNTS = 512, 4096
 _STAGE = "count"
@@ -36,16 +36,16 @@ _INSTEAD = (
     "server, whose server counts then)"
 )
 _TIMEOUT_S = 30.0
-_MOST_SAID = 200  # characters of an error
+_MOST_SAID = 200  # most characters of an error that are shown
 _MOST_COUNTS_OF_A_CUT = 6
 # Beside the shapes that ``heavy.pruning`` breaks for every reader.
 _COMMON_CONTROL_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>")
-_Spans = list[tuple[int, int]]  # where each token of a text begins and ends
+_Spans = list[tuple[int, int]]  # first and last position of each token in a text
 _log = logging.getLogger("heavydistill.models")
 
 
 class ReaderTokenizer:
-    """Counts and cuts in a model's own tokens.
+    """Counts and cuts with a model's own tokenizer.
 
     Raises:
         TeacherError: There is no tokenizer of that name.
@@ -59,7 +59,7 @@ class ReaderTokenizer:
             self._tokenizer = Tokenizer.from_file(str(file_in(name, "tokenizer.json")))
         except Exception as error:  # the library raises bare Exception
             raise unloadable("tokenizer", name, error, _INSTEAD) from error
-        # The sets of one problem show the same attempts over and over.
+        # The caches of one problem show the same attempts again and again.
         self._counted = lru_cache(maxsize=_REMEMBERED)(self._count)
         self.control_tokens = tuple(
             token.content
@@ -68,18 +68,18 @@ class ReaderTokenizer:
         )
 
     def count(self, text: str) -> int:
-        """Tokens of ``text``; those of the last few hundred texts are remembered."""
+        """Number of tokens of ``text``; the counts of the last few hundred texts are remembered."""
         return self._counted(text)
 
     def _count(self, text: str) -> int:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def head(self, text: str, tokens: int) -> str:
-        """A longest prefix of ``text`` of at most so many tokens."""
+        """The longest prefix of ``text`` with at most that many tokens."""
         return self._cut(text, tokens, lambda spans: slice(spans[tokens - 1][1]), slice(-1))
 
     def tail(self, text: str, tokens: int) -> str:
-        """A longest suffix of ``text`` of at most so many tokens."""
+        """The longest suffix of ``text`` with at most that many tokens."""
         return self._cut(text, tokens, lambda spans: slice(spans[-tokens][0], None), slice(1, None))
 
     def _cut(self, text: str, tokens: int, part: Callable[[_Spans], slice], shorter: slice) -> str:
@@ -89,33 +89,33 @@ class ReaderTokenizer:
         if len(spans) <= tokens:
             return text
         cut = text[part(spans)]
-        # It may split into more tokens than it had inside the whole text.
+        # By itself, the part may split into more tokens than inside the whole text.
         while self.count(cut) > tokens:
             cut = cut[shorter]
         return cut
 
 
 class ByteEstimate:
-    """Counts one token for each UTF-8 byte.
+    """Counts one token for each UTF-8 byte, an upper bound.
 
-    No byte-level or byte-fallback tokenizer makes more of a text, so what is cut by this count
-    fits. The price is room: for a tokenizer of 49,000 tokens, English prose has 3.9 bytes a token,
-    worked arithmetic 2.1, Chinese 1.7.
+    No byte-level or byte-fallback tokenizer makes more tokens of a text, so a text that is cut by
+    this count fits. It wastes room: with a tokenizer of 49,000 tokens, English prose has 3.9 bytes
+    a token, worked arithmetic 2.1, Chinese 1.7.
     """
 
     name = ESTIMATED
     control_tokens: tuple[str, ...] = _COMMON_CONTROL_TOKENS
 
     def count(self, text: str) -> int:
-        """Bytes of ``text``."""
+        """Number of bytes of ``text``."""
         return len(text.encode("utf-8", "surrogatepass"))
 
     def head(self, text: str, tokens: int) -> str:
-        """The longest prefix of at most so many bytes."""
+        """The longest prefix with at most that many bytes."""
         return text.encode("utf-8", "replace")[: max(0, tokens)].decode("utf-8", "ignore")
 
     def tail(self, text: str, tokens: int) -> str:
-        """The longest suffix of at most so many bytes."""
+        """The longest suffix with at most that many bytes."""
         encoded = text.encode("utf-8", "replace")
         return encoded[max(0, len(encoded) - max(0, tokens)) :].decode("utf-8", "ignore")
 
@@ -124,16 +124,16 @@ _ESTIMATE = ByteEstimate()
 
 
 class ServerTokenizer:
-    """Counts with the ``/tokenize`` of the server of a model, and cuts by such counts.
+    """Counts with ``/tokenize`` of the model's server, and cuts by such counts.
 
-    A server that cannot be asked, after three tries, is not asked again by this process: it warns
-    once, and what is counted from then on is estimated.
+    If a count fails, after three tries, a warning is logged, and this process estimates from then
+    on.
 
     Args:
         model: Served name.
-        endpoint: Where; its first address is asked, and none in a replay.
+        endpoint: The endpoint; its first address is asked, and none in a replay.
         journal: Folder of the journal that keeps the counts; None keeps none.
-        replay: Take every count from the journal, and estimate what is not there.
+        replay: Take every count from the journal, and estimate those that are not there.
     """
 
     control_tokens: tuple[str, ...] = _COMMON_CONTROL_TOKENS
@@ -152,31 +152,31 @@ class ServerTokenizer:
 
     @property
     def name(self) -> str:
-        """What counted: the server alone, or an estimate, be it for one text only."""
+        """How texts were counted: by the server, or with an estimate for at least one text."""
         return ESTIMATED if self._has_estimated else f"{self._model}'s server"
 
     def renewed(self) -> ServerTokenizer:
-        """The same, with a name that says nothing of what was counted so far."""
+        """The same tokenizer, with ``name`` as if no text had been counted yet."""
         other = copy.copy(self)
         other._has_estimated = False
         return other
 
     def is_answered(self) -> bool:
-        """Whether the server counts tokens, found out by asking it."""
+        """Whether the server counts tokens; asks it."""
         return isinstance(self._ask("The answer is 42."), int)
 
     def count(self, text: str) -> int:
-        """Tokens of ``text``, by the server if it can be asked."""
+        """Number of tokens of ``text``, by the server if it can be asked."""
         tokens, is_estimated = self._counted(text)
         self._has_estimated |= is_estimated
         return tokens
 
     def head(self, text: str, tokens: int) -> str:
-        """A prefix of at most so many tokens, and hardly fewer."""
+        """A prefix with at most that many tokens, close to the longest."""
         return self._cut(text, tokens, _ESTIMATE.head(text, tokens), lambda n: text[:n])
 
     def tail(self, text: str, tokens: int) -> str:
-        """A suffix of at most so many tokens, and hardly fewer."""
+        """A suffix with at most that many tokens, close to the longest."""
         shortest = _ESTIMATE.tail(text, tokens)
         return self._cut(text, tokens, shortest, lambda n: text[len(text) - n :])
 
@@ -186,7 +186,7 @@ class ServerTokenizer:
             self._journal.close()
 
     def _cut(self, text: str, tokens: int, shortest: str, cut: Callable[[int], str]) -> str:
-        """By regula falsi over lengths, whose last fitting one is taken after a few counts."""
+        """Search the length by regula falsi; after a few counts, the longest that fits is used."""
         whole = self.count(text) if tokens > 0 else 0
         if whole <= tokens:
             return text if tokens > 0 else ""
@@ -205,7 +205,7 @@ class ServerTokenizer:
         return cut(fits)
 
     def _count(self, text: str) -> tuple[int, bool]:
-        """(tokens, whether they are estimated)."""
+        """(number of tokens, whether it is an estimate)."""
         if not text:
             return 0, False
         content = f"{_STAGE}\n{self._model}\n{text}"
@@ -227,7 +227,7 @@ class ServerTokenizer:
                         self._model,
                         found,
                     )
-            # A server without /tokenize gives nothing to keep: a replay estimates the same.
+            # For a server that never counted, nothing is saved: a replay estimates the same.
             if self._journal and self._has_counted:
                 asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
                 at = round(time.time(), 3)
@@ -237,7 +237,7 @@ class ServerTokenizer:
         return known.prompt_tokens, False
 
     def _ask(self, text: str) -> int | str:
-        """Tokens of a text that is not empty, or why the first address does not count them."""
+        """The number of tokens of a text that is not empty, or why the server does not count."""
         from openai import OpenAIError
 
         if not self._endpoint.urls:
@@ -247,7 +247,7 @@ class ServerTokenizer:
         body = {"model": self._model, "add_special_tokens": False, **texts}
         try:
             reply = self._client.post("/tokenize", body=body, cast_to=object)
-        except (OpenAIError, ValueError, RecursionError) as error:  # the latter for no JSON
+        except (OpenAIError, ValueError, RecursionError) as error:  # the last two: not JSON
             return self._redact(f"{type(error).__name__}: {error}", _MOST_SAID)
         tokens = reply.get("tokens") if isinstance(reply, dict) else None
         if not isinstance(tokens, list) or not 0 < len(tokens) <= _ESTIMATE.count(text) + 2:
@@ -265,7 +265,7 @@ class ServerTokenizer:
 
 
 def reader_of(tokenizer: str) -> Reader:
-    """What counts without asking a server: for plans and checks.
+    """A counter that asks no server, for plans and checks.
 
     Raises:
         TeacherError: The tokenizer cannot be loaded.

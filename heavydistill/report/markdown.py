@@ -1,4 +1,4 @@
-"""Printer of grids as Markdown, for cards and comparisons: texts of others stay texts."""
+"""Prints grids as Markdown, for cards and comparisons; other texts are escaped."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 from heavydistill.report.grid import UNKNOWN, Grid, Value, bracketed
 
 NUMBER = re.compile(r"[-+]?\d|-$|$")
-"""Begins a cell of a column of numbers."""
+"""Matches the beginning of every cell of a column of numbers."""
 
 
 def text(value: object) -> str:
-    """A value on one line, in which nothing is markup or ends a cell."""
+    """A value on one line, escaped so that it is no markup and ends no cell."""
     plain = html.escape(" ".join(str(value).split()), quote=False)
     for mark in "\\`*_[]|":
         plain = plain.replace(mark, f"\\{mark}")
@@ -27,9 +27,9 @@ def code(value: object) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown already: columns of numbers right, the others left.
+    """A table of cells that are Markdown, with columns of numbers right-aligned.
 
-    A ValueError if the rows are not equally long.
+    Raises ValueError if the rows differ in length.
     """
     body = list(rows)
     numbers = [all(NUMBER.match(cell) for cell in column) for column in zip(*body, strict=True)]
@@ -38,7 +38,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def from_grid(grid: Grid) -> str:
-    """A grid as a table, notes of labels behind them, and what is to be known of it below."""
+    """A grid as a table: notes of labels follow them, notes of the table stand below."""
     rows = [
         [text(f"{line.label}, {line.note}" if line.note else line.label), *map(cell, line.cells)]
         for line in grid.lines
@@ -55,7 +55,7 @@ def cell(value: Value) -> str:
 
 
 def at(tree: Mapping[str, Any], dotted: str) -> Any:
-    """The value at a dotted key; None where there is none."""
+    """The value at a dotted key; None if there is none."""
     value: Any = tree
     for key in dotted.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -63,10 +63,7 @@ def at(tree: Mapping[str, Any], dotted: str) -> Any:
 
 
 def interval(value: Mapping[str, float] | None, *, signed: bool = False) -> str:
-    """An ``Interval`` as it is in JSON: a share in per cent, or a difference in points.
-
-    Given are ``mean``, ``low`` and ``high`` as shares in [0, 1] or differences in [-1, 1].
-    """
+    """An ``Interval`` read from JSON, as a share in per cent or a difference in points."""
     if not value:
         return UNKNOWN
     mean, low, high = (100 * value[key] for key in ("mean", "low", "high"))
@@ -76,5 +73,5 @@ def interval(value: Mapping[str, float] | None, *, signed: bool = False) -> str:
 
 
 def usd(cost: float | None) -> str:
-    """A cost in US dollars, with cents; ``-`` if it is not known."""
+    """A cost in US dollars with cents; ``-`` for None."""
     return UNKNOWN if cost is None else f"{cost:,.2f}"

@@ -1,1 +1,1 @@
-"""What lies on disk: traces, sets, records of trainings, folders that appear whole, the journal."""
+"""Files on disk: traces, sets, records of trainings, atomic folders, the journal."""

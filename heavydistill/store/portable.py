@@ -1,7 +1,7 @@
-"""Configurations for other machines and people: without folders, addresses and private models.
+"""Configurations for publication: without folders, addresses and private models.
 
-Records that are published or compared hold these. Secrets are never in a configuration at all (see
-``config``).
+They are used in records that are published or compared. A configuration never contains secrets
+(see ``config``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def portable_config(config: RunConfig) -> dict[str, Any]:
 
 
 def key_variable_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The name of an endpoint's key variable alone: publishing searches for that key's value."""
+    """Only the name of an endpoint's key variable: publishing searches for that key's value."""
     return endpoint and {"api_key_env": endpoint["api_key_env"]}
 
 

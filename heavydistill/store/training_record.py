@@ -1,10 +1,10 @@
-"""The record of a training, ``training.json`` in the folder of the model: how it came about.
+"""The record of a training, ``training.json`` in the folder of the model.
 
-It is written when a training begins, without a ``result``, and again when it has ended. A card is
-made from it, and a training that goes on from a checkpoint is compared with it.
+It is written without ``result`` when a training begins, and again when the training has ended. The
+model card is made from it, and a training that is resumed is compared with it.
 
-Nothing in it is a path, an address or a token: models and sets stand under the name of their
-folder, or their id on the Hub.
+It contains no paths, addresses or access tokens: models and sets are named by the last part of
+their path, or by their id on the Hub.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heavydistill.store.sets.folder import Manifest
 FORMAT = "heavydistill-training/1"
 RECORD = "training.json"
 EVALUATION = "evaluation"
-"""Folder of an evaluation before and after, beside it; ``evaluation.json`` is in it."""
+"""Folder beside the record with an evaluation before and after, and its ``evaluation.json``."""
 
 
 class BaseModelUsed(Section):
@@ -34,7 +34,7 @@ class BaseModelUsed(Section):
 
 
 class SetsUsed(Section):
-    """Rows of one set of one folder that were learnt."""
+    """Rows of one set that were learnt."""
 
     name: str  # name of the sets
     revision: str = ""  # commit on the Hub; empty for a folder
@@ -46,19 +46,19 @@ class SetsUsed(Section):
 
 
 class RlUsed(Section):
-    """Prompts of GRPO, beside what ``arguments`` say."""
+    """Facts about a GRPO training that are not in ``arguments``."""
 
     mode: Literal["deliberator", "joint", "thinker"]
-    """Whose answers were rewarded: a deliberator's to caches that were there, a thinker's, or a
-    deliberator's to caches that its own attempts became, all of which were learnt."""
+    """Whose answers were rewarded. ``deliberator``: answers to existing caches. ``thinker``:
+    attempts. ``joint``: answers to caches of the model's own attempts, which are learnt too."""
     rows_of_episode: int = 1  # responses of an episode: K + 1 in mode ``joint``
     longest_prompt: int  # tokens of the longest prompt
     response_tokens: int | None = None  # maximum number of tokens of a response; null if unknown
     left_out: dict[str, int] = Field(default_factory=dict)  # prompts that were left out, by reason
     problems_sha256: str  # hash of the problems and their references, in order
     run: dict[str, Any] | None = None
-    """Configuration of the run that the problems come from, without folders and addresses; null
-    where prompts are caches of sets."""
+    """Configuration of the run from which the problems are, without folders and addresses; null if
+    the prompts are caches of sets."""
 
 
 class Launch(Section):
@@ -105,7 +105,7 @@ class Result(Section):
 
     @property
     def is_unlearnt(self) -> bool:
-        """Whether it is of a GRPO training in which no response earned a reward."""
+        """Whether no response of a GRPO training earned a reward, so that nothing was learnt."""
         return bool(self.rollouts) and "reward" not in self.rollouts
 
 
@@ -138,7 +138,7 @@ class TrainingRecord(Section):
 
 
 def write_record(record: TrainingRecord, folder: Path) -> None:
-    """Write it into a folder, in one piece."""
+    """Write the record into a folder; the file is replaced in one step."""
     write_versioned(record, folder / RECORD)
 
 
@@ -146,7 +146,7 @@ def read_record(folder: Path) -> TrainingRecord:
     """The record of a folder.
 
     Raises:
-        ConfigError: There is none, or it is of another version.
+        ConfigError: There is no record, or one of another version.
     """
     return read_versioned(
         folder / RECORD,

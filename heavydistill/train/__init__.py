@@ -1,8 +1,9 @@
 """Training on sets: SFT of both roles and GRPO, with TRL and PEFT.
 
-Data flow of SFT: ``sft`` reads the arguments, ``datasets`` finds the rows, ``sft_data`` turns
-them into tokens and packs them, ``loop`` trains, ``checkpoints`` sees to it that what lies in the
-output folder is whole. ``grpo`` has prompts and rewards in place of rows.
+Data flow of SFT: ``arguments`` reads flags and files, ``datasets`` finds the rows, ``sft_data``
+turns them into tokens and packs them, ``loop`` trains, and ``checkpoints`` keeps the output folder
+whole. ``grpo`` has prompts and rewards in place of rows. ``script`` runs all of it for a verb, and
+``launch`` starts several processes.
 """
 
 import os

@@ -1,10 +1,10 @@
-"""Is it right: a folder for each kind of verifier, and the registry that names them.
+"""Verdicts on responses: a folder for each kind of verifier, and the registry of their names.
 
-A verifier reads a problem and the answer text of one response and gives a ``schema.Verdict``:
-correct, incorrect or undecided, with a reason. ``pool.VerdictPool`` is what a run calls.
-``screening`` says what needs no verifier; whatever may take long or break is decided in workers
-that can be killed (``workers``). Programs run in ``sandbox``. A verifier of one's own is a file
-with a class like ``exact.Exact``; ``verify.own`` of the configuration names it.
+A verifier reads a problem and the answer text of one response and returns a ``schema.Verdict``:
+correct, incorrect or undecided, with a reason. Runs call ``pool.VerdictPool``. ``screening``
+handles responses that need no verifier; decisions that may take long or crash run in processes
+that can be killed (``workers``), and programs in ``sandbox``. A user's own verifier is a file with
+a class like ``exact.Exact``; ``verify.own`` of the configuration names it.
 
-``judge`` is what a model is asked about verdicts that stay undecided, where a run declares one.
+``judge`` is the prompt for a model that settles undecided verdicts, in runs that declare one.
 """

@@ -1,17 +1,17 @@
 r"""The verifier ``exact``: the final answer is the reference, as text or as a plain number.
 
 The final answer is the last balanced ``\boxed{...}`` of the answer text. Where a problem sets
-``verifier_args`` to ``{"marker": "####"}``, what follows the last marker on its line counts when
-there is no box, and the reference is read in the same way, so a worked solution that ends in
-``#### 18`` is a reference as it is. The last number of a text never counts.
+``verifier_args`` to ``{"marker": "####"}``, the text after the last marker on its line counts when
+there is no box. The reference is read in the same way, so a worked solution that ends in
+``#### 18`` is a valid reference. The last number of a text never counts.
 
 Verdicts, by reason:
 
-    correct    equal           the same number, or the same text but for typography
-    incorrect  different       two numbers, or words that are not the same (case counts)
-    incorrect  no_answer       no box and no marker, or nothing in it
+    correct    equal           the same number, or the same text apart from typography
+    incorrect  different       different numbers, or different words (case counts)
+    incorrect  no_answer       neither a box nor a marker, or an empty one
     undecided  needs_units     one is a number with a unit, a currency or percent
-    undecided  needs_symbolic  one is a formula, a list or the like, and the texts differ
+    undecided  needs_symbolic  one is a formula, a list or similar, and the texts differ
     undecided  too_complex     more than ``MOST_CHARACTERS`` in the answer or the reference
 
 Not covered: symbolic equality (``2\sqrt{2}`` is not ``\sqrt{8}`` here), order in sets, intervals,
@@ -31,7 +31,7 @@ MOST_CHARACTERS = 1000
 
 
 class Exact(Verifier):
-    """See the module."""
+    """The verifier ``exact``; the module describes it."""
 
     name = "exact"
     version = "2"

@@ -1,17 +1,17 @@
-r"""How many different final answers a response gives, in the form that its verifier reads.
+r"""Counts the different final answers of a response, in the form that its verifier reads.
 
-    math        boxes outside code; those joined by a comma, "and" or "or" are one answer. Without
-                a box, what follows the problem's marker
-    exact       boxes; without one, what follows the marker
+    math        boxes outside code; boxes joined by a comma, "and" or "or" are one answer. Without
+                a box, the text after the problem's marker
+    exact       boxes; without one, the text after the marker
     procedural  boxes
-    choice      the options that it claims, those that it takes back too
-    code        programs: blocks that are fenced as Python, or where there are none, without a
-                language, and define what the tests call (read input, where they call nothing);
-                a text without blocks that the verifier takes for a program is one
+    choice      the options that it claims, retracted ones included
+    code        programs: blocks fenced as Python, else blocks without a language, that define what
+                the tests call (or read input, if the tests call nothing); a text without blocks
+                that the verifier accepts as a program is one
 
-Equal ones count once: the same number, or the same text but for typography and blanks; of ``math``
-also but for a name in front (``x = 5``) and a unit behind. Empty boxes do not count.
-Other verifiers (``instructions``, a user's own) have no form for a final answer.
+Equal answers count once: the same number, or the same text apart from typography and blanks; for
+``math`` also apart from a name before it (``x = 5``) and a unit after it. Empty boxes do not count.
+Other verifiers (``instructions``, a user's own) define no form of a final answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from heavydistill.verifiers.normal import normal_form
 from heavydistill.verifiers.screening import THINKING_ENDS
 
 MOST_CHARACTERS = 1000
-"""Limit of an answer; longer ones are compared as they stand."""
+"""Limit of an answer; longer ones are compared literally."""
 _NAME = re.compile(r"\s*[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=(?![^=]*=)")
 _UNIT = re.compile(
     r"(?<=[\d}])(?:\\[,;:! ]|[\s~]){0,4}(?:\\?%|\^?\{?\\circ\}?"
@@ -42,13 +42,13 @@ _UNIT = re.compile(
 
 
 def final_answers(problem: Problem, answer_text: str) -> int | None:
-    """How many different ones a text gives, 2 for any number above 1.
+    """The number of different final answers in a text; 2 stands for any number above 1.
 
-    None where the problem's verifier has no form for them.
+    None if the problem's verifier defines no form of a final answer.
 
     Args:
-        problem: One that its verifier accepts.
-        answer_text: The answer text of a response that it calls correct.
+        problem: A problem that its verifier accepts.
+        answer_text: Answer text of a response whose verdict is correct.
     """
     text = answer_text.rpartition(THINKING_ENDS)[2]
     if problem.verifier == "math":
@@ -82,7 +82,7 @@ def _mathematical(problem: Problem, text: str) -> int:
 
 
 def _bare(answer: str) -> str:
-    """An answer without the name in front of it and the unit behind it."""
+    """An answer without a name before it and a unit after it."""
     is_long = len(answer) >= MOST_CHARACTERS
     return answer if is_long else _UNIT.sub("", _NAME.sub("", answer, count=1))
 

@@ -1,23 +1,23 @@
-"""What a judge is asked: a model's opinion on what rules leave undecided, where a run declares one.
+"""Questions to a judge: a model that settles undecided verdicts, in runs that declare one.
 
-A judge is no verifier: nothing but an undecided verdict of a verifier is put to it, and it compares
-an answer with the reference, so it is not asked where a verifier decides by anything else, e.g. by
-running tests or by rules that other answers than the reference fulfil. It is not asked either
+A judge is not a verifier. It sees only undecided verdicts, and it compares an answer with the
+reference. So it is not asked where a verifier decides by anything else, e.g. by running tests or
+by rules that answers other than the reference satisfy. Nor is it asked
 
-- where no answer was given: the generation failed, was cut off, is empty or no text;
-- where ``NOT_FOR_A_JUDGE`` names the reason, unless ``judge.reasons`` names it too: then a fault
-  of this machine or of a verifier left the verdict open, and not the rules, or the value is right
-  and only its form in doubt, which a judge who compares results does not see;
-- where the answer has more than ``MOST_BYTES``: an answer is shown whole or not at all.
+- if there is no answer: the generation failed, was cut off, is empty or not text;
+- if ``NOT_FOR_A_JUDGE`` lists the reason and ``judge.reasons`` does not: the cause is a fault of
+  this machine or of a verifier, or the value is right and only its form is in doubt, which a
+  comparison of results cannot settle;
+- if the answer has more than ``MOST_BYTES``: an answer is shown whole or not at all.
 
-It reads the problem, the reference and the answer as the verifier found it, or the text after the
-thinking where it found none. All three are quoted in blocks whose headers begin with a fence that
-is longer than any run of its character in them, with their control tokens made harmless, so no text
-can end its block, open another or take another turn. A text can still speak to the judge; the
-wording says that it is material, and only the votes of ``heavy.judge_votes`` come of it.
+The judge reads the problem, the reference and the answer that the verifier found, or else the text
+after the thinking. All three are quoted in blocks whose headers begin with a fence that is longer
+than any run of its character in them, and their control tokens are made harmless. So no text can
+end its block, open another one or begin another turn. A text can still address the judge; the
+prompt calls it material, and only the votes of ``heavy.judge_votes`` count.
 
-Not covered: whether the model judges well. Its verdicts carry its name, so they can be counted
-apart.
+Not covered: whether the model judges well. Its verdicts carry its name, so that they can be counted
+separately.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from heavydistill.verifiers import registry
 from heavydistill.verifiers.screening import THINKING_ENDS, Candidate, screen_generation
 
 MOST_BYTES = 16_000
-# What a reason begins with, up to a colon.
+# Beginnings of reasons, up to a colon.
 NOT_FOR_A_JUDGE = frozenset({"verifier_error", "no_sandbox", "worker_died", "echoed"})
 
 
 def is_comparable(problem: Problem) -> bool:
-    """Whether answers are compared with a reference, which a judge can do as well."""
+    """Whether the verifier compares answers with a reference, as a judge does."""
     try:
         verifier = registry.get(problem.verifier)
     except ProblemsError:
@@ -51,9 +51,9 @@ def is_comparable(problem: Problem) -> bool:
 def answer_for_judge(
     problem: Problem, generation: Generation, reasons: Collection[str] | None
 ) -> str | None:
-    """The answer that is put to a judge; None if its verdict stays as it is.
+    """The answer for the judge; None if the verdict stays as it is.
 
-    ``reasons`` are those about which a judge is asked; None for all that the module names.
+    ``reasons`` are the reasons that a judge settles; None for those that the module describes.
     """
     verdict = generation.verdict
     if verdict is None or verdict.label != "undecided" or not is_comparable(problem):
@@ -72,10 +72,10 @@ def answer_for_judge(
 def question(
     problem: Problem, answer: str, prompt: Prompt, control_tokens: tuple[str, ...] = ()
 ) -> str:
-    """What the judge reads, the same for the same problem and answer (of ``answer_for_judge``).
+    """The prompt of the judge; the same problem and answer give the same prompt.
 
-    The ``control_tokens`` of the judge's tokenizer, if that is known, are made harmless beside the
-    common ones of other models.
+    ``answer`` comes from ``answer_for_judge``. ``control_tokens`` of the judge's tokenizer, if that
+    is known, are made harmless in addition to the common ones of other models.
     """
     names = ("Problem", "Reference answer", "Answer")
     blocks = zip(names, (problem.text.strip(), problem.reference.strip(), answer), strict=True)

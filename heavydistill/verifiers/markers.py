@@ -1,12 +1,11 @@
-r"""Which marker the answers of a run share that hold no ``\boxed{}``.
+r"""Finds the marker that the answers of a run without ``\boxed{}`` have in common.
 
-A marker stands before the value in the last line of an answer (``A:``, ``####``, ``The answer
-is``, ``答案：``). It is found in the answers themselves: most of the unanswered ones share it, and
-their verifier reads answers behind it. The verdicts of the run stay as they are; what is found is a
-proposal for the next one.
+A marker precedes the value in the last line of an answer (``A:``, ``####``, ``The answer is``,
+``答案：``). Most of the unanswered answers share it, and their verifier finds answers after it. The
+verdicts of the run stay as they are; the marker is a proposal for the next run.
 
-Only problems that have the arguments of the configuration count, for only those can be changed
-there, and only the verifiers ``math`` and ``exact``, which know a marker.
+Only problems with the arguments of the configuration count, because only those can be changed
+there, and only the verifiers ``math`` and ``exact``, which support markers.
 
 Not covered: answers whose value is not in their last line.
 """
@@ -30,35 +29,35 @@ from heavydistill.verifiers.pool import VerdictPool
 MOST_READ = 1_000
 MOST_JUDGED = 200
 _MOST_CANDIDATES = 6
-# A tenth of right answers shows a marker where references are no numbers.
+# Where references are not numbers, a tenth of correct answers confirms a marker.
 _ENOUGH_RIGHT = 0.1
 _VERIFIERS = ("math", "exact")
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A marker that most unanswered answers share."""
+    """A marker that most unanswered answers have in common."""
 
     marker: str
     count: int
-    """Answers that have it in their last line."""
+    """Number of answers with the marker in their last line."""
     of: int
-    """Unanswered ones that were read."""
+    """Number of unanswered answers that were read."""
     judged: int
-    """Answers that were judged by it."""
+    """Number of answers that were judged with the marker."""
     answers: int
-    """Judged ones in which it gives an answer."""
+    """Number of judged answers in which a final answer was found."""
     right: int
-    """Judged ones that are right."""
+    """Number of judged answers that are correct."""
 
 
 def shared_marker(
     traces: Iterable[Trace], arguments: Mapping[str, Any], config: Verifying
 ) -> Shared | None:
-    """The marker that most unanswered answers share and that gives answers; None without one.
+    """The marker that most unanswered answers share and that yields answers; None without one.
 
     Args:
-        traces: Judged; read until ``MOST_READ`` unanswered answers are found.
+        traces: Judged traces; read until ``MOST_READ`` unanswered answers are found.
         arguments: Arguments of verifiers in the configuration.
         config: How answers are judged.
     """
@@ -75,7 +74,7 @@ def shared_marker(
             tried = _tried(marker, having[marker], len(unanswered), pool)
             if 2 * tried.answers > tried.judged or tried.right >= _ENOUGH_RIGHT * tried.judged > 0:
                 fit.append(tried)
-    # The first of equal ones, which is the most frequent and then the longest.
+    # Among equal ones the first: the most frequent, then the longest.
     return max(fit, key=lambda shared: (shared.right, shared.answers), default=None)
 
 
@@ -94,7 +93,7 @@ def _tried(
     marker: str, having: Sequence[tuple[Problem, str]], of: int, pool: VerdictPool
 ) -> Shared:
     verifier_args = json.dumps({"marker": marker}, ensure_ascii=False)
-    # Spread over all of them, for the first ones may be of one kind.
+    # Spread over all of them, because the first ones may be of one kind.
     step = max(1, len(having) // MOST_JUDGED)
     pairs = [
         (dataclasses.replace(problem, verifier_args=verifier_args), text)
@@ -110,7 +109,7 @@ def _tried(
 
 
 def _is_answer(reference: str, marker: str, verdict: Verdict) -> bool:
-    """Whether it is right, or a number where a number is asked for: words could be any words."""
+    """Whether the verdict is correct, or a number was found where the reference is a number."""
     if verdict.is_correct or verdict.extracted is None:
         return verdict.is_correct
     wanted = normal_form(final_answer(reference, marker) or reference)

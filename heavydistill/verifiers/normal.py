@@ -1,11 +1,11 @@
-r"""Normal forms of final answers: what may be told apart, and what only looks different.
+r"""Normal forms of final answers, in which only real differences remain.
 
-``normal_form`` takes away typography alone (Unicode variants, ``$``, ``\left``, thin spaces, a
+``normal_form`` removes typography alone (Unicode variants, ``$``, ``\left``, thin spaces, a
 closing period) and reads plain numbers exactly: integers, decimals, ``1e3``, ``1,234``, ``1/2``,
-``\frac{1}{2}``, mixed numbers. Equal numbers get one text, so that votes on them fall together.
+``\frac{1}{2}``, mixed numbers. Equal numbers get one text, so that their votes count together.
 
-Never read as numbers, because a wrong answer could then pass for a right one: ``0,5`` and
-``1 234`` (which mark is meant?), ``10²`` (a power, not 102), and lists such as ``1, 234``.
+Some texts are never read as numbers, because a wrong answer could then pass as correct: ``0,5`` and
+``1 234`` (ambiguous marks), ``10²`` (a power, not 102), and lists such as ``1, 234``.
 
 Not covered: units, currencies and percent, symbolic equality, sets and intervals.
 """
@@ -20,7 +20,7 @@ from fractions import Fraction
 from heavydistill.schema import Label
 
 LONGEST_DECIMAL_PLACES = 12
-# Python itself refuses to read integers of more than 4,300 digits.
+# Python itself refuses integers of more than 4,300 digits.
 LONGEST_NUMBER = 2000
 
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
@@ -54,8 +54,8 @@ class NormalForm:
     """A final answer without its typography.
 
     Attributes:
-        text: Equal for equal answers; of a number, its shortest common spelling.
-        value: What it is worth, if it is a plain number.
+        text: Same text for equal answers; for a number, its shortest common spelling.
+        value: Value of a plain number; None for anything else.
     """
 
     text: str
@@ -63,13 +63,13 @@ class NormalForm:
 
     @property
     def is_measure(self) -> bool:
-        """Whether it is a number with a unit, a currency or percent."""
+        """Whether the answer is a number with a unit, a currency or percent."""
         match = _MEASURE.fullmatch(self.text) if self.value is None else None
         return bool(match and (match["currency"] or match["unit"]))
 
     @property
     def has_structure(self) -> bool:
-        """Whether it is more than a number or words: LaTeX, operators, lists, brackets.
+        """Whether the answer is more than a number or words: LaTeX, operators, lists, brackets.
 
         Operators may be invisible (U+2062 multiplies).
         """
@@ -81,7 +81,7 @@ class NormalForm:
 
 
 def normal_form(text: str) -> NormalForm:
-    """The normal form of a final answer. Takes any text and never raises."""
+    """The normal form of a final answer. Accepts any text and never raises."""
     spelled = plain(text)
     value = _value(spelled)
     if value is not None:
@@ -91,10 +91,10 @@ def normal_form(text: str) -> NormalForm:
 
 
 def plain_decimal(text: str) -> str | None:
-    """The normal form of a number written as a decimal; None for all else.
+    """The normal form of a number written as a decimal; None for anything else.
 
-    Fractions, powers of ten and leading zeros are all else too: where an answer need not be
-    meant as a number (``2/4`` to be simplified, ``1e3`` in base 16, ``007``), they matter.
+    Fractions, powers of ten and leading zeros are excluded: they matter where an answer may not be
+    meant as a number (``2/4`` to be simplified, ``1e3`` in base 16, ``007``).
     """
     match = _DECIMAL.fullmatch(plain(text))
     if not match or match["power"] or re.match("0[0-9]", match["digits"]):
@@ -103,13 +103,13 @@ def plain_decimal(text: str) -> str | None:
 
 
 def without_text_macro(text: str) -> str:
-    r"""``text`` without a ``\text{...}`` around the whole of it."""
+    r"""``text`` without a ``\text{...}`` around all of it."""
     match = _TEXT_MACRO.fullmatch(text.strip())
     return match[1].strip() if match else text.strip()
 
 
 def _one_alphabet(text: str) -> str:
-    """NFKC with ASCII digits and signs; digits that are raised, lowered or fractions stay so."""
+    """NFKC with ASCII digits and signs; raised and lowered digits and fractions are kept."""
     if text.isascii():
         return text
     parts: list[str] = []
@@ -126,7 +126,7 @@ def _one_alphabet(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """``text`` without its typography; blanks count for nothing but to part words."""
+    """``text`` without its typography and with single blanks."""
     text = unwrapped(_one_alphabet(text))
     text = re.sub(r"\\[dtc]frac(?![a-zA-Z])", r"\\frac", text)
     text = re.sub(r"\\(?:left|right)(?![a-zA-Z])", "", text).replace("{,}", ",")
@@ -137,7 +137,7 @@ def plain(text: str) -> str:
 
 
 def unwrapped(text: str) -> str:
-    """``text`` without what surrounds it: blanks, math delimiters, a text macro, a period."""
+    """``text`` without surrounding blanks, math delimiters, a text macro, and a final period."""
     while True:
         inner = without_text_macro(text)
         if inner.endswith((".", "。")) and not inner.endswith(".."):
@@ -188,9 +188,9 @@ def _spelled(value: Fraction) -> str:
     return f"{'-' if value < 0 else ''}{whole}.{places.rstrip('0')}"
 
 
-# --- Plain numbers compared: 0.333 is not 1/3. A decimal that is the other value rounded to its
-# places, or differs from it by floating-point noise, is undecided: whether rounding was asked for
-# stands in the problem's text.
+# --- Comparison of plain numbers: 0.333 is not 1/3. A decimal that equals the other value when that
+# is rounded to its places, or up to floating-point noise, is undecided, because only the problem's
+# text says whether rounding was asked for.
 FEWEST_DIGITS = 2
 NOISE = Fraction(1, 10**6)
 Outcome = tuple[Label, str]
@@ -200,7 +200,7 @@ ROUNDED: Outcome = ("undecided", "rounded")
 
 
 def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) -> Outcome:
-    """The outcome for two plain numbers as they are written, with their ``values``."""
+    """The outcome for two plain numbers, as written and with their ``values``."""
     if values[0] == values[1]:
         return EQUAL
     is_near = is_rounded(given, values[1]) or is_rounded(wanted, values[0])
@@ -208,7 +208,7 @@ def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) 
 
 
 def is_rounded(written: str, exact: Fraction) -> bool:
-    """Whether a decimal is ``exact`` rounded or cut to its places, or off by mere noise."""
+    """Whether a decimal is ``exact`` rounded or cut to its places, or differs by mere noise."""
     whole, point, places = plain(written).replace(",", "").partition(".")
     if not point or not places.isdigit() or not whole.lstrip("+- ").isdigit():
         return False

@@ -1,25 +1,25 @@
-"""Verdicts from any thread: cheap ones at once, all others in workers that can be killed.
+"""Verdicts for any thread: cheap ones at once, all others in workers that can be killed.
 
-What ``screen`` can tell, and a verifier that ``runs_in`` the process itself, cost no worker; the
-first other response starts them. Each verdict has a time limit of its own (``Verifier.limit_s``)
-and each worker an address space of ``verify.memory_mb``.
+Screening, and verifiers that ``runs_in`` the process itself, need no worker; the first other
+response starts the workers. Each verdict has its own time limit (``Verifier.limit_s``), and each
+worker an address space of ``verify.memory_mb``.
 
-Verdicts of this module, all undecided and each of its own response alone:
+Verdicts of this module, all undecided, each affecting only its own response:
 
-    timeout         it took longer than its limit
-    memory          it needed more memory than a worker may have, twice
-    worker_died     its worker crashed or was killed, twice
-    verifier_error:TYPE  the verifier raised, could not be prepared, or gave no verdict
+    timeout              the decision exceeded its time limit
+    memory               it exceeded the memory of a worker, twice
+    worker_died          its worker crashed or was killed, twice
+    verifier_error:TYPE  the verifier raised, could not be prepared, or returned no verdict
 
-The same response to the same problem is judged once: those that come while it is judged wait for
-the same verdict, and the last ``MOST_KEPT`` verdicts are remembered, but for the first three kinds
-above: the machine may have been busy.
+The same response to the same problem is judged once: requests that arrive meanwhile wait for the
+same verdict, and the last ``MOST_KEPT`` verdicts are remembered, except the first three kinds
+above, for which a busy machine may be the cause.
 
-No signal is used and no handler is changed. A process that was forked with a pool in it has one
-without workers, which starts its own.
+No signal is used and no handler is changed. In a forked process a pool has no workers and starts
+its own.
 
-Not covered: who gets the processor; every pool has workers of its own, and limits are measured by
-the clock, so that a machine with far more to do than it has cores gives more timeouts.
+Not covered: sharing of processors. Each pool has its own workers, and limits are measured by the
+clock, so an overloaded machine causes more timeouts.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ from heavydistill.verifiers.screening import Candidate, decide, screen, screen_g
 from heavydistill.verifiers.workers import Crew, TaskOutcome, limit_of
 
 MOST_KEPT = 8192
-# Pairs that are on their way at once.
+# Maximum number of pairs that are judged at once.
 _MOST_AHEAD = 2048
-# Whether a reference is fit must not depend on how busy the machine is.
+# A busy machine must not make a reference unfit, so its check gets several times the limit.
 _REFERENCE_LIMITS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict, and what it took."""
+    """A verdict and its time."""
 
     verdict: Verdict
-    """The same for the same response, as long as no limit is met."""
+    """Verdict; the same for the same response, as long as no limit is exceeded."""
     seconds: float
-    """Time of the decision; 0 if it needed no worker. Never stored in rows."""
+    """Seconds of the decision; 0 if it needed no worker. Never stored in rows."""
 
 
 class VerdictPool:
-    """Judges responses; see the module. May be used from several threads.
+    """Judges responses, in workers where that may take long. Several threads may use it.
 
-    It is a context manager; ``close`` is called at the end of the interpreter too. ``ConfigError``
-    is raised if a file with verifiers of one's own cannot be used.
+    A context manager; ``close`` is also called when the interpreter ends. Raises ``ConfigError`` if
+    a file of ``verify.own`` cannot be used.
     """
 
     def __init__(self, config: Verifying | None = None) -> None:
@@ -83,32 +83,32 @@ class VerdictPool:
         self._kept: OrderedDict[bytes, Judged] = OrderedDict()
 
     def submit(self, problem: Problem, text: str) -> Future[Judged]:
-        """The verdict on a response, whole or what follows its thinking, to any problem.
+        """Request the verdict on a response, with or without its thinking.
 
-        The future raises nothing, and is cancelled if the pool is closed before the verdict is
-        there. ``RuntimeError`` if it is closed by now.
+        The future raises nothing; it is cancelled if the pool is closed before the verdict. Raises
+        ``RuntimeError`` if the pool is closed already.
         """
         return self._submit(screen(problem, text))
 
     def submit_generation(self, problem: Problem, generation: Generation) -> Future[Judged]:
-        """As ``submit``; a generation that failed or was cut off is undecided."""
+        """Request the verdict on a generation; one that failed or was cut off is undecided."""
         return self._submit(screen_generation(problem, generation))
 
     def judge(self, problem: Problem, text: str) -> Judged:
-        """As ``submit``, and wait."""
+        """The verdict on a response; as ``submit``, but waits."""
         return self.submit(problem, text).result()
 
     def judge_all(self, pairs: Iterable[tuple[Problem, str]]) -> list[Judged]:
-        """The verdicts on all pairs of a problem and a response, in order; read as needed."""
+        """The verdicts on pairs of a problem and a response, in order; pairs are read as needed."""
         return list(_in_order(self.submit(problem, text) for problem, text in pairs))
 
     def check_references(
         self, problems: Sequence[Problem], on_done: Callable[[], None] | None = None
     ) -> list[str | None]:
-        """What makes each problem unfit for its verifier, and what to do; None if it is fit.
+        """For each problem the reason why its verifier cannot judge it, and the fix; else None.
 
-        A reference on which the verifier hangs or breaks is unfit, so it costs no answer later.
-        ``on_done`` is called after each, in order; ``ProblemsError`` if there is no such verifier.
+        A reference on which the verifier hangs or crashes is unfit. ``on_done`` is called after
+        each problem, in order. Raises ``ProblemsError`` if there is no such verifier.
         """
         unfit: list[str | None] = []
         for outcome in _in_order(map(self._check, problems)):
@@ -124,12 +124,12 @@ class VerdictPool:
             if verifier.runs_in == "here" or verifier.is_plain(problem):
                 checked.set_result(TaskOutcome(verifier.check_reference(problem)))
                 return checked
-        except Exception as error:  # of a verifier of one's own
+        except Exception as error:  # of a user's verifier
             checked.set_result(TaskOutcome(fault=error_reason(error)))
             return checked
         try:
             limit_s = limit_of(verifier, problem, self.config)
-        except Exception:  # of a malformed problem; the check says what is wrong with it
+        except Exception:  # of a malformed problem; the check reports the fault
             limit_s = self.config.timeout_s
         self._crew.submit(verifier.name, ("check", problem), _REFERENCE_LIMITS * limit_s, checked)
         return checked
@@ -146,7 +146,7 @@ class VerdictPool:
         return f"the check of the reference {why}; simplify it or leave the problem out"
 
     def close(self) -> None:
-        """End the workers. What is not judged by then is cancelled; again is no fault."""
+        """End the workers and cancel what is not judged yet; may be called again."""
         self._is_closed = True
         self._crew.close()
 
@@ -169,11 +169,11 @@ class VerdictPool:
         return future
 
     def _decide(self, candidate: Candidate, future: Future[Judged]) -> None:
-        """Have a worker decide, unless that was done or is being done."""
+        """Let a worker decide, unless the verdict is known or another request waits for it."""
         verifier = candidate.verifier
         try:
             limit_s = limit_of(verifier, candidate.problem, self.config)
-        except Exception as error:  # of a verifier of one's own
+        except Exception as error:  # of a user's verifier
             future.set_result(Judged(undecided(verifier, error_reason(error)), 0.0))
             return
         key = _key(candidate)
@@ -192,7 +192,7 @@ class VerdictPool:
                 self._open[key], task = [future], fresh
             message = "decide", candidate.problem, candidate.answer
             self._crew.submit(verifier.name, message, limit_s, task)
-        except BaseException as error:  # closed; or an interrupt, after which nobody would decide
+        except BaseException as error:  # the pool is closed, or an interrupt
             if task:
                 task.cancel()
             if not isinstance(error, RuntimeError):
@@ -223,7 +223,7 @@ _T = TypeVar("_T")
 
 
 def _in_order(futures: Iterable[Future[_T]]) -> Iterator[_T]:
-    """The results of futures, which are made only as they are needed."""
+    """The results of futures, in order; futures are read as needed."""
     waiting: deque[Future[_T]] = deque()
     for future in futures:
         waiting.append(future)
@@ -234,7 +234,7 @@ def _in_order(futures: Iterable[Future[_T]]) -> Iterator[_T]:
 
 
 def _key(candidate: Candidate) -> bytes:
-    """The same for the same response to the same problem; verifiers do not change meanwhile."""
+    """Key of a response to a problem; verifiers do not change while a pool exists."""
     fields = dataclasses.astuple(candidate.problem)
     return hashlib.sha256(json.dumps([*fields, candidate.answer]).encode()).digest()
 
@@ -249,7 +249,7 @@ def _close_all() -> None:
 
 
 def _forget_workers() -> None:
-    """In a process that was forked: its pools have no workers, and its end ends none."""
+    """In a forked process, give its pools new state without the workers of the parent."""
     for pool in list(_pools):
         pool._begin()
 

@@ -1,5 +1,6 @@
-"""OpenAI-compatible servers: ``engine`` asks, ``transport`` sends, ``completion`` reads.
+"""OpenAI-compatible servers: ``engine`` answers requests, with retries and several servers.
 
-``limits`` says which server is asked, and when; ``errors`` names what went wrong, and
-``circuit_breaker`` tells what is wrong with all requests from what is wrong with one.
+``client`` holds what the engines of an endpoint share: ``limits`` decides which server gets a
+request and when, ``transport`` sends it. ``completion`` and ``replies`` read what comes back,
+``failures`` classifies errors, and ``circuit_breaker`` recognizes failures of a whole server.
 """

@@ -1,13 +1,13 @@
 """Distinguishes failures of a server or a model from failures of single requests.
 
-An overload and a refused connection are never the fault of a request. Any other failure counts as
-an outage once several prompts have met it and nothing has come since, not even a piece of a stream.
-If there are too few prompts to tell, or the first prompts are all refused, a plain question is sent
-before one of them is given up, and its response decides.
+An overload and a refused connection are never caused by a request. Any other failure counts as an
+outage once several prompts have failed and nothing has arrived since, not even a piece of a stream.
+If too few prompts were sent to decide, or the first prompts are all refused, a plain question is
+sent before a request is given up, and its response decides.
 
-A model that is known to think must return some thinking at first. Until it has, a response without
-thinking is a failure, so that it is requested again once the server is set up correctly. Later the
-model may answer easy problems without thinking.
+A model that is known to think must return thinking in one of its first responses. Until then, a
+response without thinking is a failure, so that it is requested again once the server is set up
+correctly. Later the model may answer easy problems without thinking.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class CircuitBreaker:
         self._answered_at = self._doubted_at = -math.inf
         self._is_confirmed = False
         self._open: set[ChatCompletion] = set()
-        # Time at which each prompt that only failed since the last sign of life was first sent.
+        # By prompt: when it was first sent, if it has only failed since the last sign of life.
         self._since: dict[str, float] = {}
         self._refused: set[str] | None = set()  # the first prompts; None once one is accepted
-        self._without: int | None = 0 if must_think else None  # None once one has thinking
+        self._without: int | None = 0 if must_think else None  # None once a response has thinking
 
     @property
     def heard_at(self) -> float:
-        """Loop time of the last sign of life; pieces of a stream that broke off do not count."""
+        """Loop time of the last sign of life; a stream that broke off is none."""
         return max([self._answered_at, *(reply.heard_at for reply in self._open)])
 
     @contextlib.contextmanager
@@ -127,17 +127,17 @@ class CircuitBreaker:
             )
 
     def require_thinking(self, responses: list[Response]) -> list[Response]:
-        """The responses; as failures while the model must think and none has held thinking.
+        """The responses; turned into failures if thinking is required and has not come yet.
 
         Raises:
             TeacherError: The first three responses hold no thinking.
         """
         thinks = any(response.reasoning for response in responses)
-        thinks |= any(reply.place != "none" for reply in self._open)  # streams have begun to
+        thinks |= any(reply.place != "none" for reply in self._open)  # or an open stream does
         if self._without is None or thinks:
             self._without = None
             return responses
-        # A truncated response may have ended before its thinking did.
+        # A truncated response may have ended before the end of its thinking, so it is not counted.
         self._without += sum(response.finish_reason == "stop" for response in responses)
         if self._without >= _FIRST_WITHOUT:
             raise TeacherError(

@@ -1,7 +1,4 @@
-"""The client of an endpoint: its servers with their slots, its rate limits and the transport.
-
-All engines of this process that ask one endpoint share one.
-"""
+"""The client of an endpoint: its servers with their slots, its rate limits and the transport."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from heavydistill.models.shared_resources import SharedResources
 
 
 class EndpointClient:
-    """What asks an endpoint: its ``servers`` with their slots, ``rates``, and a ``transport``."""
+    """``servers`` with slots, ``rates`` and ``transport`` of an endpoint."""
 
     def __init__(self, endpoint: Endpoint, key: str) -> None:
         async def connected() -> Transport:
@@ -24,16 +21,16 @@ class EndpointClient:
         self.transport = submit(connected()).result()
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         submit(self.transport.close()).result()
 
 
 _clients = SharedResources(EndpointClient.close)
-close_client = _clients.give_back  # ends a use of a client
+close_client = _clients.give_back
 
 
 def open_client(endpoint: Endpoint, key: str) -> EndpointClient:
-    """The client of an endpoint with that key, which all who ask it share; give it back once."""
+    """The client of an endpoint and key, shared in this process; ``close_client`` it once."""
     limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     same = endpoint.base_url, key, endpoint.timeout_s, *limits
     return _clients.borrow(same, lambda: EndpointClient(endpoint, key))

@@ -9,28 +9,28 @@ from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
 from heavydistill.schema import Failure
 
-# Another attempt may succeed. All else is the same the next time, or was billed.
+# Failures after which another attempt may succeed; others would repeat, or were billed.
 REPEATABLE: frozenset[Failure | None] = frozenset(
     {"overloaded", "timeout", "unreachable", "server", "cut_off", "malformed"}
 )
-# What says nothing of the request: the server did not even begin with it.
+# Failures before the server began with the request, which say nothing about it.
 OF_THE_SERVER: frozenset[Failure | None] = frozenset({"overloaded", "unreachable"})
-# What a server that is broken does to one request after the other.
+# Failures that a broken server causes for every request.
 OUTAGES = REPEATABLE - {"overloaded"}
 
-# Servers have no common code for it; these are the words of vLLM, SGLang, OpenAI, llama.cpp, TGI
-# and others.
+# Servers have no common code for a prompt that is too long; these are the words of vLLM, SGLang,
+# OpenAI, llama.cpp, TGI and others.
 _TOO_LONG = re.compile(
     r"context_length_exceeded|context[ _](?:length|size)|context window|max_model_len|too long"
     r"|maximum (?:input|prompt|number of tokens)|reduce the length"
     r"|`inputs` (?:tokens|must have less than)",
     re.IGNORECASE,
 )
-# TGI names the tokens of both, so the prompt's tell whether it would fit alone.
+# TGI names the tokens of prompt and response, which tell whether the prompt alone would fit.
 _TGI_SAID = re.compile(r"must be <= (\d+)\. Given: (\d+) `inputs` tokens")
-# The prompt alone would fit: the same servers then speak of the response too.
+# The prompt alone would fit: then these servers also mention the response.
 _RESPONSE_TOO = re.compile(r"in the completion|max_(?:completion_|new_)?tokens", re.IGNORECASE)
-# A limit of tokens a minute that this request alone exceeds, whatever the status.
+# A limit of tokens per minute that this request alone exceeds, with any status.
 _NEVER_FITS = re.compile(r"request too large|tokens must be reduced", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient[ _](?:quota|balance|credit|funds)", re.IGNORECASE)
 _OVERLOADED = (429, 503, 529)
@@ -38,7 +38,7 @@ _PAYMENT_REQUIRED, _TOO_LARGE = 402, 413
 
 
 class OverrunError(Exception):
-    """A reply goes on far past the ``max_tokens`` of its request; it had ``tokens`` at most."""
+    """A reply goes on far past ``max_tokens``; ``tokens`` is the most that it had."""
 
     def __init__(self, what: str, tokens: int) -> None:
         super().__init__(what)
@@ -46,10 +46,10 @@ class OverrunError(Exception):
 
 
 class ServerFault(Exception):
-    """An error that a server sends in place of a completion, or of the rest of one.
+    """An error that a server sends instead of a completion or its rest.
 
     ``status`` is the HTTP status that it stands for; ``is_midway`` says whether it came in a
-    stream, so that a part of the response may have come.
+    stream, maybe after a part of the response.
     """
 
     def __init__(self, message: str, status: int, is_midway: bool) -> None:
@@ -66,7 +66,7 @@ class RefusedError(Exception):
 
 
 def wrong_key(url: str, endpoint: Endpoint, status: int) -> TeacherError:
-    """The error of a server that refuses the key."""
+    """The error for a server that refuses the key."""
     return TeacherError(
         f"{url} refuses the key in {endpoint.key_env} ({status})"
         f"{'' if endpoint.key else ', which is not set'}",

@@ -1,12 +1,12 @@
-"""The limits of an endpoint: its slots, the pauses it asks for, its requests and tokens a minute.
+"""The limits of an endpoint: slots per server, pauses, requests and tokens per minute.
 
-All engines of this process that ask one endpoint share them, in the order in which they ask. Each
-server has so many slots. One that is overloaded loses half of them and is left alone for as long as
-it asks for, or ever longer; each response gives back a part of a slot. One that fails several times
-in a row is taken out, and one request now and then looks whether it is back. All of it is for the
-one event loop of ``transport`` and needs no lock.
+All engines of this process that use one endpoint share its limits, in the order of their requests.
+Each server has a number of slots. An overloaded server loses half of them and gets no request for
+as long as it asks for, or for growing pauses; each response gives back a part of a slot. A server
+that fails several times in a row is paused, and single requests test whether it works again.
+Everything runs in the event loop of ``transport`` and needs no lock.
 
-Not covered: other processes that ask the same endpoint (see ``run.shards``).
+Not covered: other processes that use the same endpoint (see ``run.shards``).
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from heavydistill.models.request import Response
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _FAULTS_IN_A_ROW = 3
 _WORDS = 160  # characters of an error that a line of the log holds
-_CLOCK_S = 0.001  # a timer may go off early by this
+_CLOCK_S = 0.001  # a timer may fire this much too early
 _MINUTE_S = 60.0
 _log = logging.getLogger("heavydistill.models")
 
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """One address."""
+    """The state of one address."""
 
     url: str  # Base URL
-    most: int  # Slots at first, and at most
-    slots: float = field(init=False)  # Requests that it may have in flight now
-    in_flight: int = 0  # Requests that it has
-    troubles: int = 0  # Overloads, or outages, since its last response
-    paused_until: float = 0.0  # Time of the loop before which it gets no request
+    most: int  # Maximum number of slots, and the number at first
+    slots: float = field(init=False)  # Maximum number of requests in flight now
+    in_flight: int = 0  # Number of requests in flight
+    troubles: int = 0  # Overloads or outages since the last response
+    paused_until: float = 0.0  # Loop time before which the server gets no request
 
     def __post_init__(self) -> None:
         self.slots = self.most
 
 
 class Servers:
-    """Hands out slots in the order in which they were asked for.
+    """Assigns slots in the order of the requests for them.
 
-    No pause that a server did not ask for is longer than ``patience_s``.
+    ``patience_s`` is the maximum pause, unless a server asks for a longer one.
     """
 
     def __init__(self, servers: list[Server], patience_s: float) -> None:
@@ -56,7 +56,7 @@ class Servers:
         self._waiting: deque[asyncio.Future[Server]] = deque()
 
     async def lease(self, is_urgent: bool = False) -> Server:
-        """A slot of the server that has the most room; it must be given back."""
+        """Wait for a slot of the server with the most room; ``release`` or ``give_back`` it."""
         waiter = asyncio.get_running_loop().create_future()
         (self._waiting.appendleft if is_urgent else self._waiting.append)(waiter)
         self._hand_out()
@@ -69,22 +69,22 @@ class Servers:
         return server
 
     def is_paused(self, server: Server) -> bool:
-        """Whether it is to be left alone, and its slot to be released for another."""
+        """Whether the server must get no request, so that its slot should be released."""
         return server.paused_until > asyncio.get_running_loop().time() + _CLOCK_S
 
     def release(self, server: Server) -> None:
-        """Give a slot back that was not used."""
+        """Give back a slot that was not used."""
         server.in_flight -= 1
         self._hand_out()
 
     def pause_s(self) -> float:
-        """Seconds until any server may be sent a request; 0 if one may be now."""
+        """Seconds until a server may get a request; 0 if one may get it now."""
         soonest = min(server.paused_until for server in self._servers)
         return max(0.0, soonest - asyncio.get_running_loop().time())
 
     def give_back(self, server: Server, response: Response, wait_s: float | None = None) -> None:
-        """Give a slot back after a request; the server asks to be left alone for ``wait_s``."""
-        # What was sent before a pause tells nothing new of the server.
+        """Give back a slot after a request; ``wait_s`` is the pause that the server asks for."""
+        # Requests that were sent before a pause say nothing new about the server.
         is_paused = asyncio.get_running_loop().time() < server.paused_until
         if response.failure == "overloaded":
             if not is_paused:
@@ -115,7 +115,7 @@ class Servers:
         _log.warning("%s %s: asked again in %.1f s (%s)", server.url, what, pause_s, said)
 
     def _back_off(self, times: int) -> float:
-        """Seconds after so many troubles: twice as many each time, give or take a quarter."""
+        """Pause in seconds, which doubles with each trouble; random by up to a quarter."""
         seconds = _FIRST_PAUSE_S * 2.0 ** min(times - 1, 16)
         return min(self._longest_s, seconds) * random.uniform(0.75, 1.25)
 
@@ -129,7 +129,7 @@ class Servers:
             if not free:
                 return
             waiter = self._waiting.popleft()
-            if waiter.done():  # whoever waited has gone
+            if waiter.done():  # the waiting request was cancelled
                 continue
             server = min(free, key=lambda s: (s.troubles, s.in_flight / s.slots))
             server.in_flight += 1
@@ -137,38 +137,38 @@ class Servers:
 
 
 class Allowance:
-    """Fills evenly, holds a second's worth at most, and may be overdrawn.
+    """A token bucket: fills evenly, holds one second's worth, and may be overdrawn.
 
-    Whoever takes more than it holds waits until it is full, and those after him until that is made
-    up for. So no minute has more than the limit, but for what the last one took beyond a second's
-    worth and what turned out to be more than was taken.
+    A request for more than the bucket holds waits until it is full, and later requests wait until
+    the debt is filled up. So a minute exceeds the limit only by what the last request took beyond a
+    second's worth, and by corrections.
     """
 
     def __init__(self, per_minute: int) -> None:
-        # Less than one unit would never be enough for one.
+        # A smaller bucket would never hold one unit.
         self._most = max(1.0, per_minute / _MINUTE_S)
-        # What is saved at the start of a minute comes on top of what it fills by.
+        # A full bucket at the start of a minute adds to what fills in during that minute.
         self._rate = (per_minute - self._most + 1) / _MINUTE_S
-        self._empty_at = -math.inf  # time of the loop at which it holds nothing; it fills since
+        self._empty_at = -math.inf  # loop time at which the bucket was empty
         self._turn = asyncio.Lock()
 
     async def take(self, units: float) -> None:
-        """Wait until so much is there, or as much as there can be."""
+        """Wait until the bucket holds ``units``, or is full, and take them."""
         async with self._turn:
             loop, needed_s = asyncio.get_running_loop(), min(units, self._most) / self._rate
             while (missing_s := self._empty_at + needed_s - loop.time()) > 0:
-                # Rounding may leave less missing than a clock can tell.
+                # Rounding may leave a rest that is shorter than the clock's resolution.
                 await asyncio.sleep(max(missing_s, _CLOCK_S))
             self.correct(units)
 
     def correct(self, units: float) -> None:
-        """Take so much more without waiting, or give so much back if negative."""
+        """Take ``units`` without waiting; negative units are given back."""
         full = asyncio.get_running_loop().time() - self._most / self._rate
         self._empty_at = max(self._empty_at, full) + units / self._rate
 
 
 class Rates:
-    """Requests and tokens a minute of an endpoint; None sets no limit."""
+    """Limits of requests and tokens per minute of an endpoint; None sets no limit."""
 
     def __init__(self, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
         self._requests = Allowance(requests_per_minute) if requests_per_minute else None
@@ -176,7 +176,7 @@ class Rates:
         self._spent, self._ended = 0.0, 0
 
     async def admit(self, most_tokens: int) -> float:
-        """Wait for a request's turn; returns the tokens that it was charged."""
+        """Wait until a request may be sent; returns the number of tokens charged for it."""
         if self._requests:
             await self._requests.take(1)
         if not self._tokens:
@@ -186,7 +186,7 @@ class Rates:
         return float(charged)
 
     def settle(self, charged: float, tokens: int) -> None:
-        """Charge what a request really took."""
+        """Replace the charge of a request by its actual number of tokens."""
         if tokens:
             self._spent += tokens
             self._ended += 1

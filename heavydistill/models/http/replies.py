@@ -1,6 +1,6 @@
-"""Values in the replies of a server: JSON, counts, errors and waits, whatever it has sent.
+"""Reads values from the replies of a server, which may send anything: JSON, counts, errors, waits.
 
-Each becomes a value of a known type; counts are read from a journal by the same rule. Not covered:
+Each becomes a value of a known type. Counts in a journal are read by the same rule. Not covered:
 the texts of a model, which ``completion`` reads.
 """
 
@@ -50,12 +50,12 @@ def parsed(data: bytes | str) -> Any:
 
 
 def count(value: object) -> int:
-    """A count of tokens: a plain integer of 0 to 2^31 - 1, else -1 for unknown."""
+    """A token count: an integer from 0 to 2^31 - 1, else -1 for unknown."""
     return value if type(value) is int and 0 <= value < _MOST_COUNTED else UNKNOWN
 
 
 def seconds(value: object) -> float:
-    """A duration: a finite number from 0 on, else 0."""
+    """A duration: a finite number of 0 or more, else 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if 0 <= value <= sys.float_info.max else 0.0
@@ -63,15 +63,15 @@ def seconds(value: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Makes one printable line of what a server says, without the key, which some repeat.
+    """Turns a server's text into one printable line without the key, which some servers repeat.
 
-    The key is replaced before anything is cut off, so no part of it is left at the cut.
+    The key is replaced before the text is cut, so that no part of it remains at the cut.
     """
 
     key: str = ""
 
     def __call__(self, said: object, most: int = _MOST_SAID) -> str:
-        """At most ``most`` characters of a text, or of any other value as JSON."""
+        """At most ``most`` characters of a text, or of another value as JSON."""
         if not isinstance(said, str):
             try:
                 said = json.dumps(said, ensure_ascii=False)
@@ -82,13 +82,13 @@ class Redactor:
 
 
 def message_of(error: Any) -> Any:
-    """What an error says, however it is wrapped."""
+    """The message in an error of any form."""
     while isinstance(error, dict):
         names = ("error", "message", "detail")
         inner = next((error[name] for name in names if error.get(name)), None)
         if inner is None:
             break
-        # Its kind stands beside the message, and may be all that says what is wrong.
+        # The kind beside the message may be all that says what is wrong.
         kind = next((error[n] for n in ("code", "type") if isinstance(error.get(n), str)), None)
         error = f"{inner} ({kind})" if isinstance(inner, str) and kind else inner
     return error
@@ -108,7 +108,7 @@ def status_of(error: Any) -> int:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server wants to be left alone; None if it does not say, or says nonsense."""
+    """Pause in seconds that a server asks for; None without a valid one."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")
         with suppress(ValueError):
@@ -116,7 +116,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             if math.isfinite(wait_s) and wait_s >= 0:
                 return wait_s
             continue
-        with suppress(ValueError, OverflowError):  # of dates that no calendar has
+        with suppress(ValueError, OverflowError):  # dates that do not exist
             if date := email.utils.parsedate_tz(value):
                 return max(0.0, email.utils.mktime_tz(date) - time.time())
     return None

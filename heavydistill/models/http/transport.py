@@ -1,12 +1,12 @@
-"""HTTP to model servers: a body is sent, and what comes is read for as long as something comes.
+"""HTTP to model servers: a request is sent and its reply read until it ends or falls silent.
 
-No server fills the memory: an error is read to its first 64 KiB, a body and a stream to as many
-bytes as ``max_tokens`` can take (``ChatCompletion.most_bytes``). Proxies
-are those of the environment, logins of ``~/.netrc`` are not used. All requests of a process are
-sent from one event loop, in a thread of its own.
+No server can fill the memory: the first 64 KiB of an error are read, and of a body or stream as
+many bytes as ``max_tokens`` can need (``ChatCompletion.most_bytes``). Proxies come from the
+environment; logins in ``~/.netrc`` are not used. All requests of a process are sent from one event
+loop in its own thread.
 
-aiohttp is asked directly: through the openai library a streamed response takes much more of the
-processor (`benchmarks/throughput.py --stream`).
+aiohttp is used directly, because the openai library takes much more processor time for a streamed
+response (`benchmarks/throughput.py --stream`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _loops: dict[int, asyncio.AbstractEventLoop] = {}
 
 
 def loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all requests of this process; a process that was forked has its own."""
+    """The event loop for all requests of this process; a forked process has its own."""
     with _starting:
         if os.getpid() not in _loops:
             made = _loops[os.getpid()] = asyncio.new_event_loop()
@@ -54,15 +54,15 @@ os.register_at_fork(
 
 
 def submit(work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-    """Have the loop do it."""
+    """Run a coroutine in ``loop``."""
     return asyncio.run_coroutine_threadsafe(work, loop())
 
 
 class Transport:
-    """The connections to all servers of a model; made in the event loop that uses it.
+    """The connections to all servers of a model; created in the event loop that uses them.
 
-    The key is sent with every request; a server without keys takes any. ``patience_s`` is the
-    longest silence.
+    The key is sent with every request; a server without keys ignores it. ``patience_s`` is the
+    maximum silence.
     """
 
     def __init__(self, key: str, patience_s: float) -> None:
@@ -71,7 +71,7 @@ class Transport:
         self._patience_s = patience_s
         self._redact = Redactor(key)
         self._session = ClientSession(
-            # Slots are counted by server, see ``limits``.
+            # ``limits`` counts the slots of each server.
             connector=TCPConnector(limit=0),
             timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
             headers={"Authorization": f"Bearer {key or 'none'}", "User-Agent": "heavydistill"},
@@ -79,15 +79,15 @@ class Transport:
         self._proxies: dict[str, str | None] = {}
 
     async def ask(self, url: str, body: dict[str, Any], completion: ChatCompletion) -> None:
-        """Read what the server at this base URL makes of a body.
+        """Send a body to the server at a base URL and read its reply into ``completion``.
 
         Raises:
-            TeacherError: The request cannot be sent as it is; nothing was.
+            TeacherError: The request cannot be sent, and was not.
             RefusedError: The server refuses the request.
             OverrunError: The reply goes on far past ``max_tokens``.
             TimeoutError: The server was silent for too long.
-            Exception: Whatever else ``failures.failure_of`` knows: no connection, a connection
-                that broke, a body that is no completion.
+            Exception: Other failures that ``failures.failure_of`` knows: no connection, a broken
+                connection, a body that is not a completion.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -108,7 +108,7 @@ class Transport:
                         raise completion.overrun(unread=len(whole))
                     completion.add_whole(whole)
                     return
-                # To its very end, or the connection could not be used again.
+                # Read to the end, so that the connection can be reused.
                 async for read in answer.content.iter_any():
                     if completion.add_bytes(read):
                         completion.heard_at = now = loop.time()
@@ -122,7 +122,7 @@ class Transport:
                 raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
 
     async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
-        """The answer as soon as it begins."""
+        """The reply as soon as it begins."""
         from aiohttp import RedirectClientError
 
         if url not in self._proxies:
@@ -134,9 +134,9 @@ class Transport:
                 headers={"Content-Type": "application/json"},
                 proxy=self._proxies[url],
             )
-        except RedirectClientError:  # the server's doing, though it is a ValueError as well
+        except RedirectClientError:  # a fault of the server, although it is a ValueError
             raise
-        except (ValueError, TypeError) as error:  # what is wrong on the wire is a ClientError
+        except (ValueError, TypeError) as error:  # faults of the network are ClientErrors
             raise TeacherError(
                 f"Nothing can be sent to {url}: {self._redact(f'{type(error).__name__}: {error}')}",
                 "Correct the address, the key in the environment, or extra_body in the teacher's "
@@ -148,7 +148,7 @@ class Transport:
 
 
 async def beginning(answer: ClientResponse, most: int) -> bytes:
-    """A body, or its first bytes if it has more than so many."""
+    """A body, or its first ``most`` bytes."""
     parts: list[bytes] = []
     left = most
     async for part in answer.content.iter_any():
@@ -160,7 +160,7 @@ async def beginning(answer: ClientResponse, most: int) -> bytes:
 
 
 def proxy_of(url: str) -> str | None:
-    """The environment's proxy for an address, if it has one."""
+    """The proxy that the environment sets for an address; None without one."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return None if proxy_bypass(host) else getproxies().get(parts.scheme)

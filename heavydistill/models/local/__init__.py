@@ -1,1 +1,1 @@
-"""A checkpoint in this process: ``engine`` batches requests, ``decoding`` generates."""
+"""Runs a checkpoint in this process: ``engine`` batches requests, ``decoding`` generates."""

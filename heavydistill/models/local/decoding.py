@@ -1,13 +1,13 @@
-"""Generation that reads a prompt once for all of its samples, and lets rows go that have ended.
+"""Generation that reads a prompt once for all of its samples, and drops rows that have ended.
 
-transformers' ``generate`` asks a model about all rows until the last one has ended. Here it is
-called for a stretch of tokens at a time: rows that have ended take no part in the next one, and
-keys and values are written into spare room. Whoever asks may see each row as soon as it is over, at
-most ``_STRETCH`` tokens later, and may end the writing after any token.
+transformers' ``generate`` computes all rows until the last one has ended. Here it is called for a
+stretch of tokens at a time: rows that have ended are dropped before the next stretch, and keys and
+values are written into preallocated memory. A callback gets each row at most ``_STRETCH`` tokens
+after its end, and generation can be stopped after any token.
 
-Not covered: models that remember more than keys and values (see ``may_let_rows_go``); what
-``generate`` counts from the beginning of a call, such as ``min_new_tokens``; beams; weights that
-are spread over processes, which must all call it as often.
+Not covered: models with states other than keys and values (see ``may_let_rows_go``); limits that
+``generate`` counts from the start of a call, such as ``min_new_tokens``; beams; weights that are
+spread over processes, which must all call ``generate`` equally often.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from transformers.cache_utils import (
     DynamicSlidingWindowLayer,
 )
 
-_STRETCH = 16  # Tokens after which rows that have ended leave their batch, and are reported
-_ROOM = 64  # Tokens for which room is made at once
+_STRETCH = 16  # Tokens after which rows that have ended are reported and dropped
+_ROOM = 64  # Tokens for which memory is allocated at once
 
 
 def may_let_rows_go(config: PreTrainedConfig) -> bool:
-    """Whether rows can be taken out of what a model of this configuration remembers.
+    """Whether rows can be dropped from the cache of a model with this configuration.
 
-    States of linear attention and of convolutions cannot be chosen by row.
+    States of linear attention and of convolutions cannot be selected by row.
     """
     of_attention = (DynamicLayer, DynamicSlidingWindowLayer)
     return all(type(layer) in of_attention for layer in DynamicCache(config=config).layers)
@@ -54,17 +54,17 @@ def write(
     on_end: Callable[[int, list[int]], None] | None = None,
     goes_on: Callable[[], bool] | None = None,
 ) -> list[list[int]]:
-    """The tokens that are written of each row, up to the end of its turn or a few more.
+    """Generate tokens for each row, up to the end of its turn or a few more.
 
     Args:
-        generate: ``generate`` of the model.
+        generate: Method ``generate`` of the model.
         input_ids: (rows, width), padded on the left.
         attention_mask: (rows, width), 0 at the padding.
-        config: With ``max_new_tokens``, ``eos_token_id`` and ``pad_token_id``.
-        processors_of: From the numbers of rows to what is done to their logits besides.
-        in_stretches: False for models whose rows may not go.
-        on_end: Called with a row's number and tokens once it is over; what it raises ends all.
-        goes_on: Called after each token; False leaves the rows that are not over as they are.
+        config: Configuration with ``max_new_tokens``, ``eos_token_id`` and ``pad_token_id``.
+        processors_of: Logits processors for a list of row numbers.
+        in_stretches: False for models whose rows cannot be dropped.
+        on_end: Called with a row's number and tokens once it has ended; an exception ends all.
+        goes_on: Called after each token; False stops generation.
     """
     limit, width = config.max_new_tokens, input_ids.size(1)
     stretch = _STRETCH if in_stretches else limit
@@ -74,7 +74,7 @@ def write(
     over: set[int] = set()
 
     def note(sequences: torch.Tensor) -> torch.Tensor:
-        """Note what is written and report the rows that are over; returns which are."""
+        """Record the tokens, report rows that have ended; returns which rows have."""
         told = sequences[:, width:]
         is_over = torch.isin(told, ends).any(dim=1) | (told.size(1) == limit)
         for row, tokens, ended in zip(rows, told.tolist(), is_over.tolist(), strict=True):
@@ -86,7 +86,7 @@ def write(
         return is_over
 
     def ends_all(sequences: torch.Tensor, scores: Any) -> torch.Tensor:
-        """After a token: whether the call of ``generate`` ends, for each row."""
+        """Stopping criterion after each token, for each row."""
         if on_end and not in_stretches and (sequences.size(1) - width) % _STRETCH == 0:
             note(sequences)
         is_over = goes_on is not None and not goes_on()
@@ -122,12 +122,12 @@ def _read(
     attention_mask: torch.Tensor,
     config: GenerationConfig,
 ) -> Cache | None:
-    """Keys and values of prompts but for their last tokens; None if no two prompts are the same."""
+    """Keys and values of prompts without their last tokens; None if all prompts differ."""
     both = torch.stack([input_ids, attention_mask], dim=1)
     prompts, of_row = both.unique(dim=0, return_inverse=True)
     if len(prompts) == len(both) or attention_mask.sum(dim=1).min() < 2:
         return None
-    # The token that it writes besides is not taken.
+    # The token that is generated as well is discarded.
     read = generate(
         input_ids=prompts[:, 0, :-1],
         attention_mask=prompts[:, 1, :-1],
@@ -146,7 +146,7 @@ def _for_a_stretch(config: GenerationConfig, tokens: int) -> GenerationConfig:
 
 
 def make_room(cache: Cache) -> None:
-    """Let the growing layers of a cache that is in use be written in place from now on."""
+    """Make the growing layers of a cache write in place from now on."""
     cache.layers = [
         _RoomyLayer(layer) if type(layer) is DynamicLayer and layer.is_initialized else layer
         for layer in cache.layers
@@ -154,9 +154,9 @@ def make_room(cache: Cache) -> None:
 
 
 class _RoomyLayer(DynamicLayer):
-    """``keys`` and ``values`` are what is there, as of any growing layer: views of longer tensors.
+    """A growing layer whose ``keys`` and ``values`` are views of longer tensors.
 
-    Whatever replaces them, as choosing rows does, loses the room, and more is made.
+    If they are replaced, e.g. by selecting rows, new memory is allocated.
     """
 
     def __init__(self, layer: DynamicLayer) -> None:
@@ -169,7 +169,7 @@ class _RoomyLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append keys and values of new tokens, each of shape (rows, heads, tokens, size)."""
+        """Append keys and values of new tokens, of shape (rows, heads, tokens, size)."""
         begin = self.keys.shape[-2]
         end = begin + key_states.shape[-2]
         if not self._has_room(end):
@@ -180,7 +180,7 @@ class _RoomyLayer(DynamicLayer):
         return self.keys, self.values
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep these rows; what the others took is free at once."""
+        """Keep these rows and free the memory of the others."""
         super().batch_select_indices(indices)
         self._roomy = []
 
@@ -192,7 +192,7 @@ class _RoomyLayer(DynamicLayer):
 
 
 def _longer(tensor: torch.Tensor, tokens: int) -> torch.Tensor:
-    """A copy with room for so many tokens."""
+    """A copy with room for ``tokens`` tokens."""
     longer = tensor.new_empty((*tensor.shape[:-2], tokens, tensor.shape[-1]))
     longer[..., : tensor.shape[-2], :] = tensor
     return longer

@@ -1,1 +1,1 @@
-"""A vLLM server that is started for a run and stopped at its end."""
+"""Starts a vLLM server for a run, and stops it at the end."""

@@ -1,15 +1,15 @@
-"""Runs a command until its own standard input ends, and leaves nothing of it behind.
+"""Runs a command until its own standard input ends, and leaves none of its processes behind.
 
     python -I supervisor.py COMMAND ...
 
-Whoever wants the command holds the other end of a pipe. However that one ends, by ``kill -9`` too,
-the system closes the pipe; then, as on SIGTERM, the command is told to end, then whatever descends
-from it, and what is left after ``GRACE_S`` is killed. Descendants that their parents left are
-adopted here, so those in a session of their own are found as well. If the command ends by itself,
-what it left is killed at once.
+The caller holds the other end of a pipe. If the caller ends, by ``kill -9`` too, the system closes
+the pipe; then, as on SIGTERM, the command gets SIGTERM, then its descendants, and whatever remains
+after ``GRACE_S`` is killed. Orphaned descendants become children of this process, so that those in
+sessions of their own are found as well. If the command ends by itself, its descendants are killed
+at once.
 
-Exits with the code of the command, or 128 + N if signal N ended it. Linux only. It imports the
-standard library alone, so that it starts at once whatever environment it is in.
+Exits with the code of the command, or 128 + N if signal N ended it. Linux only. Imports only the
+standard library, so that it starts at once in any environment.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(command: list[str]) -> int:
-    """Run it; returns the exit code."""
+    """Run the command; returns the exit code."""
     told: list[int] = []
 
     def tell(signum: int, frame: FrameType | None) -> None:
@@ -42,12 +42,14 @@ def main(command: list[str]) -> int:
     server = os.posix_spawnp(command[0], command, os.environ, file_actions=[no_input])
     ended: dict[int, int] = {}
     while _reap(ended) and server not in ended and not told:
-        if select.select([0], [], [], _POLL_S)[0]:  # nothing is ever written: it is the end
+        if select.select([0], [], [], _POLL_S)[
+            0
+        ]:  # nothing is ever written, so the pipe was closed
             break
     deadline = time.monotonic()
     if server not in ended:
         deadline += GRACE_S
-        os.kill(server, signal.SIGTERM)  # it ends its own children in good order
+        os.kill(server, signal.SIGTERM)  # lets it end its child processes properly
     while _reap(ended) and server not in ended and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     _signal_family(signal.SIGTERM)
@@ -59,7 +61,7 @@ def main(command: list[str]) -> int:
 
 
 def _reap(ended: dict[int, int]) -> bool:
-    """Note the codes of the children that have ended; returns whether any child is left."""
+    """Collect exit codes of children that have ended; returns whether any child is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)

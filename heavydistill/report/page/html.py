@@ -1,4 +1,4 @@
-"""HTML and SVG: whatever is not ``Markup`` is text, and is escaped."""
+"""HTML and SVG elements: any text that is not ``Markup`` is escaped."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Attribute = str | int | float | None
 
 
 def tag(name: str, *children: str, **attributes: Attribute) -> Markup:
-    """One element.
+    """Make one element.
 
     Args:
         name: Name of the element.
-        children: Content; ``Markup`` as it is, any other text escaped.
-        attributes: Attributes; ``class_`` and the like lose their underscore, other underscores
-            become hyphens, and None leaves one out.
+        children: Content; any text that is not ``Markup`` is escaped.
+        attributes: Attributes. A trailing underscore is removed, other underscores become hyphens,
+            and attributes that are None are left out.
     """
     written = ""
     for key, value in attributes.items():
@@ -34,12 +34,12 @@ def tag(name: str, *children: str, **attributes: Attribute) -> Markup:
 
 
 def shipped(folder: str, name: str) -> str:
-    """A file that comes with this package, from ``web`` or ``katex``."""
+    """The text of a file in the folder ``web`` or ``katex`` of this package."""
     return (_FILES / folder / name).read_text(encoding="utf-8")
 
 
 def narrow(grid: Grid) -> Grid:
-    """The grid with the words of its last column below the labels instead."""
+    """A copy of the grid in which the last column, if it holds words, is below the labels."""
     if not grid.wordy:
         return grid
     lines = [Line(label, cells[:-1], str(cells[-1])) for label, cells, _ in grid.lines]
@@ -47,12 +47,12 @@ def narrow(grid: Grid) -> Grid:
 
 
 def lines(cell: Value) -> list[str]:
-    """The lines of a cell: the first one, and what stands smaller below it."""
+    """The lines of a cell: the value, then explanations that are printed smaller."""
     return cell.split("\n") if isinstance(cell, str) else cell.lines("%")
 
 
 def column_classes(grid: Grid) -> Iterator[str]:
-    """The class of each column but that of labels: ``words``, or empty for one of numbers."""
+    """The class of each column after the labels: ``words``, or empty for numbers."""
     for column in zip(*(line.cells for line in grid.lines), strict=True):
         texts = [cell for cell in column if isinstance(cell, str)]
         yield "" if all(NUMBER.match(text) for text in texts) else "words"

@@ -1,4 +1,1 @@
-"""The sets on disk that a build writes: their rows, their folder, their manifest.
-
-Whoever publishes, exports or trains reads them from here.
-"""
+"""The sets that a build writes: their rows, folder and manifest."""

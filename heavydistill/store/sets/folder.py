@@ -1,11 +1,10 @@
-"""Where sets lie on disk: a folder of parquet files for each, as ``datasets`` and the Hub read it.
+"""The folder of sets: parquet files that ``datasets`` and the Hub read.
 
     DIR/NAME/SPLIT-00000-of-00001.parquet    NAME and SPLIT as in ``set_rows``; views have ``train``
-    DIR/manifest.json                        see ``manifest``
-    DIR/chat_template.jinja                  the student's, if it is not its own
+    DIR/manifest.json                        see ``Manifest``
+    DIR/chat_template.jinja                  chat template, if it is not the student's own
 
-Row groups are small, so that one row can be looked at without reading many. The same rows give
-the same bytes.
+Row groups are small, so that a single row can be read quickly. Equal rows give equal bytes.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ FORMAT = "heavydistill-sets/1"
 
 
 def file_of(folder: Path, name: str, split: str) -> Path:
-    """The file of a split of a set; a split without rows has none."""
+    """The file of a split of a set; a split without rows has no file."""
     return folder / name / f"{split}-00000-of-00001.parquet"
 
 
 def splits_of(folder: Path, name: str) -> list[str]:
-    """The splits of a set that are there, train first."""
+    """The existing splits of a set, train first."""
     return [split for split in ("train", "validation") if file_of(folder, name, split).is_file()]
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """The files of all sets, and the chat template if there is one, by their paths in the folder.
+    """The files of all sets and the chat template by path in the folder.
 
-    ``manifest.json`` and the card are not among them.
+    ``manifest.json`` and the card are left out.
     """
     rows = [file_of(folder, name, split) for name in SETS for split in splits_of(folder, name)]
     template = folder / CHAT_TEMPLATE
@@ -54,7 +53,7 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each of these files."""
+    """SHA-256 of each of ``files_of``."""
     found = {}
     for name, path in files_of(folder).items():
         with path.open("rb") as file:
@@ -65,13 +64,13 @@ def hashes(folder: Path) -> dict[str, str]:
 def read_rows(
     folder: Path, name: str, split: str = "train", columns: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a split, a group in memory at a time; none if the split has no file.
+    """The rows of a split, one row group in memory at a time; none if the split has no file.
 
-    ``columns`` names those that are read, of a struct as ``verdict.label``; None reads all.
+    ``columns`` are dotted names of the columns to read; None reads all.
 
     Raises:
-        ConfigError: The folder holds no sets, which is raised by this call; or the file cannot be
-            read, or rows are damaged, which shows where they stand.
+        ConfigError: The folder holds no sets, or the file cannot be read. A damaged row raises it
+            when it is read.
     """
     if not (folder / MANIFEST).is_file():
         raise ConfigError(
@@ -203,7 +202,7 @@ class Manifest(Section):
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """Write it into a folder that has all its other files."""
+    """Write the manifest into a folder that has all other files."""
     write_versioned(manifest.model_copy(update={"files": hashes(folder)}), folder / MANIFEST)
 
 
@@ -211,7 +210,7 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder of sets.
 
     Raises:
-        ConfigError: The folder holds no sets, or those of another version.
+        ConfigError: The folder holds no sets, or sets of another version.
     """
     return read_versioned(
         folder / MANIFEST,

@@ -1,21 +1,21 @@
 """The rows of the sets that a build writes, with stable Arrow types.
 
-    problems         every problem, and in which split it is, or why in none
-    trajectories     every attempt, and why it is not a row of the thinker
-    caches           every candidate set of the runs, and those drawn ones that the mixture would
-                     take; and why it is in neither of the deliberator's sets
-    deliberations    every deliberation, and why it is no row of the deliberator
+    problems         every problem with its split, or the reason why it has none
+    trajectories     every attempt, or the reason why it is not a row of the thinker
+    caches           every candidate set of the runs, and the drawn ones that the mixture would
+                     use, with the reason if it is in neither of the deliberator's sets
+    deliberations    every deliberation, or the reason why it is not a row of the deliberator
     sft_deliberator  prompt: a cache; completion: a deliberation that passed every filter; and
-                     plain problems, so that thinking is not unlearned
+                     plain problems, so that the student keeps its thinking
     sft_thinker      prompt: a problem; completion: an attempt that passed every filter
-    rl               prompt: a cache on which some deliberations are right and some are not
+    rl               prompt: a cache on which some deliberations are right and some are wrong
 
-The first four are views with labels: nothing is left out, and an empty ``label`` says that the
-row is used. Only the last three are split into train and validation, by problem.
+The first four are views: they contain everything, with an empty ``label`` for used rows. Only the
+last three are split into train and validation, by problem.
 
-``prompt`` and ``completion`` are conversations. The thinking of a completion stands where the
-student's chat template takes it from (see ``student``); ``reasoning`` and ``answer_text`` hold
-both apart for any other use.
+``prompt`` and ``completion`` are conversations. The thinking of a completion is at the place where
+the student's chat template expects it (see ``chat.student``); ``reasoning`` and ``answer_text``
+hold the two parts for other uses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from heavydistill.schema import Cache, Deliberation, Problem, Stratum, Trajector
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
 USED = ""
-"""The label of what is used."""
+"""Label of used rows."""
 LABELS: tuple[tuple[str, str], ...] = (
     ("unfinished", "it failed, was cut off or holds no answer text"),
     ("undecided", "it was not judged, or the verifier could not tell if its answer is right"),
@@ -49,7 +49,7 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("not_renderable", "it holds what the student takes for a control token or a think tag"),
     ("too_long_for_student", "prompt and response do not fit the student"),
 )
-"""(Code, what it says of a response), in the order in which they are looked for."""
+"""(Code, meaning for a response), in the order of the filters."""
 CODES = frozenset(code for code, _ in LABELS)
 
 

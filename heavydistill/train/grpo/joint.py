@@ -1,24 +1,24 @@
-"""The whole heavy trajectory under one reward: K thinkers and one deliberation are one sample.
+"""Joint training: K attempts and a deliberation on them are one sample with one reward.
 
-The objective, of an episode e of K + 1 rows with the learnt tokens t:
+The objective for episodes e of K + 1 rows with the learnt tokens t:
 
     ratio_e     = exp(mean over all t of log p(t) - log p_old(t))
     advantage_e = (reward_e - mean) / standard deviation, over the episodes of its problem
     loss        = mean over e of -min(ratio_e * advantage_e, clip(ratio_e) * advantage_e)
 
-which is GSPO (arXiv 2507.18071) with an episode in the place of a response, and so one ratio, one
-normaliser of length and one advantage for all that was written. The reward is the verdict on the
-deliberation; an episode that failed (``episodes``) has none, and teaches nothing.
+This is GSPO (arXiv 2507.18071) with an episode in place of a response: one ratio, one length and
+one advantage for all of its tokens. The reward is the verdict on the deliberation; an episode that
+failed (``episodes``) has no reward and teaches nothing.
 
-TRL samples and scores rows; then the rows of an episode become one row, prompts after prompts and
-completions after completions. TRL's micro-batches, loss, clipping, metrics, reference model and
-correction for a server's log-probabilities all see an episode as one response. Only the forward
-pass takes them apart, thinkers and deliberations separately, because they differ in length.
+TRL samples and scores rows; then the rows of an episode are joined to one row, all prompts before
+all completions. To TRL's micro-batches, loss, clipping, metrics, reference model and correction of
+a server's log-probabilities, an episode is one response. Only the forward pass splits it, into
+thinkers and deliberations, because these differ in length.
 
-``dr_grpo`` divides by ``max_completion_length`` for a whole episode. The weight of a mixture of
-experts' auxiliary loss is the mean of those of both passes.
+``dr_grpo`` divides by ``max_completion_length`` for a whole episode. The auxiliary loss of a
+mixture of experts is the mean of both passes.
 
-Not covered: episodes that are larger than a micro-batch. Activation checkpointing makes room.
+Not covered: episodes that are larger than a micro-batch. Gradient checkpointing makes room.
 """
 
 from __future__ import annotations
@@ -36,20 +36,15 @@ _Batch = dict[str, Any]
 
 
 class JointTrainer(RlTrainer):
-    """Plays episodes and learns from them, ``num_generations / (K + 1)`` of each problem.
+    """Plays episodes and learns from them, ``num_generations / (K + 1)`` for each problem.
 
-    The set has the columns of ``episodes.Episodes.play``; reward functions see one row for each
-    episode, its deliberation. ``args`` have whole episodes (``config``). For GSPO
+    The dataset has the columns of ``Episodes.play``; reward functions get one row for each episode,
+    the deliberation. Batches in ``args`` are whole episodes (``config``). For GSPO
     ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
     """
 
     def __init__(
-        self,
-        *,
-        episodes: Episodes,
-        verdicts: VerdictPool,
-        args: GRPOConfig,
-        **options: Any,
+        self, *, episodes: Episodes, verdicts: VerdictPool, args: GRPOConfig, **options: Any
     ) -> None:
         self._episodes, self._verdicts = episodes, verdicts
         self._size = episodes.k + 1
@@ -60,15 +55,15 @@ class JointTrainer(RlTrainer):
         self._is_joined = False
 
     def _generate_and_score_completions(self, inputs: list[_Batch]) -> _Batch:
-        # Copies, for what each row was really asked is put in place of its prompt.
+        # Copies, in which the prompt that was really asked replaces the given one.
         self._inputs = [{**row, "prompt": list(row["prompt"])} for row in inputs]
         made: _Batch = super()._generate_and_score_completions(self._inputs)
         return {name: self._joined(value) for name, value in made.items()}
 
     def _rolled_out(self, prompts: list[Any], _: Any) -> dict[str, Any]:
-        """What TRL calls to have completions."""
+        """The completions of episodes; TRL calls this in place of generating."""
         problems = self._inputs[:: self._size]
-        # The state of this generator is in every checkpoint.
+        # Checkpoints have the state of this generator.
         seeds = torch.randint(2**31, (len(problems),)).tolist()
         self._played = self._episodes.play(problems, seeds, self._sample, self._verdicts)
         for name, value in figures(self._played).items():
@@ -95,11 +90,11 @@ class JointTrainer(RlTrainer):
     def _calculate_rewards(
         self, inputs: list[_Batch], prompts: list[Any], completions: list[Any], ids: list[list[int]]
     ) -> torch.Tensor:
-        """The rewards of all processes' rows, (rows, functions): those of the deliberations."""
+        """The rewards of the rows of all processes, (rows, 1): those of the deliberations."""
         last = slice(self._size - 1, None, self._size)
         failed = [episode.failed is not None for episode in self._played]
         for given, has_failed in zip(inputs[last], failed, strict=True):
-            given["failed"] = has_failed  # for what a reward counts
+            given["failed"] = has_failed  # for the counts of the reward
         rewards = super()._calculate_rewards(
             inputs[last], prompts[last], completions[last], ids[last]
         )
@@ -114,7 +109,7 @@ class JointTrainer(RlTrainer):
         return episode_advantages(rewards, self.num_generations // self._size, self.scale_rewards)
 
     def _joined(self, value: Any) -> Any:
-        """(rows, columns) as (episodes, K + 1 times columns); anything else as it is."""
+        """Join (rows, columns) to (episodes, (K + 1) * columns); other values stay as they are."""
         if not isinstance(value, torch.Tensor) or value.dim() < 2:
             return value
         return value.reshape(-1, self._size * value.size(1))
@@ -154,7 +149,7 @@ class JointTrainer(RlTrainer):
         return self._joined(logps), self._joined(entropies), loss
 
     def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-        """Whole episodes, where rows are in the order of their episodes."""
+        """Micro-batches of whole episodes, of rows in the order of their episodes."""
         of_episodes = lengths.view(-1, self._size).sum(dim=1)
         within = torch.arange(self._size, device=lengths.device)
         return [
@@ -163,21 +158,21 @@ class JointTrainer(RlTrainer):
         ]
 
     def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """Thinkers and deliberations apart."""
+        """Separate passes for thinkers and deliberations."""
         is_last = rows % self._size == self._size - 1
         return [rows[~is_last], rows[is_last]]
 
 
 def episode_advantages(rewards: torch.Tensor, group: int, scale: str) -> torch.Tensor:
-    """One advantage for each episode.
+    """The advantage of each episode.
 
     Args:
-        rewards: (episodes,), group after group; NaN where an episode has none.
-        group: Episodes of a group.
+        rewards: (episodes,), group after group; NaN for an episode without a reward.
+        group: Number of episodes in a group.
         scale: Standard deviation to divide by: the ``group``'s, the ``batch``'s, or ``none``.
 
     Returns:
-        (episodes,); 0 for an episode without a reward, which is in no mean either.
+        (episodes,); 0 for an episode without a reward, which no mean counts.
     """
     grouped = rewards.view(-1, group)
     advantages = grouped - grouped.nanmean(dim=1, keepdim=True)
@@ -186,5 +181,5 @@ def episode_advantages(rewards: torch.Tensor, group: int, scale: str) -> torch.T
         squares = (others - others.nanmean(dim=1, keepdim=True)).square()
         count = (~others.isnan()).sum(dim=1, keepdim=True)
         variance = squares.nansum(dim=1, keepdim=True) / (count - 1).clamp(min=1)
-        advantages = advantages / (variance.sqrt() + 1e-4)  # as TRL keeps from dividing by 0
+        advantages = advantages / (variance.sqrt() + 1e-4)  # as TRL does, against division by 0
     return advantages.view(-1).nan_to_num(0.0)

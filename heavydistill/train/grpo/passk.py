@@ -1,33 +1,32 @@
-"""The pass@k advantage: a thinker that is trained for the pool that a deliberator reads.
+"""The pass@k advantage, which trains a thinker for the pool that a deliberator reads.
 
-An extension of ours; the paper trained the deliberator alone. A deliberator needs one attempt that
-is right, rather than every one, so a thinker is rewarded here for a pool of k attempts by the best
-of them.
+An extension of ours; the paper trained the deliberator alone. A deliberator needs one right
+attempt, not only right ones, so a pool of k attempts is rewarded by its best attempt.
 
-The advantage. Of a group of G answers with the rewards r_1 .. r_G let s_i be the mean, over all
-sets of k of them that hold answer i, of the best reward in the set, and let rho be the mean of the
-best reward over all sets of k. Then
+The advantage. For a group of G answers with the rewards r_1 .. r_G let s_i be the mean, over all
+sets of k answers that contain answer i, of the best reward in the set, and let rho be the mean of
+the best reward over all sets of k. Then
 
     A_i = k (G - 1) / (G - k) * (s_i - rho),        1 <= k < G
 
-is such that the mean of A_i times the gradient of log p(answer i) has the expectation
-(G - 1) / G times the gradient of the expected best reward of k answers: of pass@k, where rewards
-are 0 and 1. The factor (G - 1) / G is the one that the plain advantage, r_i - mean(r), has.
+makes the mean of A_i times the gradient of log p(answer i) an estimate of (G - 1) / G times the
+gradient of the expected best reward of k answers, which is pass@k if rewards are 0 and 1. The plain
+advantage, r_i - mean(r), has the same factor (G - 1) / G.
 
-Why. The gradient of the mean over all sets of k is the sum over i of (k / G) s_i times the gradient
-of log p(answer i). Nothing changes if u_i is subtracted from s_i, the mean over the sets that
-answer i is not in, for u_i does not depend on answer i. And rho = (k / G) s_i + (1 - k / G) u_i,
-so s_i - rho = (1 - k / G) (s_i - u_i).
+Proof. The gradient of the mean over all sets of k is the sum over i of (k / G) s_i times the
+gradient of log p(answer i). Subtracting from s_i the mean u_i over the sets without answer i does
+not change the expectation, because u_i does not depend on answer i. And
+rho = (k / G) s_i + (1 - k / G) u_i, so s_i - rho = (1 - k / G) (s_i - u_i).
 
-So k = 1 is the plain advantage, groups whose rewards are equal have none, and it adds up to zero in
-a group. With k = G there is only one set, and nothing to compare it with: it is refused.
+With k = 1 this is the plain advantage; equal rewards give 0, and a group sums to 0. With k = G
+there is only one set and nothing to compare it with, so it is refused.
 
-The sets of k are those of arXiv 2508.10751 (Pass@k Training), which divides the advantage by the
-standard deviation of the best reward, and so has the gradient of something else. Divided by that of
-s_i, as GRPO does, it would be the same for every k.
+arXiv 2508.10751 (Pass@k Training) uses the same sets but divides the advantage by the standard
+deviation of the best reward, which changes the gradient. Divided by that of s_i, as in GRPO, the
+advantage would be the same for every k.
 
-Answers without a reward (undecided ones) belong to no set, and have no advantage; a group in which
-k or fewer are left has none either, which is counted.
+Answers without a reward (undecided ones) are in no set and have no advantage; a group in which k or
+fewer have a reward has none either, and is counted.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ TOO_FEW = "pass_at_k/too_few"
 
 
 def advantages(rewards: Sequence[float], k: int) -> list[float]:
-    """The advantages of a group's answers, of which those without a reward have NaN; k >= 1.
+    """The advantages of a group's answers; k >= 1. A reward of NaN means that there is none.
 
-    They are 0 where there is no reward, and everywhere if k or fewer answers have one.
+    An answer without a reward has 0, and so have all if k or fewer answers have a reward.
     """
     scored = sorted(
         (i for i, reward in enumerate(rewards) if not math.isnan(reward)), key=rewards.__getitem__
@@ -64,10 +63,10 @@ def advantages(rewards: Sequence[float], k: int) -> list[float]:
 
 
 def _best_with(ascending: Sequence[float], k: int) -> list[float]:
-    """s_i of each reward: the mean best reward of the sets of k that it is in.
+    """s_i of each reward: the mean best reward of the sets of k that contain it.
 
-    The best of a set is its last one in this order. Answer j is the last one of C(j, k - 1) sets;
-    with it in the set, a later answer m is the last one of C(m - 1, k - 2).
+    The best answer of a set is its last one in this order. Answer j is the last of C(j, k - 1)
+    sets; a later answer m is the last of C(m - 1, k - 2) sets that contain j.
     """
     sets = math.comb(len(ascending) - 1, k - 1)
     best = [0.0] * len(ascending)
@@ -82,8 +81,8 @@ def _best_with(ascending: Sequence[float], k: int) -> list[float]:
 class ThinkerTrainer(RlTrainer):
     """Trains a thinker for a pool of k attempts.
 
-    What is logged of rewards stays what the answers earned one by one. ``pass_at_k`` is below
-    ``num_generations``, and rewards are not scaled (checked by ``config``).
+    Logged rewards are those of single answers. ``pass_at_k`` is below ``num_generations``, and
+    rewards are not scaled (``options`` checks both).
     """
 
     def __init__(self, *, pass_at_k: int, **options: Any) -> None:

@@ -1,23 +1,22 @@
-"""The reward of a response: what its problem's verifier says of its final answer.
+"""The reward of a response: the verdict of the problem's verifier on its final answer.
 
-    1      the verifier calls it correct
-    0      it calls it incorrect; for code the share of tests that pass
-    0      it ended without one final answer: with none, several different ones, one that is taken
-           back or only repeats the problem, or with thinking and answer not told apart
-    None   it was cut off, or the verifier is undecided for any other reason
+    1      correct
+    0      incorrect; for code the share of tests that pass
+    0      ended without one final answer: with none, several different ones, one that is retracted
+           or only repeats the problem, or without a boundary between thinking and answer
+    None   cut off, or undecided for any other reason
 
-TRL learns nothing from None, and a group's mean leaves it out. A missing final answer is 0: with
-None a model would learn to give none where it does not know. An answer that the verifier cannot
-read or compare has None and is counted; if that share grows, look at them.
+TRL learns nothing from None and leaves it out of a group's mean. A missing final answer is 0: with
+None a model would learn to give none when it does not know. Answers that the verifier cannot read
+or compare have None and are counted; look at them if their share grows.
 
-With a ``format_share`` f the reward is (1 - f) times that, and f for its form: thinking, if any,
+With a ``format_share`` f the reward is (1 - f) times that, plus f for the form: thinking, if any,
 that is not empty and ends, and one final answer, right or wrong.
 
 The text after the thinking is judged. A response may begin with one pair of think tags; other tags,
-and control tokens of the tokenizer, are a fault of form, so that nothing is hidden from readers.
+and control tokens of the tokenizer, are malformed, so that nothing is hidden from readers.
 
-Not covered: whether the way to an answer is right; what a test does not see; models that mark their
-thinking otherwise than with think tags.
+Not covered: whether the reasoning is right; models that mark their thinking with other tags.
 """
 
 from __future__ import annotations
@@ -36,28 +35,28 @@ from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 
-# Reasons of undecided verdicts that are a fault of the response.
+# Reasons of undecided verdicts for which the response is at fault.
 UNANSWERED = {
     *NO_FINAL_ANSWER,
     *("not_text", "no_option", "outside_box", "several_boxes"),
     *("conflict", "unclear", "retracted", "echoed"),
 }
-_LEAST_REPEATED = 16  # characters; verifiers look at what is shorter
-_OF_PARTS = ("code",)  # verifiers whose score is the reward
+_LEAST_REPEATED = 16  # characters; verifiers handle shorter texts
+_OF_PARTS = ("code",)  # verifiers whose score is the reward, in parts
 _THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
 METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers", "cut_off")
-"""What is logged of each batch, as ``verdict/NAME``: the share of its responses."""
+"""Kinds of rewards whose share of the responses is logged as ``verdict/NAME``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A reward (see the module), and why."""
+    """A reward (see the module) with its reason."""
 
     value: float | None
     kind: str
-    """One of ``METRICS``, or empty for an answer that is wrong, or right in part."""
+    """One of ``METRICS``, or empty for an answer that is wrong or right in part."""
     reason: str
-    """Reason of the verdict, or the kind."""
+    """Reason of the verdict, or else the kind."""
 
     @property
     def is_right(self) -> bool | None:
@@ -73,8 +72,8 @@ FAILED = Reward(None, "", "failed")
 class VerdictReward:
     """The reward as a function that TRL calls.
 
-    ``group`` responses are compared with each other (see ``group_shares``); one of the ids ``ends``
-    ends a response that was not cut off.
+    ``group`` is the number of responses in a group (``group_shares``); a response that does not end
+    with one of the ids ``ends`` was cut off.
     """
 
     __name__ = "verdict"
@@ -94,10 +93,10 @@ class VerdictReward:
         failed: Sequence[bool] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """The reward of each completion; None where there is none.
+        """The reward of each completion; None if it has none.
 
-        Arguments are columns, as TRL gives them, but for its two ways to log. ``failed``: whether
-        the episode of a completion failed, which then has no reward, whatever it says.
+        Arguments are columns, and TRL's two functions that log. ``failed`` says for each completion
+        whether its episode failed, so that it has no reward.
         """
         from accelerate.utils import gather_object
 
@@ -107,7 +106,7 @@ class VerdictReward:
         if failed:
             pairs = zip(rewarded, failed, strict=True)
             rewarded = [FAILED if is_failed else reward for reward, is_failed in pairs]
-        # A group may lie in two processes.
+        # A group may be spread over two processes.
         right = gather_object([reward.is_right for reward in rewarded])
         for name, share in group_shares(right, self._group).items():
             log_metric(name, share)
@@ -120,7 +119,7 @@ class VerdictReward:
     def judge(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
     ) -> list[Reward]:
-        """What responses to rows would earn, from their tokens, with the one that ends them."""
+        """The rewards of responses to rows, given as tokens with the one that ends them."""
         return self._rewarded([problem_of(row) for row in rows], completion_ids)
 
     def _rewarded(
@@ -130,10 +129,10 @@ class VerdictReward:
         return rewards(self._pool, zip(problems, written, strict=True), self._share)
 
     def _written(self, ids: Sequence[int]) -> str | Reward:
-        """The text of a whole response, or its reward."""
+        """The text of a response, or its reward if that is known."""
         if not ids or ids[-1] not in self.ends:
             return CUT_OFF
-        # What follows an end that stands inside is learnt with the rest, so it is judged too.
+        # Text behind an end token inside is learnt too, so it is judged.
         end = len(ids)
         while end and ids[end - 1] in self.ends:
             end -= 1
@@ -144,13 +143,11 @@ class VerdictReward:
 
 
 def rewards(
-    pool: VerdictPool,
-    responses: Iterable[tuple[Problem, str | Reward]],
-    format_share: float = 0.0,
+    pool: VerdictPool, responses: Iterable[tuple[Problem, str | Reward]], format_share: float = 0.0
 ) -> list[Reward]:
-    """The rewards of responses, judged side by side.
+    """The rewards of responses, judged in parallel.
 
-    Each is a problem and a whole text, or the reward where that is known.
+    Each is a problem with the text of the response, or with its reward if that is known.
     """
     whole = [(problem, _parted(written)) for problem, written in responses]
     to_judge = [(problem, parts[1]) for problem, parts in whole if not isinstance(parts, Reward)]
@@ -164,7 +161,7 @@ def rewards(
 
 
 def _parted(written: str | Reward) -> tuple[str | None, str] | Reward:
-    """(thinking, answer); the thinking is None if there is none."""
+    """(thinking or None, answer), or the reward of a malformed response."""
     if isinstance(written, Reward):
         return written
     tags = [written.count(tag) for tag in TAGS]
@@ -199,7 +196,7 @@ def _rewarded(
 
 
 def _repeats(problem: Problem, verdict: Verdict) -> bool:
-    """Whether the answer is a piece of the problem, and longer than one is by chance."""
+    """Whether the answer is a piece of the problem that is too long to be a coincidence."""
     answer = "".join((verdict.extracted or "").split())
     return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.text.split())
 
@@ -209,15 +206,15 @@ UNCOMPARED = "groups/uncompared"
 
 
 def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
-    """The shares of the groups that teach nothing, by the reason, as logged metrics.
+    """The shares of groups that teach nothing, by reason, as logged metrics.
 
-    ``right`` says of each answer of all processes, in groups of ``size``, whether it is right in
-    full; None if undecided or cut off, which is passed over.
+    ``right`` has for each answer of all processes, in groups of ``size``, whether it is right; None
+    for undecided and cut-off ones, which are skipped.
 
     Returns:
-        ``groups/all_right``: share of the groups with right answers and no wrong one;
-        ``groups/all_wrong``: with wrong ones and no right one; ``groups/uncompared``: with fewer
-        than two decided answers.
+        ``groups/all_right``: share of groups with right answers and no wrong ones;
+        ``groups/all_wrong``: with wrong answers and no right ones; ``groups/uncompared``: with
+        fewer than two decided answers.
     """
     if size < 1 or not right or len(right) % size:
         raise ValueError(f"{len(right)} answers are no groups of {size}")

@@ -1,6 +1,6 @@
-"""Which option of a question a response chooses: the verifier ``choice``.
+"""The verifier ``choice``: whether a response names the right option of a question.
 
 verifier   the verdicts and their reasons
-claims     where a response claims an option, and whether its claims agree
-reading    which option a piece of text names, and the words of claims, denials and corrections
+claims     finds the claims of a response and whether they agree
+reading    finds the option that a piece of text names; words of claims, denials and corrections
 """

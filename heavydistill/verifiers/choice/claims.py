@@ -1,12 +1,12 @@
-r"""Which options a response claims to be the answer, and whether its claims agree.
+r"""Finds the options that a response claims to be the answer, and whether its claims agree.
 
-A claim is the content of ``\boxed{}``, ``\fbox{}`` or ``<answer>``, or what follows words such as
-"the final answer is", "Answer:", 答案是 and 故选. It is none where it is negated, asked, supposed
-("if", "might", "one would think") or said of something else ("the wrong answer is", "his answer
-was"). Where nothing is claimed, a response that is a letter or an option's text and nothing more
-is one. All claims must agree, and none may be taken back behind the last one or disputed.
+A claim is the content of ``\boxed{}``, ``\fbox{}`` or ``<answer>``, or the text after words such
+as "the final answer is", "Answer:", 答案是 and 故选. It does not count if it is negated, asked,
+assumed ("if", "might", "one would think") or said of something else ("the wrong answer is", "his
+answer was"). Without any claim, a response that consists of a letter or an option's text is one.
+All claims must agree, and after the last one none may be retracted or disputed.
 
-Not covered: "I choose C", "C is correct" and other words; which of two claims was meant.
+Not covered: other words, such as "I choose C" and "C is correct"; which of two claims is meant.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from heavydistill.verifiers.choice.reading import (
 from heavydistill.verifiers.extraction import boxes
 
 MOST_CLAIMS = 1000
-_WINDOW = 120  # characters before a claim that can deny it
+_WINDOW = 120  # characters before a claim that can negate it
 
 _TAG = re.compile(r"<answer>([^<]{1,2000})</answer>", re.IGNORECASE)
 
-# --- What a letter or an option's text follows: "the answer is", "Answer:", 答案是.
+# --- Words before the letter or text of an option: "the answer is", "Answer:", 答案是.
 _QUALITY = (
     r"(?:single|only|most|very|final|correct|right|best|appropriate|likely|true|chosen|selected|"
     r"actual) "
@@ -62,7 +62,7 @@ _ANCHOR = any_of(
 )
 _GIVES_NONE = any_of(r" ?(?:none|neither|both|all)\b")
 
-# --- What makes of a claim none.
+# --- Words that make a claim invalid.
 _CLAUSE_ENDS = re.compile(r"[.!?;\n；！？]")
 _CONCLUDES = any_of(r"\b(?:so|therefore|thus|hence|consequently)\b|所以|因此|故")
 _SUPPOSES = any_of(
@@ -76,7 +76,7 @@ _SAID_OTHERWISE = any_of(
     r"(?<!\bi )(?<!\bwe )\bwould\b",
     r"\b(?:many|some|others|most|you|they|he|she|one) (?:\w{1,20} )?"
     r"(?:say|think|believe|claim|argue)",
-    # Right before the words of a claim: it is another answer.
+    # Directly before the words of a claim: they speak of another answer.
     r"(?:\b(?:incorrect|common|previous|other|first|obvious|another|second|next|bad|invalid|his|"
     r"her|their|alternative|possible|expected|worst|eliminated|least|example|sample|distractor|"
     r"decoy|non|runner-up)|'s|错误的?)[\s-]*\Z",
@@ -89,7 +89,7 @@ _NOT_THIS_BOX = re.compile(
     FLAGS,
 )
 
-# --- What takes a claim back, and what disputes it: its letter is wrong, or another is so too.
+# --- Words that retract a claim, or dispute it: its letter is wrong, or another one is right too.
 _CORRECTION = any_of(
     r"(?:\A|[\n.!?;:,(}\])>\-–—！？；，…]) ?(?:(?:but|oh|and|so|ah|well|hmm|no),? ){0,2}"
     r"(?:(?:wait|actually|hold on|scratch that|correction|oops|hmm|sorry|on second thoughts?|"
@@ -126,22 +126,22 @@ _RIVALS = any_of(
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What a response claims."""
+    """Claims of a response."""
 
     letters: tuple[str, ...]
-    """What all claims name; none if there is a doubt."""
+    """Letters that all claims name; empty if there is a doubt."""
     doubt: str
-    """Why it cannot be told, a reason of ``choice``; empty if it can."""
+    """Doubt, a reason of ``choice``; empty without one."""
     made: tuple[tuple[str, ...], ...] = ()
-    """What each claim names, in the order of the text."""
+    """Letters that each claim names, in the order of the text."""
 
 
 _Claim = tuple[int, Reading]
-"""Where a claim begins, and what it names."""
+"""Beginning of a claim, and what it names."""
 
 
 def claims_in(text: str, options: Options) -> Claims:
-    """What a response claims: of any text, in time linear in its length."""
+    """The claims of a response, in time linear in its length."""
     text = plain_text(text).strip()
     claims: list[_Claim] = []
     for count, claim in enumerate(_found(text, options)):
@@ -164,7 +164,7 @@ def claims_in(text: str, options: Options) -> Claims:
 
 
 def _doubt(text: str, readings: list[Reading], options: Options) -> str:
-    """Why it cannot be told what the claims name; empty if it can."""
+    """The doubt about the claims; empty without one."""
     last = readings[-1]
     if _CORRECTION.search(text, last.end - 1 if last.end else 0):
         return "retracted"
@@ -184,17 +184,17 @@ def _doubt(text: str, readings: list[Reading], options: Options) -> str:
 
 
 def _found(text: str, options: Options) -> Iterator[_Claim | None]:
-    """What each box, tag and word of a claim claims; None for one that claims nothing."""
+    """The claim of each box, tag and phrase; None for one that claims nothing."""
     spans = [(m.start(), m.start(1), m.end(1), m.end()) for m in _TAG.finditer(text)]
     found = boxes(text)
     for box, inner in zip_longest(found, found[1:]):
-        # One that holds another box says nothing by itself.
+        # A box around another box claims nothing itself.
         if box.closes is not None and not (inner and inner.start < box.closes):
             spans.append((box.start, box.inside, box.closes, box.closes + 1))
     for start, opens, closes, end in spans:
         content = text[opens:closes]
         if not content.strip() or "\\boxed" in content:
-            continue  # nothing, or a tag around a box
+            continue  # empty, or a tag around a box
         if _NOT_THIS_BOX.search(text[max(0, start - _WINDOW) : start]) or denied(text, end):
             yield None
             continue
@@ -207,7 +207,7 @@ def _found(text: str, options: Options) -> Iterator[_Claim | None]:
 
 
 def _after_words(match: re.Match[str], text: str, options: Options) -> _Claim | None:
-    """What follows words of a claim."""
+    """The claim after the words of a claim."""
     before = _since(_CLAUSE_ENDS, text[max(0, match.start() - _WINDOW) : match.start()])
     last_part = _since(_CONCLUDES, before.rpartition(",")[2])
     if _SUPPOSES.search(_since(_CONCLUDES, before)) or _SAID_OTHERWISE.search(last_part):
@@ -215,7 +215,7 @@ def _after_words(match: re.Match[str], text: str, options: Options) -> _Claim | 
     reading = read_at(text, match.end(), options)
     if reading is None or reading.letters:
         return (match.start(), reading) if reading else None
-    # An answer may be given there even if it names no option.
+    # It may be an answer even if it names no option.
     is_given = bool(_GIVES_NONE.match(text, match.end()))
     if match["colon"]:
         is_title = match["quality"] or match["owned"] or not before.strip(" -•>(){\"'1234567890")
@@ -224,6 +224,6 @@ def _after_words(match: re.Match[str], text: str, options: Options) -> _Claim | 
 
 
 def _since(pattern: re.Pattern[str], text: str) -> str:
-    """What follows the last match; the whole text without one."""
+    """The text after the last match; the whole text without one."""
     ends = [match.end() for match in pattern.finditer(text)]
     return text[ends[-1] :] if ends else text

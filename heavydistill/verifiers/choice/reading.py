@@ -1,13 +1,13 @@
-"""What a piece of a response names: the letter of an option, its text, several options, or none.
+"""Finds what a piece of a response names: the letter or text of an option, several, or none.
 
-``plain_text`` takes typography away first (Markdown, LaTeX wrappers, full-width letters, runs of
+``plain_text`` first removes typography (Markdown, LaTeX wrappers, full-width letters, runs of
 blanks), so that ``**C**``, ``$\\text{(C)}$`` and ``Ｃ`` read alike. All patterns repeat at most a
 fixed number of times, so that reading costs no more than the length of the text.
 
 Guards: ``A`` and ``I`` before a word are an article and a pronoun; a lower-case letter counts only
-where nothing but an end or a mark follows; a letter in a formula (``C = 5``, ``C-14``) is none.
+before an end or a mark; a letter in a formula (``C = 5``, ``C-14``) is not an option.
 
-Not covered: where in a response to look (``claims``).
+Not covered: the position in a response (``claims``).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 from heavydistill.verifiers.normal import normal_form
 
-# ASCII alone: Chinese characters next to a letter are no part of its word.
+# ASCII alone: Chinese characters next to a letter are not part of its word.
 FLAGS = re.IGNORECASE | re.ASCII
-# A capital that stands alone, its brackets with it.
+# A single capital with its brackets.
 LETTER = r"(?<![A-Za-z0-9_\\'])[({\[<【「]{0,3}(?-i:([A-Z]))(?![A-Za-z0-9_])[)}\]>】」]{0,3}"
 
 
@@ -30,8 +30,8 @@ def any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), FLAGS)
 
 
-# --- How a sentence goes on behind a letter. Other letters joined to it are chosen with it; what
-# follows one of the words behind it says why it is chosen, or which one is not.
+# --- How a sentence continues after a letter. Other letters joined to it are chosen with it; the
+# text after one of these words says why it is chosen, or which letter is not.
 _JOINS = re.compile(
     r"(?:[ ,;/&+，；、]|or|and|both|also|either|maybe|possibly|perhaps|then|as well as|along with|"
     r"together with|followed by|options?|choices?|answers?|或者?|和|与|以?及|还是|选项)*",
@@ -65,7 +65,7 @@ _CONDITION = any_of(
     r"|,? for (?!(?:this|the|these|that|two|three|several|many|a|all)\b)|,? or (?:maybe )?not\b"
 )
 
-# --- An option that means others by their place: "all of the above", "both A and B".
+# --- An option that refers to others: "all of the above", "both A and B".
 SPEAKS_OF_OTHERS = any_of(
     r"\b(?:all|none|both|neither|either|any|some|one|two|three|each|most)(?: or more)?"
     r"(?: of)?(?: the)? (?:above|preceding|foregoing|these|those|following|listed|options?|"
@@ -82,7 +82,7 @@ SPEAKS_OF_OTHERS = any_of(
 # --- Letters and texts.
 FEWEST_OPTIONS, MOST_OPTIONS = 2, 26
 _LONGEST_TAIL = 300
-_MARKS = " .,;:!\n"  # that may close an answer
+_MARKS = " .,;:!\n"  # that may end an answer
 
 _ALIKE: dict[int, int | str | None] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _ALIKE |= dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff“”"))
@@ -104,7 +104,7 @@ _LABEL = re.compile(
     r"(?![A-Za-z0-9_'])(?P<closes>(?: ?[)}\]>】」]{1,4})?)",
     FLAGS,
 )
-# After the letter: it is a quantity, a function, part of a compound.
+# After the letter: the letter is a quantity, a function, part of a compound.
 _FORMULA = re.compile(
     r"['(^_\[{°#%]|!=| (?:plus|minus|times)\b|\.\d| ?(?:-+>|[=+<>≤≥≠≈∪∩×÷·|→⇒\\])"
     r"|[-–][A-Za-z0-9]| ?[-–] ?\d|/(?![A-Z]\b)"
@@ -118,29 +118,29 @@ _SENTENCE_ENDS = re.compile(r"[.!?]{1,3}(?=[ \n]|$)|[！？\n]")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a piece of text names."""
+    """Options that a piece of text names."""
 
     letters: tuple[str, ...]
-    """Sorted; none where it names no option that can be told. One may be out of range."""
+    """Sorted letters; empty if no option is recognised. One may be out of range."""
     is_sure: bool
-    """False where it could be read in another way, such as a letter with another option's text."""
+    """False if there is another reading, such as a letter with another option's text."""
     end: int
-    """Where in the text what was read ends."""
+    """Index in the text after what was read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options as shown."""
+    """Options of a question, as shown."""
 
     letters: str
     """Letters of the options, e.g. ``ABCD``."""
     texts: tuple[str, ...]
     """Texts of the options; empty if only the problem's text has them."""
     by_key: dict[str, str]
-    """Normal form, and the same without regard to case, to the letters of options that have it."""
+    """Normal form, also in lower case, to the letters of the options that have it."""
 
     def by_text(self, text: str) -> str | None:
-        """The letter of the one option whose text this is but for typography."""
+        """The letter of the only option with this text, apart from typography."""
         text = text.strip().rstrip(_MARKS)
         if not text or len(text) > self.longest:
             return None
@@ -154,12 +154,12 @@ class Options:
 
     @property
     def longest(self) -> int:
-        """Most characters of a text that may be that of an option."""
+        """Maximum number of characters of a text that can be an option."""
         return 2 * max(map(len, self.texts), default=0) + 20
 
     @property
     def speak_of_others(self) -> bool:
-        """Whether one may mean several others: "both A and B", "all of the above"."""
+        """Whether an option may refer to several others: "both A and B", "all of the above"."""
         return any(map(SPEAKS_OF_OTHERS.search, self.texts))
 
 
@@ -168,7 +168,7 @@ def options_of(verifier_args: str) -> Options:
     """The options in the arguments of a problem.
 
     Raises:
-        ValueError: They are not what ``choice`` takes; the message says what they are to be.
+        ValueError: They are malformed; the message says what ``choice`` needs.
     """
     args = json.loads(verifier_args)
     if not isinstance(args, dict) or args.keys() - {"options", "order", "order_kept"}:
@@ -199,7 +199,7 @@ def options_of(verifier_args: str) -> Options:
 
 
 def _without_case(key: str) -> str:
-    # The mark keeps these apart from keys in which case counts.
+    # The mark distinguishes these from keys in which case counts.
     return "\0" + key.casefold()
 
 
@@ -212,11 +212,11 @@ def plain_text(text: str) -> str:
 
 
 def read_alone(text: str, options: Options, *, strict: bool = False) -> Reading:
-    """What a text names that is nothing but an answer, such as the content of a box.
+    """The options that a text names which is only an answer, such as the content of a box.
 
     Args:
         text: From ``plain_text``.
-        strict: What follows the letter must be the text of that option.
+        strict: The text after the letter must be that of the option.
     """
     text = _without_braces(text.strip())
     named, label = options.by_text(text), _LABEL.match(text)
@@ -245,10 +245,10 @@ def _without_braces(text: str) -> str:
 
 
 def read_at(text: str, start: int, options: Options) -> Reading | None:
-    """What the words from ``start`` on name, after words such as "the answer is".
+    """The options that the words from ``start`` on name, after words such as "the answer is".
 
     Returns:
-        None if they are denied, asked or meant for a case alone, so that nothing is claimed.
+        None if they are denied, asked or conditional, so that nothing is claimed.
     """
     limit = min(len(text), start + max(options.longest, _LONGEST_TAIL))
     line_end = text.find("\n", start, limit)
@@ -273,7 +273,7 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
         return None
     following = _NEXT_IN_LIST.match(text, end)
     if following and ord(following[1]) == ord(letter) + 1:
-        return Reading((letter,), False, end)  # one option below the other
+        return Reading((letter,), False, end)  # one option per line
     if rest_named := options.by_text(rest):
         return _reading(line_end, letter, rest_named)
     first = _SENTENCE_ENDS.split(rest, maxsplit=1)[0]
@@ -283,12 +283,12 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
 
 
 def denied(text: str, end: int) -> bool:
-    """Whether what follows a letter says that it is wrong."""
+    """Whether the text after a letter says that it is wrong."""
     return bool(_DENIED.match(text, end))
 
 
 def _is_letter(label: re.Match[str], text: str, options: Options) -> bool:
-    """Whether it is the letter of an option and no article, pronoun, unit or variable."""
+    """Whether a letter is an option, rather than an article, pronoun, unit or variable."""
     letter, end = label["letter"], label.end()
     if letter.islower() and letter.upper() not in options.letters:
         return False
@@ -301,7 +301,7 @@ def _is_letter(label: re.Match[str], text: str, options: Options) -> bool:
 
 
 def with_others(text: str, end: int, letter: str, options: Options) -> Reading:
-    """The letter that ends at ``end``, with those that its sentence names beside it."""
+    """The letter that ends at ``end``, and those that its sentence names with it."""
     begin = end
     own = dict(zip(options.letters, options.texts, strict=False)).get(letter)
     separator = _SEPARATOR.match(text[end : end + 5])
@@ -327,6 +327,6 @@ def with_others(text: str, end: int, letter: str, options: Options) -> Reading:
 
 
 def _reading(end: int, *names: str | None) -> Reading:
-    """One letter, and whether something else was named with it."""
+    """A single letter, and whether something else is named with it."""
     letters = tuple(sorted({name for name in names if name}))
     return Reading(letters, len(letters) < 2, end)

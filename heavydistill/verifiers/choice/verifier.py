@@ -1,30 +1,30 @@
 r"""The verifier ``choice``: the response names the letter of the right option, and no other.
 
-An option is named by its letter or by its whole text. What a response claims is found in boxes and
-``<answer>`` tags and behind words such as "the answer is" or 答案 (``claims``); where there is none
-of these, a response that is a letter or a text and nothing more. There is no fallback to a last
-line or to the last letter in the text: a guess would count as an answer.
+An option is named by its letter or by its whole text. Claims are found in boxes, in ``<answer>``
+tags and after words such as "the answer is" or 答案 (``claims``); without any of these, the whole
+response counts if it is a letter or the text of an option. There is no fallback to the last line or
+the last letter of the text, because a guess would count as an answer.
 
 Verdicts, by reason:
 
-    correct    equal         it claims the right option
+    correct    equal         the response claims the right option
     incorrect  different     it claims another option
     incorrect  hedged        it claims several options at once
-    undecided  conflict      it claims different options, or says that another may be right too
-    undecided  retracted     it takes its last claim back
-    undecided  unclear       its last claim can be read in two ways, e.g. one option's letter with
-                             another one's text, or several letters where an option may mean them
-    undecided  no_option     its last claim is neither an option's letter nor its text
+    undecided  conflict      its claims differ, or it says that another option may be right too
+    undecided  retracted     it retracts its last claim
+    undecided  unclear       its last claim has two readings, e.g. the letter of one option with the
+                             text of another, or several letters that one option may refer to
+    undecided  no_option     its last claim is neither the letter nor the text of an option
     undecided  no_answer     it claims nothing
     undecided  too_complex   more than ``claims.MOST_CLAIMS`` claims, or more than
                              ``MOST_CHARACTERS`` in all
 
-The arguments are ``{"options": [...]}``: their texts in the order shown, or their number where they
-stand in the problem alone. ``problems.options`` writes them, and the order of the dataset beside
-them. The reference is the letter of the right option.
+The arguments are ``{"options": [...]}``: the texts in the order shown, or the number of options if
+only the problem's text has them. ``problems.options`` writes them, together with the order of the
+dataset. The reference is the letter of the right option.
 
-Not covered: questions with several right options; an option that is described in other words;
-claims in languages other than English and Chinese.
+Not covered: questions with several right options; options described in other words; claims in
+languages other than English and Chinese.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from heavydistill.verifiers.choice.claims import claims_in
 from heavydistill.verifiers.choice.reading import SPEAKS_OF_OTHERS, options_of
 
 MOST_CLAIMS_SHOWN = 10
-# Reading is linear, but it is done in the run's own process.
+# Reading takes linear time, but happens in the process of the run.
 MOST_CHARACTERS = 300_000
 
 
 class Choice(Verifier):
-    """See the module."""
+    """The verifier ``choice``; the module describes it."""
 
     name = "choice"
     version = "6"
@@ -59,7 +59,7 @@ class Choice(Verifier):
         if len(claims.letters) == 1:
             if claims.letters[0] in options.letters:
                 return claims.letters[0]
-            # It may be meant as what an option says: the force F, the symbol K.
+            # The letter may be the content of an option: the force F, the symbol K.
             doubt = "no_option"
         elif claims.letters:
             text_of_options = "" if options.texts else problem.text

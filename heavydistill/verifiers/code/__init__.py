@@ -1,4 +1,4 @@
-"""Judges model-written Python against tests; see ``verifier``."""
+"""The verifier ``code``: judges model-written Python by tests; see ``verifier``."""
 
 from heavydistill.verifiers.code.verifier import Code
 

@@ -1,14 +1,14 @@
 """Finds the program in an answer.
 
-The program is the last block that is fenced as Python (``python``, ``py``, ``python3``; failing
-that, without a language) and defines most of the functions that the tests call, or, where they
-call none, reads standard input. An earlier block is a draft as often as a part: it is put in front
-only if it defines or imports what the program calls and does not have. A fence may stand behind
-the words of a line; one that never closes ends with the text.
+The program is the last block that is fenced as Python (``python``, ``py``, ``python3``; else
+without a language) and defines most of the functions that the tests call, or, if they call none,
+reads standard input. An earlier block may be a draft, so it is prepended only if it defines or
+imports names that the program uses and lacks. A fence may follow words on its line; an unclosed
+block ends with the text.
 
-Without fences the text is the program if it begins like one. Where the problem has a prompt that
-the program completes (HumanEval), a block or text without the function is a completion and is put
-behind the prompt; with it, only what stands before the function in the prompt is put in front.
+Without fences the text is the program if it begins like one. If the problem has a prompt that the
+program completes (HumanEval), a block or text without the function is a completion and is appended
+to the prompt; to one with the function, only the part of the prompt before it is prepended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Collection
 
 _OPENS = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+(?:\{\.)?([^\s`~{}]*+)[^`]*+")
 _CLOSES = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[^\w`~]*+")
-_DEEPER = 4  # columns; a fence so far inside the block is one of a text in the program
+_DEEPER = 4  # columns; a fence indented this far belongs to a string of the program
 _PYTHON = ("python", "py", "python3", "py3")
 _BEHIND = tuple(f"```{language}" for language in _PYTHON)
 _BEGINS = re.compile(
@@ -41,23 +41,23 @@ _WORD = re.compile(r"[^\W\d]\w*")
 def program_in(text: str, names: Collection[str], prompt: str) -> str | None:
     """The program of an answer; None if there is none.
 
-    ``names`` are what the tests call, ``prompt`` what the program completes; either may be empty.
+    ``names`` are the names that the tests call, ``prompt`` the code to complete; both may be empty.
     """
     blocks = _blocks(text)
     if codes := _codes(blocks):
         fits = _fits(codes, names)
         last = max(range(len(codes)), key=lambda index: (fits[index], index))
         return _completed(_with_parts(codes[: last + 1]), names, prompt)
-    # Without fences the text may begin like a program, or go on where the prompt ends.
+    # Without fences the text may begin like a program, or continue the prompt.
     goes_on = prompt and (not prompt.endswith("\n") or text.lstrip("\n")[:1].isspace())
     is_program = not blocks and (goes_on or _BEGINS.match(text.lstrip()))
     return _completed(text, names, prompt) if is_program else None
 
 
 def programs_in(text: str, names: Collection[str]) -> list[str]:
-    """The blocks of an answer that could each be its program, in their order; empty without any.
+    """The blocks of an answer that could be its program, in order; empty without any.
 
-    ``program_in`` takes the last. Examples of calls and parts of the program are not among them.
+    ``program_in`` uses the last one. Examples of calls and parts of the program are excluded.
     """
     codes = _codes(_blocks(text))
     fits = _fits(codes, names)
@@ -72,12 +72,12 @@ def _codes(blocks: list[tuple[str, str]]) -> list[str]:
 
 
 def _fits(codes: list[str], names: Collection[str]) -> list[int]:
-    """How many of the functions that the tests call each block has, or whether it reads input."""
+    """For each block, how many of the called functions it has, or whether it reads input."""
     return [_defined(code, names) if names else bool(_READS.search(code)) for code in codes]
 
 
 def _with_parts(codes: list[str]) -> str:
-    """The last block, behind those before it that have what it calls and does not have."""
+    """The last block, after those earlier blocks that have names which it uses and lacks."""
     program = codes[-1]
     missing = _called(program) - _bound(program)
     for code in reversed(codes[:-1]):
@@ -92,7 +92,7 @@ def _called(code: str) -> set[str]:
 
 
 def _bound(code: str, *, at_the_top: bool = False) -> set[str]:
-    """Names that code defines, imports or sets; at the top, functions, classes and imports."""
+    """Names that code defines, imports or sets; at the top: functions, classes and imports."""
     names: set[str] = set()
     for indent, kind, function, parameters in _DEFINED.findall(code):
         if not (at_the_top and indent):
@@ -111,7 +111,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
     """Language and code of each block."""
     blocks: list[tuple[str, list[str]]] = []
     fence, indent = "", ""
-    # Not ``splitlines``: a text in a program may hold what else it splits at.
+    # Not ``splitlines``, which also splits at characters that a string may contain.
     for line in text.replace("\r\n", "\n").split("\n"):
         is_fence = line.lstrip(" \t")[:3] in ("```", "~~~")
         if fence:
@@ -146,7 +146,7 @@ def _completed(code: str, names: Collection[str], prompt: str) -> str:
         return textwrap.dedent(code) if code[:1].isspace() else code
     if _defined(code, names) and not _indented(code):
         head = _definition(next(iter(names))).search(prompt)
-        # What has to stand before everything else.
+        # ``__future__`` imports have to come first.
         first = "".join(_FUTURE.findall(code))
         return first + (prompt[: head.start()] if head else "") + _FUTURE.sub("", code)
     if prompt.endswith("\n") and not _indented(code):
@@ -155,5 +155,5 @@ def _completed(code: str, names: Collection[str], prompt: str) -> str:
 
 
 def _indented(code: str) -> bool:
-    """Whether the first line that is not blank is a part of something."""
+    """Whether the first line that is not blank is indented."""
     return code.lstrip("\r\n")[:1].isspace()

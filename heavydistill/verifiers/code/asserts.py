@@ -1,13 +1,13 @@
-"""Splits assertions into a call of the program, which goes into the sandbox, and what is right.
+"""Splits assertions into a call of the program, for the sandbox, and the right value.
 
-``assert f(2) == 4`` becomes the call ``f(2)`` and the value 4, which is compared outside with what
-came back. What can be split is an equality of
+``assert f(2) == 4`` becomes the call ``f(2)`` and the value 4, which is compared outside the
+sandbox with the value of the call. An assertion can be split if it is an equality of
 
     a call      of a name that the program must define, e.g. ``f(2)`` or ``Stack().pop()``, with or
                 without builtins such as ``sorted``, ``set`` or ``len`` around it
-    a constant  literals, and ``float("inf")``, ``set([1, 2])`` and the like
+    a constant  literals, and ``float("inf")``, ``set([1, 2])`` and similar
 
-Anything else, such as ``<``, ``not`` or ``math.isclose``, is for ``rehearsal``.
+Anything else, such as ``<``, ``not`` or ``math.isclose``, is left to ``rehearsal``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from heavydistill.verifiers.code.values import Tree, tree_of
 _MAKERS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind for kind in (float, set, frozenset, list, tuple, dict)
 }
-# Builtins around a call that are sent with it: what they give is the program's answer as well.
-# None that gives a boolean: an object that lies would know what to say.
+# Builtins around a call that are sent with it. None of them returns a boolean, because an object of
+# the program could fake that.
 _AROUND = {
     *("list", "tuple", "set", "frozenset", "dict", "sorted", "len", "str", "repr", "int", "float"),
     *("sum", "min", "max", "abs", "round", "next", "iter", "reversed"),
@@ -33,7 +33,7 @@ _WITH_SETTING = {"round", "int", "sum", "next"}
 
 
 def split(test: ast.expr, program: Collection[str]) -> tuple[str, Tree] | None:
-    """The call in the expression of an assertion, and the right value; None if it is no such one.
+    """The call in the expression of an assertion, and the right value; None if it has no such form.
 
     Args:
         program: Names that the program defines.
@@ -52,18 +52,18 @@ def split(test: ast.expr, program: Collection[str]) -> tuple[str, Tree] | None:
 
 
 def _constant(node: ast.expr) -> Any:
-    """The value of an expression that is constant; raises ``ValueError`` or another for others."""
+    """The value of a constant expression; raises ``ValueError`` or another error for others."""
     if isinstance(node, ast.Call) and _name(node.func) in _MAKERS and not node.keywords:
         return _MAKERS[_name(node.func)](*map(_constant, node.args))
     return ast.literal_eval(node)
 
 
 def _is_call(node: ast.expr, program: Collection[str]) -> bool:
-    """Whether it is a call of the program, and nothing around it says what is right."""
+    """Whether an expression is a call of the program without a test around it."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute):
-        # A method of an instance that is made here of a class of the program.
+        # A method of an instance, created here, of a class of the program.
         made = _name(node.func.value.func) if isinstance(node.func.value, ast.Call) else ""
         return made[:1].isupper() and made in program
     name = _name(node.func)
@@ -82,13 +82,13 @@ def _name(node: ast.expr) -> str:
 
 
 def program_names(trees: Sequence[ast.AST], own: Collection[str]) -> list[str]:
-    """Names that tests call and do not define, as ``own``, so that the program must define them."""
+    """Names that tests call and do not define (``own``), which the program must define."""
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = [(node.func.id, node) for node in calls if isinstance(node.func, ast.Name)]
     elsewhere = {*vars(builtins), *own, "isclose"}
     names = [name for name, _ in called if name not in elsewhere]
     if not names:
-        # A program may define a function of the name of a builtin: a call without one within it.
+        # A call of a builtin without another call inside: the program may define that name.
         innermost = [name for name, call in called if not _calls_in(call)]
         names = [name for name in innermost if name not in own]
     return list(dict.fromkeys(names))

@@ -1,7 +1,7 @@
-"""Runs a program against tests in the sandbox and says what became of each test.
+"""Runs a program against tests in the sandbox and returns the outcome of each test.
 
-What comes back is read as bytes that anybody may have written: reports with the token of the
-start, in the order of the tests, up to the first that is none.
+The output is untrusted: only reports with the token of the start count, in the order of the tests,
+up to the first malformed one.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
 from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 
-# Where the names are that a function of a programming contest has without importing them: sites for
-# such functions import much of the standard library beforehand. Only what a program mentions is
-# imported, since imports take longer than most programs. Of equal names the last one counts.
+# Modules of the names that contest sites import for a function beforehand. Only names that a
+# program mentions are imported, because imports take longer than most programs. Of equal names the
+# last one counts.
 _FROM = (typing, string, copy, math, bisect, heapq, itertools, functools, collections)
 _MODULES = ("datetime", "json", "operator", "random", "re", "statistics", "sys")
 
 
 def prelude(program: str) -> str:
-    """Imports of such names, those that a program mentions."""
+    """Imports of the names that a program mentions."""
     words = set(_NAME.findall(program))
     modules = sorted({module.__name__ for module in _FROM}.union(_MODULES).intersection(words))
     lines = [f"import {module}" for module in modules]
@@ -50,28 +50,28 @@ def prelude(program: str) -> str:
 
 
 MOST_VALUE = 4_000_000
-"""Characters, as it travels, of the value that a call gives."""
+"""Limit of the encoded value of a call, in characters."""
 _MOST_OUTPUT = 1 << 25  # bytes of one start
-_WIDEST = 6  # bytes of a report for one byte that a program prints
+_WIDEST = 6  # bytes of a report per byte that a program prints
 _READS = """
 with open("job.txt", encoding="utf-8") as file:
     job = parsed(file.read())
 """
-START_S = 2.0  # of processor time, for the interpreter and the reading of the tests
-# Of the time of a test: when the system ends what no exception did, see ``inside.perform.Clock``.
+START_S = 2.0  # seconds of processor time for the interpreter and for reading the tests
+# Factor of the time of a test after which the system ends it, see ``inside.perform.Clock``.
 _ENDED_AFTER = 1.5
 _REPORT = re.compile(rb"([0-9a-f]{1,64}) (\d{1,6}) ([A-Z]) (\d{1,10})\n")
 _MILLISECONDS = re.compile(rb"\d{1,9}")
 _NAME = re.compile(r"[^\W\d]\w*")
 
-# What became of a test that gave no value. ``died`` is of a signal or an exit that ended it and all
-# later ones, which are ``not_run``.
+# Outcomes of a test without a value. ``died``: a signal or an exit ended it and all later tests,
+# which are ``not_run``.
 ProgramsFault = Literal[
     "raised", "exited", "too_slow", "not_a_value", "too_large", "not_python", "died", "not_run"
 ]
-# ``missing_module`` is outside the standard library, ``timeout`` by the wall clock, ``killed`` by
-# SIGKILL, which a machine short of memory sends too, where the sandbox does not tell that the test
-# had had its time, and ``out_of_time`` is of the response.
+# ``missing_module``: outside the standard library. ``timeout``: of the wall clock. ``killed``: by
+# SIGKILL, which a machine without free memory sends too, before the test had used its time.
+# ``out_of_time``: of the whole response.
 NobodysFault = Literal["missing_module", "timeout", "killed", "out_of_time", "no_sandbox"]
 Became = Literal["value"] | ProgramsFault | NobodysFault
 _ENDS: dict[bytes, Became] = {
@@ -85,13 +85,13 @@ _ENDS: dict[bytes, Became] = {
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutcome:
-    """What became of one test."""
+    """Outcome of one test."""
 
     became: Became
     detail: str = ""
-    """Type of the exception, name of the module, or why there is no sandbox."""
+    """Type of the exception, name of the module, or reason why there is no sandbox."""
     tree: Tree = None
-    """The value, if it is one; of a program that reads stdin, the text that it printed."""
+    """Encoded value, if any; for a program that reads stdin, the printed text."""
 
 
 def run_tests(
@@ -140,22 +140,22 @@ def start(
 
 
 def processor_s(config: Sandboxing, tests: int) -> float:
-    """Most seconds of processor time of one start."""
+    """Maximum number of seconds of processor time of one start."""
     return min(config.total_s + config.test_s, (tests + 1) * config.test_s) + START_S
 
 
 def wall_s(cpu_s: float) -> float:
-    """Most seconds of one start: on a busy machine a good program waits."""
+    """Maximum number of seconds of one start; generous, because a busy machine delays programs."""
     return 2 * cpu_s + 10
 
 
 @functools.cache
 def _program_of(entry: str) -> str:
-    """The ``main.py`` that does what a module of ``inside`` says."""
+    """The ``main.py`` that runs a module of ``inside``."""
     folder = resources.files("heavydistill.verifiers.code") / "inside"
     texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in ("carry", entry)]
     lines = [line for text in texts for line in text.splitlines()]
-    # Annotations are all that needs the last two, and typing takes long to import.
+    # Only annotations need the last two, and typing takes long to import.
     left_out = ("from heavydistill", "from __future__", "from typing", "from collections.abc")
     kept = [line for line in lines if not line.startswith(left_out)]
     return "\n".join(["from __future__ import annotations", *kept, _READS, f"{entry}(job)\n"])
@@ -186,7 +186,7 @@ def _outcomes(
 
 
 def reports(stdout: bytes, token: bytes) -> list[tuple[int, bytes, bytes]]:
-    """Index, letter and payload of the reports, up to the first bytes that are none."""
+    """Index, letter and payload of the reports, up to the first malformed one."""
     found = []
     at = 0
     while (head := _REPORT.match(stdout, at)) and head[1] == token:
@@ -214,7 +214,7 @@ def _outcome(letter: bytes, payload: bytes, widest: int) -> ProgramOutcome:
 
 
 def _told(payload: bytes) -> tuple[str, str]:
-    """Type of an exception and the top-level module, outside the standard library, it misses."""
+    """Type of an exception, and the missing top-level module outside the standard library."""
     try:
         _, kind, missing = parsed(payload)
     except (Malformed, TypeError, ValueError):
@@ -225,7 +225,7 @@ def _told(payload: bytes) -> tuple[str, str]:
 
 
 def stopped(ran: Ran, in_test: bool = False) -> ProgramOutcome:
-    """What became of the test that was being run, if any, when everything ended."""
+    """Outcome of the test that was running, if any, when everything ended."""
     if ran.ended == "unavailable":
         return ProgramOutcome("no_sandbox", ran.stderr.decode("utf-8", "replace").strip()[:500])
     if ran.ended == "wall":

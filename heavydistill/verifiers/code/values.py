@@ -1,14 +1,13 @@
-"""What came out of the sandbox, compared with what is right.
+"""Compares values and outputs from the sandbox with the right ones.
 
 A value is the parsed JSON of ``inside.carry`` (a tree). A program may have forged it, so a tree can
-be anything that JSON can be; it is never turned into sets or dictionaries, whose hashing a program
-could make slow, nor into objects.
+be any JSON; it is never converted to objects, nor to sets or dictionaries, whose hashing a program
+could make slow.
 
-Two values are ``same`` if they have the same types throughout and are equal; ``alike`` if Python
-calls them equal and their types differ (``1``, ``1.0`` and ``True``); ``close`` if they differ in
-nothing but floats that are as near as rounding brings them; else ``different``. The order in sets
-and dictionaries does not matter; nan is nan, and 0.0 is -0.0. Members of sets and keys are never
-close.
+Two values are ``same`` if they are equal and have the same types throughout; ``alike`` if Python
+calls them equal but types differ (``1``, ``1.0`` and ``True``); ``close`` if only floats differ,
+within rounding; else ``different``. The order in sets and dictionaries does not matter, nan equals
+nan, and 0.0 equals -0.0. Members of sets and keys are never close.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from typing import Any, Literal
 
 from heavydistill.verifiers.code.inside.carry import decode, encode
 
-# --- Outputs. Lines are compared without the blanks at their ends and without blank lines at the
-# end; in tokens, words are compared and blanks do not matter. Two numbers of which one is written
-# with a point or an exponent may be ``close``, a whole number and another only if they are equal or
-# a tolerance is given: judges of contests accept such outputs, other tests do not.
+# --- Outputs. Lines are compared without trailing blanks and without blank lines at the end; as
+# tokens, words are compared and blanks do not matter. Two numbers may be ``close`` if one of them
+# has a point or an exponent; a whole number and another one only if they are equal or with a
+# tolerance: judges of contests accept such outputs, other tests do not.
 _NUMBER = re.compile(r"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,3})?", re.A)
 _BLANKS = re.compile(r"(\s+)")
 
@@ -73,16 +72,16 @@ _NEAR, _NEAR_ZERO = 1e-6, 1e-9
 
 
 class Malformed(ValueError):
-    """A tree that no value has."""
+    """The tree is not that of a value."""
 
 
 def tree_of(value: object, most: int = 1_000_000) -> Tree:
-    """The tree of a value; raises as ``encode`` does."""
+    """The tree of a value; raises the errors of ``encode``."""
     return json.loads(encode(value, most))
 
 
 def parsed(payload: bytes) -> Tree:
-    """The tree in a report; ``Malformed`` if there is none."""
+    """The tree in a report; raises ``Malformed`` if there is none."""
     try:
         return json.loads(payload)
     except (ValueError, RecursionError) as error:
@@ -90,8 +89,8 @@ def parsed(payload: bytes) -> Tree:
 
 
 def is_close(left: float, right: float, tolerance: float | None) -> bool:
-    """Whether two numbers are as near as rounding brings them, or as ``tolerance`` says: so much
-    of the larger one, or in all."""
+    """Whether two numbers are equal up to rounding, or within ``tolerance``: relative to the larger
+    one, or absolute."""
     relative, absolute = (_NEAR, _NEAR_ZERO) if tolerance is None else (tolerance, tolerance)
     return math.isclose(left, right, rel_tol=relative, abs_tol=absolute)
 
@@ -99,7 +98,7 @@ def is_close(left: float, right: float, tolerance: float | None) -> bool:
 def likeness(
     left: Tree, right: Tree, *, tuples_are_lists: bool = False, tolerance: float | None = None
 ) -> Likeness:
-    """How much alike two values are; raises ``Malformed`` if one is none."""
+    """The relation of two values; raises ``Malformed`` if one is not a value."""
     flat = tuples_are_lists
     try:
         if _canonical(left, True, flat) == _canonical(right, True, flat):
@@ -116,7 +115,7 @@ def _is_close(left: Tree, right: Tree, flat: bool, tolerance: float | None) -> b
     if kinds[0] != kinds[1] or kinds[0] not in ("l", "t", "d"):
         a, b = number(left), number(right)
         if a is not None and b is not None and isinstance(a, float) | isinstance(b, float):
-            # What is near a whole number is another number, where nothing else is said.
+            # Without a tolerance, a number close to a whole number is a different number.
             whole = isinstance(a, int) or isinstance(b, int)
             if not whole or tolerance is not None:
                 return is_close(float(a), float(b), tolerance)
@@ -140,7 +139,7 @@ def _is_close(left: Tree, right: Tree, flat: bool, tolerance: float | None) -> b
 
 
 def number(tree: Tree) -> int | float | Fraction | Decimal | None:
-    """The number that a value is; None if it is none, or a complex one."""
+    """The number that a value represents; None for other values and complex numbers."""
     value = _decoded(tree) if _kind(tree) in _NUMBERS - {"c"} else tree
     return value if isinstance(value, int | float | Fraction | Decimal) else None
 
@@ -156,7 +155,7 @@ def _kind(tree: Tree) -> str:
 
 
 def _decoded(tree: Tree) -> Any:
-    """The value of a tree that is no container."""
+    """The value of a tree that is not a container."""
     parts = tree[1:]
     if _kind(tree) not in _NUMBERS | {"b"} or any(
         _kind(part) not in ("", "i", "F") for part in parts
@@ -172,7 +171,7 @@ def _decoded(tree: Tree) -> Any:
 
 
 def _canonical(tree: Tree, strict: bool, flat: bool) -> str:
-    """A text that two values share exactly if they are the same, or alike if not ``strict``."""
+    """A text that is equal for two values that are the same, or alike if not ``strict``."""
     if tree is None or isinstance(tree, str):
         return json.dumps(tree)
     kind = _kind(tree)

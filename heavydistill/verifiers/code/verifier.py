@@ -1,42 +1,42 @@
 """The verifier ``code``: Python that a model wrote, run against tests in the sandbox.
 
-``formats`` describes the tests that a problem brings, ``answer`` which part of an answer is the
-program. What is right never enters the sandbox that the program runs in: calls and inputs go in,
-values and texts come out and are compared here (``values``), or by the tests themselves in a start
-of their own (``rehearsal``). So exit status, printed claims and objects that call themselves equal
-prove nothing.
+``formats`` describes the tests of a problem, ``answer`` the part of an answer that is the program.
+Right values never enter the sandbox of the program: calls and inputs go in, values and texts come
+out and are compared here (``values``), or by the tests themselves in a separate start
+(``rehearsal``). So exit status, printed claims and objects that claim equality prove nothing.
 
-All tests run in one start of the sandbox, each in a fresh module; ``inside.perform`` says what is
-not reset. Only the standard library is there. ``score`` is the share of tests passed.
+All tests run in one start of the sandbox, each in a fresh module; ``inside.perform`` lists what is
+not reset. Only the standard library is available. ``score`` is the share of tests passed.
 
-Verdicts, by reason; where tests end in several ways the first that is incorrect counts:
+Verdicts, by reason; if tests end in several ways, the first incorrect one counts:
 
     correct    passed          every test
     incorrect  different       another value or output
     incorrect  raised          an exception
-    incorrect  exited          an exit, or one with a status other than 0 from a program
+    incorrect  exited          an exit; from a program that reads stdin, one with a status other
+                               than 0
     incorrect  too_slow        more processor time than ``sandbox.test_s``
-    incorrect  not_a_value     something else than numbers, texts and containers of them
-    incorrect  too_large       a value or output far larger than what is right
+    incorrect  not_a_value     anything but numbers, texts and containers of them
+    incorrect  too_large       a value or output far larger than the right one
     incorrect  died            a crash
     incorrect  not_python      it does not compile
-    undecided  no_code         the answer holds no program
+    undecided  no_code         the answer contains no program
     undecided  too_long        the program has more than ``MOST_CHARACTERS``
-    undecided  types           right but for 1, 1.0 and True taking each other's place, which
+    undecided  types           right except that 1, 1.0 and True stand for each other, which
                                ``"equality": "python"`` allows
-    undecided  rounding        right but for how numbers were rounded or written, which
+    undecided  rounding        right except for the rounding or notation of numbers, which
                                ``"tolerance"`` allows
     undecided  missing_module  it needs a module outside the standard library
     undecided  timeout         it slept, or the machine is busy
-    undecided  killed          by the system, as when memory is short
+    undecided  killed          by the system, e.g. without free memory
     undecided  out_of_time     all tests took more processor time than ``sandbox.total_s``
-    undecided  not_comparable  a test asks something of an object that cannot leave the sandbox
-    undecided  unfit_tests     the tests cannot be run without the program
-    undecided  no_sandbox      it is not available; ``evidence`` says what to install
+    undecided  not_comparable  a test needs an object that cannot leave the sandbox
+    undecided  unfit_tests     the tests cannot run without the program
+    undecided  no_sandbox      the sandbox is not available; ``evidence`` says what to install
 
-Not covered: programs of several files, other languages, and what tests cannot see. A program is
-compared with what the tests expect and nothing else, so answers that tests allow by other means
-(several right outputs) are incorrect.
+Not covered: programs of several files, other languages, and faults that the tests do not reveal. A
+program is compared with the expected values only, so another right output, where a problem has
+several, is incorrect.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SLACK_S = 10.0
 
 
 class Code(Verifier):
-    """See the module."""
+    """The verifier ``code``; the module describes it."""
 
     name = "code"
     argument_columns: ClassVar[tuple[str, ...]] = formats.ARGUMENTS
@@ -128,7 +128,8 @@ def decide(task: Task, program: str, sandbox: Sandbox, config: Sandboxing) -> De
     most, prelude = MOST_VALUE, ""
     if kind == "stdio":
         longest = max(len(output.encode()) for output in tests.right)
-        # In large steps: the program may see it, and how long what is right is would tell it.
+        # In large steps, because the program may see the limit, which must not reveal the right
+        # length.
         most = _OUTPUT_ROOM * (1 + -(-2 * longest // _OUTPUT_ROOM))
     if tests.kind == "functional":
         prelude = running.prelude(program)
@@ -161,7 +162,7 @@ def _compared(outcome: ProgramOutcome, right: Tree, tests: Comparable, as_python
 
 
 def _decision(way: str, results: list[Result], program: str) -> Decision:
-    """The decision on all tests; the first test that failed tells the reason."""
+    """The decision on all tests; the first failed test determines the reason."""
     passed = sum(result == PASSED for result in results)
     failed = [(number, *result) for number, result in enumerate(results, 1) if result != PASSED]
     wrong = [each for each in failed if each[1] not in _OPEN and each[1] != "not_run"]
@@ -170,7 +171,7 @@ def _decision(way: str, results: list[Result], program: str) -> Decision:
     reason = "passed"
     if failed:
         number, reason, detail = (wrong or failed)[0]
-        # What is rehearsed is in no order.
+        # Rehearsed outcomes have no order.
         test = {} if way == "rehearsal" else {"test": number}
         if test or detail:
             evidence["first"] = {**test, "outcome": reason, **detail}

@@ -1,13 +1,13 @@
-"""Which language a text is in: the same answer for the same text, in every process.
+"""Recognises the language of a text, with the same result in every process.
 
-langdetect draws at random. Here each text is drawn with the same seed, by a factory of our own
-whose profiles are in a fixed order; what others do with langdetect is neither used nor changed.
+langdetect draws random numbers. Here each text gets the same seed, and a separate factory has its
+profiles in a fixed order; the global state of langdetect is neither used nor changed.
 
-langdetect skips capitals, and so takes French ones for English: letters are made small. It errs on
-short texts (English ones of 40 letters: one in twelve), so on a text of fewer than
-``FEWEST_LETTERS`` it can testify for the language asked for but not against it.
+langdetect skips capitals and so mistakes French ones for English; hence texts are put in small
+letters. It errs on short texts (one in twelve English texts of 40 letters), so for a text of fewer
+than ``FEWEST_LETTERS`` it can confirm the language asked for, but not exclude it.
 
-Not covered: texts in several languages; the one with most of the text counts.
+Not covered: texts in several languages; the most frequent one counts.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _PROFILES = (
 )
 CODES = {code: frozenset({code}) for code in _PROFILES.split()}
 CODES["zh"] = frozenset({"zh-cn", "zh-tw"})
-"""What a dataset may call a language, and the codes of langdetect that it stands for."""
+"""Names of languages in datasets, to the codes of langdetect."""
 
 FEWEST_LETTERS = 60
-# langdetect reads 10,000 characters without links; of the rest it would only remove the links.
+# langdetect reads only 10,000 characters, but would search the rest for links too.
 _LONGEST = 20_000
 
 
 def is_in(text: str, language: str) -> bool | None:
-    """Whether most of ``text`` is in the language of a code; None where nothing can tell."""
+    """Whether most of ``text`` is in the language of a code; None if that is unknown."""
     from langdetect.lang_detect_exception import LangDetectException
 
     begin = text[:_LONGEST].lower()
@@ -42,7 +42,7 @@ def is_in(text: str, language: str) -> bool | None:
     except LangDetectException:
         return None
     share = sum(shares.get(code, 0.0) for code in CODES[language])
-    # Marks count as well: Indic vowels are such.
+    # Marks count as well, because Indic vowels are marks.
     letters = sum(1 for character in begin if unicodedata.category(character)[0] in "LM")
     if letters < FEWEST_LETTERS:
         return True if share > 1 / 3 else None
@@ -53,7 +53,7 @@ def is_in(text: str, language: str) -> bool | None:
 
 @lru_cache(maxsize=1)
 def factory() -> Any:
-    """The detectors' profiles. The first call takes about half a second."""
+    """The profiles of langdetect. The first call takes about half a second."""
     from langdetect import detector_factory
 
     made = detector_factory.DetectorFactory()

@@ -6,20 +6,20 @@
      "kwargs": [{"keywords": ["river"]}, {}],
      "mode": "strict"}
 
-The lists are as in google/IFEval: one object of arguments for each id, in which arguments that
-are null count as absent; the list may also be its JSON text, as in argilla/ifeval-like-data. Ids
-may begin with ``en:``. ``mode`` is ``strict`` unless it says ``loose``: an instruction is then
-followed too if it is by the response without its first line, its last line or both, or by one of
-these without asterisks, so that "Sure, here it is:" and bold type do no harm. The score is the
-share of the instructions that are followed, and the evidence says of each whether it is (null:
-cannot be told). The prompt itself is not read, and there is no reference.
+The lists are as in google/IFEval: one object of arguments for each id, in which null means absent;
+a list may also be given as JSON text, as in argilla/ifeval-like-data. Ids may begin with ``en:``.
+``mode`` is ``strict`` by default. In mode ``loose`` an instruction also counts as followed if the
+response follows it without its first line, its last line or both, or any of these without
+asterisks, so that "Sure, here it is:" and bold type do no harm. The score is the share of followed
+instructions, and the evidence says for each whether it is followed (null: unknown). The prompt
+itself is not read, and there is no reference.
 
 Verdicts, by reason:
 
-    correct    followed      every instruction
-    incorrect  not_followed  at least one is not
-    undecided  cannot_tell   of at least one the rules cannot tell, and the rest is followed
-    undecided  too_long      more than ``MOST_CHARACTERS``
+    correct    followed      every instruction is followed
+    incorrect  not_followed  at least one is not followed
+    undecided  cannot_tell   the rules cannot tell for at least one, and the others are followed
+    undecided  too_long      the response has more than ``MOST_CHARACTERS``
 
 Not covered: whether the response answers the prompt; instructions outside the 25.
 """
@@ -45,12 +45,12 @@ MODES = ("strict", "loose")
 
 
 class Instructions(Verifier):
-    """See the module."""
+    """The verifier ``instructions``; the module describes it."""
 
     name = "instructions"
     argument_columns = COLUMNS
     needs_reference = False
-    # Nothing else may ask for a box, which the instructions may forbid.
+    # The other wordings ask for a box, which the instructions may forbid.
     domain = "general"
 
     @cached_property
@@ -92,9 +92,9 @@ class Instructions(Verifier):
 
 
 def variants(text: str) -> list[str]:
-    """The texts of which one has to follow an instruction in loose mode, ``text`` first.
+    """The variants of ``text`` of which one must follow an instruction in loose mode.
 
-    Up to eight: with or without the first line, the last line and asterisks; none is blank.
+    Up to eight, none blank: with or without the first line, the last line and asterisks.
     """
     lines = text.split("\n")
     cut = [text, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
@@ -117,8 +117,7 @@ def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
     """Id and arguments of each instruction in ``verifier_args``, and whether the mode is loose.
 
     Raises:
-        ValueError: They are not as the module says; the message names what is wrong and what to
-            write.
+        ValueError: They are malformed; the message names the fault and the fix.
     """
     args = json.loads(verifier_args)
     if not isinstance(args, dict) or not {*COLUMNS} <= args.keys() <= {*COLUMNS, "mode"}:
@@ -130,7 +129,7 @@ def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
     if not isinstance(ids, list) or not ids:
         raise ValueError(f"instruction_id_list takes a list with at least one id, not {ids!r}")
     if isinstance(kwargs, str):
-        with contextlib.suppress(ValueError, RecursionError):  # a text is refused below
+        with contextlib.suppress(ValueError, RecursionError):  # other text is refused below
             kwargs = json.loads(kwargs)
     if not isinstance(kwargs, list) or len(kwargs) != len(ids):
         raise ValueError(

@@ -1,12 +1,13 @@
-"""Whether a final answer is worth what the reference is worth: the verifier ``math``.
+"""The verifier ``math``: whether a final answer has the value of the reference.
 
-The way of a response:
+The modules, in the order in which a response passes them:
 
-verifier    the verdicts and their reasons
-find        where the final answer stands
-surroundings  what stands around it, and may change it; whether it only repeats the problem
-shape       what kind of answer it is, on the tokens of ``tokens``: a list, an interval, ...
-compare     kind by kind, with ``sets``, ``relations`` and ``units``; unfit references
-formula     a single formula as SymPy has it, bounded before anything is computed
-equality    whether two formulas are equal, exactly and at many digits
+verifier            the verdicts and their reasons
+find                finds the final answer
+surroundings        text around the answer that may change it; answers that repeat the problem
+shape               the kind of the answer, from the tokens of ``tokens``: a list, an interval, ...
+shape_comparison    compares kind by kind, with ``sets``, ``relations`` and ``units``; finds unfit
+                    references
+formula             reads a single formula into SymPy, bounded before anything is computed
+formula_equality    whether two formulas are equal, exactly and at many digits
 """

@@ -1,11 +1,11 @@
-r"""Where the final answer of a response stands.
+r"""Finds the final answer of a response.
 
-The last box outside code counts, and with it boxes before it that are joined to it by nothing but
-a comma, "and" or "or": those are one answer of several values. A box inside a box is part of it.
-Without any box, what follows the last marker counts, if the problem has one; a last number never.
-What stands beside the box is read by ``surroundings``.
+The last box outside code counts, together with boxes before it that are joined to it only by a
+comma, "and" or "or": they are one answer with several values. A box inside a box is part of it.
+Without any box, the text after the last marker counts, if the problem has one; a last number never
+does. ``surroundings`` reads the text beside the box.
 
-Everything here is linear in the length of the text.
+Everything here takes time linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _JOINS = re.compile(
 )
 _NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})\s*=\s*$")
 _SEPARATES = re.compile(r"[,;]|\band\b|\bor\b|quad")
-# What stands between the answers of a list or of a chain, as in \boxed{4} = \boxed{5}.
+# The text between the answers of a list or of a chain, as in \boxed{4} = \boxed{5}.
 _ITEMS = re.compile(
     r"(?:[\s$>.*•=:→-]|\\[()\[\]]|\\(?:to|rightarrow|Rightarrow|implies)(?![a-zA-Z])"
     r"|[0-9]{1,2}[.)]|\(?[a-z]\))*+"
@@ -40,14 +40,14 @@ _AFTER_MARKER = re.compile(r"^[\s:：是为=*]+")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A final answer."""
+    """A final answer and its surroundings."""
 
     answer: str
     """LaTeX of the answer."""
     earlier: tuple[str, ...] = ()
-    """Contents of the last boxes before it, each once."""
+    """Distinct contents of the last boxes before it."""
     doubt: str | None = None
-    """Why what stands around it leaves open what is meant; None if nothing does."""
+    """Reason why the surroundings leave open what is meant; None if they do not."""
 
 
 def find(text: str, marker: str | None, problem: str) -> Found | None:
@@ -63,7 +63,7 @@ def find(text: str, marker: str | None, problem: str) -> Found | None:
 
 
 def _outermost(text: str) -> list[Box]:
-    """All boxes that are in no other, in their order."""
+    """All boxes that are not inside another one, in order."""
     bare = [Box(match.start(), *match.span(match.lastindex or 0)) for match in _BARE.finditer(text)]
     return outermost([*boxes(text), *bare])
 
@@ -77,7 +77,7 @@ def _boxed(text: str, places: list[Box], problem: str) -> Found:
     if places[-1].closes is None:
         return Found("", doubt="unclosed_box")
     whole = [box for box in places if box.closes is not None]
-    # What stands before each box, from the end of the one before it.
+    # The text before each box, from the end of the one before it.
     ends = [0, *(_end(text, box) for box in whole)]
     before = [text[end : box.start] for end, box in zip(ends, whole, strict=False)]
     first = len(whole) - 1
@@ -98,13 +98,13 @@ def _boxed(text: str, places: list[Box], problem: str) -> Found:
 
 
 def _is_joined(between: str) -> bool:
-    """Whether what stands between two boxes makes one list of them."""
+    """Whether the text between two boxes joins them to one list."""
     is_short = len(between) <= MOST_BETWEEN
     return is_short and bool(_JOINS.fullmatch(between) and _SEPARATES.search(between))
 
 
 def _is_another(above: str, between: str, content: str) -> bool:
-    """Whether the box right above this one holds something else, as another answer would."""
+    """Whether the box directly above this one has other content, as another answer would."""
     if not (_NEXT_ITEM.search(between) and _ITEMS.fullmatch(between)):
         return False
     one, other = (text.rpartition("=")[2].strip() for text in (above, content))
@@ -112,7 +112,7 @@ def _is_another(above: str, between: str, content: str) -> bool:
 
 
 def _listed(group: list[str], before: list[str]) -> str:
-    """The boxes of a group as one answer, with the names they are given if there are several."""
+    """The boxes of a group as one answer; if there are several, with the names before them."""
     if len(group) == 1:
         return group[0]
     named = [_NAMED.search(text[-MOST_BETWEEN:]) for text in before]

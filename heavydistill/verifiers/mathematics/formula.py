@@ -1,15 +1,15 @@
 r"""Reads one formula into SymPy, exactly, or says why not.
 
-Strict where other parsers guess: two numbers side by side are no product or sum,
-``1/2x`` and ``2\frac{1}{2}x`` have two readings, capitals are other names than small letters,
-primes and subscripts are never dropped, decimals are fractions. The letter ``i`` is the imaginary
-unit and ``e`` Euler's number.
+The reader is strict where other parsers guess: two adjacent numbers are neither a product nor a
+sum, ``1/2x`` and ``2\frac{1}{2}x`` have two readings, capitals are different names from small
+letters, primes and subscripts are never dropped, decimals are fractions. The letter ``i`` is the
+imaginary unit and ``e`` Euler's number.
 
-Nothing is evaluated here that could grow without bound; what SymPy does with a value later on is
-bounded by a worker's limits.
+Nothing is evaluated here that could grow without bound; the limits of a worker bound what SymPy
+does with a value later.
 
-Not covered, hence ``Unread``: sums, integrals, limits, derivatives, functions of no common name,
-accents (``\vec{a}``), degrees, units inside a formula.
+Not covered, hence ``Unread``: sums, integrals, limits, derivatives, functions without a common
+name, accents (``\vec{a}``), degrees, units inside a formula.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sympy
 
 from heavydistill.verifiers.mathematics.tokens import FUNCTIONS, Tokens
 
-# --- Arithmetic that refuses to grow: every number is measured before or right after it is made.
+# --- Bounded arithmetic: the size of every number is checked before or right after it is computed.
 MOST_BITS = 200_000
 MOST_DIGITS = 100
 LARGEST_FACTORIAL = 2000
@@ -28,11 +28,11 @@ LARGEST_EXPONENT = 10_000
 
 
 class Unread(Exception):
-    """The formula was not read; the argument is the reason of an undecided verdict."""
+    """The formula cannot be read; the argument is the reason of an undecided verdict."""
 
 
 def _number(token: str) -> sympy.Expr:
-    """An integer or a decimal, exactly; commas are thousands marks."""
+    """An integer or a decimal, exactly; commas separate thousands."""
     digits = token.replace(",", "")
     if len(digits) > MOST_DIGITS:
         raise Unread("too_complex")
@@ -40,7 +40,7 @@ def _number(token: str) -> sympy.Expr:
 
 
 def _factorial(value: sympy.Expr) -> sympy.Expr:
-    """The factorial, once and of no large number."""
+    """The factorial of a small number, not nested."""
     if value.is_number and not (value.is_Integer and 0 <= value <= LARGEST_FACTORIAL):
         raise Unread("too_complex" if value.is_Integer and value > 0 else "not_understood")
     if value.has(sympy.factorial):
@@ -49,7 +49,7 @@ def _factorial(value: sympy.Expr) -> sympy.Expr:
 
 
 def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
-    """``base`` to a power, which is never zero to the zero."""
+    """``base`` to a power, except zero to the zero."""
     if exponent.is_Rational:
         size = abs(exponent.p) // exponent.q
         grows = not base.is_Symbol and base not in (sympy.E, 0, 1, -1)
@@ -69,7 +69,7 @@ def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
 
 
 def _is_tower(exponent: sympy.Expr) -> bool:
-    """Whether it holds powers of powers, which may be too large even to be estimated."""
+    """Whether a value contains powers of powers, which may be too large even to estimate."""
     powers = exponent.atoms(sympy.Pow, sympy.exp)
     return any(not power.exp.is_Rational for power in powers)
 
@@ -81,7 +81,7 @@ def longest_bits(value: sympy.Expr) -> int:
 
 
 def _bounded(value: sympy.Expr) -> sympy.Expr:
-    """``value`` unless a number in it is too large to go on with."""
+    """``value``, unless a number in it is too large."""
     if longest_bits(value) > MOST_BITS:
         raise Unread("too_complex")
     return value
@@ -105,7 +105,7 @@ _GREEK = frozenset(rf"\{name}" for name in _GREEK_NAMES.split())
 _OPENING = frozenset((*_PAIRS, *_ROUNDING, *_ROOTS, r"\frac", r"\binom", r"\infty"))
 _HEAVY_NAMES = r"\sum \prod \int \iint \oint \lim \limsup \liminf \bigcup \bigcap \sup \inf"
 _HEAVY = frozenset(_HEAVY_NAMES.split())
-# Letters side by side that are a word and no product.
+# Adjacent letters that are a word and not a product.
 _NO_PRODUCT_NAMES = (
     "is as at an or and mod for gcd lcm max min in of to by if no th st nd rd per not the all "
     "any are was has det tr"
@@ -117,7 +117,7 @@ _END = ""
 
 
 def _continues_argument(token: str) -> bool:
-    """Whether a token belongs to a function's argument without brackets: ``2x`` in ``sin 2x``."""
+    """Whether a token belongs to the bracketless argument of a function: ``2x`` in ``sin 2x``."""
     is_name = token in _GREEK or (token.isalpha() and token not in FUNCTIONS)
     return is_name or token == r"\pi" or bool(_NUMBER.fullmatch(token))
 
@@ -128,7 +128,7 @@ def read(tokens: Tokens, log_base: int | None = None, *, raises_calls: bool = Fa
     Args:
         tokens: Tokens of a ``shape.Formula``.
         log_base: What ``\log`` without a base stands for; None for the natural logarithm.
-        raises_calls: ``cos(x)^2`` is the square of the cosine; else it has two readings.
+        raises_calls: Whether ``cos(x)^2`` is the square of the cosine; else it has two readings.
 
     Raises:
         Unread: The formula has no reading, two readings, or a value too large to evaluate.
@@ -138,13 +138,13 @@ def read(tokens: Tokens, log_base: int | None = None, *, raises_calls: bool = Fa
     if reader.peek() != _END or value.has(sympy.zoo, sympy.nan):
         raise Unread("not_understood")
     if r"\infty" in tokens and len(set(tokens) - {" ", "+", "-", "{", "}", "(", ")"}) > 1:
-        # Every expression with infinity in it is worth infinity.
+        # SymPy evaluates every expression with infinity to infinity.
         raise Unread("not_understood")
     return value
 
 
 class _Reader:
-    """A recursive descent over the tokens; each method reads one kind of part."""
+    """Recursive descent over the tokens; each method reads one kind of part."""
 
     def __init__(self, tokens: list[str], log_base: int | None, raises_calls: bool) -> None:
         self._tokens = tokens
@@ -173,7 +173,7 @@ class _Reader:
         return total
 
     def _sign(self) -> int:
-        """Take a sign if there is one."""
+        """Read a sign if there is one."""
         if self.peek() in ("+", "-"):
             return -1 if self._take() == "-" else 1
         return 1
@@ -213,7 +213,7 @@ class _Reader:
         return token in _OPENING or is_function or _continues_argument(token)
 
     def _raised(self, value: sympy.Expr) -> sympy.Expr:
-        """``value`` with what is behind it: a factorial, an exponent."""
+        """``value`` with what follows it: a factorial, an exponent."""
         if self.peek() == "!":
             self._take()
             value = _factorial(value)
@@ -283,7 +283,7 @@ class _Reader:
         raise Unread("not_understood")
 
     def _letters(self) -> sympy.Expr:
-        """Variables side by side, or a function written without its backslash."""
+        """Adjacent variables, or a function written without its backslash."""
         run = self._take()
         if run in FUNCTIONS:
             return self._function(run)
@@ -299,7 +299,7 @@ class _Reader:
             raise Unread("not_understood")
         if factors and self.peek() == "!":
             raise Unread("two_readings")
-        # x in xy^2 is not raised, so the power of the last letter is read here.
+        # In xy^2 only y is raised, so the power of the last letter is read here.
         return sympy.Mul(*factors, self._raised(last)) if factors else last
 
     def _named(self, name: str, *, may_have_index: bool = True) -> sympy.Expr:
@@ -336,7 +336,7 @@ class _Reader:
         return _bounded(top / bottom)
 
     def _argument(self) -> sympy.Expr:
-        """What a command takes: a group, one digit or one letter."""
+        """The argument of a command: a group, one digit or one letter."""
         token = self.peek()
         if token == "{":
             return self._bracketed()
@@ -354,7 +354,7 @@ class _Reader:
             radicand = self._call_argument()
         else:
             radicand = self._argument()
-        # The odd root of a negative number is the real one.
+        # The odd root of a negative number is the real root.
         is_flipped = degree % 2 == 1 and radicand.is_negative
         return -sympy.root(-radicand, degree) if is_flipped else sympy.root(radicand, degree)
 
@@ -393,7 +393,7 @@ class _Reader:
         return _power(result / sympy.log(base) if base is not None else result, power)
 
     def _of_function(self) -> sympy.Expr:
-        """The argument of a function: a group, or what stands before the next sign."""
+        """The argument of a function: a group, or the tokens before the next sign."""
         if self.peek() in ("(", "{", "|"):
             return self._call_argument()
         if self.peek() == r"\frac" or self.peek() in _ROOTS:

@@ -1,8 +1,8 @@
-r"""What kind of answer a final answer is.
+r"""The kinds of final answers.
 
-``shape_of`` takes an answer apart from the outside in: lists, unions, relations, brackets,
-matrices, ratios, units. What is left are single formulas (``Formula``), which ``formula`` reads.
-It decides nothing; where a notation has two readings, it says so with ``Unclear``.
+``shape_of`` splits an answer from the outside in: lists, unions, relations, brackets, matrices,
+ratios, units. The rest are single formulas (``Formula``), which ``formula`` reads. A notation with
+two readings becomes ``Unclear``.
 
 Not covered, hence ``Unclear``: sets described by more than one inequality, set differences,
 ellipses, several plus-minus signs, sentences.
@@ -29,7 +29,7 @@ from heavydistill.verifiers.mathematics.tokens import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unclear:
-    """Not taken apart, and why: the reason of an undecided verdict. It equals nothing else."""
+    """An answer that is not split, with the reason of the undecided verdict. Equals nothing."""
 
     reason: str
 
@@ -47,7 +47,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Text as written, and whether all of it could also be a product of variables."""
+    """Text as written, and whether it could also be a product of variables."""
 
     text: str
     may_be_product: bool = False
@@ -55,7 +55,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A value with a unit, as it is written."""
+    """A value with a unit, as written."""
 
     value: Formula
     unit: str
@@ -63,7 +63,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """Several values without an order of their own: ``1, 2``, ``{1, 2}``, ``1 or 2``, ``±1``."""
+    """Several values without an order: ``1, 2``, ``{1, 2}``, ``1 or 2``, ``±1``."""
 
     items: tuple[Shape, ...]
     joined: Literal["comma", "tight", "or", "and", "braces", "sign"]
@@ -71,7 +71,7 @@ class Many:
 
 @dataclass(frozen=True, slots=True)
 class Brackets:
-    """Values in brackets that are not braces: a tuple, a vector or an interval."""
+    """Values in brackets other than braces: a tuple, a vector or an interval."""
 
     opens: str
     items: tuple[Shape, ...]
@@ -79,7 +79,7 @@ class Brackets:
 
     @property
     def must_be_interval(self) -> bool:
-        """Whether the brackets or an infinite end leave no other reading."""
+        """Whether the brackets or an infinite end exclude any other reading."""
         ends = [item.tokens[-1:] for item in self.items if isinstance(item, Formula)]
         is_half_open = self.opens + self.closes in ("(]", "[)")
         return len(self.items) == 2 and (is_half_open or (r"\infty",) in ends)
@@ -162,7 +162,7 @@ def _shapes(parts: list[Tokens]) -> tuple[Shape, ...]:
 
 
 def _words(tokens: Tokens) -> Shape | None:
-    """Text alone. A single letter is a formula; ``xy`` may be a product or points."""
+    """The shape of plain text. A single letter is a formula; ``xy`` may be a product or points."""
     set_as_text = [token for token in tokens if token.startswith(r"\text{")]
     words = [token for token in tokens if token.isalpha()]
     if len(set_as_text) + len(words) + sum(map(tokens.count, " -'.")) < len(tokens):
@@ -172,7 +172,7 @@ def _words(tokens: Tokens) -> Shape | None:
     if len(tokens) == 1 and len(text) == 1 and text.isalpha():
         return Formula((text,))
     if set_as_text:
-        # \text{1, 2 and 3} holds values; \text{none} does not.
+        # \text{1, 2 and 3} contains values; \text{none} does not.
         inner = {*tokens_of(text)}
         is_list = inner & {*_OR, *_AND, ","} or any(token[0].isdigit() for token in inner)
         if is_list:
@@ -249,7 +249,7 @@ def _braces(inner: Tokens) -> Shape:
 
 
 def _such_that(inner: Tokens) -> Shape:
-    r"""What ``x \mid x > 2`` says of ``x``, if that is one inequality."""
+    r"""The condition in ``x \mid x > 2``, if it is one inequality."""
     parts, bars = split(inner, _SUCH_THAT)
     condition = _shape(parts[1]) if len(bars) == 1 else None
     is_inequality = (
@@ -296,7 +296,7 @@ def _signs(tokens: Tokens) -> Shape | None:
 
 
 def _measure(tokens: Tokens) -> Shape:
-    """A value with a unit before or after it, or a bare formula."""
+    """A value with a unit before or after it, or a formula without one."""
     sign, rest = (tokens[:1], tokens[1:]) if tokens[0] == "-" else ((), tokens)
     if rest and rest[0] in units.CURRENCIES:
         value = stripped((*sign, *rest[1:]))
@@ -308,7 +308,7 @@ def _measure(tokens: Tokens) -> Shape:
 
 
 def _unit_start(tokens: Tokens) -> int | None:
-    """Where the unit at the end of a value begins; None without a unit."""
+    """The index at which the unit after a value begins; None without a unit."""
     for at, depth in depths(tokens):
         token = tokens[at]
         if depth or at == 0:
@@ -316,11 +316,11 @@ def _unit_start(tokens: Tokens) -> int | None:
         if token.startswith(r"\text{") or token == "%" or token in units.CURRENCIES:
             return at
         if token == r"\degree" or tokens[at : at + 4] == ("^", "{", r"\degree", "}"):
-            # In \sin 30^\circ the degrees are the angle's, not those of the sine.
+            # In \sin 30^\circ the degrees belong to the angle, not to the sine.
             start = at - 1 if tokens[at - 1] == "^" else at
             has_function = any(token.lstrip("\\") in FUNCTIONS for token in tokens[:start])
             return None if has_function else start
-        # Bare letters are a unit after a number, not after x.
+        # Letters are a unit after a number, but not after x.
         last = stripped(tokens[:at])[-1:]
         if token.isalpha() and last and (last[0][-1].isdigit() or last[0] in ("}", ")")):
             is_long = len(token) > 1 or not token.isascii()

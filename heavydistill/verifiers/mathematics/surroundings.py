@@ -1,13 +1,13 @@
-r"""Whether what stands right beside a box changes what the box says.
+r"""Text directly beside a box that changes the answer in it.
 
 ``\boxed{5}.5``, ``-\boxed{5}``, ``\boxed{5} million``, "not $\boxed{5}$", "4 or $\boxed{5}$" and
-"\boxed{5}. No wait, it is 6" do not answer 5. What is read: an operator, written or spoken, a
-negation, another value directly beside the box, the unit behind it, and whether the text after it
-denies the answer or gives another one. All other words are left alone.
+"\boxed{5}. No wait, it is 6" do not answer 5. This module finds an operator, as a sign or a word, a
+negation, another value directly beside the box, the unit after it, and text after it that denies
+the answer or gives another one. All other words are ignored.
 
 Doubts, the reasons of undecided verdicts: ``outside_box`` and ``retracted``.
 
-Not covered: a text that comes to another answer without saying so, and doubts in other words.
+Not covered: a text that reaches another answer without saying so, and doubts in other words.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from heavydistill.verifiers.mathematics import units
 from heavydistill.verifiers.normal import normal_form, plain, plain_decimal
 
-# --- The two sides of a box, with what only sets type taken away: layout, markdown, HTML tags and
-# end-of-text tokens, one pair of formula delimiters, wrappers and brackets around the box.
+# --- The two sides of a box, without typesetting: layout, markdown, HTML tags and end-of-text
+# tokens, one pair of formula delimiters, wrappers and brackets around the box.
 NUMBER = r"(?:-?(?:[0-9]+/[0-9]+|[0-9][0-9,]*(?:\.[0-9]+)?|\\[dt]?frac\{[0-9]+\}\{[0-9]+\}))"
 _LONGEST_NUMBER = 300
 _LONGEST_LAYOUT = 40
 
-# What only sets type, at the end of what is before and at the beginning of what is after.
+# Typesetting at the end of the text before, and at the beginning of the text after.
 _LAYOUT = (
     r"(?:[ \t~]|\\[,;:! ]|\\(?:q?quad|displaystyle|textstyle|large|Large|LARGE|huge|Huge|bf|hfill"
     r"|left|right|hspace\{[^{}]{0,20}\}|phantom\{[^{}]{0,20}\}|color\{\w{1,20}\})(?![a-zA-Z])"
@@ -47,7 +47,7 @@ _GROUP = re.compile(r"(?:^|[=\s$\[(])\{\Z")
 
 @dataclass(slots=True)
 class Sides:
-    """What is left to look at on both sides, and what was passed: blanks, a formula's end."""
+    """The rest of both sides, and what was skipped: blanks, the end of a formula."""
 
     left: str
     right: str
@@ -69,7 +69,7 @@ def same_number(one: str, other: str) -> bool:
 
 
 def peel(sides: Sides) -> None:
-    """Takes away layout, the delimiters of the box's formula, and brackets around the box."""
+    """Remove layout, the delimiters of the box's formula, and brackets around the box."""
     while True:
         was = sides.left, sides.right
         while match := at_end(_LAYOUT_BEFORE, sides.left, _LONGEST_LAYOUT):
@@ -99,7 +99,7 @@ def peel(sides: Sides) -> None:
             return
 
 
-# --- What the sides say.
+# --- The meaning of the sides.
 MOST_READ = 10_000
 _PHRASE, _WINDOW = 80, 300
 _NAME = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?"
@@ -113,7 +113,7 @@ _CURRENCY = re.compile(r"(?:\\\$|[€£¥₹])\s*$")
 _BOUND = re.compile(r"(?<!not )\bat (?:least|most)$", re.IGNORECASE)
 _ASKS_BOUND = re.compile(r"\b(?:least|most|m(?:in|ax)im\w+|[a-z]{3,}est)\b", re.IGNORECASE)
 
-# Before the box: what begins its line, what changes it, what leads to it, and another value.
+# Before the box: beginnings of its line, changes of it, words that lead to it, another value.
 _BEGINS = re.compile(
     r"(?:^|(?<=\n))[ \t>]*(?:#+|[-*•]|\d{1,2}[.)]|\([a-z\d]{1,3}\)|\|[^\n]*\|)?\s*"
     r"(?:\\[\[(]|\$\$?|\\begin\{[a-zA-Z*]{1,20}\})?\s*\Z"
@@ -144,7 +144,7 @@ _OTHER_BEFORE = re.compile(
 )
 _LISTED = re.compile(r"(?:\b(?:are|is|either)|[:,])[\s$]*$")
 
-# After the box: what says nothing of it, what changes it, another value, and what may go on.
+# After the box: neutral text, changes of it, another value, and possible continuations.
 _MODULO = re.compile(r"\A\\?b?mod(?:ulo)?\b[\s{$]*\w+[}$]*")
 _PASSED = re.compile(
     r"\\(?:(?:tag\*?|label|end)\{[^{}]{0,40}\}|\\|approx[^\n$]{0,40})"
@@ -198,10 +198,10 @@ _ANSWER_AGAIN = re.compile(
 def surroundings(
     before: str, after: str, content: str, problem: str
 ) -> tuple[str | None, str, str]:
-    """What stands around a box that holds ``content`` in a response to ``problem``.
+    """The surroundings of a box with ``content`` in a response to ``problem``.
 
     Returns:
-        Why it leaves open what is meant, if it does; the currency and the unit that it adds.
+        The doubt, if any; the currency and the unit that they add.
     """
     # Some models write the backslash twice, as in JSON.
     sides = Sides(re.sub(r"(?<!\\)\\$", "", before[-2 * _PHRASE :]), after[:_WINDOW])
@@ -220,9 +220,9 @@ def surroundings(
 
 
 def _leads(sides: Sides, content: str, problem: str) -> bool:
-    """Whether what is before a box only leads to it: words, a sign such as ``=``, or nothing.
+    """Whether the text before a box only leads to it: words, a sign such as ``=``, or nothing.
 
-    "At least" before the box is an answer only to a problem that asks for a bound.
+    "At least" before the box is fine only for a problem that asks for a bound.
     """
     left = sides.left
     if _another_before(left, content):
@@ -243,7 +243,7 @@ def _leads(sides: Sides, content: str, problem: str) -> bool:
 
 
 def _another_before(left: str, content: str) -> bool:
-    """Whether the text names another value beside this one, as in "x = 4 or x ="."""
+    """Whether the text names another value in addition, as in "x = 4 or x ="."""
     other = at_end(_OTHER_BEFORE, left, _PHRASE)
     if not other or (same_number(other["value"], content) and "of" not in other["joint"]):
         return False
@@ -256,9 +256,9 @@ def _another_before(left: str, content: str) -> bool:
 
 
 def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
-    """Whether what is after a box that holds ``content`` leaves its value alone.
+    """Whether the text after a box with ``content`` does not change its value.
 
-    "Dozen" after the box is an answer only to a problem that asks "how many dozen".
+    "Dozen" after the box is fine only for a problem that asks "how many dozen".
     """
     counted = re.match(rf"{_MANY}\b", sides.right)
     if counted and f"how many {counted[0].rstrip('s')}" in problem.lower():
@@ -268,7 +268,7 @@ def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
         sides.right, sides.right_spaced = sides.right[other.end() :], False
     elif sides.right.startswith("="):
         return _is_renamed(sides.right[1:].lstrip(), content)
-    # "k = 5 and m = 6" gives another name its value.
+    # "k = 5 and m = 6" gives a value to another name.
     elif other and re.search(rf"{re.escape(other['name'] or '')}[\s=]*$", sides.left):
         return False
     if re.search(r"(?:\\equiv|≡)\s*$", sides.left):
@@ -290,7 +290,7 @@ def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
 
 
 def _is_renamed(right: str, content: str) -> bool:
-    """Whether what is after ``=`` only says the box again: ``x``, ``3x-6``, ``2\\cdot3``."""
+    """Whether the text after ``=`` only repeats the box: ``x``, ``3x-6``, ``2\\cdot3``."""
     if product := re.match(r"((?:\d+\s*\\(?:cdot|times)\s*)+\d+)\s*(?:[.,;$\n]|\\[)\]]|$)", right):
         return same_number(str(math.prod(map(int, re.findall(r"\d+", product[1])))), content)
     if re.match(r"(?![ei]\b)[a-zA-Z]\s*(?:[.,;$\n&]|\\[)\]]|\\\\|\\end|$)", right):
@@ -300,9 +300,9 @@ def _is_renamed(right: str, content: str) -> bool:
 
 
 def _taken_back(after: str, content: str) -> bool:
-    """Whether what follows a box that holds ``content`` takes it back or names another number.
+    """Whether the text after a box with ``content`` retracts it or names another number.
 
-    Not covered: what stands in the middle of more than twice ``MOST_READ`` characters.
+    Not covered: the middle of a text of more than twice ``MOST_READ`` characters.
     """
     if len(after) > 2 * MOST_READ:
         after = f"{after[:MOST_READ]}\n{after[-MOST_READ:]}"
@@ -313,9 +313,9 @@ def _taken_back(after: str, content: str) -> bool:
     return any(not same_number(said["answer"], content) for said in _ANSWER_AGAIN.finditer(after))
 
 
-# --- Answers that only repeat the problem: "What is 12 * 13?" answered with ``12 \cdot 13`` has the
-# right value and answers nothing. Rules cannot tell whether a form was asked for, so such an answer
-# is undecided, unless the reference stands in the problem too.
+# --- Answers that only repeat the problem: for "What is 12 * 13?", ``12 \cdot 13`` has the right
+# value and answers nothing. Rules cannot tell whether a form was asked for, so such an answer is
+# undecided, unless the problem contains the reference too.
 _SAME = re.compile(r"\\(?:cdot|times)(?![a-zA-Z])|[×·∙⋅]")
 _FRACTION = re.compile(r"\\frac\{([0-9]+)\}\{([0-9]+)\}")
 _BRACES = re.compile(r"\{(\w)\}")
@@ -323,7 +323,7 @@ _OPERATION = re.compile(r"[-+*/^!|\\]|\)\(")
 
 
 def echoes(answer: str, reference: str, problem: str) -> bool:
-    """Whether an answer is an operation that stands in the problem, and the reference does not."""
+    """Whether the problem contains the answer, an operation, and not the reference."""
     if plain_decimal(answer) is not None:
         return False
     return _stands_in(answer, problem) and not _stands_in(reference, problem)

@@ -2,7 +2,7 @@ r"""Cuts a final answer into tokens and finds its brackets.
 
 A token is a LaTeX command, a number, a word of letters, ``\text{...}``, ``\begin{...}``, a blank
 or a single character. Unicode variants, ``\left``, ``\displaystyle``, fonts and thousands marks
-are gone. Everything here is linear in the length of the text and never raises.
+are removed. Everything here takes linear time and never raises.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FUNCTIONS = {name: name for name in _SAME_NAMES.split()} | {
     "arctan": "atan",
     "ln": "log",
 }
-"""Our name for a function, and that of SymPy."""
+"""Names of functions here, to their names in SymPy."""
 
 
 def _pairs(table: str) -> dict[str, str]:
@@ -29,7 +29,7 @@ def _pairs(table: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-# Signs of Unicode, and the commands that they are read as.
+# Unicode signs and the commands as which they are read.
 _SIGNS = _pairs("""
     × times  ⋅ cdot  · cdot  ∙ cdot  \u2062 cdot  ÷ div  √ surd  π pi  ∞ infty  ≤ le  ≥ ge  ≠ ne
     ≈ approx  ± pm  ∓ mp  ∪ cup  ∩ cap  ∈ in  ∅ emptyset  ∖ setminus  … ldots
@@ -53,10 +53,10 @@ _REWRITTEN = (
     (re.compile(r"\\mathbb\s*([A-Z])"), r"\\mathbb{\1}"),
     (re.compile(r"\\(?:text)?color\s*\{[a-zA-Z]+\}"), ""),
     (re.compile(r"\{([^{}]*)\\choose(?![a-zA-Z])([^{}]*)\}"), r"\\binom{\1}{\2}"),
-    # v^2_0 is v_0^2.
+    # v^2_0 equals v_0^2.
     (re.compile(r"\^(\w|\{[^{}]*\})_(\w|\{[^{}]*\})"), r"_\2^\1"),
 )
-# Commands of one meaning.
+# Commands with the same meaning.
 _COMMANDS = _pairs("""
     dbinom binom  tbinom binom  leq le  leqslant le  geq ge  geqslant ge  neq ne  lg log
     varnothing emptyset  dots ldots  cdots ldots  dotsc ldots  vdots ldots  land wedge  lor vee
@@ -114,7 +114,7 @@ def tokens_of(text: str) -> Tokens:
     depth = at = 0
     while at < len(text):
         match = (_THOUSANDS.match(text, at) if depth == 0 else None) or _TOKEN.match(text, at)
-        assert match is not None  # the last alternative takes any character
+        assert match is not None  # the last alternative matches any character
         at = match.end()
         token = _RENAMED.get(match[0], match[0])
         if token in _SPACES or token.isspace():
@@ -142,7 +142,7 @@ def stripped(tokens: Sequence[str]) -> Tokens:
 
 
 def closing(tokens: Sequence[str], opening: int) -> int | None:
-    """Where the bracket at ``opening`` is closed, whatever the kinds of the two brackets."""
+    """The index at which the bracket at ``opening`` is closed, by a bracket of any kind."""
     for at, depth in depths(tokens[opening:]):
         if at and depth == 0:
             return opening + at
@@ -150,7 +150,7 @@ def closing(tokens: Sequence[str], opening: int) -> int | None:
 
 
 def depths(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Each position with how many brackets are open after it; environments count as brackets."""
+    """Each position and the number of open brackets after it; environments are brackets too."""
     depth = 0
     for at, token in enumerate(tokens):
         if token in _OPENS or token.startswith(r"\begin"):
@@ -175,7 +175,7 @@ def split(tokens: Sequence[str], separators: frozenset[str]) -> tuple[list[Token
 
 
 def deepest(text: str) -> int:
-    """Most brackets of any kind open at once, backslashes or not."""
+    """Maximum number of open brackets of any kind, with or without backslashes."""
     depth = most = 0
     for bracket in re.finditer(r"[({\[]|[)}\]]", text):
         depth += 1 if bracket[0] in "({[" else -1

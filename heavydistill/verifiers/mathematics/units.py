@@ -1,12 +1,11 @@
 """Units of measurement, and nouns that are counted.
 
-A unit is known if it stands in ``_KNOWN``; then two units of one kind can be converted into each
-other exactly. Words that make another number of the one before them (``million``, ``fifths``,
-``squared``) are never units.
+``_KNOWN`` lists the known units; two units of one kind can be converted exactly. Words that change
+the number before them (``million``, ``fifths``, ``squared``) are never units.
 
 A unit divided by another (``m/s^2``, ``miles per hour``) is known if both are.
 
-Not covered: temperatures (an offset and no factor: only the same scale compares), products of
+Not covered: temperatures (they differ by an offset, so only the same scale compares), products of
 units, and prefixes beyond those listed.
 """
 
@@ -19,7 +18,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit: of which kind, and how many of the first unit of that kind it is."""
+    """A unit: its kind, and its size in the first unit of that kind."""
 
     kind: str
     size: Fraction
@@ -95,12 +94,12 @@ def _table() -> dict[str, Unit]:
 
 
 _KNOWN = _table()
-# Upper case means another unit: MG is no mg, and M no m.
+# Upper case means another unit: MG is not mg, and M is not m.
 _CAPITALS = frozenset(("N", "J", "W", "V", "L", "kJ", "kW", "mL", "°C", "°F"))
 _ONLY_CAPITAL = frozenset("njwv")
 CURRENCIES = frozenset("$€£¥₹¢")
 
-# After a number these make another number of it.
+# These words change the number before them.
 _COUNTING = re.compile(
     r"(?:\w*(?:ths?|rds|hundred|thousand|illion|illions|hundreds|thousands|teen|ty)|half|halves"
     r"|third|quarters?|fifth|dozens?|scores?|gross|pairs?|couples?|trios?|lakhs?|crores?|squared?"
@@ -111,10 +110,10 @@ _COUNTING = re.compile(
     r"|bits?|bytes?|exactly|approximately|mega|kilo|k|bn|mn|e|i|x|y|z)",
     re.IGNORECASE,
 )
-# Words that look like those above and count nothing else.
+# Words that look like those above but do not change a number.
 _NO_COUNTING = frozenset(["months", "month", "depths", "cloths", "moths", "baths", "paths"])
 _PER = re.compile(r"\s*/\s*|\s+per\s+")
-# A unit set as LaTeX: \mathrm{~km} / \mathrm{s}, ^\circ, \%.
+# A unit in LaTeX: \mathrm{~km} / \mathrm{s}, ^\circ, \%.
 _SPACE = r"(?:[\s~]|\\[,;:! ])"
 _TYPESET = re.compile(
     rf"{_SPACE}*(?:(?P<mark>\\?%|\^?\s*\{{?\s*\\(?:circ|degree)(?![a-zA-Z])\s*\}}?|°)"
@@ -127,7 +126,7 @@ _NAMED_PER = re.compile(r"[a-zA-Z]+(?:\^[23])?(?: per |/)[a-zA-Z]+(?:\^[23])?")
 
 
 def known(name: str) -> Unit | None:
-    """The unit of that name, as it is written in English or as a symbol."""
+    """The unit of that English name or symbol."""
     parts = [_undivided(part) for part in _PER.split(name.strip())]
     if len(parts) == 1:
         return parts[0]
@@ -146,7 +145,7 @@ def _undivided(name: str) -> Unit | None:
 
 
 def typeset(text: str) -> tuple[str, int]:
-    """A known unit as LaTeX at the beginning of a formula's rest, and where it ends; else ""."""
+    """A known unit in LaTeX at the beginning of the rest of a formula, and its end; else ""."""
     match = _TYPESET.match(text)
     if not match:
         return "", 0
@@ -161,13 +160,13 @@ def spoken(text: str) -> str:
     """A known unit at the beginning of prose, as LaTeX; empty without one."""
     match = _SPOKEN.match(text)
     if not match:
-        # Chinese has no blanks; its counters say nothing of the value.
+        # Chinese has no blanks, and its counters do not change the value.
         runs = (text[:length].strip() for length in range(4, 0, -1) if not text[:1].isascii())
         name = next((run for run in runs if (unit := known(run)) and unit.kind != "counted"), "")
     elif match[1].lower() in ("percent", "pct"):
         return r"\%"
     else:
-        # "in", "a" and the like are mostly no units.
+        # "in", "a" and similar words are rarely units.
         is_short = len(match[1]) <= 2 and not re.match(r"\s*(?:[.,;)\n]|$)", text[match.end() :])
         first = match[1].partition(" ")[0]
         name = match[1] if known(match[1]) and not is_short else first if first != match[1] else ""
@@ -175,13 +174,13 @@ def spoken(text: str) -> str:
 
 
 def counts(word: str) -> bool:
-    """Whether a word after a number makes another number of it."""
+    """Whether a word after a number changes the number."""
     lowered = word.lower()
     return lowered not in _NO_COUNTING and _COUNTING.fullmatch(lowered) is not None
 
 
 def is_counted_noun(words: str, problem: str) -> bool:
-    """Whether words after a number only name what is counted: the problem speaks of it too."""
+    """Whether words after a number only name what is counted, because the problem has them too."""
     if not re.fullmatch(r"[a-z]{3,}(?: [a-z]{3,}){0,2}", words.lower()):
         return False
     parts = words.lower().split()
@@ -199,7 +198,7 @@ def sizes(kind: str) -> frozenset[Fraction]:
 
 
 def is_named_otherwise(unit: Unit, problem: str) -> bool:
-    """Whether the problem names units of the same kind, and this one is none of them."""
+    """Whether the problem names units of the same kind, but not this one."""
     names = re.findall(r"[a-z]{2,}|[$€£¥₹¢]", problem.lower()) + _NAMED_PER.findall(problem)
     named = [known(name) for name in names if name != "in"]
     alike = [other for other in named if other is not None and other.kind == unit.kind]

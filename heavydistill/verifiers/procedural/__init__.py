@@ -1,8 +1,8 @@
-"""Problems of reasoning-gym: the verifier ``procedural``.
+"""The verifier ``procedural``: problems of reasoning-gym.
 
 verifier         makes a problem again and judges its answer
-families         which judgement each family gets, and the scorers of those that reasoning-gym
-                 itself would score wrongly
-forms            what an answer must look like; LaTeX and typography taken away
+families         how each family is judged, with scorers for families that reasoning-gym itself
+                 would score wrongly
+forms            the forms of answers, without LaTeX and typography
 formulas         arithmetic and integrals, with the reader of ``mathematics``
 """

@@ -1,28 +1,28 @@
-r"""Whether an answer of a family of reasoning-gym is right.
+r"""Judges answers to the families of reasoning-gym.
 
 reasoning-gym's own scores are made for rewards: some execute the text, many give 1.0 to an answer
-with something else beside it. So a family is judged in one of three ways, by ``_JUDGES``:
+with additional text. So a family is judged in one of three ways, by ``_JUDGES``:
 
-    own scorer   a function here: the family's text would be run as code, or its score is 1.0 for
+    own scorer   a function here, because reasoning-gym would run the text as code, or gives 1.0 to
                  wrong answers
-    by form      the answer must have the form that the problem asks for (``forms``); what it
-                 says is then scored by reasoning-gym
+    by form      the answer must have the form that the problem asks for (``forms``); its content
+                 is then scored by reasoning-gym
     as it is     all other families: their scorer compares whole texts
 
 Verdicts, by reason:
 
-    correct    scored           reasoning-gym gives exactly 1, or our own scorer finds it right
-    incorrect  scored_below_1   of the form, and not right
-    incorrect  not_in_form      not one answer of the form that the problem asks for
-    undecided  unsafe_answer    a formula outside of what ``formulas`` reads
-    undecided  fewer_digits     a decimal that is right and has fewer digits than asked for
-    undecided  ambiguous_sign   right where ``-2^4`` is read as -16, which reasoning-gym does not
-    undecided  with_words       the right number, and words after it that are no unit known here
+    correct    scored           reasoning-gym gives exactly 1, or the own scorer accepts it
+    incorrect  scored_below_1   the right form, but a wrong answer
+    incorrect  not_in_form      not a single answer of the form that the problem asks for
+    undecided  unsafe_answer    a formula that ``formulas`` does not read
+    undecided  fewer_digits     a right decimal with fewer digits than the problem asks for
+    undecided  ambiguous_sign   right if ``-2^4`` is -16, which reasoning-gym reads otherwise
+    undecided  with_words       the right number, followed by words that are not a known unit
     undecided  too_complex      a formula that is too large
-    undecided  needs_symbolic   an antiderivative that agrees everywhere and is not proven
+    undecided  needs_symbolic   an antiderivative that agrees at all points, without a proof
 
-The same values in another notation are the same answer, also where reasoning-gym takes points
-off for it: a list of lists for lines, ``\frac{1}{2}`` for ``1/2``.
+The same values in another notation are the same answer, even if reasoning-gym deducts points: a
+list of lists for lines, ``\frac{1}{2}`` for ``1/2``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from heavydistill.verifiers.procedural.forms import (
 )
 from heavydistill.verifiers.procedural.formulas import judge_antiderivative, rational
 
-# Significant digits of a probability that is not exact.
+# Significant digits required of a probability that is not exact.
 LEAST_DIGITS = 4
 _COMMANDS = r"\\[dt]?frac(?=\{)|\\(?:times|cdot|div|left|right)(?![a-zA-Z])"
 _ARITHMETIC = re.compile(rf"(?:[-+/()\[\]{{}}0-9×·÷\u2212\s]|\*(?!\*)|{_COMMANDS})+")
@@ -59,8 +59,8 @@ class GymAnswer:
     """An answer to a problem of reasoning-gym."""
 
     dataset: Any
-    item: dict[str, Any]  # the problem, as the dataset gives it
-    text: str  # what a model wrote; any text
+    item: dict[str, Any]  # problem, as the dataset returns it
+    text: str  # text that a model wrote
 
     @property
     def plain(self) -> str:
@@ -68,16 +68,16 @@ class GymAnswer:
         return without_name(plain_notation(self.text))
 
     def scored(self, said: str) -> Decision:
-        """reasoning-gym's own judgement of what the answer says."""
+        """The decision of reasoning-gym's own scorer on the content of the answer."""
         return decision(self.dataset.score_answer(said, self.item) == 1, said)
 
 
 Judge = Callable[[GymAnswer], Decision]
-"""Raises ``NotInForm`` where a text is no answer."""
+"""Raises ``NotInForm`` if a text is not an answer."""
 
 
 def judge(family: str, dataset: Any, item: dict[str, Any], text: str) -> Decision:
-    """The decision on an answer to a problem of a family that ``verifier.refusal`` lets pass.
+    """The decision on an answer to a problem of a family that ``verifier.refusal`` accepts.
 
     Raises whatever reasoning-gym raises for the answer.
     """
@@ -101,7 +101,7 @@ def decision(right: bool, extracted: str) -> Decision:
 
 
 def shown(said: Any) -> str:
-    """What was read as a text: equal for equal answers."""
+    """What was read, as a text that is equal for equal answers."""
     match said:
         case [list(), *_]:
             return "\n".join(map(shown, said))
@@ -130,12 +130,12 @@ def _as_it_is(answer: GymAnswer) -> Decision:
 
 
 def _by_form(form: Callable[[str], str]) -> Judge:
-    """What ``form`` reads is scored by reasoning-gym."""
+    """Judge by reasoning-gym's score of what ``form`` reads."""
     return lambda answer: answer.scored(form(answer.plain))
 
 
 def _by_value(read: Callable[[str], Any]) -> Judge:
-    """What ``read`` finds in the answer and in the reference is equal."""
+    """Judge by equality of what ``read`` finds in the answer and in the reference."""
 
     def judge_value(answer: GymAnswer) -> Decision:
         said = read(answer.plain)
@@ -145,7 +145,7 @@ def _by_value(read: Callable[[str], Any]) -> Judge:
 
 
 def _are_near(said: Sequence[Any], wanted: Sequence[Any], most: Any) -> bool:
-    """Whether there are as many numbers, and each differs by ``most`` at the most."""
+    """Whether both have as many numbers, and each differs by at most ``most``."""
     return len(said) == len(wanted) and all(
         abs(Fraction(one) - Fraction(other)) <= Fraction(most)
         for one, other in zip(said, wanted, strict=True)
@@ -156,7 +156,7 @@ def _are_near(said: Sequence[Any], wanted: Sequence[Any], most: Any) -> bool:
 
 
 def _advanced_geometry(answer: GymAnswer) -> Decision:
-    """The reference, or the exact value to the three decimals that are asked for or more."""
+    """The reference, or the exact value with the three decimals asked for, or more."""
     said, metadata = _coordinates(answer.plain), answer.item["metadata"]
     keys = ("angle_ABC_degrees", "incircle_radius_approx")
     exact = metadata.get("orthocenter_approx") or [metadata[key] for key in keys if key in metadata]
@@ -180,7 +180,7 @@ def _antiderivative(answer: GymAnswer) -> Decision:
 
 
 def _base_conversion(answer: GymAnswer) -> Decision:
-    """The digits, with or without the base that is asked for below them."""
+    """The digits, with or without the base as a subscript."""
     base = answer.item["metadata"]["target_base"]
     pattern = rf"\(?(-?[0-9A-Za-z]+)\)?_ ?(?:{base}|\{{ ?{base} ?\}})"
     based = re.fullmatch(pattern, answer.plain)
@@ -205,7 +205,7 @@ def _coin_flip(answer: GymAnswer) -> Decision:
 
 
 def _accuracy(text: str, exact: Fraction) -> int:
-    """How many digits of a number are those of the exact one; 0 if not all."""
+    """The number of digits if all are those of the exact number, else 0."""
     digits = text.strip().removesuffix("%").strip()
     percent = text.strip().endswith("%")
     try:
@@ -222,7 +222,7 @@ def _accuracy(text: str, exact: Fraction) -> int:
         _, said, exponent = forms.number(digits).as_tuple()
     except NotInForm:
         return 0
-    # 1 and 0 are claims of their own, not roundings.
+    # 1 and 0 are exact claims, not roundings.
     rounded = percent or int(exponent) < 0
     return len(said) if rounded and abs(value - wanted) <= Fraction(10) ** int(exponent) / 2 else 0
 
@@ -231,14 +231,14 @@ def _complex_arithmetic(answer: GymAnswer) -> Decision:
     said, metadata = forms.complex_number(answer.plain), answer.item["metadata"]
     wanted = [tuple(map(Decimal, metadata["result"]))]
     if metadata["operation"] == "*":
-        # The reference is worked out with floats, that round large products.
+        # The reference is computed with floats, which round large products.
         (a, b), (c, d) = (map(int, metadata[key]) for key in ("num1", "num2"))
         wanted.append((Decimal(a * c - b * d), Decimal(a * d + b * c)))
     return decision(said in wanted, " ".join(map(shown, said)))
 
 
 def _power_function(answer: GymAnswer) -> Decision:
-    """reasoning-gym takes ``-2.5^4`` for (-2.5)^4; the usual reading, -(2.5^4), is undecided."""
+    """reasoning-gym reads ``-2.5^4`` as (-2.5)^4; the usual reading, -(2.5^4), is undecided."""
     value, metadata = forms.number(answer.plain), answer.item["metadata"]
     negated = metadata["base"] < 0 and metadata["exponent"] % 2 == 0
     if negated and answer.scored(str(-value)).label == "correct":
@@ -247,7 +247,7 @@ def _power_function(answer: GymAnswer) -> Decision:
 
 
 def _arithmetic(answer: GymAnswer) -> Decision:
-    """A formula of the given numbers, each used once, that comes to the target (or to 24)."""
+    """A formula of the given numbers, each used once, with the target (or 24) as its value."""
     metadata, text = answer.item["metadata"], without_period(answer.text)
     if sorted(map(int, re.findall("[0-9]{1,20}", text))) != sorted(metadata["numbers"]):
         return decision(False, answer.text)
@@ -262,8 +262,8 @@ def _arithmetic(answer: GymAnswer) -> Decision:
 def _decimal_arithmetic(answer: GymAnswer) -> Decision:
     """Within one unit of the last digit asked for, of the reference or of the exact value.
 
-    The reference rounds after every operation, so that the two may differ. Fewer digits, rightly
-    rounded, are undecided: the problem asks for "a maximum" of digits.
+    The reference rounds after every operation, so that the two may differ. Fewer digits, correctly
+    rounded, are undecided, because the problem asks for "a maximum" of digits.
     """
     value, item = forms.number(answer.plain), answer.item
     exact = rational(item["question"].strip().splitlines()[-1].removesuffix("= ?"))
@@ -280,7 +280,7 @@ def _decimal_arithmetic(answer: GymAnswer) -> Decision:
 
 
 def _number_format(answer: GymAnswer) -> Decision:
-    """The number asked for, and none of the others that are as near to what is written."""
+    """The number asked for must be nearer to the written one than the other candidates."""
     value, metadata = forms.number(answer.plain), answer.item["metadata"]
     distances = {c: abs(Fraction(value) - Fraction(c)) for c in metadata["candidates"]}
     nearest = min(distances, key=lambda candidate: distances[candidate])
@@ -313,7 +313,7 @@ def _pool_matrix(answer: GymAnswer) -> Decision:
 
 
 def _survo(answer: GymAnswer) -> Decision:
-    """Any way to fill in the numbers that makes the sums; one puzzle in sixty has two."""
+    """Any numbers that give the sums; one puzzle in sixty has two solutions."""
     rows, metadata = forms.numbers(answer.plain), answer.item["metadata"]
     puzzle = metadata["puzzle"]
     if [len(row) for row in rows] != [len(row) for row in puzzle]:
@@ -330,7 +330,7 @@ def _survo(answer: GymAnswer) -> Decision:
 
 def _tower_of_hanoi(answer: GymAnswer) -> Decision:
     moves = forms.moves_of_disks(answer.plain)
-    # reasoning-gym prints a line for a peg that is not there.
+    # reasoning-gym prints a line for a peg that does not exist.
     pegs = answer.item["metadata"]["num_pegs"]
     if any(max(ends) > pegs for _, *ends in moves):
         raise NotInForm

@@ -1,8 +1,8 @@
-"""The forms of procedural answers: what a text must look like to be an answer at all.
+"""The forms of procedural answers: readers that accept a text only if it is a single answer.
 
-A reader takes an answer in ``plain_notation`` and gives what it says, the same for every way of
-writing it, or raises ``NotInForm``: more than one answer, words around it, parts that are missing.
-That never means "not understood, perhaps right".
+A reader gets an answer in ``plain_notation`` and returns its content, the same for every notation,
+or raises ``NotInForm``: several answers, additional words, missing parts. That never means "not
+understood, perhaps right".
 
 Not covered: whether the answer is right (``families``).
 """
@@ -48,7 +48,7 @@ _MACROS = {
 _LINE_END = re.compile(r"\\\\(?: ?\[[0-9.]+ ?(?:pt|em|ex|mm)\])? ?\n?")
 _MACRO = re.compile(r"\\([A-Za-z]+) ?")
 _ESCAPED = re.compile(r"\\([#$%&_{}])")
-# Wide characters, as in Chinese text, and characters that are not seen.
+# Wide characters, as in Chinese text, and invisible characters.
 _SIGNS: dict[int, int | str | None] = {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 _SIGNS |= dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-")
 _SIGNS |= dict.fromkeys(map(ord, "\u00a0\u3000"), " ")
@@ -61,7 +61,7 @@ _QUOTED = re.compile(r"""(["'])([^"']+)\1""")
 def plain_notation(text: str) -> str:
     """``text`` without LaTeX, marks and typographic variants; blanks become one space.
 
-    Line ends stay; a period at the end goes.
+    Line ends are kept; a final period is removed.
     """
     text = re.sub(r"[^\S\n]+", " ", without_period(text))
     matrix = _MATRIX.fullmatch(text)
@@ -80,13 +80,13 @@ def plain_notation(text: str) -> str:
 
 
 def without_name(text: str) -> str:
-    """``text`` without a name and an equals sign before it: ``71`` of ``h = 71``, ``x_1 = 71``."""
+    """``text`` without a name and an equals sign before it: ``71`` for ``h = 71``, ``x_1 = 71``."""
     named = _NAMED.fullmatch(text)
     return named[1].strip() if named else text
 
 
 def without_period(text: str) -> str:
-    """``text`` in narrow characters, without marks and quotes around it or a period behind it."""
+    """``text`` in narrow characters, without marks and quotes around it or a final period."""
     text = unwrapped(text.translate(_SIGNS).strip())
     quoted = _QUOTED.fullmatch(text)
     return unwrapped(quoted[2]) if quoted else text
@@ -104,11 +104,11 @@ _CLOCK = r"[0-9]{1,4}:[0-9]{1,2}(?::[0-9]{1,2}(?:\.[0-9]{3})?)?"
 
 
 class NotInForm(ValueError):
-    """A text is not one answer of the form that its problem asks for."""
+    """A text is not a single answer of the form that its problem asks for."""
 
 
 def _whole(pattern: str | re.Pattern[str], text: str) -> re.Match[str]:
-    """The match of all of a text."""
+    """The match of a whole text; raises ``NotInForm`` without one."""
     match = re.fullmatch(pattern, text)
     if not match:
         raise NotInForm
@@ -116,7 +116,7 @@ def _whole(pattern: str | re.Pattern[str], text: str) -> re.Match[str]:
 
 
 def number(text: str) -> Decimal:
-    """One decimal number: ``-1,234.50``, ``1.23e+4``; commas part thousands and nothing else."""
+    """One decimal number: ``-1,234.50``, ``1.23e+4``; commas only separate thousands."""
     if len(text) > MOST_DIGITS:
         raise NotInForm
     return Decimal(_whole(_NUMBER, text)[0].replace(",", ""))
@@ -130,7 +130,7 @@ def number_alone(text: str) -> str:
 def matrix(text: str) -> list[list[str]]:
     """The cells of a table: lines, or a list of lists as in JSON, Python or numpy.
 
-    Cells are parted by blanks or commas; quotes around them are taken away.
+    Cells are separated by blanks or commas; quotes around them are removed.
     """
     if text.startswith("["):
         flat = re.sub(r"\s+", " ", text).replace("[ ", "[").replace(" ]", "]")
@@ -177,14 +177,14 @@ def binary_grid(text: str) -> str:
 
 
 def futoshiki_grid(text: str) -> list[list[str]]:
-    """The digits of each line that has some; the signs between cells are those of the puzzle."""
+    """The digits of each line with digits; the signs between cells are those of the puzzle."""
     _whole(r"[0-9\s<>∧∨^v,|\[\]]*", text)
     rows = [re.findall("[0-9]", line) for line in text.replace("],", "]\n").split("\n")]
     return [row for row in rows if row]
 
 
 def words(text: str) -> list[str]:
-    """What stands between commas."""
+    """The parts between commas."""
     return [word.strip() for word in text.split(",")]
 
 
@@ -194,7 +194,7 @@ def letters(text: str) -> str:
 
 
 def complex_number(text: str) -> tuple[Decimal, Decimal]:
-    """Real and imaginary part of ``3 - 4i``; each stands there once or not at all."""
+    """Real and imaginary part of ``3 - 4i``; each occurs at most once."""
     plain = re.sub(r"^\((.*)\)$", r"\1", text.replace(" ", ""))
     terms = re.findall(r"[+-]?(?:[eE][+-]|[^+-])+", plain)
     parts: dict[bool, Decimal] = {}
@@ -215,13 +215,13 @@ def amount(text: str) -> Decimal:
 
 
 def fraction(text: str) -> str:
-    """Numerator and denominator, as they are written."""
+    """Numerator and denominator, as written."""
     match = _whole(r"0*([0-9]{1,30}) ?/ ?0*([0-9]{1,30})", text)
     return f"{match[1]}/{match[2]}"
 
 
 def factors(text: str) -> list[int]:
-    """Factors in ascending order; ``3^5`` is five of them."""
+    """Factors in ascending order; ``3^5`` is five factors."""
     found: list[int] = []
     for part in re.split("[×*·]", text):
         match = _whole(r"([0-9]{1,30})(?: ?(?:\^|\*\*) ?\{?([0-9]{1,2})\}?)?", part.strip())
@@ -230,7 +230,7 @@ def factors(text: str) -> list[int]:
 
 
 def roles(text: str) -> list[str]:
-    """Who is what: ``Ada is a knight, and Alan is a knave``; every name once, in lower case."""
+    """Names to roles: ``Ada is a knight, and Alan is a knave``; each name once, lower case."""
     found: dict[str, str] = {}
     for clause in re.split(r",? and |[,;\n]", text.lower().removesuffix(".")):
         bare = clause.strip().removeprefix("and ")
@@ -267,7 +267,7 @@ def pushes(text: str) -> str:
 
 
 def moves_of_disks(text: str) -> list[tuple[int, int, int]]:
-    """``Move disk 1 from Peg 1 to Peg 3``, a line each: disk and pegs."""
+    """Disk and pegs of ``Move disk 1 from Peg 1 to Peg 3``, one per line."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     moves = [_whole(_MOVE_OF_DISK, line) for line in lines]
     return [(int(move[1]), int(move[2]), int(move[3])) for move in moves]
@@ -300,7 +300,7 @@ def duration(text: str, form: str) -> str:
 
 
 def _json(text: str) -> Any:
-    """The JSON in a text, also with the quotes of Python; null if it is none."""
+    """The JSON in a text, also with the quotes of Python; None for other texts."""
     for spelling in (text, text.replace("'", '"')):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(spelling)

@@ -1,12 +1,12 @@
-r"""Formulas that models write, read by the reader of ``mathematics`` and never run.
+r"""Reads formulas of models with the reader of ``mathematics``; they are never executed.
 
-SymPy's spelling is read besides: ``x**2``, ``atan(x)``, ``cos(x)^2`` for the square of the cosine.
+SymPy's notation is read too: ``x**2``, ``atan(x)``, ``cos(x)^2`` for the square of the cosine.
 
 A derivative is first compared with the integrand at ``POINTS``, with ``DIGITS`` digits, which is
-quick whatever the formula is. Only where they agree at all of them does SymPy prove that they are
-equal, so a formula that is wrong, or that would come to numbers of any size, ends before that.
+quick for any formula. SymPy proves equality only if they agree at all points, so a wrong formula,
+or one with huge numbers, is rejected before.
 
-Not covered: how long SymPy looks for a proof, which is for the limit of the worker.
+Not covered: the time that SymPy needs for a proof, which the limit of the worker bounds.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def read(text: str) -> sympy.Expr:
     """The value of a formula.
 
     Raises:
-        Unread: ``unsafe_answer`` where it is none or has two readings, ``too_complex`` where it is
-            too large.
+        Unread: ``unsafe_answer`` if the text is not a formula or has two readings, ``too_complex``
+            if it is too large.
     """
     if len(text) > MOST_CHARACTERS or deepest(text) > MOST_DEPTH:
         raise Unread("too_complex")
@@ -58,7 +58,7 @@ def read(text: str) -> sympy.Expr:
 
 
 def rational(text: str) -> Fraction | None:
-    """The exact value of a formula of numbers; None if it is no rational number.
+    """The exact value of a formula of numbers; None if it is not a rational number.
 
     Raises:
         Unread: See ``read``.
@@ -68,20 +68,20 @@ def rational(text: str) -> Fraction | None:
 
 
 def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[Label, str]:
-    """Label and reason of an answer, as ``families`` lists them.
+    """Label and reason for an antiderivative, as ``families`` lists them.
 
-    Too few points at which it has a value are ``too_complex``.
+    The reason is ``too_complex`` if the formula has values at too few points.
 
     Not covered: ``abs`` and ``log|x|``, constants other than ``C``, ``c``, ``K``, ``k``, ``pi``,
     ``e``.
 
     Args:
-        answer: What a model wrote; any text.
-        integrand: The function to integrate, in the form in which SymPy prints it.
+        answer: Text that a model wrote.
+        integrand: Function to integrate, in SymPy's notation.
         variable: One letter, in either case; the answer may use both.
 
     Raises:
-        Unread: The integrand is none that can be read.
+        Unread: The integrand cannot be read.
     """
     x = sympy.Symbol("x", real=True)
     wanted = _function(integrand, variable, x)
@@ -95,15 +95,15 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
             value, slope = _value(wanted, x, point), _value(found, x, point)
         except (ArithmeticError, ValueError):
             continue
-        # Where one has no real value, the point counts neither way: a logarithm may hold for
-        # positive numbers alone.
+        # A point without a real value does not count: a logarithm may exist for positive
+        # numbers only.
         if _is_real(value) and _is_real(slope):
             if abs(slope - value) > SAME * max(1, abs(value)):
                 return "incorrect", "scored_below_1"
             agreeing.append(point)
     if len(agreeing) < LEAST_POINTS:
         return "undecided", "too_complex"
-    # It is enough to show it for positive numbers where it holds for those alone.
+    # A proof for positive numbers is enough if the formulas exist only for those.
     domain = sympy.Symbol("x", real=True, positive=min(agreeing) > 0 or None)
     if _is_zero((found - wanted).xreplace({x: domain})):
         return "correct", "scored"
@@ -120,7 +120,7 @@ def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
         raise Unread("unsafe_answer")
     for part in sympy.preorder_traversal(tree):
         if part.is_number and not part.is_Rational:
-            try:  # before SymPy evaluates a constant to find out its sign
+            try:  # before SymPy evaluates a constant to determine its sign
                 _value(part, x, 0.0)
             except (ArithmeticError, ValueError, AttributeError) as error:
                 raise Unread("too_complex") from error
@@ -128,10 +128,10 @@ def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
 
 
 def _value(tree: sympy.Expr, x: sympy.Symbol, point: float) -> Any:
-    """The value at a point, where constants of integration are 0.7.
+    """The value at a point, with 0.7 for constants of integration.
 
     Raises:
-        ArithmeticError, ValueError: There is no value at the point, or none within ``LARGEST``.
+        ArithmeticError, ValueError: There is no value at the point, or it exceeds ``LARGEST``.
     """
     parts = [_value(part, x, point) for part in tree.args]
     with mpmath.workdps(DIGITS):

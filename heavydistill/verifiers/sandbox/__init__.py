@@ -1,7 +1,7 @@
-"""Where model-written programs run: ``bubblewrap`` on this machine, or a ``sandbox_fusion`` server.
+"""Sandboxes for model-written programs: ``bubblewrap`` here, or a ``sandbox_fusion`` server.
 
-It fails closed. Where the place that was chosen cannot be had, nothing runs and the reason is
-said; there is no other place to fall back to.
+They fail closed: if the configured sandbox is not available, nothing runs, and the reason is
+reported. There is no fallback.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["Limits", "Ran", "Sandbox", "open_sandbox"]
 
 
 def open_sandbox(config: Sandboxing) -> Sandbox:
-    """The place that the configuration names; opening it starts nothing and never raises."""
+    """The sandbox of the configuration; this starts nothing and never raises."""
     if config.backend == "sandbox_fusion":
         from heavydistill.verifiers.sandbox.sandbox_fusion import SandboxFusion
 

@@ -1,23 +1,23 @@
-"""What every place for model-written programs offers, and what it says of a run.
+"""The interface of sandboxes for model-written programs, and the result of a run.
 
-A run is one start of ``python main.py`` in a working folder that holds the files given and nothing
-else, with the standard library and no other package. What a run tells is what can be seen from
-outside: how the process ended, what it wrote, the processor time it took. A program decides its
-own exit status and output, so neither proves anything about what it computed.
+A run is one start of ``python main.py`` in a working folder that contains only the given files,
+with the standard library and no other package. Its result is what can be observed from outside: how
+the process ended, what it wrote, the processor time it used. A program controls its own exit status
+and output, so neither proves anything about what it computed.
 
 Ends of a run, ``Ran.ended``:
 
-    exit         it ended by itself, with ``exit_code``
-    signal       it was ended by the signal ``exit_code``: it crashed, or killed itself
-    cpu          it used more processor time than ``Limits.cpu_s``
-    wall         it did not end within ``Limits.wall_s``, or computed nothing for 15 seconds where
-                 that is looked at: it slept or waits for itself, or the machine is busy
+    exit         the program ended by itself, with ``exit_code``
+    signal       the signal ``exit_code`` ended it: it crashed, or killed itself
+    cpu          it exceeded the processor time ``Limits.cpu_s``
+    wall         it did not end within ``Limits.wall_s``, or computed nothing for 15 seconds (where
+                 that is observed): it slept, waited for itself, or the machine is busy
     output       it wrote more than ``Limits.output_bytes`` to standard output or standard error
-    files        it made more files than a working folder may hold
-    unavailable  it did not run, or what became of it is not known; ``stderr`` says why
+    files        it created more files than the working folder allows
+    unavailable  it did not run, or its end is unknown; ``stderr`` has the reason
 
-A program that asks for more memory than ``Limits.memory_mb`` is told so (``MemoryError`` in
-Python), and ends as it likes.
+A program that requests more memory than ``Limits.memory_mb`` gets an error (``MemoryError`` in
+Python), and decides itself how to end.
 """
 
 from __future__ import annotations
@@ -31,53 +31,54 @@ from typing import Literal
 Ended = Literal["exit", "signal", "cpu", "wall", "output", "files", "unavailable"]
 
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text(encoding="utf-8")
-"""What runs in every sandbox before the program; one call is put behind it."""
+"""Source of the launcher, which runs before the program; one call is appended to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may take."""
+    """Limits of one run."""
 
     cpu_s: float
-    """Seconds of processor time over all threads; some hundredths, or up to a second, more."""
+    """Seconds of processor time of all threads, exceeded by some hundredths, at most a second."""
     wall_s: float
-    """Seconds until it is killed. Generous: on a busy machine a good program waits."""
+    """Seconds until the program is killed; generous, because a busy machine delays programs."""
     memory_mb: int
     """MiB of address space, the interpreter included."""
     output_bytes: int
-    """Most bytes of standard output, and as many of standard error."""
+    """Maximum number of bytes of standard output, and the same of standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What became of a run."""
+    """Result of a run."""
 
     ended: Ended
     exit_code: int = -1
-    """Exit status, 0 to 255, or the number of the signal; -1 for the other ends."""
+    """Exit status, 0 to 255, or the number of the signal; -1 for other ends."""
     stdout: bytes = b""
-    """What it wrote, cut at ``Limits.output_bytes``; so is ``stderr``."""
+    """Standard output, cut at ``Limits.output_bytes``; ``stderr`` is cut in the same way."""
     stderr: bytes = b""
     cpu_s: float = 0.0
-    """Seconds of processor time, start included; 0.0 where nobody knows."""
+    """Seconds of processor time, start included; 0.0 if unknown."""
 
 
 class Sandbox(abc.ABC):
-    """A place where programs can do no harm. It may be used from several threads."""
+    """An environment in which programs can do no harm. Several threads may use it."""
 
     @abc.abstractmethod
     def unavailable(self) -> str | None:
-        """Why no program can run here and what to do about it; None if they can."""
+        """The reason why no program can run here, and the fix; None if programs can run."""
 
     @abc.abstractmethod
     def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
-        """Runs ``main.py``. Never raises for what a program does, nor where none can run.
+        """Run ``main.py``. Never raises, whatever the program does, even if none can run.
 
         Args:
-            files: Name to text of the files beside it and of itself: plain names, valid Unicode.
+            files: Names of the files, ``main.py`` included, to their texts: plain names, valid
+                Unicode.
         """
 
 
 def unavailable(reason: str) -> Ran:
-    """The run that did not happen."""
+    """The result of a run that did not happen."""
     return Ran("unavailable", stderr=reason.encode("utf-8", "replace"))

@@ -1,25 +1,25 @@
-"""What runs in a sandbox before the program, in the interpreter that then runs the program.
+"""Runs in a sandbox before the program, in the interpreter that then runs the program.
 
-Its source is handed to ``python -c``, with one call of ``start`` or ``start_alone`` behind it. In a
-process namespace of its own it is the first process: the program is its only child, and it stays
-to watch. It kills the program that took its time or made too many files, and when whoever started
-it closed a pipe or is no more. When it ends, the kernel ends all of the namespace. The program
-finds no open file but its three, and nothing of the launcher in ``__main__``.
+Its source is passed to ``python -c``, followed by one call of ``start`` or ``start_alone``. In a
+process namespace it is the first process: the program is its only child, which it watches. It kills
+the program if that exceeds its time or creates too many files, and if the process that started the
+launcher closes a pipe or ends. When the launcher ends, the kernel ends the whole namespace. The
+program has only its three standard files open, and nothing of the launcher in ``__main__``.
 
-Not covered: namespaces; those are there before it.
+Not covered: creating namespaces.
 """
 
 from __future__ import annotations
 
-import posix  # os, without what os imports: starting is most of what a short program costs
+import posix  # os without its imports, because starting is most of the cost of a short program
 import resource
 import sys
 
 _THREADS = 64
-_SIGNALS = 256  # and timers, which are memory of the system
+_SIGNALS = 256  # and timers, which use memory of the system
 _OPEN_FILES = 128
 _STACK_BYTES = 64 << 20
-# Some 10,000 can be made between two looks.
+# About 10,000 can be created between two checks.
 _MOST_FILES = 4096
 _LOOK_MS = 50
 _IDLE_S, _WORK_S = 15.0, 0.01
@@ -30,9 +30,9 @@ _STAYS = {"__name__", "__builtins__", "__loader__", "__spec__", "__package__"}
 
 
 def start(cpu_s: int, memory_bytes: int) -> None:
-    """Limits this process for good, then runs ``main.py`` of the working folder in it.
+    """Limit this process permanently, then run ``main.py`` of the working folder in it.
 
-    After ``cpu_s`` seconds of processor time it is ended; after one more it is killed.
+    After ``cpu_s`` seconds of processor time it gets SIGXCPU, and after one more it is killed.
     """
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
@@ -57,14 +57,14 @@ def start_alone(
     told: int,
     files: int,
 ) -> None:
-    """The same, for the first process of a namespace: a child of it is limited in all respects.
+    """As ``start``, but as the first process of a namespace, in a child with all limits.
 
     Args:
-        uid: User and group to become, as root; None to stay who it is.
-        filtered: The filter of system calls, instructions of classic BPF.
-        alive: End of a pipe that whoever started this holds the other end of.
-        told: File descriptor that gets the line ``begun`` before the program starts, and ``cpu``,
-            ``files`` or ``idle`` if it had to be ended for that.
+        uid: User and group to change to, as root; None for no change.
+        filtered: Filter of system calls: instructions of classic BPF.
+        alive: End of a pipe whose other end the starting process holds.
+        told: File descriptor for the line ``begun`` before the program starts, and for ``cpu``,
+            ``files`` or ``idle`` if the program had to be ended for that reason.
         files: All open files from 3 to before this one are closed.
     """
     if child := posix.fork():
@@ -83,7 +83,7 @@ def start_alone(
         (resource.RLIMIT_SIGPENDING, _SIGNALS),
     ):
         resource.setrlimit(kind, (most, most))
-    # A stack is address space too, so that a program may have more of it.
+    # A stack is limited with the address space, so that a program may have a larger one.
     _, most = resource.getrlimit(resource.RLIMIT_STACK)
     enough = _STACK_BYTES if most == resource.RLIM_INFINITY else min(_STACK_BYTES, most)
     resource.setrlimit(resource.RLIMIT_STACK, (enough, most))
@@ -91,19 +91,19 @@ def start_alone(
     posix.write(told, b"begun\n")
     posix.closerange(3, files)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES, _OPEN_FILES))
-    # The system's own limit counts in ticks, and on a busy machine some are another's.
+    # The system's own limit counts in ticks, which on a busy machine may include other processes.
     start(2 * int(cpu_s) + 2, memory_bytes)
 
 
 def _watch(child: int, cpu_s: float) -> int:
-    """Exit status of the namespace, once it has to end: 128 and the signal, as a shell tells it."""
+    """Exit status of the namespace when it has to end: 128 plus the signal, as in a shell."""
     import select
     import time
 
     clock = (~child << 3) | _CPUCLOCK_SCHED
     ends = posix.pidfd_open(child)
     events = select.poll()
-    events.register(0, 0)  # that the other end is closed is always told
+    events.register(0, 0)  # a closed other end is always reported
     events.register(ends, select.POLLIN)
     worked, since = 0.0, time.monotonic()
     while not (ready := events.poll(_LOOK_MS)):
@@ -121,7 +121,7 @@ def _watch(child: int, cpu_s: float) -> int:
             posix.write(1, b"files\n")
             break
     if ends not in dict(ready):
-        # Its processor time is told to the one who waits for it alone.
+        # Only the process that waits for it gets its processor time.
         posix.kill(child, _SIGKILL)
     code = posix.waitstatus_to_exitcode(posix.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code

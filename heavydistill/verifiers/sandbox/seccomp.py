@@ -1,28 +1,28 @@
-"""The filter of system calls that every program in the sandbox runs under.
+"""The filter of system calls for every program in the sandbox.
 
-A list of what is allowed, so that a call nobody thought of is refused. Allowed is what CPython and
-its standard library need to compute, to work on files, and to start threads. With an argument
-that is looked at:
+It is a list of allowed calls, so that unknown calls are refused. Allowed are calls that CPython and
+its standard library need to compute, to use files, and to start threads. Of these, some are allowed
+only with certain arguments:
 
     clone        threads of the same process alone: no other process, no namespace
     socketpair   two ends within the process (asyncio wakes itself with one); no other socket
-    sendto       and recvfrom: nothing urgent, no peeking
-    ioctl        questions about a terminal, and whether reading waits
+    sendto       and recvfrom: no urgent data, no peeking
+    ioctl        queries of a terminal, and whether reading blocks
     prctl        names of threads
-    prlimit64    the process's own limits, not those of the one that watches it
+    prlimit64    the process's own limits, not those of the launcher
 
-Everything else fails with ENOSYS, as on a kernel that never heard of it: processes, sockets,
-ptrace, mounts, namespaces, keys, BPF, io_uring, memory that no address space counts (memfd, System
-V). A call by another system call table (i386, 32-bit ARM) kills the process; x32 is refused.
+Everything else fails with ENOSYS, as on a kernel without the call: processes, sockets, ptrace,
+mounts, namespaces, keys, BPF, io_uring, memory outside the address space (memfd, System V). A call
+by another table of system calls (i386, 32-bit ARM) kills the process; x32 is refused.
 
-Not covered: machines other than x86_64 and aarch64 in little-endian; nothing runs there.
+Not covered: machines other than x86_64 and little-endian aarch64; nothing runs there.
 """
 
 from __future__ import annotations
 
 import struct
 
-# Name, number on x86_64, number on aarch64; a dash where that table has none.
+# Name, number on x86_64, number on aarch64; a dash if that table lacks the call.
 _ALLOWED = """
     read 0 63, write 1 64, open 2 -, openat 257 56, close 3 57, stat 4 -, fstat 5 80, lstat 6 -,
     newfstatat 262 79, statx 332 291, lseek 8 62, pread64 17 67, pwrite64 18 68, readv 19 65,
@@ -73,11 +73,11 @@ _LOOKED_AT = """
     clone 56 220, socketpair 53 199, sendto 44 206, recvfrom 45 207, ioctl 16 29, prctl 157 167,
     prlimit64 302 261
 """
-# Of a call that is looked at: which argument, which bits of its lower half (all that the kernel
-# reads of these), and the values of them that are allowed.
+# For a call with checked arguments: which argument, which bits of its lower half (the kernel reads
+# no others of these), and their allowed values.
 _Check = tuple[int, int, tuple[int, ...]]
 _ALL = 0xFFFFFFFF
-_PLAIN: _Check = (3, _ALL & ~0x4040, (0,))  # flags but for MSG_DONTWAIT, MSG_NOSIGNAL
+_PLAIN: _Check = (3, _ALL & ~0x4040, (0,))  # all flags except MSG_DONTWAIT, MSG_NOSIGNAL
 _CHECKS: dict[str, list[_Check]] = {
     "clone": [(0, 0x7E020000 | 0x00010000, (0x00010000,))],  # no CLONE_NEW..., but CLONE_THREAD
     "socketpair": [(0, _ALL, (1,)), (1, 0xF, (1,))],  # AF_UNIX, SOCK_STREAM
@@ -86,7 +86,7 @@ _CHECKS: dict[str, list[_Check]] = {
     # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: the same numbers on both.
     "ioctl": [(1, _ALL, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451))],
     "prctl": [(0, _ALL, (15, 16))],  # PR_SET_NAME, PR_GET_NAME
-    "prlimit64": [(0, _ALL, (0,))],  # of the process itself
+    "prlimit64": [(0, _ALL, (0,))],  # the process itself
 }
 
 # AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64, and the column of the tables above.
@@ -103,12 +103,12 @@ _Instruction = tuple[int, int, int, int]
 
 
 def machines() -> list[str]:
-    """The machines, as ``platform.machine`` calls them, that there is a filter for."""
+    """Machines with a filter, by the names of ``platform.machine``."""
     return sorted(_MACHINES)
 
 
 def program(machine: str) -> bytes:
-    """The filter as an array of ``struct sock_filter``; ``KeyError`` where there is none."""
+    """The filter as an array of ``struct sock_filter``; raises ``KeyError`` for other machines."""
     audit, _ = _MACHINES[machine]
     looked_at = numbers(machine, _LOOKED_AT)
     code: list[_Instruction] = [
@@ -127,18 +127,18 @@ def program(machine: str) -> bytes:
 
 
 def numbers(machine: str, table: str = f"{_ALLOWED},{_LOOKED_AT}") -> dict[str, int]:
-    """Name to number of the calls that are allowed, if only with some arguments."""
+    """Names to numbers of the calls that are allowed with all or some arguments."""
     _, column = _MACHINES[machine]
     rows = (row.split() for row in table.split(","))
     return {name: int(number[column]) for name, *number in rows if number[column] != "-"}
 
 
 def _block(checks: list[_Check]) -> list[_Instruction]:
-    """Refuses a call whose arguments do not pass all checks, and allows it if they do."""
+    """Instructions that allow a call if its arguments pass all checks, and else refuse it."""
     code: list[_Instruction] = []
     for position, bits, values in checks:
         code += [(_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_AND, 0, 0, bits)]
-        # A value that is allowed jumps over the others and the refusal.
+        # An allowed value jumps over the others and the refusal.
         code += [(_IF_EQUAL, len(values) - n, 0, value) for n, value in enumerate(values)]
         code.append((_RETURN, 0, 0, _REFUSE))
     return [*code, (_RETURN, 0, 0, _ALLOW)]

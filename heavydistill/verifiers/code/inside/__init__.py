@@ -1,5 +1,5 @@
-"""Programs that run in the sandbox: only the standard library, and little of it.
+"""Programs that run in the sandbox and import little of the standard library.
 
-``carry`` and one of the others, put one behind the other, are the ``main.py`` of a start; lines
-that import from this package are left out of it. They read their work from ``job.txt``.
+The ``main.py`` of a start is ``carry`` followed by one of the others, without the lines that import
+from this package. It reads its job from ``job.txt``.
 """

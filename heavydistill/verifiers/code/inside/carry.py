@@ -1,18 +1,18 @@
-"""Brings values and reports out of the sandbox, and arguments in.
+"""Encodes values and reports that leave the sandbox, and arguments that enter it.
 
-A value travels as JSON: null, booleans, numbers and texts as themselves, everything else as a list
-with its kind in front:
+A value is encoded as JSON: null, booleans, numbers and texts directly, everything else as a list
+that begins with its kind:
 
     ["l", ...] list  ["t", ...] tuple  ["s", ...] set  ["f", ...] frozenset  ["d", key, value, ...]
     ["i", hex] large int  ["F", name] inf or nan  ["b", hex] bytes  ["c", real, imaginary]
     ["q", numerator, denominator] Fraction  ["D", text] Decimal
 
-Of an instance of a subclass (Counter, a named tuple, one that overrides ``__eq__``) the builtin
-value in it travels: what it is, not what it says of itself. Nothing else travels.
+For an instance of a subclass (Counter, a named tuple, a class that overrides ``__eq__``) the
+builtin value in it is encoded, whatever the object claims. Nothing else can be encoded.
 
-A report is a line of the token of the start, the index of the test, a letter and the length of the
-bytes that follow. The token is framing: a program may find it and report what it likes, which is
-no more than an answer, since what is right is never in the sandbox.
+A report is a line with the token of the start, the index of the test, a letter and the length of
+the bytes that follow. The token only separates reports: a program may find it and report anything,
+but that is only an answer, because the right values are never in the sandbox.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _MOST_EXPONENT = 400
 
 
 class NotAValue(Exception):
-    """What cannot travel."""
+    """The value cannot be encoded."""
 
 
 class TooLarge(Exception):
-    """What is too large or too deep to travel."""
+    """The value is too large or too deep to be encoded."""
 
 
 def encode(value: Any, most: int) -> str:
-    """The JSON of a value, of ``most`` characters at most; else raises one of the above."""
+    """The JSON of a value, at most ``most`` characters; else raises one of the errors above."""
     parts: list[str] = []
     _write(value, parts, [most], 0)
     return "".join(parts)
 
 
 def decode(tree: Any) -> Any:
-    """The value that ``encode`` wrote, from its parsed JSON; any error for anything else."""
+    """The value of the parsed JSON from ``encode``; raises any error for anything else."""
     if not isinstance(tree, list):
         return tree
     kind, items = tree[0], tree[1:]
@@ -74,7 +74,7 @@ class _Reading:
 
 
 def parsed(text: str) -> Any:
-    """What a JSON text without blanks around it holds; raises any error for another."""
+    """The value of a JSON text without surrounding blanks; raises any error for other texts."""
     return make_scanner(_Reading)(text, 0)[0]  # type: ignore[arg-type]
 
 
@@ -141,7 +141,7 @@ def _write_all(letter: str, items: Any, parts: list[str], room: list[int], depth
 
 
 def _write_unordered(value: Any, parts: list[str], room: list[int], depth: int) -> None:
-    """A set, in an order that is the same in every process."""
+    """The members of a set, in an order that is the same in every process."""
     letter, base = ("s", set) if issubclass(type(value), set) else ("f", frozenset)
     members = []
     for item in base.__iter__(value):

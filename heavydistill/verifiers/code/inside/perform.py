@@ -1,17 +1,17 @@
 """Runs one program against all its tests, in the sandbox.
 
-For every test the program starts again, in a new module and with the builtins, the recursion limit
-and the standard streams as they were. Not reset, since one process serves all tests: what it
-changed in imported modules, threads that it left running, and files in its folder.
+For every test the program starts again, in a new module and with the original builtins, recursion
+limit and standard streams. One process serves all tests, so these are not reset: changes in
+imported modules, running threads, and files in the folder.
 
 Reports, by letter: ``B`` a test begins, with the milliseconds of processor time so far; then one of
-``V`` the value (or, of a program that reads stdin, what it printed), ``E`` the exception as JSON
-``[type, missing module]``, ``X`` it exited with a status that is not 0, ``S`` more processor time
-than a test may take, ``N`` no value, ``L`` too large. ``P`` is a program that Python does not
-compile, ``T`` no time left for this test.
+``V`` the value (for a program that reads stdin, the printed text), ``E`` the exception as JSON
+``[type, missing module]``, ``X`` an exit with a status other than 0, ``S`` too much processor time,
+``N`` no encodable value, ``L`` too large. ``P`` is a program that does not compile, ``T`` no time
+left for this test.
 
-The program shares the process with this code and may change it. It cannot learn what is right, so
-whatever it reports is its answer.
+The program shares the process with this code and may change it. It cannot learn the right values,
+so whatever it reports is its answer.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ _MODULE = "answer"
 _leave = posix._exit
 _MOST_SLOW = 2
 _WIDEST = 6  # characters of JSON for one byte
-_MOST_STACK = 64 << 20  # bytes; programs ask for more address space than they ever use
-_AGAIN_S = 0.05  # seconds of processor time between two rings of the clock
+_MOST_STACK = 64 << 20  # bytes; programs reserve more address space than they use
+_AGAIN_S = 0.05  # seconds of processor time between two signals of the clock
 _MOST_RINGS = 10
-_KILL_S = 0.5  # of processor time, for the system to end a program that lets it
+_KILL_S = 0.5  # seconds of processor time in which a program may handle SIGXCPU
 _CLOCK_PROCESS_CPUTIME_ID, _SIGEV_SIGNAL = 2, 0
-# timer_create and timer_settime by number: older C libraries have them in a library of their own.
+# timer_create and timer_settime by number: older C libraries have them in a separate library.
 _TIMER_CALLS = {"x86_64": (222, 223), "aarch64": (107, 110)}
 
 
 class Slow(BaseException):
-    """A test has had its processor time."""
+    """A test has used its processor time."""
 
 
 class Timer:
-    """A signal to this process when it has used some more processor time, over all its threads.
+    """A signal to this process after some more processor time of all its threads.
 
-    Measured as ``time.process_time`` is. Limits of the system and ``setitimer`` count in ticks, and
-    on a busy machine some are another's.
+    The time is measured as by ``time.process_time``. Limits of the system and ``setitimer`` count
+    in ticks, which on a busy machine may include the time of other processes.
     """
 
     def __init__(self, number: int) -> None:
@@ -60,7 +60,7 @@ class Timer:
         self._call(create, _CLOCK_PROCESS_CPUTIME_ID, event, ctypes.byref(self._id))
 
     def set(self, after_s: float, again_s: float = 0.0) -> None:
-        """Send the signal after so many seconds, 0 for never, and again each ``again_s``."""
+        """Send the signal after this many seconds (0: never), then every ``again_s``."""
         parts = [divmod(int(seconds * 1e9), 10**9) for seconds in (again_s, after_s)]
         times = (ctypes.c_long * 4)(*parts[0], *parts[1])  # struct itimerspec
         self._call(self._settime, self._id, 0, times, None)
@@ -71,13 +71,13 @@ class Timer:
 
 
 class Clock:
-    """Ends a test that had its processor time.
+    """Ends a test that has used its processor time.
 
-    At ``test_s`` by an exception, and everything if the program catches that. A loop within one
-    call of the interpreter sees no exception, so that the system ends it, and everything, at
-    ``end_s`` with SIGXCPU, and soon after with SIGKILL, which no program can ignore.
+    At ``test_s`` it raises an exception, and ends the process if the program catches that. A loop
+    inside one call of the interpreter sees no exception, so the system ends the process at
+    ``end_s`` with SIGXCPU, and soon after with SIGKILL, which cannot be ignored.
 
-    A program that stops these timers on purpose has the time of all tests together.
+    A program that stops these timers on purpose gets the time of all tests together.
     """
 
     def __init__(self, test_s: float, end_s: float, total_s: float) -> None:
@@ -90,7 +90,7 @@ class Clock:
         return time.process_time() >= self._total_s
 
     def start(self, last_words: Callable[[], None]) -> None:
-        """Begin a test; ``last_words`` is called before everything ends."""
+        """Begin a test; ``last_words`` is called before the process ends."""
         self._rings, self._last_words = 0, last_words
         _signal.signal(_signal.SIGPROF, self._ring)
         ring, end, kill = self._timers
@@ -102,7 +102,7 @@ class Clock:
         self._rings = -1
         for timer in self._timers:
             timer.set(0)
-        # Those that the program may have set.
+        # The program may have changed the handlers.
         _signal.setitimer(_signal.ITIMER_PROF, 0)
         _signal.alarm(0)
 
@@ -110,7 +110,7 @@ class Clock:
         if self._rings < 0:
             return
         self._rings += 1
-        # Once: a second exception could hit the code around the program.
+        # Only once, because a second exception could reach the code around the program.
         if self._rings == 1:
             raise Slow
         if self._rings > _MOST_RINGS:
@@ -119,7 +119,7 @@ class Clock:
 
 
 class Stage:
-    """Where the program runs: the process as each test finds it."""
+    """State of the process at the beginning of each test."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
@@ -129,7 +129,7 @@ class Stage:
         self._modules: list[Any] = []
 
     def module(self, name: str) -> dict[str, Any]:
-        """The namespace of a new module; the process is as at its start."""
+        """Reset the process; returns the namespace of a new module."""
         there = vars(builtins)
         there.clear()
         there.update(self._builtins)
@@ -145,12 +145,12 @@ class Stage:
             random.seed(0)
         module = type(sys)(name)
         sys.modules[name] = module
-        # A module that dies takes its namespace along.
+        # A module that is collected clears its namespace.
         self._modules.append(module)
         return vars(module)
 
     def _open(self, file: Any, *args: Any, **kwargs: Any) -> Any:
-        """``open``, for which ``/dev/stdin`` is the input of this test."""
+        """``open`` with ``/dev/stdin`` as the input of this test."""
         open_ = self._builtins["open"]
         if file == "/dev/stdin":
             return open_(0, *args, **kwargs, closefd=False)
@@ -166,7 +166,7 @@ class Stage:
         sys.stderr = sys.__stderr__ = self._builtins["open"](2, "w", **text)  # type: ignore[misc]
 
     def quiet(self) -> None:
-        """Standard streams that bring nothing and take everything."""
+        """Empty standard input, and outputs that are discarded."""
         self.streams(self._nothing, self._nothing)
 
 
@@ -179,16 +179,16 @@ def perform(job: dict[str, Any]) -> None:
             characters of one value or bytes of one output.
     """
     token, channel = job["token"], posix.dup(1)
-    # What the interpreter has when it starts with ``site``.
+    # The interpreter has these builtins when it starts with ``site``.
     vars(builtins).update(exit=_exit, quit=_exit)
     stage = Stage(job)
     clock = Clock(job["test_s"], job["end_s"], job["total_s"])
     stage.quiet()
-    # ``os._exit``, which programs call at their end, ends the test and not the process.
+    # ``os._exit``, which programs call at their end, ends the test instead of the process.
     posix._exit = _exit
     if "os" in sys.modules:
         sys.modules["os"]._exit = _exit  # type: ignore[attr-defined]
-    # Threads have a stack that fits in the memory, whatever programs ask for.
+    # Stacks of threads fit in the memory, whatever size programs request.
     of_threads = _thread.stack_size
     _thread.stack_size = lambda size=0: of_threads(min(size, _MOST_STACK))
     try:
@@ -212,7 +212,8 @@ def perform(job: dict[str, Any]) -> None:
         report(channel, token, index, letter, payload)
         slow += letter == "S"
         if slow == _MOST_SLOW or (letter == "S" and _thread._count()):
-            # A program that loops does so in most tests. Its threads still run: nothing ends them.
+            # A program that loops does so in most tests. Its threads keep running: nothing ends
+            # them.
             break
     _leave(0)
 
@@ -244,7 +245,7 @@ def _timed(
 
 
 def _told(error: BaseException) -> bytes:
-    """The type of an exception, and the module that it misses, as JSON."""
+    """The type of an exception, and the missing module, as JSON."""
     is_missing = isinstance(error, ModuleNotFoundError) and isinstance(error.name, str)
     missing = str(error.name)[:100] if is_missing else ""  # type: ignore[attr-defined]
     try:
@@ -254,7 +255,7 @@ def _told(error: BaseException) -> bytes:
 
 
 def _one_call(stage: Stage, code: Any, test: dict[str, Any]) -> tuple[str, bytes]:
-    """The value of one call, as a report."""
+    """The report on one call."""
     there = stage.module(_MODULE)
     job = stage.job
     exec(job["prelude"], there)
@@ -271,7 +272,7 @@ def _one_call(stage: Stage, code: Any, test: dict[str, Any]) -> tuple[str, bytes
 
 
 def _entry(there: dict[str, Any], path: str) -> Any:
-    """The function of that name: of the module, or of an instance of ``Solution``."""
+    """The function of that name in the module, or in an instance of ``Solution``."""
     first, _, method = path.partition(".")
     if method:
         return getattr(there[first](), method)
@@ -283,7 +284,7 @@ def _entry(there: dict[str, Any], path: str) -> Any:
 
 
 def _one_run(stage: Stage, code: Any, text: str) -> tuple[str, bytes]:
-    """What the program prints when it reads ``text``, as a report."""
+    """The report on a run of the program that reads ``text``."""
     stdin, stdout = _unnamed("in"), _unnamed("out")
     try:
         rest = text.encode()
@@ -305,7 +306,7 @@ def _one_run(stage: Stage, code: Any, text: str) -> tuple[str, bytes]:
 
 
 def _run_to_its_end(there: dict[str, Any], code: Any) -> None:
-    """Run the program and what the interpreter does at the end of one."""
+    """Run the program, and what the interpreter does at its end."""
     stdout = sys.stdout
     try:
         exec(code, there)
@@ -323,13 +324,13 @@ def _run_to_its_end(there: dict[str, Any], code: Any) -> None:
     there.clear()
     import gc
 
-    # Buffers that the program put around stdout are written when they go.
+    # Buffers that the program put around stdout are flushed when they are collected.
     gc.collect()
     stdout.flush()
 
 
 def _unnamed(name: str) -> int:
-    """A new file that no name leads to."""
+    """A new file without a name."""
     file = posix.open(name, posix.O_RDWR | posix.O_CREAT | posix.O_TRUNC, 0o600)
     posix.unlink(name)
     return file
