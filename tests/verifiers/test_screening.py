@@ -57,5 +57,5 @@ def test_a_verifier_that_breaks_or_does_not_exist_leaves_it_undecided():
     assert broken.label == unknown.label == "undecided"
     assert (broken.reason, unknown.reason) == ("verifier_error:ValueError", "unknown_verifier")
     assert (broken.verifier, unknown.verifier) == ("exact@2", "exakt@unknown")
-    with pytest.raises(ProblemsError, match=f"Name one of: {', '.join(registry.names())}"):
+    with pytest.raises(ProblemsError, match=f"Verifiers: {', '.join(registry.names())}"):
         registry.get("exakt")
