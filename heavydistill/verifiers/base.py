@@ -1,9 +1,9 @@
-"""What every verifier offers, and what it says.
+"""The interface of verifiers.
 
-A verifier reads a response in two steps. ``extract`` finds what there is to decide on; it is
-called where the run is, so it costs microseconds and never more than the length of the text.
-``decide`` may take long, break or run model-written text through a library; unless the verifier
-``runs_in`` the run's own process, it is called in a worker that can be killed (``pool``).
+A verifier reads a response in two steps. ``extract`` finds the text to decide on; it is called in
+the process of the run, so it takes microseconds, and at most time linear in the text. ``decide``
+may take long, crash or pass model-written text to a library; unless the verifier ``runs_in`` the
+process of the run, it is called in a worker that can be killed (``pool``).
 
 Not covered: responses that failed, were cut off or hold no text (``screening``).
 """
@@ -24,96 +24,93 @@ MOST_CHARACTERS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a verifier found out about one response."""
+    """Result of a verifier for one response."""
 
     label: Label
-    """``undecided`` where the verifier cannot tell; never a guess."""
+    """``undecided`` if the verifier cannot tell; never a guess."""
     reason: str
-    """Short code of why, e.g. ``equal`` or ``too_complex``."""
+    """Short code of the reason, e.g. ``equal`` or ``too_complex``."""
     extracted: str | None = None
     """The answer in a form in which equal answers are equal texts; None if none was found."""
     score: float | None = None
-    """Share of the parts (tests, instructions) that hold, 0 to 1; None where there are none."""
+    """Share of the parts (tests, instructions) that pass, 0 to 1; None without parts."""
     evidence: str = ""
-    """JSON object with what a reader needs to check the decision; empty if the rest says it all.
-    The same for the same response: no times, no addresses."""
+    """JSON object with facts by which a reader can check the decision; may be empty. The same for
+    the same response: no times, no addresses."""
 
 
 class Verifier(abc.ABC):
-    """One kind of check. It holds no state of a run and may be called from several threads."""
+    """Base class of verifiers. An instance has no state and is called from several threads."""
 
     name: ClassVar[str]
-    """The word in ``Problem.verifier``."""
+    """Name in ``Problem.verifier``."""
     runs_in: ClassVar[Place] = "worker"
-    """Where ``decide`` is called: in a killable worker, or ``here``, which only a check that costs
-    microseconds whatever it reads may ask for."""
+    """Place of ``decide``: a worker that can be killed, or ``here``, in the process of the run, for
+    a check that takes microseconds for any text."""
     argument_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of a dataset that are its arguments where ``verifier_args`` does not name them."""
+    """Columns of a dataset that hold arguments which ``verifier_args`` does not name."""
     needs_reference: ClassVar[bool] = True
-    """Whether ``Problem.reference`` must hold something."""
+    """Whether ``Problem.reference`` must not be empty."""
     accepts_others: ClassVar[bool] = False
-    """Whether answers can be right that do not say what the reference says. No judge is asked about
-    them: it is shown the reference alone."""
+    """Whether answers other than the reference can be correct. A judge, which compares with the
+    reference, is then not asked."""
     domain: ClassVar[Domain | Literal[""]] = ""
-    """Wording of the prompts for its problems where the row names none; empty for the run's."""
+    """Wording of the prompts for rows that name none; empty for the wording of the run."""
 
     @property
     @abc.abstractmethod
     def version(self) -> str:
-        """Changes whenever the same response could get another verdict."""
+        """Version; change it whenever the same response could get another verdict."""
 
     @abc.abstractmethod
     def extract(self, problem: Problem, text: str) -> str | Decision:
-        """What there is to decide on, or the decision where the text alone tells.
+        """The text to decide on, or the decision if the text alone settles it.
 
-        ``text`` is what follows the thinking: valid Unicode, not blank, of any length. A problem
-        that ``check_reference`` does not let pass may raise.
+        ``text`` is the text after the thinking: valid Unicode, not blank, of any length. May raise
+        for a problem that ``check_reference`` finds unfit.
         """
 
     @abc.abstractmethod
     def decide(self, problem: Problem, candidate: str) -> Decision:
-        """The decision on what ``extract`` found. The same arguments give the same decision."""
+        """The decision on the result of ``extract``. Same arguments give the same decision."""
 
     def check_reference(self, problem: Problem) -> str | None:
-        """What makes the problem unfit for this verifier, and what to do; None if it is fit."""
+        """The reason why this verifier cannot judge the problem, and the fix; None if it can."""
         return None
 
     def is_plain(self, problem: Problem) -> bool:
-        """Whether the reference is such that ``check_reference`` costs microseconds anywhere.
-
-        Then no worker is started for it, as one is for those that may take long. Must not raise.
-        """
+        """Whether ``check_reference`` takes microseconds and so needs no worker; never raises."""
         return False
 
     def prepare(self, config: Verifying) -> None:
-        """Slow imports: called once in every process before its first ``decide``, untimed."""
+        """Import slow modules; called once per process, before the first ``decide``."""
         return None
 
     def limit_s(self, problem: Problem, config: Verifying) -> float:
-        """Most seconds that one ``decide`` may take."""
+        """Maximum number of seconds of one ``decide``."""
         return config.timeout_s
 
     def unavailable(self, config: Verifying) -> str | None:
-        """Why this machine cannot judge, and what to install; None if it can."""
+        """The reason why this machine cannot judge, and what to install; None if it can."""
         return None
 
 
 def stamped(verifier: Verifier, decision: Decision) -> Verdict:
-    """The verdict of a decision: with the verifier's name and version.
+    """The verdict of a decision, with the verifier's name and version.
 
     Raises:
-        TypeError, ValueError: The decision does not hold what it should, or what can be stored.
+        TypeError, ValueError: A field of the decision has a wrong type or cannot be stored.
     """
     extracted, score = decision.extracted, decision.score
     texts = (decision.label, decision.reason, decision.evidence, extracted or "")
     known = decision.label in get_args(Label)
     if not known or any(type(text) is not str for text in texts):
-        raise TypeError("a verifier gave something else than a label and texts")
+        raise TypeError("a verifier returned something other than a label and texts")
     if any(len(text) > MOST_CHARACTERS for text in texts):
-        raise ValueError(f"a verifier gave more than {MOST_CHARACTERS} characters")
+        raise ValueError(f"a verifier returned more than {MOST_CHARACTERS} characters")
     "".join(texts).encode()
     if score is not None and not 0 <= score <= 1:
-        raise ValueError("a verifier gave a score that is not between 0 and 1")
+        raise ValueError("a verifier returned a score that is not between 0 and 1")
     return Verdict(
         label=decision.label,
         reason=decision.reason,
@@ -129,5 +126,5 @@ def undecided(verifier: Verifier, reason: str) -> Verdict:
 
 
 def error_reason(error: BaseException) -> str:
-    """The reason of a verdict that could not be reached because of ``error``."""
+    """Reason of a verdict for a verifier that raised ``error``."""
     return f"verifier_error:{type(error).__name__}"

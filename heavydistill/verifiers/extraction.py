@@ -1,7 +1,7 @@
 """Finds the final answer in a text: balanced boxes first, then markers that a dataset declares.
 
-There is no fallback to the last number in the text: a guess would count as an answer. What could be
-a marker is found too, for messages and proposals; nothing is judged by it.
+There is no fallback to the last number in the text, because a guess would count as an answer.
+``candidate_markers`` finds possible markers for messages and proposals, never for verdicts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heavydistill.schema import Problem
 
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
-# A marker that is sought in a text.
+# Limits and patterns of candidate markers.
 _LONGEST_LINE = 400
 _LONGEST_MARKER = 40
 _MOST_WORDS = 4
@@ -25,18 +25,18 @@ _CHINESE = re.compile(r"答案(?:[是为]|\s*[:：])?")
 _LETTER = re.compile(r"[^\W\d_]|#")
 _LABEL_ENDS = ":：#"
 _MARKUP = "*_`>|-• \t"
-# An escaped brace is a sign, as in \{1, 2\}, and pairs with nothing.
+# An escaped brace is a printed sign, as in \{1, 2\}, and has no counterpart.
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    r"""Where a ``\boxed{...}`` or ``\fbox{...}`` stands in a text."""
+    r"""Position of a ``\boxed{...}`` or ``\fbox{...}`` in a text."""
 
     start: int
     """Index of the backslash."""
     inside: int
-    """Index behind the opening brace."""
+    """Index after the opening brace."""
     closes: int | None
     """Index of the closing brace; None if it is missing."""
 
@@ -45,7 +45,7 @@ class Box:
 
 
 def boxes(text: str) -> list[Box]:
-    """All boxes in the order in which they open, those inside others too."""
+    """All boxes, nested ones included, in the order in which they open."""
     starts = {match.end(): match.start() for match in _BOX_OPENS.finditer(text)}
     unclosed: list[int] = []
     closes: dict[int, int] = {}
@@ -58,7 +58,7 @@ def boxes(text: str) -> list[Box]:
 
 
 def outermost(found: Iterable[Box]) -> list[Box]:
-    """The boxes that are in no other, in their order; one that is not closed holds none."""
+    """The boxes that are not inside another one, in order; an unclosed box contains no other."""
     outer: list[Box] = []
     for box in sorted(found, key=lambda box: box.start):
         around = outer[-1].closes if outer else None
@@ -87,19 +87,19 @@ def without_code(text: str) -> str:
 
 
 def after_marker(text: str, marker: str) -> str | None:
-    """What follows the last ``marker`` up to the end of its line; None without a marker."""
+    """The text after the last ``marker``, up to the end of its line; None without a marker."""
     _, found, rest = text.rpartition(marker)
     return rest.partition("\n")[0].strip() if found else None
 
 
 def final_answer(text: str, marker: str | None) -> str | None:
-    """The boxed answer, or where there is no box what follows ``marker``; None without both."""
+    """The boxed answer, or without a box the text after ``marker``; None without either."""
     answer = boxed(text)
     return after_marker(text, marker) if answer is None and marker else answer
 
 
 def reference_answer(reference: str, marker: str | None) -> str:
-    """The final answer in a reference: its box, what follows ``marker``, or all of it.
+    """The final answer in a reference: its box, the text after ``marker``, or all of it.
 
     Raises:
         ValueError: The reference has several lines, other than those of a matrix, and neither a box
@@ -113,7 +113,7 @@ def reference_answer(reference: str, marker: str | None) -> str:
         label = json.dumps(min(sorted(labels), key=len, default="####"), ensure_ascii=False)
         raise ValueError(
             "the reference has several lines and no final answer is marked in it; put the answer "
-            f'alone, or name what it stands behind in verifier_args, e.g. {{"marker": {label}}}'
+            f'alone, or name the marker before it in verifier_args, e.g. {{"marker": {label}}}'
         )
     return reference.strip()
 
@@ -122,7 +122,7 @@ def marker_of(problem: Problem) -> str | None:
     """The marker in the arguments of a problem of ``math`` or ``exact``, if any.
 
     Raises:
-        ValueError: They hold another key, or a marker that is no text.
+        ValueError: There is another key, or a marker that is not text.
     """
     args = json.loads(problem.verifier_args)
     if not isinstance(args, dict) or args.keys() - {"marker"}:
@@ -137,7 +137,7 @@ def marker_of(problem: Problem) -> str | None:
 
 
 def candidate_markers(text: str) -> set[str]:
-    """What could be a marker in the last line of an answer; none where that is long."""
+    """Possible markers in the last line of an answer; none if that line is long."""
     line = next((line for line in reversed(text.splitlines()) if line.strip(_MARKUP)), "")
     line = line.strip(_MARKUP)
     if len(line) > _LONGEST_LINE:
@@ -147,7 +147,7 @@ def candidate_markers(text: str) -> set[str]:
     found = set(_CHINESE.findall(line))
     for lead in (lead.rstrip(_MARKUP) for lead in leads):
         starts = [word.start() for word in re.finditer(r"\S+", lead)][-_MOST_WORDS:]
-        # A word alone counts only if it is all, or a label.
+        # A single word counts only if it is the whole lead, or a label.
         ends = (lead[start:] for start in starts)
         found |= {end for end in ends if " " in end or end == lead or end[-1] in _LABEL_ENDS}
     return {marker for marker in found if len(marker) <= _LONGEST_MARKER and _LETTER.search(marker)}

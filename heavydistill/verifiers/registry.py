@@ -89,5 +89,5 @@ def _verifiers_in(path: Path) -> list[Verifier]:
     except Exception as error:  # whatever code of the user's own raises
         raise ConfigError(f"{path}: {type(error).__name__}: {error}", fix) from error
     if not verifiers:
-        raise ConfigError(f"{path} holds no complete subclass of Verifier", fix)
+        raise ConfigError(f"{path} contains no complete subclass of Verifier", fix)
     return verifiers

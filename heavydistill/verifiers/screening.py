@@ -1,11 +1,11 @@
-"""From a response to a verdict: what needs no verifier, what the verifier reads, its decision.
+"""From a response to a verdict: checks before the verifier, ``extract``, and the decision.
 
-``screen`` is cheap, in any process: what became of the response, its thinking, ``extract``.
-``decide`` calls the verifier and turns whatever it raises into a verdict.
+``screen`` is cheap and runs in any process. ``decide`` calls the verifier and turns an exception
+into a verdict.
 
-Verdicts of this module, all undecided: ``error`` and ``truncated`` (of the generation), ``empty``,
-``not_text`` (lone surrogates, which no encoding of Unicode holds), ``open_thinking`` (the thinking
-began and never ended), ``unknown_verifier``, ``verifier_error:TYPE``.
+Verdicts of this module, all undecided: ``error`` and ``truncated`` (failed or cut-off generations),
+``empty``, ``not_text`` (lone surrogates, which cannot be encoded), ``open_thinking`` (the thinking
+does not end), ``unknown_verifier``, ``verifier_error:TYPE``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Candidate:
     verifier: Verifier
     problem: Problem
     answer: str
-    """What ``Verifier.extract`` found."""
+    """Result of ``Verifier.extract``."""
 
 
 def screen_generation(problem: Problem, generation: Generation) -> Verdict | Candidate:
-    """As ``screen``; a generation that failed or was cut off is undecided. Never raises."""
+    """Screen a generation; one that failed or was cut off is undecided. Never raises."""
     unusable = generation.unusable_because
     if unusable in ("error", "truncated"):
         return _undecided(problem, unusable)
@@ -42,9 +42,9 @@ def screen_generation(problem: Problem, generation: Generation) -> Verdict | Can
 
 
 def screen(problem: Problem, text: str) -> Verdict | Candidate:
-    """The verdict on a response, whole or what follows its thinking, or what is left to decide.
+    """The verdict on a response, with or without its thinking, or the candidate to decide on.
 
-    Never raises, whatever the problem is, also where its verifier does not exist.
+    Never raises, not even for a problem whose verifier does not exist.
     """
     if not isinstance(text, str) or _HALF_CHARACTER.search(text):
         return _undecided(problem, "not_text")
@@ -62,14 +62,14 @@ def screen(problem: Problem, text: str) -> Verdict | Candidate:
         if isinstance(answer, Decision):
             return stamped(verifier, answer)
         if not isinstance(answer, str):
-            raise TypeError("extract gave no text")
+            raise TypeError("extract returned no text")
     except Exception as error:
         return undecided(verifier, error_reason(error))
     return Candidate(verifier, problem, answer)
 
 
 def decide(candidate: Candidate) -> Verdict:
-    """The verdict of its verifier, in this process. Never raises; an exception is a reason."""
+    """The verdict of the verifier, in this process. Never raises; exceptions become reasons."""
     verifier = candidate.verifier
     try:
         return stamped(verifier, verifier.decide(candidate.problem, candidate.answer))

@@ -1,27 +1,27 @@
-"""Killable processes that decide, and which of them gets which task.
+"""Processes that decide and can be killed, and the distribution of tasks to them.
 
-``Crew`` has a thread for each worker. The thread takes the next task, starts a process if it has
-none, hands the task over and waits for what comes of it, a ``TaskOutcome``. Nothing is raised, and
-nothing waits for ever:
+``Crew`` has a thread for each worker. The thread gets the next task, starts a process if it has
+none, sends the task and waits for its ``TaskOutcome``. Nothing is raised, and every wait has a
+limit. A task has a fault if
 
-    it takes longer than its limit           ``timeout``: the process is killed
-    it needs more memory than it may have    ``memory``
-    its process dies, or is never ready      ``worker_died``
+    it exceeds its time limit                      ``timeout``: the process is killed
+    it exceeds its memory                          ``memory``
+    its process dies or does not become ready      ``worker_died``
 
-The last two may be the doing of the task before, or of the machine, so such a task is tried
-``_TRIES`` times, again by a fresh process. A verifier with which processes only die before they
-take a task is given up; others are not touched.
+The last two may be caused by the previous task or by the machine, so such a task is tried
+``_TRIES`` times, each time in a fresh process. If processes always die before their first task of
+a verifier, all tasks of that verifier fail; others are not affected.
 
-A process is a fresh interpreter that does not import the program's main module, connected by a
-pipe. It prepares a verifier before its first task, so that no time limit covers an import. While it
-works its address space is limited; it has no standard streams, one thread for numerical libraries,
-and ends with the process that started it, however that ends.
+A process is a fresh interpreter, connected by a pipe, that does not import the program's main
+module. It prepares a verifier before its first task, so that no time limit includes an import. Its
+address space is limited during a task; it has no standard streams and one thread for numerical
+libraries, and ends with the process that started it, even if that is killed.
 
-An interrupt (Ctrl-C) can break off a call of ``submit`` at any place, and leaves nothing undone
-there but that call: all else is done in threads that interrupts do not reach.
+An interrupt (Ctrl-C) can abort a call of ``submit`` at any point, and affects only that call:
+everything else runs in threads that interrupts do not reach.
 
-Not covered: that two tasks may be the same (``pool``). On systems other than Linux a process that
-is stuck while its parent is killed goes on.
+Not covered: equal tasks (``pool``). On systems other than Linux a process that hangs while its
+parent is killed keeps running.
 """
 
 from __future__ import annotations
@@ -55,64 +55,64 @@ from heavydistill.verifiers.screening import Candidate, decide
 MEMORY, DIED, TIMEOUT = "memory", "worker_died", "timeout"
 
 _TRIES = 2
-# A busy machine takes its time to start a process and to import what a verifier needs.
+# On a busy machine, starting a process and importing what a verifier needs takes long.
 _MOST_START_S = 300.0
-# After so many deaths before its first task there is no hope for a verifier.
+# Deaths before the first task after which a verifier is given up.
 _MOST_BROKEN_STARTS = 3
-# Processes that the system refuses to each worker, a second apart, while there is no other.
+# Refused starts per worker, a second apart, before tasks fail if no worker has a process.
 _MOST_REFUSED_STARTS = 60
 _LOOK_S = 1.0
-# An interrupt in a future's own code can leave it locked, and whoever sets it waits for ever. Such
-# a thread, and a worker that it keeps, end with this process.
+# An interrupt in a future's own code can leave it locked, so that a thread that sets it never
+# returns. Such a thread and its worker end with this process.
 _MOST_CLOSE_S = 60.0
 # A process closes its pipe a moment before its exit status can be read.
 _MOST_EXIT_S = 5.0
 _READY = "ready"
 _OUT_OF_MEMORY = 77
-"""Exit status of a process that came to the end of its memory."""
+"""Exit status of a process that ran out of memory."""
 _PR_SET_PDEATHSIG = 1
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What came of a task."""
+    """Result of a task."""
 
     value: Any = None
-    """What it returned; None if it did not."""
+    """Returned value; None if there is none."""
     fault: str | None = None
-    """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``."""
+    """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``; None without a fault."""
     seconds: float = 0.0
-    """Time that it took in the process; of a task that was killed, its limit."""
+    """Seconds that it took in the process; for a killed task, its limit."""
     was_ready: bool = True
     """Whether the process had prepared the verifier."""
 
 
 def default_size() -> int:
-    """The processor's cores that this process may use, shared with the other ranks of a trainer."""
+    """Number of cores for this process, which the ranks of a trainer share."""
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
     share = int(ranks) if ranks.isdecimal() else 1
     return max(1, available_cores() // max(1, share))
 
 
 def available_cores() -> int:
-    """The cores that this process may use: its affinity, and the quota of its control group."""
+    """Number of cores that affinity and the quota of the control group allow."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             quota, period = " ".join((_CONTROL_GROUP / file).read_text() for file in files).split()
-        except (OSError, ValueError):  # it is of the other version, or there is none
+        except (OSError, ValueError):  # other version of control groups, or none
             continue
-        if quota.isdecimal() and int(period) > 0:  # "max" and -1 are no quota
+        if quota.isdecimal() and int(period) > 0:  # "max" and -1 mean no quota
             cores = min(cores, -(-int(quota) // int(period)))
     return max(1, cores)
 
 
 def limit_of(verifier: Verifier, problem: Problem, config: Verifying) -> float:
-    """The time limit of a verdict in seconds; a verifier of one's own may raise anything."""
+    """The time limit of a verdict in seconds; a user's verifier may raise anything."""
     limit_s = float(verifier.limit_s(problem, config))
     if not (limit_s > 0 and math.isfinite(limit_s)):
-        raise ValueError(f"limit_s of the verifier {verifier.name} gave {limit_s}")
+        raise ValueError(f"limit_s of the verifier {verifier.name} returned {limit_s}")
     return limit_s
 
 
@@ -125,15 +125,15 @@ class _Task:
 
 
 class Crew:
-    """See the module. May be used from several threads."""
+    """Threads that let worker processes do tasks. Several threads may use it."""
 
     def __init__(self, config: Verifying) -> None:
         self._config = config
         self._size = config.workers or default_size()
-        # Putting into a queue of this type is one step that no interrupt divides.
+        # An interrupt cannot split a ``put`` into a queue of this type.
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._lock = threading.Lock()
-        # All that follows is changed while that is held.
+        # The lock protects everything below.
         self._is_closed = False
         self._started = 0
         self._unfinished = 0
@@ -145,11 +145,11 @@ class Crew:
     def submit(
         self, kind: str, message: tuple[Any, ...], limit_s: float, done: Future[TaskOutcome]
     ) -> None:
-        """Have a worker that has prepared the verifier ``kind`` do a task.
+        """Let a worker that has prepared the verifier ``kind`` do a task.
 
         Args:
             message: ``("decide", problem, answer)`` or ``("check", problem)``.
-            done: Future that gets the outcome; cancelled if the crew is closed before.
+            done: Future for the outcome; cancelled if the crew is closed before.
 
         Raises:
             RuntimeError: The crew is closed.
@@ -166,7 +166,7 @@ class Crew:
                 self._started += 1
 
     def close(self) -> None:
-        """End all workers, cancel what they have not finished, and wait for their end."""
+        """Kill all workers, cancel unfinished tasks, and wait for the end of the threads."""
         with self._lock:
             self._is_closed = True
             workers = dict(self._workers)
@@ -183,16 +183,16 @@ class Crew:
             thread.join(max(0.0, deadline - time.monotonic()))
         if any(thread.is_alive() for thread in threads):
             warnings.warn(
-                f"Workers of verdicts have not ended within {_MOST_CLOSE_S:.0f} s; "
+                f"Processes for verdicts have not ended within {_MOST_CLOSE_S:.0f} s; "
                 "they end with this process",
                 RuntimeWarning,
                 stacklevel=2,
             )
 
     def _work(self) -> None:
-        """Do tasks, in a thread of its own: its process lives no longer than that does."""
-        # A process would meet Ctrl-C unprepared, and one that this thread took would not wake the
-        # main one.
+        """Do tasks in this thread; its process ends with it."""
+        # A new process is not prepared for Ctrl-C, and a signal that this thread receives does not
+        # wake the main thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         worker = Worker(self._config)
         with self._lock:
@@ -214,7 +214,7 @@ class Crew:
         worker.end()
 
     def _outcome(self, worker: Worker, task: _Task) -> TaskOutcome | None:
-        """What comes of a task; None if it is left to workers that have a process."""
+        """Result of a task; None if it was queued again for workers that have a process."""
         outcome = TaskOutcome(fault=DIED)
         for _ in range(_TRIES):
             with self._lock:
@@ -234,7 +234,7 @@ class Crew:
         return outcome
 
     def _is_given_back(self, task: _Task) -> bool:
-        """Queue the task of a worker without a process again, unless no worker can have one."""
+        """Queue a task again whose worker got no process, unless no worker can get one."""
         with self._lock:
             self._refused_starts += 1
             is_refused = self._refused_starts >= _MOST_REFUSED_STARTS * len(self._workers)
@@ -246,10 +246,10 @@ class Crew:
 
 
 class Worker:
-    """One process, and the next one where it ended. For one task at a time.
+    """One process at a time, for one task at a time.
 
-    ``kill`` may be called from any thread; all else from the one that starts its processes, with
-    which they end, as Linux has it.
+    ``kill`` may be called from any thread, everything else only from the thread that starts the
+    processes: on Linux they end with that thread.
     """
 
     def __init__(self, config: Verifying) -> None:
@@ -265,7 +265,7 @@ class Worker:
         return process is not None and process.poll() is None
 
     def start(self) -> bool:
-        """Start a process and do not wait for it; whether that worked."""
+        """Start a process without waiting for it; returns whether that worked."""
         self.end()
         with self._lock:
             if self._is_killed:
@@ -274,21 +274,21 @@ class Worker:
                 ours, theirs = Pipe()
                 with theirs:
                     self._process = _new_process(theirs.fileno())
-            except Exception:  # no more processes or open files, or none allowed here
+            except Exception:  # a limit of processes or open files
                 return False
             ours.send(self._config)
             self._connection = ours
         return True
 
     def kill(self) -> None:
-        """Kill the process, whatever it does, and start no other one."""
+        """Kill the process and prevent the start of another one."""
         with self._lock:
             self._is_killed = True
             if self._process:
                 self._process.kill()
 
     def end(self, grace_s: float = 0.0) -> int | None:
-        """End the process if there is one; its exit status."""
+        """End the process, if there is one; returns its exit status."""
         with self._lock:
             process, connection = self._process, self._connection
             self._process = self._connection = None
@@ -300,7 +300,7 @@ class Worker:
         return process.wait()
 
     def do(self, task: _Task) -> TaskOutcome:
-        """What comes of a task; a process that is not ready or done in time is ended."""
+        """Result of a task; ends a process that is not ready or not done in time."""
         is_ready = False
         try:
             if self._connection is None:
@@ -311,7 +311,7 @@ class Worker:
                 if self._connection.poll(task.limit_s):
                     outcome: TaskOutcome = self._connection.recv()
                     return outcome
-        except Exception:  # the pipe broke, or brought something broken
+        except Exception:  # the pipe is broken, or its message is
             is_memory = self.end(_MOST_EXIT_S) == _OUT_OF_MEMORY
             return TaskOutcome(fault=MEMORY if is_memory else DIED, was_ready=is_ready)
         self.end()
@@ -321,12 +321,12 @@ class Worker:
 
 
 def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
-    """A fresh interpreter that reads messages from a connection."""
+    """Start a fresh interpreter that reads messages from a connection."""
     program = (
         "import sys; sys.path[:] = sys.argv[3:]; from heavydistill.verifiers import workers; "
         "workers.serve(int(sys.argv[1]), int(sys.argv[2]))"
     )
-    # There is a worker for every core.
+    # One thread each, because there is a worker for every core.
     single = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     return subprocess.Popen(
         [sys.executable, "-c", program, str(descriptor), str(os.getpid()), *map(str, sys.path)],
@@ -339,19 +339,19 @@ def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
 
 
 def serve(descriptor: int, parent: int) -> None:
-    """In a worker's process: do what the messages say until there is nobody to send one."""
+    """In a worker's process: do the tasks of messages until the connection ends."""
     if sys.platform == "linux":
-        # End as soon as the process that started this one is gone.
+        # End with the process that started this one.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(0)
     os.set_inheritable(descriptor, False)
-    # Ctrl-C in the terminal is meant for the program, and was held back until now.
+    # Ctrl-C in the terminal is meant for the main program; it was blocked until now.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    # The default ends the process even while it is in a library.
+    # The default handler ends the process even inside a library call.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash leaves no file
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash writes no core file
     unprepared: dict[str, str | None] = {}
     with Connection(descriptor) as connection, contextlib.suppress(EOFError):
         config: Verifying = connection.recv()
@@ -365,23 +365,23 @@ def serve(descriptor: int, parent: int) -> None:
 
 
 def _unprepared_because(kind: str, config: Verifying) -> str | None:
-    """Prepare a verifier; if that fails, the reason is that of all its verdicts."""
+    """Prepare a verifier; returns the reason for all its verdicts if that fails."""
     try:
         registry.load_own(config.own)
         registry.get(kind).prepare(config)
-    except BaseException as error:  # whatever a verifier of one's own raises
+    except BaseException as error:  # whatever a user's verifier raises
         return error_reason(error)
     return None
 
 
 def _do(config: Verifying, kind: str, what: str, problem: Problem, answer: str = "") -> TaskOutcome:
-    """What comes of a task, within the memory that it may have."""
+    """Result of a task, within the memory limit."""
     started = time.perf_counter()
     value: Verdict | str | None = None
     fault = None
     size, (_, most) = config.memory_mb * 2**20, resource.getrlimit(resource.RLIMIT_AS)
     limit = size if most == resource.RLIM_INFINITY else min(size, most)
-    # The limit holds for the work alone, so that there is room for the messages.
+    # The limit covers the task alone, so that messages have room.
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     try:
         verifier = registry.get(kind)
@@ -389,13 +389,13 @@ def _do(config: Verifying, kind: str, what: str, problem: Problem, answer: str =
             value = decide(Candidate(verifier, problem, answer))
         else:
             value = _unfit_because(verifier, problem, config)
-    except BaseException as error:  # of any kind, since a library may raise its own
+    except BaseException as error:  # a library may raise any kind
         fault = error_reason(error)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     out_of_memory = error_reason(MemoryError())
     if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
-        # What is left of this process is not to be relied on.
+        # A process that ran out of memory is unreliable.
         os._exit(_OUT_OF_MEMORY)
     return TaskOutcome(value, fault, time.perf_counter() - started)
 

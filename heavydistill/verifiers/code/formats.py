@@ -1,24 +1,25 @@
-"""What the tests of a problem are, read from its ``verifier_args``.
+"""Reads the tests of a problem from its ``verifier_args``.
 
-One of these, and next to it ``equality``, which is ``strict`` or ``python`` (see ``verifier``):
+The arguments have one of these forms, with ``equality`` (``strict`` or ``python``, see
+``verifier``) if wanted:
 
     {"tests": [{"input": "2\\n", "output": "4\\n"}, ...]}
         A program that reads stdin. ``"compare": "tokens"`` compares words rather than lines.
-        ``"tolerance": 1e-6`` takes numbers for right that are so near to what is right, relative
-        or absolute, and however they are written (``0`` takes ``2.50`` for ``2.5``).
+        ``"tolerance": 1e-6`` accepts numbers that are this close, relatively or absolutely, in
+        any notation (``0`` accepts ``2.50`` for ``2.5``).
     {"tests": [{"args": [2], "kwargs": {}, "expected": 4}, ...], "entry_point": "f"}
-        A function, or ``Solution.f``, a method of a class without arguments. As in LiveCodeBench
-        a test may be ``{"input": "[1, 2]\\n3", "output": "5"}``: one JSON argument a line.
-        ``tolerance`` is for these as well, where a float is or should be.
+        A function, or ``Solution.f``, a method of a class that is created without arguments. As in
+        LiveCodeBench, a test may be ``{"input": "[1, 2]\\n3", "output": "5"}``: one JSON argument
+        per line. ``tolerance`` also applies here, where a value is or should be a float.
     {"public_test_cases": "[{...}]", "private_test_cases": "eJx...", "entry_point": "Solution.f"}
-        Tests of either kind as the columns of LiveCodeBench hold them.
+        Tests of either kind, as in the columns of LiveCodeBench.
     {"asserts": ["assert f(2) == 4", ...], "imports": "import math", "setup": "table = [1, 2]"}
-        As in MBPP; its own names ``test_list``, ``test_imports`` and ``test_setup_code`` do too.
+        As in MBPP; its names ``test_list``, ``test_imports`` and ``test_setup_code`` also work.
     {"test": "def check(candidate): ...", "entry_point": "f", "prompt": "def f(x): ..."}
-        As in HumanEval. Without ``prompt`` the problem's text is it if it holds the function.
+        As in HumanEval. ``prompt`` defaults to the problem's text if that contains the function.
 
-``tests`` and ``asserts`` may be JSON text of a list. Null is as if it were not there.
-What is malformed is a ``ValueError`` whose message says what, and what to write.
+``tests`` and ``asserts`` may be a list as JSON text. Null means absent. Malformed arguments raise
+``ValueError`` with a message that names the fault and the fix.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ from heavydistill.verifiers.code.running import MOST_VALUE
 from heavydistill.verifiers.code.values import Tree, tree_of
 
 MOST_UNPACKED = 64_000_000
-"""Bytes of the tests of a problem behind their compression."""
+"""Limit of the uncompressed tests of a problem, in bytes."""
 _MOST_INPUT, _MOST_OUTPUT = 16_000_000, 8_000_000
 _MOST_TESTS = 5000
-# Of a pickle, what stands around its one text: version, length, a place in the memo, the end.
+# The parts of a pickle around a single text: version, length, memo, end.
 _AROUND = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
 
 _PACKED = ("public_test_cases", "private_test_cases")
@@ -62,32 +63,32 @@ ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Comparable:
-    """Tests that are a run or a call each, and the output or value that is right."""
+    """Tests that are one run or call each, with the right output or value."""
 
     kind: Literal["stdio", "functional", "asserts"]
-    """Programs that read stdin, functions that are called as contest sites do, or assertions."""
+    """Programs that read stdin, functions called as contest sites do, or assertions."""
     tests: tuple[Any, ...]
-    """As ``inside.perform`` takes them."""
+    """Tests for ``inside.perform``."""
     right: tuple[Tree, ...]
-    """Outputs, or trees of values."""
+    """Right outputs, or trees of the right values."""
     tolerance: float | None = None
     in_tokens: bool = False
-    """Whether outputs are compared word by word, rather than by their lines."""
+    """Whether outputs are compared word by word, rather than line by line."""
     after: str = ""
-    """What is run behind the program, in its module."""
+    """Code that runs after the program, in its module."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsable:
-    """Tests that are run as they are, without the program (``rehearsal``)."""
+    """Tests that run unchanged, without the program (``rehearsal``)."""
 
     preamble: str
-    """What is there before them: helpers of the prompt."""
+    """Code before the tests: helpers of the prompt."""
     tests: str
     names: tuple[str, ...]
-    """Functions of the program that they call; the first is what ``check`` takes."""
+    """Functions of the program that the tests call; ``check`` gets the first."""
     check: str
-    """Function of the tests that takes the program's, or empty."""
+    """Function of the tests that gets the program's function; empty for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +96,11 @@ class Task:
     """The tests of a problem."""
 
     names: tuple[str, ...]
-    """What the program must define."""
+    """Names that the program must define."""
     prompt: str
-    """What the program completes, or empty."""
+    """Code that the program completes; may be empty."""
     as_python: bool
-    """Whether 1, 1.0 and True are the same."""
+    """Whether 1, 1.0 and True count as equal."""
     tests: Comparable | Rehearsable
 
 
@@ -107,7 +108,7 @@ def task_of(problem: Problem) -> Task:
     """The tests of a problem.
 
     Raises:
-        ValueError: They are malformed; the message says what is, and what to write.
+        ValueError: They are malformed; the message names the fault and the fix.
     """
     return _task(problem.verifier_args, problem.text)
 
@@ -118,11 +119,11 @@ def _task(verifier_args: str, text: str) -> Task:
     kinds = [key for key in ("tests", "asserts", "test") if key in args]
     if len(kinds) != 1:
         raise ValueError(
-            "verifier_args of code hold one of tests, asserts (or test_list) and test, not "
+            "verifier_args of code need exactly one of tests, asserts (or test_list) and test, not "
             f"{' and '.join(kinds) or 'none'}"
         )
     if kinds != ["tests"] and "tolerance" in args:
-        raise ValueError("tolerance is for tests; assertions say themselves how near is right")
+        raise ValueError("tolerance applies to tests only; put it into the assertions themselves")
     as_python = _choice(args, "equality", ("strict", "python")) == "python"
     if kinds == ["asserts"]:
         return _asserted(args, as_python)
@@ -145,8 +146,8 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Comparable:
         for key in ("input", "output"):
             if not isinstance(test.get(key), str):
                 raise ValueError(
-                    f"test {number} needs {key}, a text; a function is tested with args and "
-                    "expected, and entry_point beside tests"
+                    f"test {number} needs {key}, a text; tests of a function have args and "
+                    "expected, and need entry_point beside tests"
                 )
             _check_text(test[key], f"{key} of test {number}")
         if len(test["output"]) > _MOST_OUTPUT:
@@ -189,7 +190,7 @@ def _call(test: dict[str, Any], number: int) -> tuple[list[Any], dict[str, Any],
         return [json.loads(line) for line in lines], {}, json.loads(test["output"])
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"test {number}: of a function, every line of input is a JSON value, and output is one"
+            f"test {number} of a function: each line of input, and output, must be a JSON value"
         ) from error
 
 
@@ -199,7 +200,7 @@ def _asserted(args: dict[str, Any], as_python: bool) -> Task:
     for number, text in enumerate(texts, 1):
         parsed = _syntax(text, f"assertion {number}").body
         if not parsed or not all(isinstance(node, ast.Assert) for node in parsed):
-            raise ValueError(f"assertion {number} is no assert statement: {text[:100]!r}")
+            raise ValueError(f"assertion {number} is not an assert statement: {text[:100]!r}")
         nodes += [node for node in parsed if isinstance(node, ast.Assert)]
     setup = _setup(args)
     names_there = symtable.symtable(setup, "setup", "exec").get_symbols()
@@ -229,7 +230,7 @@ def _checked(args: dict[str, Any], text: str, as_python: bool) -> Task:
 
 
 def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Comparable | None:
-    """The tests as calls, if ``check`` is a list of assertions and nothing else."""
+    """The tests as calls, if ``check`` consists of assertions only; else None."""
     candidate = check.args.args[0].arg
     asserts = [node for node in check.body if isinstance(node, ast.Assert)]
     around = [node for node in tree.body if node is not check]
@@ -240,7 +241,7 @@ def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Compar
         nodes = list(ast.walk(test))
         bound = {node.arg for node in nodes if isinstance(node, ast.arg)}
         used = {node.id for node in nodes if isinstance(node, ast.Name)}
-        # No helper of the prompt, which the program could replace.
+        # Not a helper of the prompt, because the program could replace it.
         if not used - bound <= {candidate, entry, "math", *vars(builtins)}:
             return None
     return _split_all(tests, (candidate, entry), f"{candidate} = {entry}\n")
@@ -255,7 +256,7 @@ def _split_all(tests: list[ast.expr], names: tuple[str, ...], after: str) -> Com
 
 
 def _does_nothing(node: ast.stmt) -> bool:
-    """Whether a statement is a comment in effect, or the metadata of a benchmark."""
+    """Whether a statement has no effect, or is the metadata of a benchmark."""
     match node:
         case ast.Assign([ast.Name("METADATA")]) | ast.Pass() | ast.Expr(ast.Constant()):
             return True
@@ -265,7 +266,7 @@ def _does_nothing(node: ast.stmt) -> bool:
 
 
 def _setup(args: dict[str, Any]) -> str:
-    """What is run behind the program and before its tests."""
+    """Code that runs after the program and before its tests."""
     imports = args.get("imports", "")
     if isinstance(imports, list) and all(isinstance(line, str) for line in imports):
         imports = "\n".join(imports)
@@ -274,13 +275,13 @@ def _setup(args: dict[str, Any]) -> str:
     return setup
 
 
-# --- The arguments, one by one.
+# --- Single arguments.
 def tests_in(cell: Any, what: str) -> list[Any]:
-    """The tests in a cell as LiveCodeBench writes it; empty where there are none.
+    """The tests in a cell of LiveCodeBench; empty if it has none.
 
-    Public tests are the JSON text of a list; private ones are too, or where that would be long it
-    is pickled, compressed and written in base64. A pickle is a program, so it is never run: one
-    that holds a single text and nothing else is read.
+    Public tests are a list as JSON text. Private ones may also be pickled, compressed and encoded
+    in base64. A pickle is a program, so it is never executed: only the form of a single text is
+    accepted, and its bytes are read.
 
     Raises:
         ValueError: The cell has none of these forms, or unpacks to more than ``MOST_UNPACKED``.
@@ -338,7 +339,7 @@ def _arguments(verifier_args: str) -> dict[str, Any]:
 
 
 def _syntax(text: str, what: str) -> ast.Module:
-    """The syntax tree of tests, which need the standard library alone."""
+    """The syntax tree of tests, which may import only the standard library."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -396,7 +397,7 @@ def _tolerance(args: dict[str, Any]) -> float | None:
 
 
 def _list(value: Any, what: str, kind: type) -> list[Any]:
-    """A list that is not empty, or the JSON text of one."""
+    """A list that is not empty, given as such or as JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

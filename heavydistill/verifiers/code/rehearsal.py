@@ -1,11 +1,11 @@
-"""Runs tests that ``asserts`` does not split, without the program being where they are.
+"""Runs tests that ``asserts`` cannot split, apart from the program.
 
-Three starts of the sandbox: the tests with a stand-in that notes the calls (once for a problem in
-each process), the program on those calls, and the tests again with the values that it gave. See
+The sandbox starts three times: the tests with a stand-in that records the calls (once per problem
+and process), the program on those calls, and the tests again with the returned values. See
 ``inside.rehearse``.
 
-Not covered, and undecided: tests that give the program functions or objects of their own, tests
-whose calls depend on earlier values, and those that need more than the standard library.
+Not covered, and undecided: tests that pass functions or their own objects to the program, tests
+whose calls depend on earlier values, and tests that need more than the standard library.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from heavydistill.verifiers.sandbox import Sandbox
 
 MOST = 8_000_000  # characters of all calls, and bytes of one report
 _MOST_CALLS = 5000  # as in ``inside.rehearse``
-_CALLS_AT_ONCE = 10  # tests' own work counts as so many tests of a program
-# What leaves open what the program would have given: nobody knows, or no value can travel.
+_CALLS_AT_ONCE = 10  # the work of the tests themselves counts as this many tests
+# Outcomes without a value: it is unknown, or it cannot leave the sandbox.
 _UNKNOWN = get_args(NobodysFault)
 _UNSURE = {"not_a_value", "too_large", "not_run", *_UNKNOWN}
 
-# What became of one test: "passed", or a reason, and what a reader needs to see of it.
+# Outcome of one test: "passed" or a reason, and facts for a reader.
 Result = tuple[str, dict[str, Any]]
 PASSED: Result = ("passed", {})
 
@@ -41,7 +41,7 @@ def failure(outcome: ProgramOutcome) -> Result:
 
 
 class NotRehearsedError(Exception):
-    """The tests cannot be run without the program, or the sandbox does not tell."""
+    """The tests cannot run without the program, or the sandbox reports nothing."""
 
     def __init__(self, reason: str, evidence: dict[str, Any]) -> None:
         super().__init__(reason)
@@ -49,7 +49,7 @@ class NotRehearsedError(Exception):
 
 
 def wall_s(config: Sandboxing) -> float:
-    """Most seconds of all three starts."""
+    """Maximum number of seconds of all three starts."""
     tests, program = processor_s(config, _CALLS_AT_ONCE), processor_s(config, _MOST_CALLS)
     return 2 * running.wall_s(tests) + running.wall_s(program)
 
@@ -57,7 +57,7 @@ def wall_s(config: Sandboxing) -> float:
 def results(
     tests: Rehearsable, program: str, as_python: bool, sandbox: Sandbox, config: Sandboxing
 ) -> list[Result]:
-    """What became of the assertions, in no order.
+    """Outcomes of the assertions, in no particular order.
 
     Raises:
         NotRehearsedError: The results cannot be determined.
@@ -71,10 +71,10 @@ def results(
     answers = [_answer(outcome) for outcome in given]
     letter, payload = _run(tests, sandbox, config, calls=list(calls), answers=answers)
     if letter == b"D":
-        raise _unfit("the tests make other calls when they know the values")
+        raise _unfit("the calls of the tests depend on earlier values")
     yes, no, types, unsure = _parts(payload, int, int, int, int)
     if not yes + no + types + unsure:
-        raise _unfit("the tests assert nothing of this answer")
+        raise _unfit("the tests assert nothing about this answer")
     failed = [failure(outcome) for outcome in given if outcome.became != "value"]
     wrong = [result for result in failed if result[0] not in _UNSURE] or [("different", {})]
     unknown = [result for result in failed if result[0] in _UNKNOWN] or [("not_comparable", {})]
@@ -82,7 +82,7 @@ def results(
         *([wrong[0]] * no + [unknown[0]] * unsure),
         *([PASSED if as_python else ("types", {})] * types + [PASSED] * yes),
     ]
-    # It may have ended early.
+    # The program may have ended early.
     return found + [("not_run", {})] * (assertions - len(found) if no or unsure else 0)
 
 
@@ -90,14 +90,14 @@ def results(
 def _calls_of(
     tests: Rehearsable, sandbox: Sandbox, config: Sandboxing
 ) -> tuple[tuple[str, ...], int]:
-    """The calls as the stand-in notes them, JSON of (name, arguments, keyword arguments), and the
-    number of assertions."""
+    """The recorded calls, as JSON of (name, arguments, keyword arguments), and the number of
+    assertions."""
     letter, payload = _run(tests, sandbox, config, calls=[], answers=None)
     if letter != b"C":
         raise _unfit(payload.decode("utf-8", "replace"))
     texts, assertions = _parts(payload, list, int)
     if not texts[1:] or not assertions:
-        raise _unfit("the tests call nothing of the program, or assert nothing")
+        raise _unfit("the tests call no function of the program, or assert nothing")
     return tuple(texts[1:]), assertions
 
 
@@ -110,13 +110,13 @@ def _parts(payload: bytes, *kinds: type) -> list[Tree]:
     with contextlib.suppress(Malformed, TypeError, ValueError):
         _, *parts = parsed(payload)
     if len(parts) != len(kinds) or not all(map(isinstance, parts, kinds)):
-        raise _unfit("the tests broke the rehearsal")
+        raise _unfit("the tests ended without a report")
     return parts
 
 
 def _answer(outcome: ProgramOutcome) -> list[Any]:
-    """What the stand-in does the second time: a value with the arguments after it, an exception, a
-    call that never ends, or one of which nobody can tell."""
+    """Replies of the stand-in the second time: a value with the changed arguments, an exception, a
+    call that does not end, or an unknown value."""
     if outcome.became == "raised":
         return ["E", outcome.detail]
     if outcome.became != "value":

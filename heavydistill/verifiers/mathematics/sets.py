@@ -1,10 +1,10 @@
-r"""Sets of real numbers as their parts: intervals, points, inequalities in one variable.
+r"""Splits sets of real numbers into parts: intervals, points, inequalities in one variable.
 
-The parts of two sets are compared one by one (``compare``), so that ends of different spelling
-(``\sqrt{8}`` and ``2\sqrt{2}``) are the same ends.
+``shape_comparison`` compares the parts of two sets one by one, so that ends with different
+spellings (``\sqrt{8}`` and ``2\sqrt{2}``) are equal.
 
-Not covered: parts that only come together when they are worked out, as in ``x > 1 and x < 3`` and
-``(0, 1] \cup (1, 2)``, and inequalities that have to be solved first.
+Not covered: parts that would have to be combined first, as in ``x > 1 and x < 3`` and
+``(0, 1] \cup (1, 2)``, and inequalities that would have to be solved.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from heavydistill.verifiers.mathematics.equality import value_of
 from heavydistill.verifiers.mathematics.formula import Unread
+from heavydistill.verifiers.mathematics.formula_equality import value_of
 from heavydistill.verifiers.mathematics.relations import FLIPPED
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
@@ -51,7 +51,7 @@ def parts_of(shape: Shape) -> list[Shape]:
     """The intervals and points of a set.
 
     Raises:
-        Unread: The shape is not a set, or the set must be worked out first.
+        Unread: The shape is not a set, or would have to be combined or solved first.
     """
     match shape:
         case Formula(tokens=tokens) if tokens in _NAMED:
@@ -70,7 +70,7 @@ def parts_of(shape: Shape) -> list[Shape]:
 
 
 def variable_of(shape: Shape) -> str | None:
-    """The names that inequalities and memberships are about; None where there is none."""
+    """The names in inequalities and memberships; None if there is none."""
     if isinstance(shape, Many | Union):
         names = filter(None, map(variable_of, shape.items))
         return ",".join(sorted({*names})) or None
@@ -79,7 +79,7 @@ def variable_of(shape: Shape) -> str | None:
 
 
 def _intervals(relation: Relation) -> list[Shape]:
-    """Those of ``x < 1``, ``0 \\le x < 1`` and ``x \\ne 1``."""
+    """The parts of ``x < 1``, ``0 \\le x < 1`` and ``x \\ne 1``."""
     parts, signs = relation.parts, relation.signs
     places = [at for at, part in enumerate(parts) if _is_name(part)]
     if (len(parts), places) not in ((2, [0]), (2, [1]), (3, [1])):
@@ -93,7 +93,7 @@ def _intervals(relation: Relation) -> list[Shape]:
 
 
 def _between(ends: Sequence[tuple[str, Shape]]) -> Shape:
-    """The interval of the numbers that are so to each end."""
+    """The interval of the numbers with these relations to its ends."""
     low = [(sign, end) for sign, end in ends if sign in (">", r"\ge")]
     high = [(sign, end) for sign, end in ends if sign in ("<", r"\le")]
     if len(low) > 1 or len(high) > 1 or len(low) + len(high) < len(ends):

@@ -1,27 +1,27 @@
-r"""The verifier ``math``: the final answer is worth what the reference is worth.
+r"""The verifier ``math``: whether the final answer has the value of the reference.
 
-The final answer is the last ``\boxed{...}`` (with those joined to it), or where there is no box
-what follows the problem's marker. It is compared with the reference by what it is: numbers exactly,
-formulas at many digits, lists, tuples, sets, intervals, equations, matrices,
-ratios, units and words by rules of their own.
+The final answer is the last ``\boxed{...}`` (with those joined to it), or without a box the text
+after the problem's marker. The comparison depends on its kind: numbers are compared exactly,
+formulas at many digits, and lists, tuples, sets, intervals, equations, matrices, ratios, units and
+words by their own rules.
 
-``verifier_args`` may hold ``marker``, text such as ``####``, ``A:`` or ``答案``: where there is no
-box, what follows the last one on its line is the answer, in responses and references.
+``verifier_args`` may contain ``marker``, a text such as ``####``, ``A:`` or ``答案``: without a
+box, the text after the last marker on its line is the answer, in responses and references.
 
-What may take long is left to ``decide``, which a worker's limits bound.
+Slow work is left to ``decide``, which runs within the limits of a worker.
 
-Verdicts, by reason (those of parts stand in ``mathematics.compare``, ``.equality``, ``.shape``):
+Verdicts, by reason (``shape_comparison``, ``formula_equality`` and ``shape`` list further ones):
 
-    correct    equal           the same value, whatever its spelling
+    correct    equal           the same value in any spelling
     incorrect  different       another value
-    incorrect  no_answer       no box and no marker, or nothing in it
-    incorrect  hedged          several values for a reference of one
-    undecided  outside_box     what stands beside the box changes it: ``-\boxed{5}``
-    undecided  retracted       what follows takes the answer back
+    incorrect  no_answer       neither a box nor a marker, or an empty one
+    incorrect  hedged          several values for a reference with one
+    undecided  outside_box     text beside the box changes the value: ``-\boxed{5}``
+    undecided  retracted       later text retracts the answer
     undecided  several_boxes   one value in the last box, several in the reference, others before;
-                               or right above it a box with something else
-    undecided  echoed          the right value, but only as it stands in the problem
-    undecided  unclosed_box, in_code   the last box was not closed, or the only one is in code
+                               or a box directly above it with other content
+    undecided  echoed          the right value, but only as written in the problem
+    undecided  unclosed_box, in_code   the last box is not closed, or the only one is in code
     undecided  too_complex     too long, too deep, too large, or a sum, integral or limit
     undecided  not_understood, two_readings, two_numbers, ellipsis, set_builder, ...   not read
 
@@ -49,14 +49,14 @@ MOST_DEPTH = 25
 
 
 class Math(Verifier):
-    """See the module."""
+    """The verifier ``math``; the module describes it."""
 
     name = "math"
     version = "6"
     runs_in: ClassVar[Place] = "worker"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
-        """The final answer, and on further lines what earlier boxes hold if they may matter."""
+        """The final answer, and on further lines earlier boxes if they may matter."""
         found = find(text, marker_of(problem), problem.text)
         if found is None:
             return Decision("incorrect", "no_answer")
@@ -68,8 +68,8 @@ class Math(Verifier):
         return _spelled(found.answer, problem) or _candidate(found, _reference(problem)[0])
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
-        # SymPy takes most of a second to import; a run's own process never needs it.
-        from heavydistill.verifiers.mathematics.compare import AnswerComparison, canonical
+        # SymPy takes most of a second to import; the process of the run never needs it.
+        from heavydistill.verifiers.mathematics.shape_comparison import AnswerComparison, canonical
 
         answer, _, earlier = candidate.partition("\n")
         reference, _ = _reference(problem)
@@ -95,7 +95,7 @@ class Math(Verifier):
             return "the reference holds no answer; write one"
         if form.value is not None:
             return None
-        from heavydistill.verifiers.mathematics.compare import fault
+        from heavydistill.verifiers.mathematics.shape_comparison import fault
 
         return fault(shape_of(reference))
 
@@ -107,7 +107,7 @@ class Math(Verifier):
         return len(reference) <= MOST_CHARACTERS and form.value is not None
 
     def prepare(self, config: Verifying) -> None:
-        # The first formula that SymPy compares costs it further imports.
+        # The first comparison of formulas makes SymPy import further modules.
         self.decide(Problem(id="", text="", reference="x^2+2x+1", verifier="math"), "(x+1)^2")
 
 
@@ -116,7 +116,7 @@ def _is_too_large(answer: str) -> bool:
 
 
 def _spelled(answer: str, problem: Problem) -> Decision | None:
-    """The decision where the spelling alone tells."""
+    """The decision if the spelling alone settles it; else None."""
     given, (reference, wanted) = normal_form(answer), _reference(problem)
     if not given.text:
         return Decision("incorrect", "no_answer")
@@ -130,7 +130,7 @@ def _spelled(answer: str, problem: Problem) -> Decision | None:
 
 
 def _candidate(found: Found, reference: str) -> str:
-    # Only a reference of several values can be spread over several boxes.
+    # Only a reference with several values can be spread over several boxes.
     several = any(mark in reference for mark in (",", ";", "or", "and", r"\pm", "±"))
     earlier = [text[:MOST_CHARACTERS] for text in found.earlier] if several else []
     return "\n".join((" ".join(found.answer.split()), *earlier))

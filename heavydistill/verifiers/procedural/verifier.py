@@ -1,16 +1,16 @@
-r"""The verifier ``procedural``: problems of reasoning-gym, each judged as its family asks.
+r"""The verifier ``procedural``: problems of reasoning-gym, judged by the rules of their family.
 
-``verifier_args`` say how the problem was made (``Spec``), and the verifier makes it again; a
-problem that does not come out as it stands in the row is undecided (``not_reproduced``). The
-final answer is the last balanced ``\boxed{...}``, and ``families`` judges it: correct is what
-scores exactly 1. Where the right answer is a decimal, an equal decimal is correct in all families
-(``1{,}234`` for ``1234``). No text of a model is ever run as code.
+``verifier_args`` describe how the problem was made (``Spec``), and the verifier makes it again; if
+that gives another problem than the row, the verdict is undecided (``not_reproduced``). The final
+answer is the last balanced ``\boxed{...}``, and ``families`` judges it: only a score of exactly 1
+is correct. If the right answer is a decimal, an equal decimal is correct in all families
+(``1{,}234`` for ``1234``). No text of a model is ever executed.
 
 Verdicts, by reason: those of ``families``; incorrect ``no_answer``; undecided ``unfit_family``,
-``not_reproduced``, ``too_complex`` and, where a scorer breaks, ``verifier_error:TYPE``.
+``not_reproduced``, ``too_complex`` and, if a scorer crashes, ``verifier_error:TYPE``.
 
-Families that are refused, here and by ``problems.load``: those without a right answer, and those
-that another process makes differently (measured with reasoning-gym 0.1.25).
+Refused families, here and by ``problems.load``: those without a single right answer, and those that
+differ between processes (measured with reasoning-gym 0.1.25).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from heavydistill.verifiers.procedural.families import judge
 
 MOST_CHARACTERS = 10_000
 MOST_STEPS_TO_DIE = 3
-# Raised whenever ``families`` judges anything otherwise.
+# Raise it whenever a change of ``families`` changes a verdict.
 _REVISION = 5
 _WITHOUT_ANSWER = "boxnet graph_color propositional_logic rubiks_cube rush_hour"
 _NOT_REPEATABLE = (
@@ -42,8 +42,8 @@ _NOT_REPEATABLE = (
     "word_ladder"
 )
 _UNFIT_FAMILIES: dict[str, str] = {
-    "composite": "it mixes families; name those that it is to hold",
-    **dict.fromkeys(_WITHOUT_ANSWER.split(), "it gives no right answer to compare with"),
+    "composite": "it mixes families; name those that it is to contain",
+    **dict.fromkeys(_WITHOUT_ANSWER.split(), "it has no reference to compare with"),
     **dict.fromkeys(
         _NOT_REPEATABLE.split(), "the same seed gives other problems in another process"
     ),
@@ -52,12 +52,12 @@ _UNFIT_FAMILIES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """How a procedural problem is made."""
+    """Recipe of a procedural problem."""
 
     family: str  # name of a dataset of reasoning-gym
-    seed: int  # of the dataset; item i is made with ``seed + i``
-    size: int  # of the dataset; a few families make other items when it changes
-    index: int  # of the item, from 0
+    seed: int  # seed of the dataset; item i is made with ``seed + i``
+    size: int  # size of the dataset; it changes the items of a few families
+    index: int  # index of the item, from 0
     settings: str  # JSON object: the other fields of the dataset's configuration
 
     def to_args(self) -> str:
@@ -70,7 +70,7 @@ class Spec:
         """The spec in ``verifier_args``.
 
         Raises:
-            ValueError: They are not such a JSON object.
+            ValueError: They are malformed.
         """
         fields = json.loads(verifier_args)
         wanted = {"family": str, "seed": int, "size": int, "index": int, "settings": dict}
@@ -89,12 +89,12 @@ class Spec:
 
 
 def refusal(family: str) -> str | None:
-    """Why problems of a family cannot be judged; None if they can or there is no such family."""
+    """The reason why a family cannot be judged; None if it can, or does not exist."""
     return _UNFIT_FAMILIES.get(family)
 
 
 def reasoning_gym() -> Any:
-    """The library; what its dependencies warn of when Python first compiles them is not shown."""
+    """The library, imported without the warnings of its dependencies."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         return importlib.import_module("reasoning_gym")
@@ -111,27 +111,27 @@ def entry(spec: Spec) -> dict[str, Any]:
     """The item: ``question``, ``answer`` and ``metadata``.
 
     Raises:
-        ValueError: The reference could be wrong, or the question is cut short.
+        ValueError: The reference could be wrong, or the question is incomplete.
         Exception: Whatever reasoning-gym raises.
     """
-    # Making decimals changes the precision of the thread, and depends on it.
+    # Creating decimals changes the precision of the thread, and depends on it.
     with decimal.localcontext(decimal.DefaultContext):
         item: dict[str, Any] = dataset(spec.family, spec.seed, spec.size, spec.settings)[spec.index]
     if spec.family == "intermediate_integration":
-        # Its answer is another one in another process, and one in eight is no formula.
+        # Its answer differs between processes, and one in eight is not a formula.
         integrand, variable = item["metadata"]["integrand"], item["metadata"]["variable"]
         item["answer"] = f"Integral({integrand}, {variable}) + C"
     if spec.family == "game_of_life_halting":
-        # The reference takes it that the longest of the patterns that die has the time to.
+        # The reference is right only if all patterns that die out have the time for it.
         if item["metadata"]["simulation_steps"] < MOST_STEPS_TO_DIE:
             raise ValueError(f"max_simulation_steps must be {MOST_STEPS_TO_DIE} or more")
         if "..." in item["question"]:
-            raise ValueError("numpy prints a part of so large a grid; take a smaller one")
+            raise ValueError("numpy prints only a part of a grid this large; choose a smaller one")
     return item
 
 
 class Procedural(Verifier):
-    """See the module."""
+    """The verifier ``procedural``; the module describes it."""
 
     name = "procedural"
     accepts_others = True

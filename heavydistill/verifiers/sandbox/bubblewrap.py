@@ -1,23 +1,23 @@
-"""Programs on this machine, each in namespaces of its own that bubblewrap sets up.
+"""Runs programs on this machine, each in its own namespaces, which bubblewrap creates.
 
-What holds a program, from the outside in:
+A program is confined by, from the outside in:
 
-    namespaces    its own network with nothing in it, processes, users, IPC, host name
-    files         its interpreter and standard library, read-only; ``/program``, also ``/tmp``, in
-                  memory; no ``/proc``, no ``/sys``; of ``/dev`` null, zero and random
-    user          an ordinary one; where this process is root, one that nobody is
+    namespaces    an empty network of its own, processes, users, IPC, host name
+    files         its interpreter and standard library, read-only; ``/program``, also as ``/tmp``,
+                  in memory; no ``/proc``, no ``/sys``; only null, zero and random in ``/dev``
+    user          an ordinary user; if this process is root, an unused user id
     system calls  see ``seccomp``: no second process, so that the limits are totals
     limits        see ``launcher``: processor time, address space, threads, sizes of files
-    this process  reads at most so much, counts files, and kills at the limit
+    this process  limits the output it reads, counts files, and kills at the limit
 
-It is told nothing: no environment of this process, no open file, no name of a user or machine.
-Strings hash alike in every run, so that a program prints its sets in the same order each time.
+The program gets no environment, no open files and no name of a user or machine. Strings have the
+same hash in every run, so that a program prints its sets in the same order each time.
 
-Where bubblewrap cannot do all of it nothing runs; a trial at the first use finds out.
+If bubblewrap cannot do all of this, nothing runs; a trial at the first use checks it.
 
-Not covered: other packages than the standard library, and of that extension modules of terminals,
-windows and old databases (curses, tkinter, dbm); a Python that finds its libraries through
-LD_LIBRARY_PATH only; time zones but UTC; more than one process; faults of the kernel.
+Not covered: packages outside the standard library, and its extension modules for terminals, windows
+and old databases (curses, tkinter, dbm); a Python that finds its libraries only by
+LD_LIBRARY_PATH; time zones other than UTC; more than one process; faults of the kernel.
 """
 
 from __future__ import annotations
@@ -49,16 +49,15 @@ from heavydistill.verifiers.sandbox.base import (
     unavailable,
 )
 
-# --- Which Python runs in the sandbox: that of this process without its environment of packages, so
-# behind a virtual environment the one it was made from. What it needs of the machine is asked of
-# itself once: it loads every extension module of its standard library and says which shared
-# libraries that took. Nothing else of the machine is shown to a program.
+# --- The Python of the sandbox: that of this process without its packages, i.e. the base of a
+# virtual environment. It reports once which files it needs: it loads every extension module of its
+# standard library and lists the shared libraries. A program sees no other files of the machine.
 _ASK_S = 60.0
 _PACKAGES = ("site-packages", "dist-packages")
-# Their libraries would be two thirds of all.
+# Their libraries would be two thirds of the total size.
 _LEFT_OUT = ("_test", "xx", "nis", "readline", "_curses", "_tkinter", "_dbm", "_gdbm")
 
-# Runs in the interpreter asked, without any package. The folders are those of its import path.
+# Runs in that interpreter, without packages. The folders are those of its import path.
 _QUESTION = f"""
 import glob, importlib, json, os, sys
 folders = [os.path.realpath(folder) for folder in sys.path if os.path.isdir(folder)]
@@ -83,10 +82,10 @@ print(json.dumps(dict(folders=folders, mapped=mapped)))
 
 @cache
 def interpreter() -> tuple[str, list[str]]:
-    """The interpreter of this process, and the words with which bubblewrap shows what it needs.
+    """The interpreter of this process, and arguments of bubblewrap that expose the files it needs.
 
-    That is its standard library but for folders of other packages, the shared libraries, the loader
-    among them, and the names under which else those are looked for.
+    These are its standard library without folders of other packages, the shared libraries including
+    the loader, and the other names under which those are searched.
 
     Raises:
         OSError, ValueError: The interpreter does not report what it needs.
@@ -97,15 +96,15 @@ def interpreter() -> tuple[str, list[str]]:
         done = subprocess.run(command, capture_output=True, timeout=_ASK_S, env={}, cwd="/")
         said = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} does not say what it needs: {error}") from error
+        raise ValueError(f"{path} does not report which files it needs: {error}") from error
     paths = sorted({Path(folder) for folder in said["folders"]})
     folders = [folder for folder in paths if not set(folder.parents) & set(paths)]
     mapped = [Path(file) for file in said["mapped"]]
     libraries = [file for file in mapped if not any(map(file.is_relative_to, folders))]
-    # Where programs name the loader itself, behind links to folders that a program does not see.
+    # Programs name the loader by its path, which may lead through links to folders that are hidden.
     links = {Path(name): Path(name).resolve() for name in glob.glob("/lib*/ld-*.so*")}
     for file in libraries:
-        # The loader asks for libz.so.1, a link beside the library.
+        # The loader opens libz.so.1, a link beside the library.
         beside = file.parent.glob(f"{glob.escape(file.name.partition('.so')[0])}.so*")
         links |= {link: link.resolve() for link in beside}
     links = {name: file for name, file in links.items() if file in libraries and name != file}
@@ -113,7 +112,7 @@ def interpreter() -> tuple[str, list[str]]:
     files = [Path(path), *libraries]
     above = {folder for name in (*folders, *files, *links) for folder in name.parents}
     return path, [
-        # Those that bubblewrap makes by itself are for root alone.
+        # Folders that bubblewrap creates by itself are accessible to root alone.
         *_flat(("--perms", "0755", "--dir", folder) for folder in sorted(above - {Path("/")})),
         *_flat(("--ro-bind", folder, folder) for folder in folders),
         *_flat(("--tmpfs", each, "--remount-ro", each) for each in hidden if each.is_dir()),
@@ -122,21 +121,21 @@ def interpreter() -> tuple[str, list[str]]:
     ]
 
 
-# --- A run that is watched. The process started is bubblewrap, whose only child is the launcher,
-# the first of a process namespace. The launcher ends, and all of its namespace with it, when the
-# pipe ``alive`` is closed on this side: to end a run this process closes it, and when this process
-# is killed the system does. A copy of this process made by ``fork`` alone holds the pipe too.
+# --- Watching a run. This process starts bubblewrap, whose only child is the launcher, the first
+# process of a namespace. The launcher and its namespace end when the pipe ``alive`` is closed on
+# this side: this process closes it to end a run, and the system closes it if this process is
+# killed. A copy of this process made by ``fork`` alone keeps the pipe open too.
 _CHUNK = 1 << 16
-# bubblewrap may still be starting; after that a run is over in no time.
+# bubblewrap may still be starting; after that a run ends at once.
 _LAST_S = 20.0
 
 
 def _watched(
     process: subprocess.Popen[bytes], reports: int, alive: IO[bytes], limits: Limits
 ) -> Ran:
-    """What became of a run of bubblewrap. No process and no open file is left, whatever is raised.
+    """The result of a run of bubblewrap. Leaves no process and no open file, even if it raises.
 
-    ``reports`` is the end of the launcher's pipe ``told``; that of ``alive`` is closed here.
+    ``reports`` is this side of the launcher's pipe ``told``; that of ``alive`` is closed here.
     """
     assert process.stdout is not None and process.stderr is not None
     try:
@@ -152,7 +151,7 @@ def _watched(
         ended = _read(sinks, reports, ends, limits)
     finally:
         code, cpu_s = _end(process, alive, ends)
-    # What the launcher wrote last is not always read before the rest.
+    # The last report of the launcher may arrive after the rest.
     os.set_blocking(reports, False)
     with contextlib.suppress(BlockingIOError):
         told += os.read(reports, _CHUNK)
@@ -173,14 +172,14 @@ def _watched(
 
 
 def _read(sinks: dict[int, bytearray], reports: int, ends: int, limits: Limits) -> Ended | None:
-    """Reads until the run has ended (None) or has to be ended (why)."""
+    """Read until the run has ended (None) or has to be ended (reason)."""
     until = time.monotonic() + limits.wall_s
     with selectors.DefaultSelector() as selector:
         for source in (*sinks, ends):
             selector.register(source, selectors.EVENT_READ)
         while (left := until - time.monotonic()) > 0:
             ready = {key.fd for key, _ in selector.select(left)}
-            if ready == {ends}:  # and nothing is left to read
+            if ready == {ends}:  # and everything is read
                 return None
             for source in ready - {ends}:
                 chunk = os.read(source, _CHUNK)
@@ -193,7 +192,7 @@ def _read(sinks: dict[int, bytearray], reports: int, ends: int, limits: Limits) 
 
 
 def _end(process: subprocess.Popen[bytes], alive: IO[bytes], ends: int) -> tuple[int, float]:
-    """Ends what still runs and waits for it: (exit code, seconds of processor time)."""
+    """End the run if necessary, and wait for it: (exit code, seconds of processor time)."""
     try:
         alive.close()
         last = select.poll()
@@ -216,17 +215,17 @@ _FILE_BYTES = 16 << 20
 """Maximum size of one file, and of all files of a program together."""
 _PAGE = 4096
 _FILES_OF_ITS_OWN = 64
-"""More than bubblewrap ever has open beside those it was given."""
+"""Maximum number of files that bubblewrap opens in addition to those it was given."""
 _CAP_KILL, _CAP_SETGID, _CAP_SETUID, _CAP_SYS_ADMIN = 1 << 5, 1 << 6, 1 << 7, 1 << 21
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
-    # Arenas of threads would use up the address space, not the memory.
+    # Arenas of threads would use up the address space, though not the memory.
     "MALLOC_ARENA_MAX": "1",
 }
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
 
-# Those of containers on machines with systemd end below; nothing hands out the ones above.
+# Ids of containers on machines with systemd are lower; no program assigns higher ones.
 _FIRST_UID = 1_879_048_192
 _UIDS = 1 << 28
 _UIDS_A_PROCESS = 64
@@ -238,16 +237,16 @@ _ALLOW = (
     "Allow user namespaces: on Ubuntu load the AppArmor profile bwrap-userns-restrict (package "
     "apparmor-profiles), elsewhere sysctl -w kernel.unprivileged_userns_clone=1 and "
     "user.max_user_namespaces above 0; in Docker run with a seccomp profile that allows them. Or "
-    "use a server: verifying.sandbox.backend sandbox_fusion."
+    "use a server: --set verify.sandbox.backend=sandbox_fusion."
 )
-_ELSEWHERE = "Use a server: verifying.sandbox.backend sandbox_fusion."
+_ELSEWHERE = "Use a server: --set verify.sandbox.backend=sandbox_fusion."
 
 Fault = tuple[str, str]
-"""What is wrong, and what to do about it."""
+"""The fault and the fix, as a message."""
 
 
 class Bubblewrap(Sandbox):
-    """See the module."""
+    """The sandbox of bubblewrap; the module describes it."""
 
     def unavailable(self) -> str | None:
         return None if (found := fault()) is None else f"{found[0]}. {found[1]}"
@@ -261,7 +260,7 @@ _works = False
 
 
 def fault() -> Fault | None:
-    """Why no program can run on this machine; None if one has. Tried until one has."""
+    """The reason why no program can run on this machine; None if one ran. Tried until one ran."""
     global _works
     found = None if _works else _fault()
     _works = found is None
@@ -295,7 +294,7 @@ def _fault() -> Fault | None:
 
 
 def _run(texts: Mapping[str, str], limits: Limits) -> Ran:
-    """Runs a program, or says why that failed; the machine is one that has a filter."""
+    """Run a program, or report why that failed; there must be a filter for this machine."""
     try:
         with contextlib.ExitStack() as stack:
             return _watched(*_start(stack, texts, limits), limits)
@@ -306,10 +305,10 @@ def _run(texts: Mapping[str, str], limits: Limits) -> Ran:
 def _start(
     stack: contextlib.ExitStack, texts: Mapping[str, str], limits: Limits
 ) -> tuple[subprocess.Popen[bytes], int, IO[bytes]]:
-    """Starts bubblewrap; what is open for it is closed with the stack.
+    """Start bubblewrap; files that are open for it are closed with the stack.
 
     Returns:
-        It, and the ends on this side of the pipes ``told`` and ``alive``.
+        The process, and this side of the pipes ``told`` and ``alive``.
     """
     reports, told = (_opened(stack, end) for end in os.pipe())
     reads, writes = os.pipe()
@@ -357,10 +356,10 @@ def _start(
 
 
 def _box(room: int, *, privileged: bool) -> list[str]:
-    """What bubblewrap builds around every program, whose folder holds ``room`` bytes.
+    """Arguments of bubblewrap for every program, whose folder has ``room`` bytes.
 
-    Privileged, it starts as root and the launcher becomes somebody else; otherwise it starts as an
-    ordinary user, in a user namespace.
+    If privileged, bubblewrap starts as root and the launcher changes the user; otherwise it starts
+    as an ordinary user, in a user namespace.
     """
     given = ("CAP_SETUID", "CAP_SETGID", "CAP_KILL") if privileged else ()
     return [
@@ -378,7 +377,7 @@ def _box(room: int, *, privileged: bool) -> list[str]:
 
 @cache
 def _may_mount() -> bool:
-    """Whether this process is root with what bubblewrap and the launcher need of that."""
+    """Whether this process is root with the capabilities that bubblewrap and the launcher need."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     effective = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff"))
     needed = _CAP_SYS_ADMIN | _CAP_SETUID | _CAP_SETGID | _CAP_KILL
@@ -386,7 +385,7 @@ def _may_mount() -> bool:
 
 
 def _unused_uid() -> int:
-    """A user that nobody is and no other run has now; one of few in a container that has few."""
+    """A user id that is unused on this machine and by other runs, if the container has enough."""
     slot = os.getpid() * _UIDS_A_PROCESS + next(_runs) % _UIDS_A_PROCESS
     uid = _FIRST_UID + slot % _UIDS
     for line in Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines():
@@ -402,7 +401,7 @@ def _opened(stack: contextlib.ExitStack, file: int) -> int:
 
 
 def _holding(stack: contextlib.ExitStack, data: bytes) -> int:
-    """An open file in memory that holds the data, read from its start."""
+    """An open file in memory with the data, positioned at its start."""
     file = _opened(stack, os.memfd_create("sandbox"))
     with open(file, "wb", closefd=False) as sink:
         sink.write(data)

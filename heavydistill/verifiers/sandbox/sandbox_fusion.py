@@ -1,14 +1,14 @@
-"""Programs on a server of SandboxFusion of the user's own, over HTTP.
+"""Runs programs on the user's own server of SandboxFusion, over HTTP.
 
-The program goes to ``POST /run_code`` as ``main.py`` beside the launcher, which sets the limits of
-processor time and address space on that side; the server bounds the wall clock. What else holds
-the program is the server's business: how it isolates, which Python and packages it has.
+The program is sent to ``POST /run_code`` as ``main.py`` together with the launcher, which limits
+processor time and address space there; the server limits the wall clock. Everything else is up to
+the server: its isolation, its Python and packages.
 
-Whatever goes wrong between here and the server, or in the server, is ``unavailable`` with its
-reason; an answer that is too long too.
+Every fault of the connection or the server is ``unavailable`` with its reason, and so is a response
+that is too long.
 
-Not covered: output that is no UTF-8 (the server speaks text); counting files; starting or updating
-a server.
+Not covered: output that is not UTF-8 (the server returns text); counting files; starting or
+updating a server.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ import requests
 from heavydistill.verifiers.sandbox.base import LAUNCHER, Limits, Ran, Sandbox, unavailable
 
 _CONNECT_S = _PING_S = 10.0
-# On top of the program's own time: the server may have to queue it.
+# In addition to the program's own time, because the server may queue it.
 _QUEUE_S = 60.0
-# The server keeps no more than this of each output, and does not say when it cut.
+# The server keeps at most this much of each output, and does not report a cut.
 _KEPT_BYTES = 1 << 20
-# JSON writes a character of output in up to six bytes.
+# JSON encodes a character of output in up to six bytes.
 _MOST_ANSWER_BYTES = 2 * 6 * _KEPT_BYTES + (1 << 16)
 _CHUNK = 1 << 16
 
 
 class SandboxFusion(Sandbox):
-    """See the module; ``url`` is the server's address, e.g. ``http://localhost:8080``."""
+    """The sandbox at ``url``, the address of a server, e.g. ``http://localhost:8080``."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -51,7 +51,7 @@ class SandboxFusion(Sandbox):
             why = f"HTTP {answer.status_code}"
         return (
             f"no server of SandboxFusion answers at {self._url} ({why}). Start it, or correct "
-            "verifying.sandbox.url."
+            "verify.sandbox.url."
         )
 
     def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
@@ -81,7 +81,7 @@ class SandboxFusion(Sandbox):
 
 
 def _read(answer: Any, limits: Limits) -> Ran:
-    """What the server says became of the run."""
+    """The result of a run in the response of the server."""
     result = answer.get("run_result") if isinstance(answer, dict) else None
     if not isinstance(result, dict) or answer.get("status") not in ("Success", "Failed"):
         message = answer.get("message") if isinstance(answer, dict) else answer
@@ -96,7 +96,7 @@ def _read(answer: Any, limits: Limits) -> Ran:
         return unavailable(f"SandboxFusion: status {result.get('status')}, code {code}")
     if max(len(out), len(err)) > most:
         return Ran("output", -1, *kept)
-    number = -code if code < 0 else code - 128  # of the signal, as Python or a shell tells it
+    number = -code if code < 0 else code - 128  # number of the signal, as in Python or a shell
     if number == signal.SIGXCPU:
         return Ran("cpu", -1, *kept)
     return Ran("signal", number, *kept) if number > 0 else Ran("exit", code, *kept)

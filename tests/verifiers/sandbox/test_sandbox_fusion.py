@@ -116,7 +116,7 @@ def test_it_is_there_when_it_answers() -> None:
     with _server(_saying({})) as place:
         assert place.unavailable() is None
     reason = place.unavailable()
-    assert reason is not None and "verifying.sandbox.url" in reason
+    assert reason is not None and "verify.sandbox.url" in reason
     result = place.run({"main.py": ""}, LIMITS)
     assert result.ended == "unavailable" and b"Connection" in result.stderr
 

@@ -1,14 +1,13 @@
-"""Runs tests, without the program that they test, in the sandbox.
+"""Runs tests in the sandbox without the program that they test.
 
-A stand-in takes the place of every function of the program. The first time it notes each call and
-answers with an ``Unknown``, with which assertions mean nothing; the program is then run on those
-calls elsewhere, and the second time the stand-in answers with what the program gave, and the
-assertions count. So tests of any shape are run as they are, and what is right in them is never
-where the program is.
+A stand-in replaces every function of the program. The first time it records each call and returns
+an ``Unknown``, and assertions do not count. The program then runs on those calls elsewhere. The
+second time the stand-in returns the values of the program, and the assertions count. So tests of
+any form run unchanged, and the right values in them are never in the sandbox of the program.
 
-Reports, by letter: ``C`` the calls and the number of assertions, ``R`` the assertions that held,
-failed, held but for types (``1`` for ``True``) and cannot be told; ``D`` the second time brought
-other calls than the first; ``U`` the tests cannot be rehearsed, and why.
+Reports, by letter: ``C`` the calls and the number of assertions; ``R`` the numbers of assertions
+that passed, failed, passed except for types (``1`` for ``True``) and have no outcome; ``D`` the
+second time made other calls than the first; ``U`` the tests cannot be rehearsed, with the reason.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _MOST_CALLS = 5000
 
 
 class Stop(BaseException):
-    """Ends the tests, with the letter of a report and why, or without a letter one assertion."""
+    """Ends the tests with a report (letter and reason), or without a letter one assertion."""
 
     def __init__(self, letter: str, why: str = "") -> None:
         self.letter, self.why = letter, why
 
 
 class Unknown:
-    """A value that is not there yet; whatever is done with it gives another one."""
+    """A value that is not known yet; every operation on it returns another one."""
 
     def __getattr__(self, name: str) -> Unknown:
         if name.startswith("__"):
@@ -84,14 +83,14 @@ class Rehearsal:
         self._typed = True
 
     def stand_in(self, name: str) -> Any:
-        """What tests call instead of the function of that name."""
+        """A stand-in for the function of that name."""
         return lambda *args, **kwargs: self._called(name, args, kwargs)
 
     def _called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             call = encode((name, list(args), kwargs), self._room)
         except (NotAValue, TooLarge):
-            raise Stop("U", "a call takes what is no plain value, or too much") from None
+            raise Stop("U", "an argument of a call is not a plain value, or too large") from None
         index = len(self.calls)
         self.calls.append(call)
         self._room -= len(call)
@@ -126,7 +125,7 @@ class Rehearsal:
 
 
 def _answer(answer: list[Any], args: tuple[Any, ...]) -> Any:
-    """What the program did in a call: gave a value and perhaps changed its arguments, or raised."""
+    """Repeat what the program did in a call: return a value and change arguments, or raise."""
     letter, content = answer
     if letter == "E":
         kind = getattr(builtins, content, None)
@@ -174,7 +173,7 @@ class _Counted(ast.NodeTransformer):
 
 
 class _Equalities(ast.NodeTransformer):
-    """Makes the equalities of an assertion look at types as well."""
+    """Makes the equalities of an assertion compare types as well."""
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
@@ -211,7 +210,7 @@ def _rehearsed(rehearsal: Rehearsal, job: dict[str, Any]) -> tuple[str, bytes]:
     module = type(sys)("tests")
     sys.modules["tests"] = module
     there = vars(module)
-    # Tests compare floats with these, and data sets import them elsewhere.
+    # Tests compare floats with these names, and datasets import them elsewhere.
     there.update(math=math, isclose=math.isclose)
     try:
         exec(compile(job["preamble"], "<preamble>", "exec", dont_inherit=True), there)

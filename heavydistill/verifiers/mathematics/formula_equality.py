@@ -1,20 +1,20 @@
 r"""Whether two formulas are equal, as ``incorrect``, ``undecided`` or ``correct``.
 
-Constants are compared exactly where both are rational, else at 80 digits and more, relatively, so
-that neither tiny nor huge numbers fall together. Formulas with variables are equal if they agree at
-fixed points in all parts of the real line, to 40 digits; where they agree in some parts alone, the
-domain would decide, so nothing is decided.
+Constants are compared exactly if both are rational, else at 80 digits and more, relatively, so that
+neither tiny nor huge numbers become equal. Formulas with variables are equal if they agree at fixed
+points in all parts of the real line, to 40 digits; if they agree in some parts only, equality
+depends on the domain and is undecided.
 
 Verdicts, by reason:
 
     correct    equal        the same value or the same function
-    incorrect  different    another value, or another function wherever it is defined
-    undecided  rounded      a decimal that the other rounds to
-    undecided  log_base     equal in one base of ``\log`` alone
+    incorrect  different    another value, or a function that differs wherever it is defined
+    undecided  rounded      a decimal to which the other value rounds
+    undecided  log_base     equal in one base of ``\log`` only
     undecided  other_names  other variables than in the reference
-    undecided  domain       equal for a part of the numbers
-    undecided  unproven     nowhere to be evaluated
-    undecided  too_small_to_tell  a part is so small that it could be lost
+    undecided  domain       equal for some of the numbers
+    undecided  unproven     cannot be evaluated at any point
+    undecided  too_small_to_tell  a part is so small that digits could miss it
 
 Not covered: parameters of another name, ``2\pi n`` for ``2\pi k``.
 """
@@ -40,7 +40,7 @@ DIGITS = 80
 MOST_DIGITS = 1000
 _TINY = sympy.Float("1e-30")
 
-# Numbers of no special relation, a few for each part of the real line.
+# Numbers without special relations, a few for each part of the real line.
 _PARTS = (
     ("2", "3", "5", "7", "4", "6", "11", "13"),
     ("1.7320127", "2.6179313", "3.1428793", "1.2711937", "4.6301171", "2.1113917"),
@@ -50,12 +50,12 @@ _PARTS = (
 
 
 def compare_formulas(given: Tokens, wanted: Tokens) -> Outcome:
-    """The outcome for two formulas. Undecided with the reason where one is not read."""
+    """The outcome for two formulas; undecided with the reason if one cannot be read."""
     texts = "".join(given), "".join(wanted)
     if texts[0] == texts[1]:
         return EQUAL
     try:
-        # The base of a bare \log is not known: both common ones must say the same.
+        # The base of a bare \log is unknown, so both common ones must give the same outcome.
         bases = (None, 10) if "log" in texts[0] + texts[1] else (None,)
         outcomes = {compare_values(_value(given, base), _value(wanted, base)) for base in bases}
         if len(outcomes) > 1:
@@ -66,7 +66,7 @@ def compare_formulas(given: Tokens, wanted: Tokens) -> Outcome:
 
 
 def value_of(tokens: Tokens) -> sympy.Expr:
-    """The value of a formula that holds no logarithm of a doubtful base.
+    """The value of a formula without logarithms of an unknown base.
 
     Raises:
         Unread: The formula has no reading, or two.
@@ -84,7 +84,7 @@ def _value(tokens: Tokens, log_base: int | None) -> sympy.Expr:
 
 
 def _or_rounded(given: Tokens, wanted: Tokens) -> Outcome:
-    """``different``, unless one has decimals and is the other but for their precision."""
+    """``different``, unless one has decimals and equals the other up to their precision."""
     for tokens, other in ((given, wanted), (wanted, given)):
         text = "".join(tokens)
         pieces = [piece for piece in tokens_of(text) if "." in piece]
@@ -120,7 +120,7 @@ def compare_values(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
 
 
 def constant_factor(given: sympy.Expr, wanted: sympy.Expr) -> sympy.Expr | None:
-    """The real number that makes ``given`` of ``wanted`` by multiplication; None without one."""
+    """The real number by which ``wanted`` is multiplied to give ``given``; None without one."""
     symbols = sorted(given.free_symbols, key=str)
     points = dict(zip(symbols, map(sympy.Rational, _PARTS[2]), strict=False))
     factor = _at(given / wanted, points)
@@ -130,7 +130,7 @@ def constant_factor(given: sympy.Expr, wanted: sympy.Expr) -> sympy.Expr | None:
 
 
 def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
-    """The outcome for two values without variables, at as many digits as they need."""
+    """The outcome for two values without variables, with as many digits as necessary."""
     if given == wanted:
         return EQUAL
     if given.is_infinite or wanted.is_infinite:
@@ -145,14 +145,14 @@ def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
     if first is None or second is None:
         return "undecided", "unproven"
     if _is_lost(first) or _is_lost(second):
-        # Digits cannot tell what cancels from what is zero.
+        # Digits cannot distinguish cancellation from zero.
         return EQUAL if sympy.simplify(given - wanted) == 0 else ("undecided", "unproven")
-    # The last thirty may be lost to cancellation: they are no digits of a difference.
+    # The last thirty digits may be lost to cancellation, so they do not show a difference.
     return DIFFERENT if _apart(first, second, 30 - digits) else EQUAL
 
 
 def _numeric(value: sympy.Expr, digits: int) -> sympy.Expr | None:
-    """A number of so many digits; None where there is none."""
+    """The value with this many digits; None if there is none."""
     try:
         number = sympy.N(value, digits, maxn=4 * digits)
         parts = number.as_real_imag()
@@ -162,12 +162,12 @@ def _numeric(value: sympy.Expr, digits: int) -> sympy.Expr | None:
 
 
 def _is_lost(number: sympy.Expr) -> bool:
-    """Whether none of the digits of a number is sure."""
+    """Whether no digit of a number is reliable."""
     return any(part.is_Float and part._prec < 10 for part in number.as_real_imag())
 
 
 def _apart(first: sympy.Expr, second: sympy.Expr, exponent: int) -> bool:
-    """Whether two numbers differ by more than ten to ``exponent`` of the larger one."""
+    """Whether two numbers differ by more than 10^``exponent`` times the larger one."""
     size = max(abs(first), abs(second))
     return bool(size != 0 and abs(first - second) > size * sympy.Float(10, 30) ** exponent)
 
@@ -185,7 +185,7 @@ def _hides_something(value: sympy.Expr) -> bool:
 
 
 def _agree(given: sympy.Expr, wanted: sympy.Expr, part: tuple[str, ...]) -> bool | None:
-    """Whether two expressions agree at all points of a part; None where neither has values."""
+    """Whether two expressions agree at all points of a part; None if neither has values."""
     symbols = sorted(given.free_symbols, key=str)
     if len(symbols) > len(part) - 1:
         raise Unread("too_complex")
@@ -209,5 +209,5 @@ def _at(expression: sympy.Expr, points: dict[sympy.Symbol, sympy.Rational]) -> s
     if value.has(sympy.zoo, sympy.nan, sympy.oo) or value.free_symbols:
         return None
     number = _numeric(value, DIGITS)
-    # What cancels is worth nothing there.
+    # A value lost to cancellation does not count.
     return sympy.Integer(0) if number is not None and _is_lost(number) else number

@@ -1,17 +1,17 @@
-r"""Compares two shapes, kind by kind, and finds one text for equal ones.
+r"""Compares two shapes, kind by kind, and gives equal ones the same text.
 
-Verdicts beside those of ``equality``, by reason:
+Verdicts in addition to those of ``formula_equality``, by reason:
 
-    incorrect  hedged        several values for a reference of one
-    undecided  needs_units   units that do not convert, or one that would have to be known
-    undecided  unknown_unit  a word after a number that the problem does not mention
-    undecided  number_word   a word after a number that makes another number of it: ``5 fifths``
-    undecided  needs_percent a percent sign on one side alone, where no percents are asked for
-    undecided  ambiguous_commas  ``0,5`` or ``1,234`` beside a list: one number or several?
-    undecided  brackets      the same values in other brackets, or without
-    undecided  not_a_value   an equation with more than a name on its left
-    undecided  several_values  several values of different names, or of which not all are compared
-    undecided  other_equation, not_reduced, words, other_kind  equal or not cannot be told
+    incorrect  hedged            several values for a reference with one
+    undecided  needs_units       units that do not convert, or an unknown one
+    undecided  unknown_unit      a word after a number that the problem does not mention
+    undecided  number_word       a word that changes the number before it: ``5 fifths``
+    undecided  needs_percent     a percent sign on one side only, without a request for percents
+    undecided  ambiguous_commas  ``0,5`` or ``1,234`` beside a list: one number or several
+    undecided  brackets          the same values in other brackets, or without
+    undecided  not_a_value       an equation with more than a name on its left
+    undecided  several_values    values of different names, or not all values can be compared
+    undecided  other_equation, not_reduced, words, other_kind    equality is unknown
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from heavydistill.verifiers.mathematics import relations, sets, units
-from heavydistill.verifiers.mathematics.equality import compare_formulas, value_of
 from heavydistill.verifiers.mathematics.formula import Unread, read
+from heavydistill.verifiers.mathematics.formula_equality import compare_formulas, value_of
 from heavydistill.verifiers.mathematics.shape import (
     Brackets,
     Formula,
@@ -47,30 +47,30 @@ _NOT_REDUCED: Outcome = ("undecided", "not_reduced")
 _SEVERAL_VALUES: Outcome = ("undecided", "several_values")
 _WORDS: Outcome = ("undecided", "words")
 
-# --- Whether a reference can be judged against: what is wrong with it, and what to do.
+# --- Unfit references: the fault, and the fix.
 MOST_WORDS = 3
-# Names of sets, segments and vectors: only the same text equals them.
+# Names of sets, segments and vectors, which equal only the same text.
 _SET_NAME = re.compile(r"\\emptyset|\\mathbb\{?[A-Z]\}?|\\(?:vec|hat|over[a-z]+)\{[a-zA-Z]{1,3}\}")
 _WHY = {
     "ellipsis": "it holds an ellipsis",
     "set_builder": "it describes a set by a condition",
     "hedged": "it leaves open which answer is meant",
     "doubtful": "it leaves open which answer is meant",
-    "several_signs": "it holds several plus-minus signs",
-    "too_complex": "it is too long or too large, or holds a sum, an integral or a limit",
+    "several_signs": "it contains several plus-minus signs",
+    "too_complex": "it is too long or too large, or contains a sum, an integral or a limit",
     "two_readings": "it can be read in two ways (write fractions as \\frac, arguments in brackets)",
-    "two_numbers": "it holds two numbers without an operator",
+    "two_numbers": "it contains two numbers without an operator",
     "no_answer": "a part of it is empty",
     "sentence": f"it is a text of more than {MOST_WORDS} words",
 }
 
 
 def fault(reference: Shape) -> str | None:
-    """What makes a reference unfit, as a message; None if it is fit."""
+    """The fault of an unfit reference, as a message; None if it is fit."""
     reason = next(filter(None, map(_fault, _parts(reference))), None)
     if reason is None:
         return None
-    why = _WHY.get(reason, "it holds notation that is not understood")
+    why = _WHY.get(reason, "it contains notation that is not understood")
     return (
         f"no answer can be compared with the reference: {why}; rewrite it, leave the row "
         "out, or name another verifier"
@@ -93,13 +93,13 @@ def _fault(part: Shape) -> str | None:
 
 
 def _parts(shape: Shape) -> Iterator[Shape]:
-    """The shapes that hold no others, in their order."""
+    """The shapes that contain no others, in order."""
     inner: Sequence[Shape]
     match shape:
         case Many() | Brackets() | Union() | Ratio() | Matrix():
             inner = shape.items
         case Relation():
-            # The name on the left may be any notation.
+            # The name on the left may have any notation.
             inner = shape.parts[1:] if shape.signs[0] in ("=", r"\in") else shape.parts
         case Measure():
             inner = (shape.value,)
@@ -110,23 +110,23 @@ def _parts(shape: Shape) -> Iterator[Shape]:
         yield from _parts(item)
 
 
-# --- Kind by kind.
-# Words that say a number.
+# --- Comparison, kind by kind.
+# Words for numbers.
 _NUMBER_WORDS = re.compile(
     r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty"
     r"|hundred|thousand|\w*illion|infinite?(?:ly|y)?|undefined|half|third|quarter)\b"
 )
-# Short words that are no products of letters, and words that may answer one question alike.
+# Short words that are not products of letters, and words that may be synonymous answers.
 _SHORT_WORDS = frozenset(("yes", "no", "odd"))
 _ALIKE = (frozenset(("yes", "true")), frozenset(("no", "false", "none", "never")))
 _ASKS_PERCENT = re.compile(r"\b(?:what|which|as an?) (?:\w+ ){0,2}percent", re.IGNORECASE)
-# Digits in a base: 120_3. F_{12} is a name, and so may AB_1 be.
+# Digits in a base: 120_3. F_{12} is a name, and AB_1 may be one.
 _BASED = re.compile(r"\(?(?:\\text\{)?([0-9A-F]{2,}|[0-9])\}?\)?_\{?([0-9]{1,2})\}?")
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerComparison:
-    """Compares answers to one problem, of which this is the text."""
+    """Compares answers to a problem with this text."""
 
     text: str
 
@@ -181,13 +181,13 @@ class AnswerComparison:
         if in_order == EQUAL:
             return in_order
         outcome = self._in_any_order(answers, items)
-        # "2, 1" does not say which of x = 1, y = 2 is which.
+        # "2, 1" does not assign values to names, as x = 1, y = 2 does.
         names = {relations.name_of(item) for item in items} - {None}
         says_which = len(names) < 2 or any(map(relations.name_of, answers))
         return outcome if outcome != EQUAL or says_which else _SEVERAL_VALUES
 
     def _hedged(self, given: Sequence[Shape], wanted: Shape) -> Outcome:
-        """Several values for one: right only if they are all the same."""
+        """Several values for a reference with one: right only if all are equal."""
         if isinstance(wanted, Brackets):
             return _in_brackets(self._in_order(given, wanted.items))
         if not all(isinstance(item, Formula | Measure | Relation) for item in (*given, wanted)):
@@ -216,7 +216,7 @@ class AnswerComparison:
                 missing += [*(each for each in outcomes if each[0] == "undecided"), DIFFERENT][:1]
         if missing:
             return next((outcome for outcome in missing if outcome != DIFFERENT), DIFFERENT)
-        # {1, 1, 2} is {1, 2}, but as a list it has a value too many.
+        # {1, 1, 2} equals {1, 2} as a set, but has an additional value as a list.
         repeated = all(EQUAL in [self.outcome(a, item) for item in wanted] for a in left)
         return EQUAL if not left else _SEVERAL_VALUES if repeated else DIFFERENT
 
@@ -243,7 +243,7 @@ class AnswerComparison:
                 return DIFFERENT if _number(formula) is not None and not says_number else _WORDS
             case Matrix(), Matrix() if given.is_determinant == wanted.is_determinant:
                 outcome = self._in_order(given.items, wanted.items)
-                # A row may be meant by a column.
+                # A column may stand for a row.
                 return outcome if given.width == wanted.width else _in_brackets(outcome)
             case (Matrix() | Brackets(), Matrix() | Brackets()):
                 return _in_brackets(self._in_order(given.items, wanted.items))
@@ -255,7 +255,7 @@ class AnswerComparison:
     # --- Values with units, percent signs and currencies (``units`` says which are known).
 
     def _measures(self, given: Shape, wanted: Shape) -> Outcome:
-        """The outcome where one side at least is a ``Measure``."""
+        """The outcome if at least one side is a ``Measure``."""
         for shape in (given, wanted):
             unit = shape.unit if isinstance(shape, Measure) else ""
             if units.known(unit) is None and any(map(units.counts, unit.split())):
@@ -283,7 +283,7 @@ class AnswerComparison:
             return outcome if is_noun else ("undecided", "unknown_unit")
         is_given = measure.value.tokens is given
         if unit.kind == "percent":
-            # Where percents are asked for, a reference of 50 is 50 of them.
+            # If percents are asked for, a reference of 50 means 50 percent.
             if _ASKS_PERCENT.search(self.text):
                 return outcome
             percent, other = (given, wanted) if is_given else (wanted, given)
@@ -291,7 +291,7 @@ class AnswerComparison:
             is_neither = outcome == fraction == DIFFERENT
             return DIFFERENT if is_neither else ("undecided", "needs_percent")
         if outcome != DIFFERENT:
-            # 5 cm for a reference of 5 where the problem speaks of metres.
+            # 5 cm for a reference of 5 if the problem speaks of metres.
             is_other = is_given and units.is_named_otherwise(unit, self.text)
             return _NEEDS_UNITS if is_other else outcome
         # 500 cm for a reference of 5 may be meant in metres, degrees in radians.
@@ -308,7 +308,7 @@ def _in_brackets(outcome: Outcome) -> Outcome:
 
 
 def _only(shape: Shape) -> Shape:
-    """The only item of what holds one; a set of a set is left."""
+    """The item of a collection with one item; other shapes, and sets of a set, are returned."""
     is_one = isinstance(shape, Many) and len(shape.items) == 1
     if is_one and isinstance(shape, Many) and not isinstance(shape.items[0], Many):
         return relations.spread(shape.items[0])
@@ -316,9 +316,9 @@ def _only(shape: Shape) -> Shape:
 
 
 def _are_sets(given: Shape, wanted: Shape) -> bool:
-    """Whether both can be read as sets of numbers, and one can be nothing else.
+    """Whether both can be read as sets of numbers, and one of them only so.
 
-    Two pairs of brackets are compared as they are.
+    Two shapes in brackets are compared as they are.
     """
     both_brackets = isinstance(given, Brackets) and isinstance(wanted, Brackets)
     if both_brackets or not (sets.is_set(given) or sets.is_set(wanted)):
@@ -329,7 +329,7 @@ def _are_sets(given: Shape, wanted: Shape) -> bool:
 
 
 def _may_be_one_number(many: Shape, other: Shape) -> bool:
-    """Whether commas decide if a list and a number are the same: ``0,5`` and ``100,200``."""
+    """Whether the meaning of commas decides: ``0,5`` and ``100,200`` may be one number."""
     if not (isinstance(many, Many) and isinstance(other, Formula)):
         return False
     texts = [item.text if isinstance(item, Formula) else "?" for item in many.items]
@@ -340,7 +340,7 @@ def _may_be_one_number(many: Shape, other: Shape) -> bool:
 
 
 def _flat(many: Shape) -> Sequence[Shape]:
-    """The items, with those of lists inside; ``1, ±2`` and ``x = 1, x = ±2`` have three."""
+    """The items, including those of inner lists; ``1, ±2`` and ``x = 1, x = ±2`` have three."""
     found: list[Shape] = []
     for item in many.items if isinstance(many, Many) else ():
         value = relations.spread(item)
@@ -391,21 +391,21 @@ def _scaled(tokens: Tokens, scale: Fraction) -> Tokens:
 
 
 def _singular(unit: str) -> str:
-    """A unit without its plural; in symbols, case and a final s count: MW and mW, m and ms."""
+    """A unit in the singular; case and a final s of symbols are kept: MW and mW, m and ms."""
     spelled = unit.rstrip(".")
     return spelled.lower().removesuffix("s") if len(spelled) > 3 else spelled
 
 
-# --- One text for equal answers, so that votes on them fall together.
+# --- One text for equal answers, so that their votes count together.
 LONGEST = 500
 
 
 def canonical(shape: Shape, written: str) -> str:
-    """The text of an answer; that of its spelling, ``written``, where there is no better one.
+    """The text of an answer; the text of its spelling ``written`` if there is no better one.
 
-    Of a formula it is the value as SymPy writes it, of several values their sorted texts, of a
-    measure its value without the unit. Answers that are equal only after a proof may still have
-    two texts.
+    For a formula it is the value as SymPy writes it, for several values their sorted texts, for a
+    measure its value without the unit. Answers that are equal only by a proof may have different
+    texts.
     """
     try:
         text = _text(relations.spread(shape))
@@ -426,7 +426,7 @@ def _text(shape: Shape) -> str:
         case Brackets(opens=opens, items=items, closes=closes):
             return f"{opens}{', '.join(map(_text, items))}{closes}"
         case Measure(value=value):
-            # Most answers to a problem have the same unit, and some leave it out.
+            # Most answers to a problem have the same unit, and some omit it.
             return _text(value)
         case Words(text=text):
             return text.lower()
