@@ -1,7 +1,5 @@
 """The rules of the house that a parser can check: who imports whom, sizes, names, errors."""
 
-from __future__ import annotations
-
 import ast
 import graphlib
 import importlib.metadata
@@ -89,11 +87,11 @@ MODULES = _modules()
 NAMES = {module.name for module in MODULES}
 
 
-def test_every_part_has_its_tier() -> None:
+def test_every_part_has_its_tier():
     assert {module.part for module in MODULES} - {""} <= TIER_OF.keys()
 
 
-def test_nothing_imports_upward() -> None:
+def test_nothing_imports_upward():
     offenders = [
         f"{module.name} imports {part}"
         for module in MODULES
@@ -103,18 +101,18 @@ def test_nothing_imports_upward() -> None:
     assert not offenders
 
 
-def test_traces_know_only_the_rows() -> None:
+def test_traces_know_only_the_rows():
     traces = next(module for module in MODULES if module.name == f"{PACKAGE}.store.traces")
     assert traces.parts_imported() <= TRACES_KNOW
 
 
-def test_files_do_not_import_in_a_circle() -> None:
+def test_files_do_not_import_in_a_circle():
     graph = {module.name: module.modules_imported() for module in MODULES}
     del graph[PACKAGE]  # the public face loads on use, and others read its version alone
     graphlib.TopologicalSorter(graph).prepare()
 
 
-def test_programs_outside_of_the_package_import_names_that_exist() -> None:
+def test_programs_outside_of_the_package_import_names_that_exist():
     # Types and the suite do not see them: benchmarks that nobody runs, code in strings of tests.
     texts = {module.name: module.text for module in MODULES}
     line = re.compile(
@@ -133,7 +131,7 @@ def test_programs_outside_of_the_package_import_names_that_exist() -> None:
     assert not wrong
 
 
-def test_distilabel_and_trl_have_one_importer_each() -> None:
+def test_distilabel_and_trl_have_one_importer_each():
     offenders = [
         f"{module.name} imports {name}"
         for module in MODULES
@@ -143,7 +141,7 @@ def test_distilabel_and_trl_have_one_importer_each() -> None:
     assert not offenders
 
 
-def test_every_package_imported_is_declared() -> None:
+def test_every_package_imported_is_declared():
     known = sys.stdlib_module_names | {PACKAGE}
     providers = importlib.metadata.packages_distributions()
     declared = _declared()
@@ -169,7 +167,7 @@ def _normal(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-def test_no_two_public_classes_have_one_name() -> None:
+def test_no_two_public_classes_have_one_name():
     homes: dict[str, list[str]] = {}
     for module in MODULES:
         for node in module.tree.body:
@@ -178,22 +176,22 @@ def test_no_two_public_classes_have_one_name() -> None:
     assert not {name: modules for name, modules in homes.items() if len(modules) > 1}
 
 
-def test_modules_are_short_and_say_what_they_are() -> None:
+def test_modules_are_short_and_say_what_they_are():
     lengths = {module.name: len(module.text.splitlines()) for module in MODULES}
     assert not {name: lines for name, lines in lengths.items() if lines > MAX_LINES}
     assert not [module.name for module in MODULES if not ast.get_docstring(module.tree)]
 
 
-def test_no_module_is_a_drawer_for_everything() -> None:
+def test_no_module_is_a_drawer_for_everything():
     assert not [module.name for module in MODULES if "utils" in module.name.split(".")]
 
 
-def test_raised_errors_name_their_kind() -> None:
+def test_raised_errors_name_their_kind():
     offenders = {module.name: module.errors_raised() & TOO_VAGUE for module in MODULES}
     assert not {name: errors for name, errors in offenders.items() if errors}
 
 
-def test_every_kind_of_error_is_raised_somewhere() -> None:
+def test_every_kind_of_error_is_raised_somewhere():
     errors = next(module for module in MODULES if module.part == "errors")
     kinds = {node.name for node in errors.tree.body if isinstance(node, ast.ClassDef)} - TOO_VAGUE
     raised = set().union(*(module.errors_raised() for module in MODULES))
@@ -210,7 +208,7 @@ DANGLES = re.compile(r"(?:Of|As of|As for|Likewise|It|Its|That)\b")
 DESCRIPTION = re.compile(r"^ +[*\w, ]+: +(\S.*)$", re.MULTILINE)
 
 
-def test_descriptions_name_what_they_describe() -> None:
+def test_descriptions_name_what_they_describe():
     """Descriptions of flags, keys, attributes, arguments and errors begin with a noun or verb."""
     offenders = [
         f"{module.name}: {text.splitlines()[0]}"

@@ -1,7 +1,5 @@
 """Each claim of the default lane names a test that is there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from claims import CLAIMS
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
-def test_its_test_is_there_and_slow(claim: str) -> None:
+def test_its_test_is_there_and_slow(claim):
     file, _, test = CLAIMS[claim].partition("::")
     text = (Path(__file__).parent / file).read_text(encoding="utf-8")
     name = test.partition("[")[0]

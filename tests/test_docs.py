@@ -5,8 +5,6 @@ whose first line is ``# NAME.py`` is saved under that name instead, and text tha
 is what it prints.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -55,7 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_each_page_has_its_markdown_and_a_line_of_llms_txt(site: Path) -> None:
+def test_each_page_has_its_markdown_and_a_line_of_llms_txt(site):
     listed = re.findall(r"\((\S+\.md)\)", (site / "llms.txt").read_text(encoding="utf-8"))
     docs = ROOT / "docs"
     pages = [page.relative_to(docs) for page in PAGES if page.is_relative_to(docs)]
@@ -68,12 +66,12 @@ def test_each_page_has_its_markdown_and_a_line_of_llms_txt(site: Path) -> None:
     assert "| `--teacher` | string | Model for both roles" in commands
 
 
-def test_each_row_of_the_reference_has_a_meaning(site: Path) -> None:
+def test_each_row_of_the_reference_has_a_meaning(site):
     for page in (site / "reference").glob("*.md"):
         assert not re.findall(r"^\| .* \|  \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def test_the_search_works_without_a_server(site: Path) -> None:
+def test_the_search_works_without_a_server(site):
     with browsing() as browser:
         page = browser.new_page()
         page.goto(f"{(site / 'search.html').as_uri()}?q=minority-right")
@@ -134,9 +132,7 @@ def given(
         if any(is_run(block) for block in blocks_of(page))
     ],
 )
-def test_the_blocks_of_a_page_run(
-    page: Path, tmp_path: Path, given: Callable[[str, Path], None], environment: dict[str, str]
-) -> None:
+def test_the_blocks_of_a_page_run(page, tmp_path, given, environment):
     for name in ("benchmarks", "configs", "data", "docs", "pipelines", "scripts"):
         (tmp_path / name).symlink_to(ROOT / name)
     printed = None
@@ -170,7 +166,7 @@ def run(words: list[str], folder: Path, environment: dict[str, str]) -> Complete
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_of_a_page_exist_with_their_flags_keys_and_files(page: Path) -> None:
+def test_commands_of_a_page_exist_with_their_flags_keys_and_files(page):
     for block in blocks_of(page):
         try:
             check_block(block)
@@ -194,7 +190,7 @@ def check_block(block: Block) -> None:
 VALUE = re.compile(r"https?://\S+|'[^']*'|\b[A-Z]{2,}\S*|\S*\d\S*|[.:;,]\s")
 
 
-def test_messages_that_troubleshooting_quotes_are_printed_by_the_code() -> None:
+def test_messages_that_troubleshooting_quotes_are_printed_by_the_code():
     """Some part of each message, of three words or more, stands in the package."""
     sources = "".join(file.read_text("utf-8") for file in ROOT.glob("heavydistill/**/*.py"))
     printed = re.sub(r'"\n +f?"', "", sources)  # messages go over several lines

@@ -1,7 +1,5 @@
 """Errors: what is done about a disk depends on what it said; texts from outside are printable."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -34,14 +32,14 @@ from heavydistill.store.traces import writing
         (errno.EIO, "Check the disk, or name another --out"),
     ],
 )
-def test_the_advice_fits_what_the_system_said(number: int, told: str) -> None:
+def test_the_advice_fits_what_the_system_said(number, told):
     assert remedy(OSError(number, os.strerror(number)), "another --out") == told
     with pytest.raises(RunError) as caught, writing(Path("here")):
         raise OSError(number, os.strerror(number))
     assert caught.value.fix.startswith(told.replace("--out", "folder"))
 
 
-def test_nobody_makes_room_where_there_is_no_folder() -> None:
+def test_nobody_makes_room_where_there_is_no_folder():
     nowhere = Path("/proc/nowhere/run")
     for use in (
         lambda: Workplace(nowhere).claimed().__enter__(),

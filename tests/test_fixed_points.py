@@ -1,7 +1,5 @@
 """This version opens what an earlier one wrote: tests/fixed_points, which is never changed."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools
@@ -75,7 +73,7 @@ def same(run: Path, other: Path) -> bool:
     return len(one) == 8 and one == two
 
 
-def test_the_figures_of_the_run_are_those_that_it_had() -> None:
+def test_the_figures_of_the_run_are_those_that_it_had():
     traces = list(read_traces(RUN))
     summary = summarize(traces)
     assert (summary.k, summary.d, summary.rounds, summary.statuses) == (4, 2, 1, {"ok": 8})
@@ -95,7 +93,7 @@ def test_the_figures_of_the_run_are_those_that_it_had() -> None:
     assert sorted(ends) == ["error", "length", "stop", "stop"]
 
 
-def test_the_run_is_shown_and_reported() -> None:
+def test_the_run_is_shown_and_reported():
     assert "What is 45 + 38?" in run("show", RUN, "--problem", "sum0")
     said = run("report", RUN, "--out", "page.html")
     assert "served: 8 problems" in said
@@ -103,7 +101,7 @@ def test_the_run_is_shown_and_reported() -> None:
     assert "What is 45 + 38?" in page and "Unfinished" not in said
 
 
-def test_the_evaluation_is_compared_and_reported() -> None:
+def test_the_evaluation_is_compared_and_reported():
     evaluation = Path("runs/evaluation")
     run("compare", evaluation / "before", evaluation / "after", "--json", "again.json")
     again = json.loads(Path("again.json").read_text(encoding="utf-8"))
@@ -118,12 +116,12 @@ def test_the_evaluation_is_compared_and_reported() -> None:
     assert [f"{name}: 5 problems" in said for name in ("before", "after", "alone")] == [True] * 3
 
 
-def test_the_run_is_replayed_from_its_journal() -> None:
+def test_the_run_is_replayed_from_its_journal():
     run("replay", RUN, "--out", "runs/again")
     assert same(RUN, Path("runs/again"))
 
 
-def test_every_line_of_the_journal_is_whole() -> None:
+def test_every_line_of_the_journal_is_whole():
     said = run("journal", "check", "runs/journal")
     assert sum(map(int, re.findall(r"(\d+) records", said))) == ANSWERED + 1  # and one that failed
     assert "damaged" not in said and "dropped" not in said
@@ -161,7 +159,7 @@ def countless(trace: Trace) -> Trace:
 
 
 @pytest.mark.parametrize("is_poisoned", [False, True], ids=["sound", "poisoned"])
-def test_the_run_goes_on_without_asking_for_what_was_answered(is_poisoned: bool) -> None:
+def test_the_run_goes_on_without_asking_for_what_was_answered(is_poisoned):
     held = {record.asked["seed"] for record in Journal(Path("runs/journal")).answers()}
     if is_poisoned:
         poison(Path("runs/journal"))
@@ -187,7 +185,7 @@ def test_the_run_goes_on_without_asking_for_what_was_answered(is_poisoned: bool)
     assert all(timeless(old) == timeless(new) for old, new in pairs)
 
 
-def test_the_sets_are_read_and_shown() -> None:
+def test_the_sets_are_read_and_shown():
     manifest = read_manifest(SETS)
     assert (manifest.student.name, manifest.student.max_tokens) == ("model", 12_000)
     rows = {
@@ -204,7 +202,7 @@ def test_the_sets_are_read_and_shown() -> None:
     assert "guard: all of it is learnt, and nothing else" in run("show", SETS, "--tokens")
 
 
-def test_the_sets_are_learnt_from(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_sets_are_learnt_from(capfd):
     given = ["--config=yaml/sft.yaml", "--output_dir=out/sft", "--dry_run=true"]
     assert trainings.main(given) == 0
     said = " ".join(capfd.readouterr().out.split())
@@ -215,7 +213,7 @@ def test_the_sets_are_learnt_from(capfd: pytest.CaptureFixture[str]) -> None:
     assert "sets, deliberator 6 prompts" in " ".join(capfd.readouterr().out.split())
 
 
-def test_trained_models_are_read_and_merged() -> None:
+def test_trained_models_are_read_and_merged():
     from heavydistill.train.merge import merge
 
     records = {name: read_record(Path("trained") / name) for name in ("full", "adapter", "grpo")}
@@ -231,12 +229,12 @@ def test_trained_models_are_read_and_merged() -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "evaluate", "every_section", "../runs/served/config"])
-def test_configurations_of_runs_are_read(name: str) -> None:
+def test_configurations_of_runs_are_read(name):
     config = load_config(Path(f"yaml/{name}.yaml"))
     assert config.think.k == {"evaluate": 3, "every_section": 16}.get(name, 4)
 
 
-def test_other_files_are_read() -> None:
+def test_other_files_are_read():
     built = load_build_config(Path("yaml/build.yaml"), {"runs": [str(RUN)], "out": "out"})
     assert (built.preset, built.filters.most_copied) == ("natural", 0.95)
     assert load_profile(Path("yaml/teacher.yaml")).context == 40_960
@@ -251,7 +249,7 @@ def test_other_files_are_read() -> None:
     assert parse_training(given).model.lora_target_modules == ["q_proj", "v_proj"]
 
 
-def test_a_saved_pipeline_is_read() -> None:
+def test_a_saved_pipeline_is_read():
     from distilabel.pipeline import Pipeline
 
     pipeline = Pipeline.from_yaml("yaml/pipeline.yaml")

@@ -1,7 +1,5 @@
 """Importing the package stays light, and so does the help of its command line."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 import sys
@@ -63,13 +61,13 @@ def _python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
 
 
-def test_no_module_outside_pipeline_imports_a_heavy_package() -> None:
+def test_no_module_outside_pipeline_imports_a_heavy_package():
     done = _python(IMPORT_ALL)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 10
 
 
-def test_help_takes_less_than_a_second() -> None:
+def test_help_takes_less_than_a_second():
     seconds = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,7 +1,5 @@
 """The public face: each name is loaded on use, and on its page."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ from heavydistill.errors import ConfigError
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
 
 
-def test_each_name_is_loaded_on_use_and_documented() -> None:
+def test_each_name_is_loaded_on_use_and_documented():
     page = PAGE.read_text(encoding="utf-8")
     for name in hd.__all__:
         assert getattr(hd, name).__name__ == name
@@ -21,7 +19,7 @@ def test_each_name_is_loaded_on_use_and_documented() -> None:
         _ = hd.generat
 
 
-def test_the_functions_raise_errors_with_a_fix(tmp_path: Path) -> None:
+def test_the_functions_raise_errors_with_a_fix(tmp_path):
     with pytest.raises(ConfigError, match="is not the folder of"):
         hd.load_traces(tmp_path / "none")
     with pytest.raises(ConfigError, match="No such file"):

@@ -1,7 +1,5 @@
 """The wheel holds what an installed heavydistill needs beside its modules."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import venv
@@ -71,7 +69,7 @@ def stems(folder: str, pattern: str) -> list[str]:
     return found
 
 
-def test_what_modules_read_is_found_in_an_installed_wheel(installed: Path, tmp_path: Path) -> None:
+def test_what_modules_read_is_found_in_an_installed_wheel(installed, tmp_path):
     said = run_installed(installed, tmp_path, "-c", PROGRAM)
     profiles, model, benchmarks, hashes, katex, trainings, ours = said.splitlines()
     assert profiles.split() == stems("configs/teachers", "*.yaml")
@@ -89,14 +87,14 @@ def test_what_modules_read_is_found_in_an_installed_wheel(installed: Path, tmp_p
     assert list(map(int, katex.split())) == sizes and all(map(int, ours.split()))
 
 
-def test_the_licences_of_what_is_shipped_are_told(installed: Path) -> None:
+def test_the_licences_of_what_is_shipped_are_told(installed):
     (metadata,) = installed.glob("heavydistill-*.dist-info/METADATA")
     told = metadata.read_text(encoding="utf-8")
     assert "License-Expression: Apache-2.0 AND MIT" in told
     assert "License-File: heavydistill/report/page/katex/LICENSE" in told
 
 
-def test_words_prompts_and_templates_are_in_the_wheel(installed: Path) -> None:
+def test_words_prompts_and_templates_are_in_the_wheel(installed):
     places = ("heavy", "curate/exports/templates", "report/page/web", "hub/templates")
 
     def beside_modules(root: Path) -> set[str]:
@@ -109,7 +107,7 @@ def test_words_prompts_and_templates_are_in_the_wheel(installed: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_goes_from_generate_to_evaluate(installed: Path, tmp_path: Path) -> None:
+def test_an_installed_wheel_goes_from_generate_to_evaluate(installed, tmp_path):
     def run(command: str) -> str:
         return run_installed(installed, tmp_path, "-m", "heavydistill", *command.split())
 

@@ -1,9 +1,5 @@
 """The benchmark runs, on runs in which everything occurs that a build sorts out."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from command_line import benchmark
 
@@ -12,7 +8,7 @@ from heavydistill.store.traces import read_traces
 STRATA = ("all-right", "all-wrong", "majority-right", "minority-right", "tie")
 
 
-def test_the_runs_are_as_long_as_real_ones_mixed_and_always_the_same(tmp_path: Path) -> None:
+def test_the_runs_are_as_long_as_real_ones_mixed_and_always_the_same(tmp_path):
     code = "import sys; from pathlib import Path; from invented import write_run; "
     code += "print(*(dict(write_run(Path(folder), 60, 8, 4)) for folder in sys.argv[1:]))"
     folders = [tmp_path / "one", tmp_path / "two"]
@@ -31,7 +27,7 @@ def test_the_runs_are_as_long_as_real_ones_mixed_and_always_the_same(tmp_path: P
 
 
 @pytest.mark.slow
-def test_time_memory_and_bytes_are_compared() -> None:
+def test_time_memory_and_bytes_are_compared():
     printed = benchmark("building.py", "--traces", "40", "80", "--k", "6", "--d", "2")
     small, large = (line.split() for line in printed.splitlines()[1:3])
     assert (small[0], large[0]) == ("40", "80")

@@ -1,12 +1,10 @@
 """The benchmark of the page runs, on a small run."""
 
-from __future__ import annotations
-
 from browsing import need_browser
 from command_line import benchmark
 
 
-def test_the_page_is_measured() -> None:
+def test_the_page_is_measured():
     need_browser()
     printed = benchmark("page.py", "--traces", 12, "--k", 2, "--d", 1, may_be_slow=True)
     assert "12 traces, K=2, D=1" in printed

@@ -1,7 +1,5 @@
 """The benchmark runs, and checks itself that each client did the work."""
 
-from __future__ import annotations
-
 import pytest
 from command_line import benchmark
 

@@ -1,7 +1,5 @@
 """The benchmark runs, and its figures are of verdicts that agree with what is right."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

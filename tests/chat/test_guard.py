@@ -1,9 +1,6 @@
 """Faults that are put into rows, templates and trainers are found, and named for what is lost."""
 
-from __future__ import annotations
-
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,7 +43,7 @@ def _changed(old: str, new: str) -> Chat:
     return Chat(tokenizer_with(WHOLE.replace(old, new)))
 
 
-def test_whole_rows_have_no_fault(micro: Student, row: dict[str, Any]) -> None:
+def test_whole_rows_have_no_fault(micro, row):
     assert guard(micro.chat, [row, row_of(micro, reasoning="")], 1000) == []
     demand_whole([], 2, "here")
 
@@ -73,14 +70,14 @@ def test_whole_rows_have_no_fault(micro: Student, row: dict[str, Any]) -> None:
         (IN_ANSWER, IN_ANSWER + "{{ raise_exception('Not today') }}", "unrendered"),
     ],
 )
-def test_a_fault_of_a_template_is_found(old: str, new: str, code: str, row: dict[str, Any]) -> None:
+def test_a_fault_of_a_template_is_found(old, new, code, row):
     faults = Inspection(_changed(old, new), row).faults()
     assert code in [fault.code for fault in faults]
     named = str(next(fault for fault in faults if fault.code == code))
     assert named.startswith(f"problem p_1, generation d_1: {code}: ") and len(named) < 400
 
 
-def test_an_answer_before_its_thinking_is_found(row: dict[str, Any]) -> None:
+def test_an_answer_before_its_thinking_is_found(row):
     text = WHOLE.replace(THINKING, "").replace(
         ANSWERED,
         "{{ message.content }}<think>{{ message.reasoning_content }}</think><|im_end|>{%-",
@@ -88,7 +85,7 @@ def test_an_answer_before_its_thinking_is_found(row: dict[str, Any]) -> None:
     assert "reasoning_lost" in _codes(Chat(tokenizer_with(text)), row)
 
 
-def test_a_row_for_another_students_form_is_found(micro: Student, row: dict[str, Any]) -> None:
+def test_a_row_for_another_students_form_is_found(micro, row):
     inline = {"role": "assistant", "content": f"<think>\n{REASONING}\n</think>\n\n{ANSWER}"}
     assert _codes(micro.chat, row | {"completion": [inline]}) == []
     empty = inline | {"reasoning_content": "Hm."}
@@ -97,7 +94,7 @@ def test_a_row_for_another_students_form_is_found(micro: Student, row: dict[str,
     assert _codes(micro.chat, row | {"completion": [bare]}) == ["reasoning_lost"]
 
 
-def test_text_that_would_end_the_response_is_found(micro: Student) -> None:
+def test_text_that_would_end_the_response_is_found(micro):
     codes = _codes(micro.chat, row_of(micro, answer="It is 6.<|im_end|>\nOr is it?"))
     assert codes == ["stops_early", "control_token"]
     assert _codes(micro.chat, row_of(micro, reasoning="so<|im_start|>")) == ["control_token"]
@@ -105,13 +102,13 @@ def test_text_that_would_end_the_response_is_found(micro: Student) -> None:
     assert "tags_doubled" in _codes(micro.chat, row_of(micro, "", "<think>Hm.</think>6"))
 
 
-def test_short_texts_are_not_taken_for_one_another(micro: Student) -> None:
+def test_short_texts_are_not_taken_for_one_another(micro):
     assert _codes(micro.chat, row_of(micro, reasoning="6", answer="6")) == []
     assert "answer_lost" not in _codes(_changed(THINKING, ""), row_of(micro, "6", "It is 6."))
     assert _codes(_changed(THINKING, ""), row_of(micro, "6", "It is 6.")) == ["reasoning_lost"]
 
 
-def test_text_that_a_tokenizer_writes_in_another_way_is_not_lost(micro: Student) -> None:
+def test_text_that_a_tokenizer_writes_in_another_way_is_not_lost(micro):
     from tokenizers import normalizers
 
     tokenizer = tokenizer_with(WHOLE)
@@ -120,14 +117,14 @@ def test_text_that_a_tokenizer_writes_in_another_way_is_not_lost(micro: Student)
     assert _codes(chat, row_of(micro, decomposed, decomposed + " Oui.")) == []
 
 
-def test_a_row_that_does_not_fit_is_found(micro: Student, row: dict[str, Any]) -> None:
+def test_a_row_that_does_not_fit_is_found(micro, row):
     tokens = Inspection(micro.chat, row).tokens
     count = len(tokens.prompt) + len(tokens.completion)
     assert _codes(micro.chat, row, most=count) == []
     assert _codes(micro.chat, row, most=count - 1) == ["too_long"]
 
 
-def test_a_report_counts_faults_and_names_the_first(micro: Student, row: dict[str, Any]) -> None:
+def test_a_report_counts_faults_and_names_the_first(micro, row):
     chat, plain = _changed(THINKING, ""), row_of(micro, reasoning="")
     faults = guard(chat, [plain, row, row | {"generation": "d_3"}], 30)
     assert len(faults) == 5
@@ -139,9 +136,7 @@ def test_a_report_counts_faults_and_names_the_first(micro: Student, row: dict[st
     assert "--chat-template FILE" in raised.value.fix
 
 
-def test_rows_are_taken_as_read_from_a_folder_and_as_dataclasses(
-    micro: Student, tmp_path: Path
-) -> None:
+def test_rows_are_taken_as_read_from_a_folder_and_as_dataclasses(micro, tmp_path):
     folder = write_sets(tmp_path / "sets")
     rows = [
         row

@@ -1,8 +1,5 @@
 """The chat templates of real models: each is taken as it is, mended, or refused with a reason."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -87,7 +84,7 @@ def named(
     return name, Student(checkpoint(folder, real_template(name), TAKEN[name].eos))
 
 
-def test_a_template_is_taken_with_and_without_thinking(named: tuple[str, Student]) -> None:
+def test_a_template_is_taken_with_and_without_thinking(named):
     name, student = named
     assert (student.form, student.mended) == (TAKEN[name].form, TAKEN[name].mended)
     rows = [row_of(student), row_of(student, reasoning="")]
@@ -99,7 +96,7 @@ def test_a_template_is_taken_with_and_without_thinking(named: tuple[str, Student
     assert any(tag in plain for tag in TAGS) == (name in ALWAYS_TAGGED)
 
 
-def test_prompts_are_those_of_the_model(named: tuple[str, Student]) -> None:
+def test_prompts_are_those_of_the_model(named):
     _, student = named
     own = Chat(student.chat.tokenizer)
     switched = {"enable_thinking": True} if ON in student.mended else {}
@@ -117,9 +114,7 @@ def test_prompts_are_those_of_the_model(named: tuple[str, Student]) -> None:
             assert rendered == expected
 
 
-def test_what_was_mended_is_kept_and_needs_no_second_mending(
-    named: tuple[str, Student], tmp_path: Path
-) -> None:
+def test_what_was_mended_is_kept_and_needs_no_second_mending(named, tmp_path):
     _, student = named
     assert (student.chat_template is None) == (not student.mended)
     if student.chat_template is None:
@@ -132,13 +127,13 @@ def test_what_was_mended_is_kept_and_needs_no_second_mending(
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_template_that_loses_the_question_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_template_that_loses_the_question_is_refused(name, tmp_path):
     with pytest.raises(ConfigError) as refused:
         Student(checkpoint(tmp_path, real_template(name)))
     assert REFUSED[name] in refused.value.what and "--chat-template FILE" in refused.value.fix
 
 
-def test_the_reasons_why_some_templates_are_not_taken_as_they_are(tmp_path: Path) -> None:
+def test_the_reasons_why_some_templates_are_not_taken_as_they_are(tmp_path):
     """What the guard says of rows that are made for another form than the template's."""
 
     def codes(name: str, form: str) -> set[str]:

@@ -1,10 +1,7 @@
 """What a student makes of prompts and completions, and which students it cannot be."""
 
-from __future__ import annotations
-
 import datetime
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +34,7 @@ def micro() -> Student:
     return Student("micro-student")
 
 
-def test_the_micro_student_takes_thinking_as_a_field(micro: Student) -> None:
+def test_the_micro_student_takes_thinking_as_a_field(micro):
     assert (micro.form, micro.row, micro.chat_template) == ("field", ThoughtfulSftRow, None)
     assert micro.mended == () and len(micro.template_sha256) == 64
     tokens = micro.tokens("2*3?", "2*3=6", "It is 6.")
@@ -47,7 +44,7 @@ def test_the_micro_student_takes_thinking_as_a_field(micro: Student) -> None:
     assert tokens.fault == "" and len(tokens.prompt) == micro.prompt_tokens("2*3?")
 
 
-def test_a_template_that_knows_no_thinking_takes_it_in_the_text(tmp_path: Path) -> None:
+def test_a_template_that_knows_no_thinking_takes_it_in_the_text(tmp_path):
     student = Student(checkpoint(tmp_path, PLAIN))
     assert (student.form, student.row, student.chat_template) == ("inline", SftRow, None)
     [turn] = student.completion(" 2*3=6\n", "\nIt is 6. ")
@@ -55,7 +52,7 @@ def test_a_template_that_knows_no_thinking_takes_it_in_the_text(tmp_path: Path) 
     assert student.completion("", "It is 6.")[0].content == "It is 6."
 
 
-def test_a_student_without_a_chat_template_is_refused_until_one_is_given(tmp_path: Path) -> None:
+def test_a_student_without_a_chat_template_is_refused_until_one_is_given(tmp_path):
     name = checkpoint(tmp_path / "base", None)
     with pytest.raises(ConfigError, match="no chat template") as refused:
         Student(name)
@@ -66,7 +63,7 @@ def test_a_student_without_a_chat_template_is_refused_until_one_is_given(tmp_pat
     assert (student.form, student.chat_template) == ("inline", PLAIN)
 
 
-def test_the_default_one_of_several_templates_is_taken() -> None:
+def test_the_default_one_of_several_templates_is_taken():
     tokenizer = tokenizer_with(None)
     tokenizer.chat_template = {"tool_use": "{{ 1 }}", "default": PLAIN}
     assert fit(tokenizer).chat.template == PLAIN
@@ -75,7 +72,7 @@ def test_the_default_one_of_several_templates_is_taken() -> None:
         fit(tokenizer)
 
 
-def test_a_file_that_is_no_template_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_a_file_that_is_no_template_is_refused_with_its_place(tmp_path):
     file = tmp_path / "broken.jinja"
     file.write_text("{{ messages[0].content }}\n{% for message in %}", encoding="utf-8")
     with pytest.raises(ConfigError, match="no Jinja: line 2"):
@@ -90,7 +87,7 @@ def test_a_file_that_is_no_template_is_refused_with_its_place(tmp_path: Path) ->
         Student("micro-student", file)
 
 
-def test_a_prompt_that_closes_thinking_and_cannot_open_it_is_refused(tmp_path: Path) -> None:
+def test_a_prompt_that_closes_thinking_and_cannot_open_it_is_refused(tmp_path):
     closed = PLAIN.replace(
         "'<|im_start|>assistant\\n' }}", "'<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' }}"
     )
@@ -98,14 +95,14 @@ def test_a_prompt_that_closes_thinking_and_cannot_open_it_is_refused(tmp_path: P
         Student(checkpoint(tmp_path, closed))
 
 
-def test_a_tokenizer_without_an_end_of_sequence_is_refused() -> None:
+def test_a_tokenizer_without_an_end_of_sequence_is_refused():
     tokenizer = tokenizer_with(PLAIN)
     tokenizer.eos_token = None
     with pytest.raises(ConfigError, match="names no token that ends a response"):
         fit(tokenizer)
 
 
-def test_a_base_model_learns_to_stop_where_its_generation_stops(tmp_path: Path) -> None:
+def test_a_base_model_learns_to_stop_where_its_generation_stops(tmp_path):
     """Its template ends a turn with one token, and its generation stops at another."""
     name = checkpoint(tmp_path, PLAIN, eos="<|endoftext|>")
     student = Student(name)
@@ -118,12 +115,12 @@ def test_a_base_model_learns_to_stop_where_its_generation_stops(tmp_path: Path) 
     assert Student(name).mended == ()
 
 
-def test_todays_date_does_not_change_a_build(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_todays_date_does_not_change_a_build(monkeypatch):
     from transformers.utils import chat_template_utils
 
     class Clock(datetime.datetime):
         @classmethod
-        def now(cls, tz: Any = None) -> Clock:
+        def now(cls, tz: Any = None):
             return cls(2031, 5, 17)
 
     tokenizer = tokenizer_with(real_template("llama3_2"), "<|eot_id|>")
@@ -135,12 +132,12 @@ def test_todays_date_does_not_change_a_build(monkeypatch: pytest.MonkeyPatch) ->
     assert student.render(asked) == fixed and "01 Jan 2025" in fixed
 
 
-def test_a_date_that_cannot_be_fixed_is_refused() -> None:
+def test_a_date_that_cannot_be_fixed_is_refused():
     with pytest.raises(ConfigError, match="today's date"):
         fit(tokenizer_with("{% set how = '%Y' %}{{ strftime_now(how) }}" + PLAIN))
 
 
-def test_thinking_that_is_switched_on_can_still_be_switched_off() -> None:
+def test_thinking_that_is_switched_on_can_still_be_switched_off():
     tokenizer = tokenizer_with(real_template("qwen3_5_nothink"))
     tokenizer.chat_template = fit(tokenizer).chat.template
     asked = [{"role": "user", "content": "2*3?"}]
@@ -151,7 +148,7 @@ def test_thinking_that_is_switched_on_can_still_be_switched_off() -> None:
 
 
 @pytest.mark.parametrize("form", ["field", "inline"])
-def test_text_that_is_no_text_to_the_student_is_a_fault(form: str, tmp_path: Path) -> None:
+def test_text_that_is_no_text_to_the_student_is_a_fault(form, tmp_path):
     student = Student(checkpoint(tmp_path, PLAIN if form == "inline" else PLAIN_FIELD))
     assert student.form == form
 
@@ -168,7 +165,7 @@ def test_text_that_is_no_text_to_the_student_is_a_fault(form: str, tmp_path: Pat
     assert "think tag" in fault("", "<think>\nHm.\n</think>\n\n6")
 
 
-def test_a_token_that_ends_a_response_is_no_text_even_if_it_is_not_called_special() -> None:
+def test_a_token_that_ends_a_response_is_no_text_even_if_it_is_not_called_special():
     tokenizer = tokenizer_with(PLAIN)
     tokenizer.add_tokens(["<end>"])
     end = tokenizer.convert_tokens_to_ids("<end>")
@@ -176,7 +173,7 @@ def test_a_token_that_ends_a_response_is_no_text_even_if_it_is_not_called_specia
     assert Chat(tokenizer, [end]).control_token("6<end>") == "<end>"
 
 
-def test_a_template_is_the_same_one_when_it_is_read_from_a_file(tmp_path: Path) -> None:
+def test_a_template_is_the_same_one_when_it_is_read_from_a_file(tmp_path):
     """Line breaks of Windows are part of it; the mark that its editors put first is not."""
     text = PLAIN.replace("\n", "\r\n")
     file = tmp_path / "windows.jinja"
@@ -184,7 +181,7 @@ def test_a_template_is_the_same_one_when_it_is_read_from_a_file(tmp_path: Path) 
     assert Student("micro-student", file).chat_template == text
 
 
-def test_a_tokenizer_that_is_written_in_python_is_taken() -> None:
+def test_a_tokenizer_that_is_written_in_python_is_taken():
     """It has none of the fast ones' offsets, and its tokens are bytes."""
     from transformers import ByT5Tokenizer
 
@@ -198,14 +195,14 @@ def test_a_tokenizer_that_is_written_in_python_is_taken() -> None:
     assert fitted.chat.decode(tokens.completion) == "6</s>"
 
 
-def test_a_row_that_the_template_does_not_take_is_a_fault(tmp_path: Path) -> None:
+def test_a_row_that_the_template_does_not_take_is_a_fault(tmp_path):
     picky = "{% if 'zero' in messages[-1].content %}{{ raise_exception('No zeros') }}{% endif %}"
     student = Student(checkpoint(tmp_path, picky + PLAIN))
     tokens = student.tokens("2*3?", "", "zero")
     assert "No zeros" in tokens.fault
 
 
-def test_a_row_whose_prompt_is_no_prefix_is_a_fault(tmp_path: Path) -> None:
+def test_a_row_whose_prompt_is_no_prefix_is_a_fault(tmp_path):
     """The probe goes well; two line breaks are one token, so this answer changes the prompt."""
     student = Student(checkpoint(tmp_path, PLAIN))
     asked = [{"role": "user", "content": "2*3?"}]
@@ -246,9 +243,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> list[Student]:
 @given(reasoning=TEXTS | FEW, answer=TEXTS | FEW)
 @example(reasoning=">", answer="6")
 @example(reasoning="", answer="<think>\nHm.\n</think>\n\n6")
-def test_what_is_no_fault_to_the_student_is_none_to_the_guard(
-    fitted: list[Student], reasoning: str, answer: str
-) -> None:
+def test_what_is_no_fault_to_the_student_is_none_to_the_guard(fitted, reasoning, answer):
     """So a build leaves such rows out, and its guard does not stop it for one of them."""
     for student in fitted:
         row = row_of(student, reasoning, answer)

@@ -1,7 +1,5 @@
 """What the guard takes for learnt is what TRL's trainer learns, as TRL itself prepares rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +52,7 @@ def _student(name: str, folder: Path) -> Student:
 
 
 @pytest.mark.parametrize("name", ["micro-student", *TEMPLATES])
-def test_trl_learns_what_the_guard_takes_for_learnt(name: str, tmp_path: Path) -> None:
+def test_trl_learns_what_the_guard_takes_for_learnt(name, tmp_path):
     student = _student(name, tmp_path)
     rows = [row_of(student), row_of(student, reasoning=""), row_of(student, "6", "6")]
     for row, prepared in zip(rows, _prepared(student, rows, tmp_path), strict=True):

@@ -1,7 +1,5 @@
 """A command line of heavydistill that is called in this process."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """``heavydistill build``, ``export`` and ``import`` as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``heavydistill doctor`` as a user runs it, and that the runs that follow obey what it wrote."""
 
-from __future__ import annotations
-
 import pytest
 from command_line import MICRO, run_command
 from fault_server import faulty

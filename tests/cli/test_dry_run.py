@@ -1,7 +1,5 @@
 """``generate --dry-run`` says before a run what the run then does, over real HTTP."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -118,7 +116,7 @@ def test_without_a_tokenizer_it_says_what_counts_and_that_the_prompts_are_estima
     assert "Tokens of caches" not in said([DRY, *flags(away, tmp_path, "run")])
 
 
-def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path: Path, said: Any) -> None:
+def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path, said):
     bill = Bill()
     with serving(bill.answer) as server:
         whole = flags(server, tmp_path, "whole")
@@ -179,7 +177,7 @@ def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path: Path, said
         assert everything.amounts.calls.low == 0
 
 
-def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path: Path, said: Any) -> None:
+def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path, said):
     with serving(lambda body: completion("no")) as server:
         free = flags(server, tmp_path, "run", endpoint__price_in=None, endpoint__price_out=None)
         printed = said([DRY, *free])
@@ -191,7 +189,7 @@ def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path: Path, sai
         assert not server.requests
 
 
-def test_a_model_in_this_process_costs_nothing(tmp_path: Path, said: Any) -> None:
+def test_a_model_in_this_process_costs_nothing(tmp_path, said):
     printed = said([DRY, "--limit=10", f"--out={tmp_path / 'run'}"])
     assert "thinking 80 " in printed and " 0.00 " in printed
     assert "Still to ask" in printed
@@ -209,9 +207,7 @@ def test_a_model_in_this_process_costs_nothing(tmp_path: Path, said: Any) -> Non
         ),
     ],
 )
-def test_a_context_too_small_says_how_many_attempts_fit(
-    more: list[str], fix: str, tmp_path: Path, said: Any
-) -> None:
+def test_a_context_too_small_says_how_many_attempts_fit(more, fix, tmp_path, said):
     for dry_run in ([], [DRY]):
         assert fix in said([f"--out={tmp_path / 'run'}", *more, *dry_run], 2)
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,5 @@
 """``heavydistill evaluate``, ``cross`` and ``compare`` as a user runs them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

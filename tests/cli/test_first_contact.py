@@ -1,7 +1,5 @@
 """What is found out before anything large is imported, and what a run says without asking."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``heavydistill generate`` and ``show`` as a user runs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

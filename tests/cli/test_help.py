@@ -1,7 +1,5 @@
 """Help in two lengths, what it imports, and what is said of verbs and flags that do not exist."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -48,7 +46,7 @@ def helps() -> dict[tuple[str, ...], str]:
     return {tuple(given): said for given, said in map(json.loads, done.stdout.splitlines())}
 
 
-def test_help_fits_80_columns_and_is_complete(helps: dict[tuple[str, ...], str]) -> None:
+def test_help_fits_80_columns_and_is_complete(helps):
     assert all(len(line) <= 80 for said in helps.values() for line in said.splitlines())
     assert all(f"  {verb} " in helps["--help",] for verb in _PLACES)
     for words, said in helps.items():
@@ -56,7 +54,7 @@ def test_help_fits_80_columns_and_is_complete(helps: dict[tuple[str, ...], str])
         assert not [row for row in rows if row[0].startswith("-") and row[1] == "."], words
 
 
-def test_help_lists_few_flags_and_help_all_every_flag(helps: dict[tuple[str, ...], str]) -> None:
+def test_help_lists_few_flags_and_help_all_every_flag(helps):
     group = typer.main.get_command(app)
     for verb in _PLACES.keys() - {"journal"}:
         command = group.get_command(None, verb)
@@ -83,7 +81,7 @@ def test_help_lists_few_flags_and_help_all_every_flag(helps: dict[tuple[str, ...
         ("build --presett x", "There is no flag --presett. Did you mean --preset? `heavydistill"),
     ],
 )
-def test_a_mistyped_verb_or_flag_is_named_with_the_nearest(words, told, call) -> None:
+def test_a_mistyped_verb_or_flag_is_named_with_the_nearest(words, told, call):
     code, printed, said = call(*words.split())
     assert (code, printed) == (2, "")
     assert said.startswith(f"Error: {told}")

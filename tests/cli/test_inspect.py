@@ -1,7 +1,5 @@
 """What only reads: ``show`` on a folder of sets, ``report``, and what is listed."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -5,8 +5,6 @@ sends SIGINT to the whole process group, as a terminal does. ``benchmarks/interr
 over seconds instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Runs with a judge against two real servers: a teacher and a judge."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

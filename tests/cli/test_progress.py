@@ -1,7 +1,5 @@
 """What is shown while a run lasts."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

@@ -1,7 +1,5 @@
 """No verb runs Python files that the folder of a run names, unless its user says so."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

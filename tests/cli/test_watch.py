@@ -1,7 +1,5 @@
 """``heavydistill watch`` beside real runs, one that is killed, and none at all."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -75,9 +73,7 @@ def await_finished(out: Path, problems: int, process: subprocess.Popen[str]) -> 
     raise AssertionError(f"no {problems} problems were finished in time")
 
 
-def test_a_run_is_watched_killed_and_goes_on(
-    slow_server: FakeServer, tmp_path: Path, call: Any
-) -> None:
+def test_a_run_is_watched_killed_and_goes_on(slow_server, tmp_path, call):
     out = tmp_path / "run"
     process = started(*generate(slow_server, out), stdout=subprocess.DEVNULL)
     await_finished(out, 3, process)
@@ -143,7 +139,7 @@ class Terminal:
         return bool(piece)
 
 
-def test_ctrl_c_leaves_the_watch_and_not_the_run(slow_server: FakeServer, tmp_path: Path) -> None:
+def test_ctrl_c_leaves_the_watch_and_not_the_run(slow_server, tmp_path):
     out = tmp_path / "run"
     process = started(*generate(slow_server, out), stdout=subprocess.DEVNULL)
     await_finished(out, 1, process)
@@ -158,7 +154,7 @@ def test_ctrl_c_leaves_the_watch_and_not_the_run(slow_server: FakeServer, tmp_pa
     assert "is finished: 40 problems" in second.printed.replace("\r\n", "")
 
 
-def test_a_run_that_never_was_is_an_error(tmp_path: Path, call: Any) -> None:
+def test_a_run_that_never_was_is_an_error(tmp_path, call):
     code, printed, told = call(tmp_path / "none")
     assert code == 2 and not printed and "There is no run" in told and ".none.unfinished" in told
     (tmp_path / "mine").mkdir()
@@ -168,7 +164,7 @@ def test_a_run_that_never_was_is_an_error(tmp_path: Path, call: Any) -> None:
     assert code == 2 and "cannot be read: KeyError" in told
 
 
-def test_a_run_that_was_broken_off_is_not_finished(tmp_path: Path, call: Any) -> None:
+def test_a_run_that_was_broken_off_is_not_finished(tmp_path, call):
     run = write_run(tmp_path / "run", 5)
     summary = dataclasses.asdict(summarize(read_traces(run)))
     text = json.dumps(summary | {"missing": 7, "rejects": 0})
@@ -177,9 +173,7 @@ def test_a_run_that_was_broken_off_is_not_finished(tmp_path: Path, call: Any) ->
     assert code == 1 and "was broken off: 5 problems" in printed and "7 problems missing" in printed
 
 
-def test_a_run_that_asks_nobody_just_now_is_no_error(
-    tmp_path: Path, call: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_asks_nobody_just_now_is_no_error(tmp_path, call, monkeypatch):
     monkeypatch.setattr("heavydistill.cli.watch._PATIENCE_S", 0.0)
     with Workplace(tmp_path / "run").claimed():
         code, printed, _ = call(tmp_path / "run")
@@ -198,7 +192,7 @@ def quiet(tmp_path: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
         )
 
 
-def test_silence_is_told(quiet: tuple[Path, dict[str, Any]], tmp_path: Path, call: Any) -> None:
+def test_silence_is_told(quiet, tmp_path, call):
     file, said = quiet
     said["at"] -= 60
     file.write_text(json.dumps(said), encoding="utf-8")
@@ -206,9 +200,7 @@ def test_silence_is_told(quiet: tuple[Path, dict[str, Any]], tmp_path: Path, cal
     assert code == 0 and re.match("no sign of life for 6[0-9] s\n0 of 10", printed)
 
 
-def test_names_are_printed_as_they_stand(
-    quiet: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_names_are_printed_as_they_stand(quiet, tmp_path):
     file, said = quiet
     said |= {"thinker": "[red]x[/red]\x1b[2J", "deliberator": "[link=a]y"}
     file.write_text(json.dumps(said), encoding="utf-8")

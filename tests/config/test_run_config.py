@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, get_args
 
@@ -288,15 +286,13 @@ def test_what_is_no_assignment_is_quoted_in_the_error(text):
     assert repr(text) in str(caught.value)
 
 
-def test_files_of_one_s_own_are_found_from_wherever_a_step_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_one_s_own_are_found_from_wherever_a_step_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     verify = load_config(None, {"verify.own": ["mine.py", "~/other.py"]}).verify
     assert verify.own == [str(tmp_path / "mine.py"), str(Path.home() / "other.py")]
 
 
-def test_who_judges_where_makes_no_other_run_but_what_a_verdict_may_take_does() -> None:
+def test_who_judges_where_makes_no_other_run_but_what_a_verdict_may_take_does():
     def identity(**verify: object) -> str:
         return load_config(None, {f"verify.{key}": each for key, each in verify.items()}).identity
 
@@ -306,7 +302,7 @@ def test_who_judges_where_makes_no_other_run_but_what_a_verdict_may_take_does() 
     assert len({identity(), identity(timeout_s=9), identity(memory_mb=999)}) == 3
 
 
-def test_pools_are_told_apart_by_what_is_in_them_and_not_by_where_they_are() -> None:
+def test_pools_are_told_apart_by_what_is_in_them_and_not_by_where_they_are():
     def identity(**keys: object) -> str:
         return load_config(None, dict(keys)).identity
 
@@ -315,7 +311,7 @@ def test_pools_are_told_apart_by_what_is_in_them_and_not_by_where_they_are() -> 
     assert len({here, identity(pools="runs/a", pools_sha256="def"), identity()}) == 3
 
 
-def test_the_limit_of_problems_holds_for_pools_too() -> None:
+def test_the_limit_of_problems_holds_for_pools_too():
     config = load_config(None, {"pools": "runs/a", "problems.limit": 3, "teacher": "glm-4.6"})
     assert config.problems.limit == 3
     assert config.roles == ("glm-4.6", "glm-4.6"), "who deliberates stands for both"
@@ -329,9 +325,7 @@ def test_the_limit_of_problems_holds_for_pools_too() -> None:
         ("deliberate.rounds", 16, "deliberate.rounds: must be at most 16"),
     ],
 )
-def test_what_a_run_asks_for_has_a_bound_and_pools_of_another_have_none(
-    key: str, most: int, said: str
-) -> None:
+def test_what_a_run_asks_for_has_a_bound_and_pools_of_another_have_none(key, most, said):
     load_config(None, {key: most})
     with pytest.raises(ConfigError) as refused:
         load_config(None, {key: 100_000})

@@ -1,10 +1,7 @@
 """Files that say which version they are."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +22,7 @@ class Data:
 
 
 @pytest.mark.parametrize("kind", [Model, Data])
-def test_models_and_dataclasses_are_read(tmp_path: Path, kind: type[Model | Data]) -> None:
+def test_models_and_dataclasses_are_read(tmp_path, kind):
     path = tmp_path / "file.json"
     path.write_text(json.dumps({"format": "x/1", "rows": 3}), encoding="utf-8")
     read = read_versioned(path, kind, "x/1", what="x", missing="", other="")
@@ -43,7 +40,7 @@ def test_models_and_dataclasses_are_read(tmp_path: Path, kind: type[Model | Data
         ('{"format": "x/2"}', "file.json: rows: "),
     ],
 )
-def test_other_files_are_refused(tmp_path: Path, text: str | None, said: str) -> None:
+def test_other_files_are_refused(tmp_path, text, said):
     path = tmp_path / "file.json"
     if text is not None:
         path.write_text(text, encoding="utf-8")

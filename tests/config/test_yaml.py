@@ -1,12 +1,9 @@
 """What a message says of a refused value, without its keys; and what becomes of old names."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -43,12 +40,12 @@ def refusal(read: Callable[[], object]) -> str:
 @pytest.mark.parametrize(
     "key", ["endpoint.base_url", "judge.endpoint.base_url", "verify.sandbox.url"]
 )
-def test_an_address_with_a_key_in_it_is_refused_and_not_shown(key: str, address: Any) -> None:
+def test_an_address_with_a_key_in_it_is_refused_and_not_shown(key, address):
     told = refusal(lambda: load_config(None, {key: address, "judge.model": "m"}))
     assert told.startswith(f"{key}: must begin with http:// or https://")
 
 
-def test_neither_is_one_in_a_file_nor_where_a_checkpoint_or_a_build_asks(tmp_path: Path) -> None:
+def test_neither_is_one_in_a_file_nor_where_a_checkpoint_or_a_build_asks(tmp_path):
     file = tmp_path / "run.yaml"
     file.write_text(f"endpoint:\n  base_url: {ADDRESSES[0]}\n")
     assert refusal(lambda: load_config(file)).startswith(f"{file}, line 2: endpoint.base_url: must")
@@ -64,14 +61,14 @@ def test_neither_is_one_in_a_file_nor_where_a_checkpoint_or_a_build_asks(tmp_pat
     assert SECRET not in str(caught.value)
 
 
-def test_a_line_that_is_not_yaml_is_numbered_and_not_shown(tmp_path: Path) -> None:
+def test_a_line_that_is_not_yaml_is_numbered_and_not_shown(tmp_path):
     file = tmp_path / "run.yaml"
     file.write_text(f"seed: 1\nendpoint: {{base_url: [{ADDRESSES[0]}\n")
     told = refusal(lambda: load_config(file))
     assert told.startswith(f"{file} is not YAML: line 3, column 1: while parsing")
 
 
-def test_an_address_in_place_of_a_section_is_not_shown() -> None:
+def test_an_address_in_place_of_a_section_is_not_shown():
     assert "takes keys, not a text" in refusal(
         lambda: load_config(None, {"endpoint": ADDRESSES[0]})
     )
@@ -86,25 +83,25 @@ def test_an_address_in_place_of_a_section_is_not_shown() -> None:
         "openrouter",
     ],
 )
-def test_an_address_without_is_accepted(address: str) -> None:
+def test_an_address_without_is_accepted(address):
     assert load_config(None, {"endpoint.base_url": address}).endpoint.base_url == address
 
 
 @pytest.mark.parametrize(
     "key", [f"sk-{SECRET}", f"gsk_{SECRET}", f"{SECRET}", f"hf_{SECRET}", "0123abc", ["A_KEY"]]
 )
-def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_shown(key: Any) -> None:
+def test_a_key_in_place_of_the_name_of_its_variable_is_refused_and_not_shown(key):
     told = refusal(lambda: load_config(None, {"endpoint.api_key_env": key}))
     assert "must be the name of an environment variable" in told and str(key) not in told
 
 
 @pytest.mark.parametrize("name", ["OPENAI_API_KEY", "_K2", "my_key"])
-def test_the_name_of_a_variable_is_accepted(name: str) -> None:
+def test_the_name_of_a_variable_is_accepted(name):
     assert load_config(None, {"endpoint.api_key_env": name}).endpoint.key_env == name
 
 
 @pytest.mark.parametrize("budget", ["25 euros", "25usd\n", 25])
-def test_a_text_of_another_form_is_told_in_words_what_it_must_be(budget: Any) -> None:
+def test_a_text_of_another_form_is_told_in_words_what_it_must_be(budget):
     told = refusal(lambda: load_config(None, {"budget": budget}))
     assert (
         f"budget: must be US dollars or tokens, e.g. 25usd, 500ktok or 40Mtok (got {budget!r})"
@@ -112,7 +109,7 @@ def test_a_text_of_another_form_is_told_in_words_what_it_must_be(budget: Any) ->
     )
 
 
-def test_no_field_shows_a_pattern() -> None:
+def test_no_field_shows_a_pattern():
     """Patterns of pydantic's own would be printed as they are."""
     package = Path(__file__).parents[2] / "heavydistill"
     assert not [path for path in package.rglob("*.py") if "pattern=r" in path.read_text()]
@@ -127,9 +124,7 @@ def ended(*words: str) -> int:
 
 
 @pytest.mark.parametrize("name", [name for name in RETIRED if "." not in name])
-def test_an_old_flag_or_verb_says_the_new_one(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_old_flag_or_verb_says_the_new_one(name, capsys):
     words = ["generate", name] if name.startswith("--") else [*name.split(), "--teacher=glm-4.6"]
     assert ended(*words) == 2
     assert (
@@ -139,7 +134,7 @@ def test_an_old_flag_or_verb_says_the_new_one(
 
 
 @pytest.mark.parametrize("key", [name for name in RETIRED if "." in name])
-def test_an_old_key_says_the_new_one(key: str) -> None:
+def test_an_old_key_says_the_new_one(key):
     with pytest.raises(ConfigError) as refused:
         load_config(None, {key: RETIRED[key].default})
     assert refused.value.what == f"{key} does not exist any more"
@@ -147,9 +142,7 @@ def test_an_old_key_says_the_new_one(key: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "warnings"), [("false", 0), ("true", 1)])
-def test_a_file_of_an_earlier_version_opens(
-    text: str, warnings: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_file_of_an_earlier_version_opens(text, warnings, tmp_path, caplog):
     file = tmp_path / "config.yaml"
     file.write_text(f"endpoint: {{serve: {text}}}\n", encoding="utf-8")
     assert load_config(file).endpoint.start_vllm == (text == "true")

@@ -1,7 +1,5 @@
 """What the tests of shipped training files read of them."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -23,12 +23,12 @@ BUILDS = sorted((CONFIGS / "build").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_configuration_is_valid_and_listed(path: Path) -> None:
+def test_configuration_is_valid_and_listed(path):
     assert resolve(load_config(path)).thinker
     assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_micro_models_are_evaluated_on_seeds_of_their_own() -> None:
+def test_the_micro_models_are_evaluated_on_seeds_of_their_own():
     config = load_config(CONFIGS / "evaluate" / "micro.yaml")
     given = load_config(CONFIGS / "evaluate" / "micro.yaml", {"teacher": "micro-student"})
     asked = resolve(given).config
@@ -51,18 +51,18 @@ def test_the_micro_models_are_evaluated_on_seeds_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("path", BUILDS, ids=lambda path: path.name)
-def test_configuration_of_a_build_is_valid_and_listed(path: Path) -> None:
+def test_configuration_of_a_build_is_valid_and_listed(path):
     assert load_build_config(path, {"runs": ["runs/glm"], "out": "sets/glm"}).preset == path.stem
     assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("path", shipped().values(), ids=lambda path: path.stem)
-def test_profile_of_a_teacher_is_listed(path: Path) -> None:
+def test_profile_of_a_teacher_is_listed(path):
     assert path.parent == CONFIGS / "teachers"
     assert f"({path.relative_to(CONFIGS)})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_command_of_the_kubernetes_job_has_flags_that_exist() -> None:
+def test_the_command_of_the_kubernetes_job_has_flags_that_exist():
     job = yaml.safe_load((CONFIGS / "ray" / "rayjob.yaml").read_text(encoding="utf-8"))
     command = shlex.split(shlex.split(job["spec"]["entrypoint"])[-1])
     assert command[3:5] == ["heavydistill", "generate"]

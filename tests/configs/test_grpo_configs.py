@@ -1,7 +1,5 @@
 """Every file in configs/grpo is read as strictly as when it is used."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import re
@@ -51,14 +49,14 @@ def responses(file: Path) -> int:
     return int(read(file).config.generation_batch_size) * PROCESSES[file.parent.name]
 
 
-def test_there_are_files_for_all_modes_and_machines() -> None:
+def test_there_are_files_for_all_modes_and_machines():
     others = ("problems", "phases")
     found = {path for path in CONFIGS.glob("*/*.yaml") if path.parent.name not in others}
     assert found == set(FILES)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
+def test_a_file_asks_for_what_its_name_says(file):
     found, size = read(file), file.parent.name
     assert found.config.mode == file.stem
     assert found.config.output_dir == f"out/{size}/grpo-{file.stem}"
@@ -72,7 +70,7 @@ def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_its_batches_are_whole_and_learnt_from_in_as_many_steps_as_it_says(file: Path) -> None:
+def test_its_batches_are_whole_and_learnt_from_in_as_many_steps_as_it_says(file):
     trl = read(file).config
     assert responses(file) % trl.num_generations == 0
     steps = 1 if f"{file.parent.name}/{file.stem}" == "micro/deliberator" else STEPS
@@ -89,7 +87,7 @@ def test_its_batches_are_whole_and_learnt_from_in_as_many_steps_as_it_says(file:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_it_is_measured_meanwhile_where_the_time_allows(file: Path) -> None:
+def test_it_is_measured_meanwhile_where_the_time_allows(file):
     found, text = read(file), file.read_text(encoding="utf-8")
     if f"{file.parent.name}/{file.stem}" == "micro/deliberator":
         assert not found.config.looks_at_held_out and found.config.guard_evaluation == "off"
@@ -112,7 +110,7 @@ def test_it_is_measured_meanwhile_where_the_time_allows(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_there_are_as_many_problems_as_a_generation_asks_or_it_says_whose(file: Path) -> None:
+def test_there_are_as_many_problems_as_a_generation_asks_or_it_says_whose(file):
     run = read(file).config.run
     if run is None:
         return
@@ -126,20 +124,20 @@ def test_there_are_as_many_problems_as_a_generation_asks_or_it_says_whose(file: 
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}/{file.stem}")
-def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
+def test_the_command_in_its_first_line_is_the_one_to_give(file):
     launch = ROOT / f"configs/accelerate/{command_of(file)[0]}.yaml"
     assert values(launch)["num_processes"] == PROCESSES[file.parent.name]
     assert read(file).config.dataset_name or read(file).config.run
 
 
 @pytest.mark.parametrize("file", RUNS, ids=lambda file: file.name)
-def test_a_run_is_one_and_listed(file: Path) -> None:
+def test_a_run_is_one_and_listed(file):
     run = load_config(file)
     assert run.domain and run.think.k >= 2
     assert f"](problems/{file.name})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_it_is_listed_beside_it(size: str) -> None:
+def test_it_is_listed_beside_it(size):
     assert f"]({size})" in (CONFIGS / "README.md").read_text(encoding="utf-8")
     assert "](grpo/README.md)" in (ROOT / "configs" / "README.md").read_text(encoding="utf-8")

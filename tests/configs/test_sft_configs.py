@@ -1,7 +1,5 @@
 """Every file in configs/sft and configs/accelerate is read as strictly as when it is used."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from typing import Any
@@ -30,14 +28,14 @@ def read(file: Path) -> TrainArguments[SftConfig]:
     return parse(["--config", str(file), *given])
 
 
-def test_there_are_files_for_all_sizes_and_launches() -> None:
+def test_there_are_files_for_all_sizes_and_launches():
     assert [file.stem for file in FILES] == ["1.7b", "32b-qlora", "4b-full", "4b-lora", "micro"]
     named = ["cpu2", "ddp", "fsdp2", "single", "zero2", "zero3", "zero3_offload"]
     assert [file.stem for file in LAUNCHES] == named
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
+def test_a_file_asks_for_what_its_name_says(file):
     found, size = read(file), file.stem
     assert found.model.use_peft == (size not in ("micro", "4b-full"))
     assert found.model.load_in_4bit == (size == "32b-qlora")
@@ -51,12 +49,12 @@ def test_a_file_asks_for_what_its_name_says(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_the_command_in_its_first_line_is_the_one_to_give(file: Path) -> None:
+def test_the_command_in_its_first_line_is_the_one_to_give(file):
     assert command_of(file)[1][::2] == ["--role", "--dataset_name"]
 
 
 @pytest.mark.parametrize("file", [*FILES, *LAUNCHES], ids=lambda file: file.name)
-def test_it_is_listed_beside_it(file: Path) -> None:
+def test_it_is_listed_beside_it(file):
     assert f"]({file.name})" in (file.parent / "README.md").read_text(encoding="utf-8")
     folder = "accelerate" if file in LAUNCHES else "sft"
     assert f"]({folder}/README.md)" in (CONFIGS / "README.md").read_text(encoding="utf-8")
@@ -67,7 +65,7 @@ FOR_GPUS += [file for file in LAUNCHES if file.stem != "cpu2"]
 
 
 @pytest.mark.parametrize("file", FOR_GPUS, ids=lambda file: file.stem)
-def test_what_no_gpu_has_run_says_so_and_what_to_measure(file: Path) -> None:
+def test_what_no_gpu_has_run_says_so_and_what_to_measure(file):
     said = file.read_text(encoding="utf-8")
     assert ("Not run on GPUs" if file in LAUNCHES else "computed, not run") in said
     assert "# To be measured: " in said
@@ -77,9 +75,7 @@ def test_what_no_gpu_has_run_says_so_and_what_to_measure(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cpu2", "single"])
-def test_a_launch_ends_with_the_exit_code_of_its_processes_and_no_traceback(
-    name: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_launch_ends_with_the_exit_code_of_its_processes_and_no_traceback(name, capfd):
     code = launching.launch(CONFIGS / "accelerate" / f"{name}.yaml", [], ["sft", "--max_step", "1"])
     said = capfd.readouterr().err
     assert code == 2 and "Traceback" not in said
@@ -96,7 +92,7 @@ def launch(file: Path, *flags: str) -> Any:
 
 
 @pytest.mark.parametrize("file", LAUNCHES, ids=lambda file: file.stem)
-def test_a_launch_has_only_keys_that_accelerate_knows(file: Path) -> None:
+def test_a_launch_has_only_keys_that_accelerate_knows(file):
     from accelerate.commands.config.config_args import load_config_from_file
     from accelerate.commands.launch import launch_command_parser
 
@@ -119,7 +115,7 @@ def test_a_launch_has_only_keys_that_accelerate_knows(file: Path) -> None:
         ("zero3_offload", "use_deepspeed", 8),
     ],
 )
-def test_a_launch_starts_what_it_says(name: str, launcher: str | None, processes: int) -> None:
+def test_a_launch_starts_what_it_says(name, launcher, processes):
     file = CONFIGS / "accelerate" / f"{name}.yaml"
     started = launch(file)
     chosen = [kind for kind in ("multi_gpu", "use_fsdp", "use_deepspeed") if getattr(started, kind)]
@@ -133,9 +129,7 @@ def test_a_launch_starts_what_it_says(name: str, launcher: str | None, processes
 
 
 @pytest.mark.parametrize("file", DEEPSPEED, ids=lambda file: file.stem)
-def test_deepspeed_takes_accumulation_and_clipping_from_the_training(
-    file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_deepspeed_takes_accumulation_and_clipping_from_the_training(file, monkeypatch, tmp_path):
     taken = deepspeed_config(
         file, monkeypatch, tmp_path, gradient_accumulation_steps=7, max_grad_norm=0.25
     )
@@ -174,7 +168,7 @@ def deepspeed_config(
     return config
 
 
-def test_fsdp_is_the_second_one_and_saves_whole_models(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fsdp_is_the_second_one_and_saves_whole_models(monkeypatch):
     from accelerate.utils import FullyShardedDataParallelPlugin
     from accelerate.utils.launch import prepare_multi_gpu_env
 

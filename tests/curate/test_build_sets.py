@@ -1,7 +1,5 @@
 """A build from a run to its sets, and the rows that are learnt from."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +34,7 @@ def sets(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_every_row_to_learn_from_is_right_and_whole(sets: Path) -> None:
+def test_every_row_to_learn_from_is_right_and_whole(sets):
     views = {name: {row["id"]: row for row in rows(sets, name)} for name in SETS[:4]}
     for row in rows(sets, "sft_deliberator") + rows(sets, "sft_thinker"):
         view = "deliberations" if row["role"] == "deliberator" else "trajectories"
@@ -52,7 +50,7 @@ def test_every_row_to_learn_from_is_right_and_whole(sets: Path) -> None:
             assert views["problems"][row["problem"]]["text"] in row["prompt"][0]["content"]
 
 
-def test_splits_share_no_problem_and_have_the_wanted_share(sets: Path) -> None:
+def test_splits_share_no_problem_and_have_the_wanted_share(sets):
     for name in TRAINED:
         train = {row["problem"] for row in rows(sets, name, "train")}
         validation = {row["problem"] for row in rows(sets, name, "validation")}
@@ -62,7 +60,7 @@ def test_splits_share_no_problem_and_have_the_wanted_share(sets: Path) -> None:
     assert splits == {"train": 48, "validation": 12}
 
 
-def test_views_leave_nothing_out(sets: Path, run: Path) -> None:
+def test_views_leave_nothing_out(sets, run):
     manifest = read_manifest(sets)
     assert sum(manifest.trajectories.values()) == len(rows(sets, "trajectories")) == 60 * 8
     assert sum(manifest.deliberations.values()) == len(rows(sets, "deliberations")) == 60 * 2
@@ -72,7 +70,7 @@ def test_views_leave_nothing_out(sets: Path, run: Path) -> None:
         assert dict(labels) == getattr(manifest, name)
 
 
-def test_what_is_labelled_as_used_is_used_and_nothing_else(sets: Path) -> None:
+def test_what_is_labelled_as_used_is_used_and_nothing_else(sets):
     used = {row["id"] for row in rows(sets, "deliberations") if not row["label"]}
     assert used == {r["generation"] for r in rows(sets, "sft_deliberator") if r["cache"]}
     used = {row["id"] for row in rows(sets, "trajectories") if not row["label"]}
@@ -81,18 +79,18 @@ def test_what_is_labelled_as_used_is_used_and_nothing_else(sets: Path) -> None:
     assert used == {row["cache"] for row in rows(sets, "rl")}
 
 
-def test_every_deliberated_set_is_learnt_from_or_counted(sets: Path) -> None:
+def test_every_deliberated_set_is_learnt_from_or_counted(sets):
     for counts in read_manifest(sets).strata.values():
         assert counts.sft == counts.with_deliberation - counts.not_admitted - counts.over_bound
 
 
-def test_plain_problems_have_their_share_of_the_deliberators_rows(sets: Path) -> None:
+def test_plain_problems_have_their_share_of_the_deliberators_rows(sets):
     for split in ("train", "validation"):
         roles = Counter(row["role"] for row in rows(sets, "sft_deliberator", split))
         assert roles["thinker"] == round(roles["deliberator"] / 4)
 
 
-def test_rl_prompts_are_those_that_are_sometimes_right(sets: Path) -> None:
+def test_rl_prompts_are_those_that_are_sometimes_right(sets):
     found = rows(sets, "rl")
     assert found
     assert all(0 < row["success"] < 1 and row["judged"] == 2 for row in found)
@@ -100,7 +98,7 @@ def test_rl_prompts_are_those_that_are_sometimes_right(sets: Path) -> None:
     assert {row["rl_label"] for row in measured} == {"never_right", "always_right"}
 
 
-def test_drawn_sets_of_a_problem_differ_and_are_at_most_eight(sets: Path) -> None:
+def test_drawn_sets_of_a_problem_differ_and_are_at_most_eight(sets):
     by_problem: dict[str, list[Any]] = {}
     for row in rows(sets, "caches"):
         by_problem.setdefault(row["problem"], []).append(row)
@@ -129,7 +127,7 @@ def test_rows_that_do_not_fit_are_cut_again_or_left_out_and_never_cut_off(run, t
         assert order == [item["generation"] for item in before[row["problem"]]["items"]]
 
 
-def test_only_sets_of_the_student_are_used_where_it_is_wished(tmp_path: Path) -> None:
+def test_only_sets_of_the_student_are_used_where_it_is_wished(tmp_path):
     teacher = write_run(tmp_path / "teacher", 20)
     student = write_run(tmp_path / "student", 20, thinker="micro-student", seed=1)
     either = build(tmp_path / "either", teacher, student)
@@ -159,7 +157,7 @@ def test_a_folder_that_is_not_empty_is_not_touched(run, tmp_path, dry_run):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_a_run_that_is_being_written_is_refused(tmp_path: Path) -> None:
+def test_a_run_that_is_being_written_is_refused(tmp_path):
     import fcntl
 
     run = write_run(tmp_path / "run", 2)
@@ -174,13 +172,13 @@ def test_a_run_that_is_being_written_is_refused(tmp_path: Path) -> None:
         build(tmp_path / "sets", tmp_path / "empty")
 
 
-def test_two_runs_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_runs_of_one_name_are_refused(tmp_path):
     runs = [write_run(tmp_path / place / "run", 2) for place in ("a", "b")]
     with pytest.raises(ConfigError, match="Two of the runs are named run"):
         build(tmp_path / "sets", *runs)
 
 
-def test_who_wrote_what_is_not_used_is_in_the_manifest_too(run: Path, tmp_path: Path) -> None:
+def test_who_wrote_what_is_not_used_is_in_the_manifest_too(run, tmp_path):
     """Its texts are in the views, so its terms count where they are published."""
 
     def wrong(one: Any) -> Any:
@@ -220,7 +218,7 @@ def _made(student: Student, generation: Generation, max_tokens: int = 1000) -> S
     )
 
 
-def test_the_parts_of_a_row_are_those_of_its_completion(student: Student) -> None:
+def test_the_parts_of_a_row_are_those_of_its_completion(student):
     """Teachers put line breaks around both, which a template may keep or not."""
     row = _made(student, deliberation("\n\nIt is 5.\n", "\n2 + 3\n  = 5\n"))
     assert isinstance(row, SftRow)
@@ -229,12 +227,12 @@ def test_the_parts_of_a_row_are_those_of_its_completion(student: Student) -> Non
     assert guard(student.chat, [row], row.prompt_tokens + row.completion_tokens) == []
 
 
-def test_thinking_that_stands_in_an_answer_is_not_renderable(student: Student) -> None:
+def test_thinking_that_stands_in_an_answer_is_not_renderable(student):
     """Else it would be an answer in one column and thinking in another."""
     assert _made(student, deliberation("<think>\n2 + 3\n</think>\n\nIt is 5.")) == "not_renderable"
 
 
-def test_a_row_that_does_not_fit_is_labelled(student: Student) -> None:
+def test_a_row_that_does_not_fit_is_labelled(student):
     row = _made(student, deliberation("It is 5."))
     assert isinstance(row, SftRow)
     tokens = row.prompt_tokens + row.completion_tokens

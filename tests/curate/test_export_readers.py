@@ -1,7 +1,5 @@
 """TRL's own code on what is written for it: the completion is learnt, and nothing else."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is written for each trainer works; ``tests/golden`` has all that each is given."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

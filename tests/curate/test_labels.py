@@ -1,7 +1,5 @@
 """What is wrong with a response as something to learn from."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Asking about caches that are there: who is asked, how much, and for real over HTTP."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Builds of runs that share pools, of students that are folders, and of rows that hardly fit."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace
@@ -24,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_run(tmp_path_factory.mktemp("runs") / "run", 20)
 
 
-def test_a_set_that_two_runs_made_of_one_pool_counts_once(tmp_path: Path) -> None:
+def test_a_set_that_two_runs_made_of_one_pool_counts_once(tmp_path):
     write_run(tmp_path / "one", 12)
     alone = build(tmp_path / "alone", tmp_path / "one")
     write_traces((_reread(trace, seed=5) for trace in traces(12)), tmp_path / "two" / TRACES_FOLDER)
@@ -36,7 +34,7 @@ def test_a_set_that_two_runs_made_of_one_pool_counts_once(tmp_path: Path) -> Non
     assert "duplicate" in again
 
 
-def test_a_set_that_one_run_measured_is_not_unmeasured_in_another(tmp_path: Path) -> None:
+def test_a_set_that_one_run_measured_is_not_unmeasured_in_another(tmp_path):
     write_run(tmp_path / "one", 12)
     seldom = (_reread(trace, seed=5, most=1) for trace in traces(12))
     write_traces(seldom, tmp_path / "two" / TRACES_FOLDER)
@@ -84,7 +82,7 @@ def test_a_file_of_problems_is_named_alike_from_everywhere(tmp_path, monkeypatch
         assert manifest.runs[0].config["problems"]["source"] == "sums.jsonl"
 
 
-def test_a_long_deliberation_does_not_take_the_place_of_a_short_one(tmp_path: Path) -> None:
+def test_a_long_deliberation_does_not_take_the_place_of_a_short_one(tmp_path):
     long = dict.fromkeys([0], "Attempt 1 and attempt 2 differ. " + "carry the digit " * 400)
     made = (_rewritten(trace, long) for trace in traces(12, d=4))
     write_traces(made, tmp_path / "run" / TRACES_FOLDER)
@@ -113,7 +111,7 @@ def test_the_bounds_of_genselect_hold_for_the_sets_of_a_run_too(run, tmp_path, m
     assert all(row["prompt_tokens"] <= most for row in found)
 
 
-def test_a_deliberation_on_a_set_that_is_left_out_takes_nobodys_place(tmp_path: Path) -> None:
+def test_a_deliberation_on_a_set_that_is_left_out_takes_nobodys_place(tmp_path):
     other = write_run(tmp_path / "other", 8, thinker="micro-student", seed=0)
     run = write_run(tmp_path / "run", 8)
     alone = build(tmp_path / "alone", run, sets__written_by="teacher")
@@ -121,7 +119,7 @@ def test_a_deliberation_on_a_set_that_is_left_out_takes_nobodys_place(tmp_path: 
     assert both.deliberations["used"] == alone.deliberations["used"] > 0
 
 
-def test_deliberations_on_a_problem_that_is_left_out_say_so(run: Path, tmp_path: Path) -> None:
+def test_deliberations_on_a_problem_that_is_left_out_say_so(run, tmp_path):
     benchmark = tmp_path / "exam.jsonl"
     texts = [{"question": trace.problem.text} for trace in traces(20)]
     benchmark.write_text("\n".join(map(json.dumps, texts[:6])), encoding="utf-8")
@@ -134,7 +132,7 @@ def test_deliberations_on_a_problem_that_is_left_out_say_so(run: Path, tmp_path:
     assert "contaminated" in labels and "set_not_used" not in labels
 
 
-def test_drawn_sets_that_do_not_fit_are_counted(tmp_path: Path) -> None:
+def test_drawn_sets_that_do_not_fit_are_counted(tmp_path):
     run = write_run(tmp_path / "run", 8, k=16, d=0)
     wide = build(tmp_path / "wide", run)
     small = build(tmp_path / "small", run, max_tokens=700)

@@ -1,7 +1,5 @@
 """Texts are compared by their words, and ordered by how different they are."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

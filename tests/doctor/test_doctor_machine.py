@@ -1,7 +1,5 @@
 """What doctor says of the machine, with the commands it asks replaced by scripts."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import resource

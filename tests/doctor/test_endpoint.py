@@ -1,7 +1,5 @@
 """What doctor finds out about an endpoint, over real HTTP."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The models of the golden runs: each reply is a function of the request alone."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import random

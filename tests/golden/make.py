@@ -7,8 +7,6 @@ Run it with tests/helpers and tests/helpers/servers in PYTHONPATH. Results are t
 that is installed.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import tempfile

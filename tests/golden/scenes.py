@@ -17,8 +17,6 @@ Parquet files are read as their schema and their rows, since their bytes hold th
 folder to be published is its card and the names of its files; all else is a copy.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import gzip

@@ -1,7 +1,5 @@
 """What the command line makes is what it made: tests/golden/results, line by line."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections import defaultdict
@@ -32,7 +30,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> scenes.Stage:
 
 
 @pytest.mark.parametrize("group", grouped(STORED))
-def test_results_are_the_golden_ones(group: str, stage: scenes.Stage) -> None:
+def test_results_are_the_golden_ones(group, stage):
     complaints = []
     for name in grouped(STORED)[group]:
         if name not in stage.kept:
@@ -45,7 +43,7 @@ def test_results_are_the_golden_ones(group: str, stage: scenes.Stage) -> None:
     assert not complaints, "\n".join([*complaints, *broken])
 
 
-def test_there_are_no_other_results(stage: scenes.Stage) -> None:
+def test_there_are_no_other_results(stage):
     assert not stage.failed
     assert sorted(stage.kept) == STORED
 

@@ -1,7 +1,5 @@
 """Rows and readers that the tests of the heavy core share."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

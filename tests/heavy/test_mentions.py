@@ -1,7 +1,5 @@
 """Which attempts a text names; ``tests/curate/test_labels`` has several, and one's own."""
 
-from __future__ import annotations
-
 import pytest
 
 from heavydistill.heavy.mentions import named

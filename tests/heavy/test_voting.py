@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from heavy_samples import deliberation, pool_of, trajectory, unusable, verdict
 from hypothesis import given
@@ -110,11 +108,11 @@ FIELDS = {"finish_reason": "stop", "reasoning": "hm", "answer_text": r"It is \bo
         ("", None),
     ],
 )
-def test_the_last_box_names_an_attempt_that_is_there(reply: str, number: int | None) -> None:
+def test_the_last_box_names_an_attempt_that_is_there(reply, number):
     assert chosen(reply, 3) == number
 
 
-def test_the_answer_of_the_attempt_counts_and_the_reply_is_kept() -> None:
+def test_the_answer_of_the_attempt_counts_and_the_reply_is_kept():
     fields = answered_by_choice(FIELDS, [r"\boxed{7}", r"\boxed{8}"])
     assert fields["answer_text"] == r"\boxed{8}"
     assert fields["reasoning"] == "hm\n\nIt is \\boxed{2}."
@@ -125,7 +123,7 @@ def test_the_answer_of_the_attempt_counts_and_the_reply_is_kept() -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_choosers_have_one_wording_a_language_for_every_domain(language: str) -> None:
+def test_choosers_have_one_wording_a_language_for_every_domain(language):
     wording = prompts.for_cache("choose", "code", language)
     assert wording.version.startswith(f"chooser.general.{language}@")
     assert prompts.FENCE_SLOT in wording.opening and r"\boxed{}" in wording.closing

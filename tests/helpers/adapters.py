@@ -1,7 +1,5 @@
 """Adapters on the micro student, made with PEFT, and the records of their training."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real browser for the tests of pages: the system's chromium, headless, through Playwright."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

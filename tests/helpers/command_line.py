@@ -3,8 +3,6 @@
 For whatever needs no process of its own: kills and Ctrl-C do, see ``started`` and ``broken_off``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

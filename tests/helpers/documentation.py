@@ -4,8 +4,6 @@ The lines before a block may be comments: ``<!-- given: runs/micro -->`` names w
 the folder, ``<!-- not run: gpu -->`` why the block is not run; then its commands are parsed.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import re

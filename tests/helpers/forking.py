@@ -6,8 +6,6 @@ words, folder, environment and open files to a server, which forks, runs them an
 exit code.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The verdict on a text in this process, without workers."""
 
-from __future__ import annotations
-
 from heavydistill.schema import Problem, Verdict
 from heavydistill.verifiers.screening import Candidate, decide, screen
 

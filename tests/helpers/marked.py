@@ -1,7 +1,5 @@
 """Processes that carry a mark in their environment, and waiting for what becomes true."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

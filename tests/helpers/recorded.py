@@ -1,7 +1,5 @@
 """Histories of trainings as the figure of the paper tells them, for tests of what watches one."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

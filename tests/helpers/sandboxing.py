@@ -1,7 +1,5 @@
 """Running attacks in the sandbox of this machine, and what a run may leave behind: nothing."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

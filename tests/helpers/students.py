@@ -1,7 +1,5 @@
 """Students with the chat templates of real models, for tests: small tokenizers, no weights."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil

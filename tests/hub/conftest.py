@@ -1,7 +1,5 @@
 """The stand-in of the Hub, and ``heavydistill publish`` in this process, pointed at it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

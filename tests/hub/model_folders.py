@@ -3,8 +3,6 @@
 The weights are real: those of the bundled student, or a LoRA adapter on it made with peft.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

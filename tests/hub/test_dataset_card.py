@@ -1,7 +1,5 @@
 """The card of a folder of sets: what the Hub reads of it, and what a person does."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from pathlib import Path

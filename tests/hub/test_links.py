@@ -1,7 +1,5 @@
 """Links in a folder that is published: what they lead to is sent only if it lies in the folder."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

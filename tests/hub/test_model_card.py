@@ -1,7 +1,5 @@
 """The card of a trained model."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import shlex

@@ -1,7 +1,5 @@
 """``heavydistill publish`` against a stand-in of the Hub, over real HTTP."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -216,7 +214,7 @@ def test_a_commit_that_may_not_be_made_is_told(hub, publish, folder):
     ],
 )
 def test_what_is_wrong_with_the_environment_is_told_and_no_key(
-    hub, publish, folder, monkeypatch, environment: dict[str, Any], part
+    hub, publish, folder, monkeypatch, environment, part
 ):
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/nowhere")
     for name, value in environment.items():

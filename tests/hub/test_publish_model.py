@@ -1,7 +1,5 @@
 """What of a trained model is published, and what is refused before a training and after it."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

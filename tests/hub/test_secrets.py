@@ -1,7 +1,5 @@
 """No key leaves: not in a card, not in a row, not in what is printed."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

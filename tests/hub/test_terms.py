@@ -1,7 +1,5 @@
 """Whose the sets are, what may be done with them, and who is told no."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Two runs held against each other: values by hand, pairs by problem, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Deliberation beside its controls: against plain counts and all pairs of samples."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from statistics import fmean

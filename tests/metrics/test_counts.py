@@ -1,7 +1,5 @@
 """What became of samples: unanswered ones as every verifier words it, and a judge's verdicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Accuracy over tokens: what a point costs, what as many votes are worth, which points stand."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any

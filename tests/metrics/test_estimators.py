@@ -1,7 +1,5 @@
 """Values of one trace; V@k and P@k of every k, against all subsets of small pools."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import random

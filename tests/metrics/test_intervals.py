@@ -1,7 +1,5 @@
 """Intervals against resampling and the literature; McNemar's p-value against coins."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 

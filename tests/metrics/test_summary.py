@@ -1,7 +1,5 @@
 """The summary of a run: means, differences, labels, rates, groups and places."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

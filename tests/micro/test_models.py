@@ -20,13 +20,13 @@ def folder(name: str) -> Path:
     return Path(profile_at(name, Endpoint()).model)
 
 
-def test_both_models_together_are_small() -> None:
+def test_both_models_together_are_small():
     files = [file for name in MODELS for file in folder(name).iterdir()]
     assert sum(file.stat().st_size for file in files) < 12_000_000
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_it_thinks_and_answers_in_the_form_that_verifiers_read(name: str) -> None:
+def test_it_thinks_and_answers_in_the_form_that_verifiers_read(name):
     prompt = prompts.load("thinker", "brief", "en")
     problems = load(Problems(size=12, seed=123))
     requests = [

@@ -1,7 +1,5 @@
 """The training loop of the micro models, on a model that takes a second."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -3,8 +3,6 @@
 The weights are not tested here.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 import re

@@ -1,7 +1,5 @@
 """The capability file, that a completed configuration obeys it, and whose context holds."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

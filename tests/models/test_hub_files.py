@@ -1,7 +1,5 @@
 """What is of the Hub is found, or reported at once: one request where the Hub does not answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The account of a run: caps that hold, over processes, kills and resumptions."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os
@@ -267,7 +265,7 @@ def test_a_count_that_is_none_leaves_a_sound_account(tmp_path, count):
     assert 0 < balance.spent_tokens < 1000
 
 
-def test_a_shard_that_is_begun_again_books_what_the_one_before_had_in_flight(tmp_path) -> None:
+def test_a_shard_that_is_begun_again_books_what_the_one_before_had_in_flight(tmp_path):
     file = tmp_path / "a.ledger"
     with contextlib.closing(Ledger(file)) as account, account.running():
         lost, other = (Ledger(file, most_tokens=100, holder=name) for name in ("0000-a", "0001-b"))

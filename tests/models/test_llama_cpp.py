@@ -9,12 +9,9 @@ instruction-tuned GGUF file; without, all of it is skipped:
         python -m pytest -m slow tests/models/test_llama_cpp.py
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -65,7 +62,7 @@ def url() -> Iterator[str]:
         server.wait()
 
 
-def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url: str) -> None:
+def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url):
     endpoint = Endpoint(base_url=url)
     sampling = Sampling(max_tokens=64, top_k=0)
     who = ExaminedModel(
@@ -79,7 +76,7 @@ def test_doctor_sees_that_the_tokens_of_one_sample_are_reported_for_all(url: str
     assert seen.seed in ("honoured", "ignored")  # with several slots, arithmetic may differ
 
 
-def test_its_counts_are_those_that_it_reports_for_prompts(url: str) -> None:
+def test_its_counts_are_those_that_it_reports_for_prompts(url):
     endpoint = Endpoint(base_url=url)
     reader = ServerTokenizer(MODEL, endpoint)
     engine = OpenAIEngine(profile_at(MODEL, endpoint), endpoint)
@@ -97,7 +94,7 @@ def test_its_counts_are_those_that_it_reports_for_prompts(url: str) -> None:
     assert len(set(beside)) == 1 and 0 <= beside[0] <= TEMPLATE_TOKENS
 
 
-def test_a_run_without_a_tokenizer_and_its_replay(url: str, tmp_path: Path) -> None:
+def test_a_run_without_a_tokenizer_and_its_replay(url, tmp_path):
     keys = {
         "teacher": MODEL,
         "endpoint.base_url": url,

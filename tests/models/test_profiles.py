@@ -1,7 +1,5 @@
 """The file format of profiles, and that every shipped one is complete."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The shipped benchmarks: their files, and rows of their shapes from the file to the verdict."""
 
-from __future__ import annotations
-
 import base64
 import json
 import pickle
@@ -136,7 +134,7 @@ def label(problem: Problem, answer: str) -> str:
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_a_file_is_valid_and_listed(name: str) -> None:
+def test_a_file_is_valid_and_listed(name):
     known = benchmark(name)
     assert known.name == name
     run = load_config(preset=known.preset)
@@ -145,21 +143,21 @@ def test_a_file_is_valid_and_listed(name: str) -> None:
     assert f"(benchmarks/{name}.yaml)" in (CONFIGS / "README.md").read_text(encoding="utf-8")
 
 
-def test_all_that_the_paper_measures_and_rules_can_judge_are_there() -> None:
+def test_all_that_the_paper_measures_and_rules_can_judge_are_there():
     wanted = {"aime25", "beyond-aime", "hmmt-feb-2025", "gpqa-diamond"}
     wanted |= {"livecodebench", "ifeval", "imo-answerbench"}
     assert {*shipped()} == wanted | {"aime24", "math-500", "gsm8k"}
 
 
 @pytest.mark.parametrize("name", MATHS)
-def test_an_answer_to_a_row_of_its_shape_is_judged_by_value(name: str, problems_of: Any) -> None:
+def test_an_answer_to_a_row_of_its_shape_is_judged_by_value(name, problems_of):
     row, right, wrong = MATHS[name]
     (problem,) = problems_of(name, row)
     assert problem.verifier == "math" and problem.text in row.values()
     assert (label(problem, right), label(problem, wrong)) == ("correct", "incorrect")
 
 
-def test_answers_that_no_rule_compares_are_left_out_of_imo_answerbench(loaded: Any) -> None:
+def test_answers_that_no_rule_compares_are_left_out_of_imo_answerbench(loaded):
     row = MATHS["imo-answerbench"][0]
     other = {**row, "Problem ID": "own-002", "Short Answer": "$1, 2, \\ldots, 9$"}
     found = loaded("imo-answerbench", row, other)
@@ -167,7 +165,7 @@ def test_answers_that_no_rule_compares_are_left_out_of_imo_answerbench(loaded: A
     assert "ellipsis" in found.unfit[2]
 
 
-def test_the_options_of_gpqa_are_shuffled_and_one_is_right(problems_of: Any) -> None:
+def test_the_options_of_gpqa_are_shuffled_and_one_is_right(problems_of):
     rows = [GPQA | {"Record ID": f"own{n}", "Question": f"Gas number {n}?"} for n in range(200)]
     problems = problems_of("gpqa-diamond", *rows)
     letters = Counter(problem.reference for problem in problems)
@@ -180,7 +178,7 @@ def test_the_options_of_gpqa_are_shuffled_and_one_is_right(problems_of: Any) -> 
         assert label(problem, wrong) == "incorrect"
 
 
-def test_a_kept_order_of_gpqa_does_not_tell_the_right_option(problems_of: Any) -> None:
+def test_a_kept_order_of_gpqa_does_not_tell_the_right_option(problems_of):
     speaking = GPQA | {"Incorrect Answer 3": "None of the above"}
     rows = [speaking | {"Record ID": f"own{n}", "Question": f"Gas {n}?"} for n in range(200)]
     problems = problems_of("gpqa-diamond", *rows)
@@ -188,7 +186,7 @@ def test_a_kept_order_of_gpqa_does_not_tell_the_right_option(problems_of: Any) -
     assert min(Counter(problem.reference for problem in problems).values()) > 25
 
 
-def test_a_row_of_gpqa_without_an_answer_is_refused(problems_of: Any) -> None:
+def test_a_row_of_gpqa_without_an_answer_is_refused(problems_of):
     lacking = {key: value for key, value in GPQA.items() if key != "Incorrect Answer 2"}
     with pytest.raises(ProblemsError, match=r"rows\.jsonl:1: there is no column 'Incorrect Ans"):
         problems_of("gpqa-diamond", lacking)
@@ -196,7 +194,7 @@ def test_a_row_of_gpqa_without_an_answer_is_refused(problems_of: Any) -> None:
     assert [p.id for p in problems_of("gpqa-diamond", GPQA, other, unfit="leave_out")] == ["own1"]
 
 
-def test_a_program_of_livecodebench_is_run_against_all_tests(problems_of: Any) -> None:
+def test_a_program_of_livecodebench_is_run_against_all_tests(problems_of):
     need_sandbox()
     row = LIVECODEBENCH | {"private_test_cases": packed([{"input": "5\n", "output": "25\n"}])}
     (problem,) = problems_of("livecodebench", row)
@@ -206,7 +204,7 @@ def test_a_program_of_livecodebench_is_run_against_all_tests(problems_of: Any) -
         assert judged(problem, f"```python\n{program}\n```").label == told
 
 
-def test_a_method_of_livecodebench_is_called(problems_of: Any) -> None:
+def test_a_method_of_livecodebench_is_called(problems_of):
     need_sandbox()
     starter = "class Solution:\n    def area(self, a: int, b: int) -> int:\n        "
     row = LIVECODEBENCH | {
@@ -225,7 +223,7 @@ def test_a_method_of_livecodebench_is_called(problems_of: Any) -> None:
         assert judged(problem, answer).label == told
 
 
-def test_contests_outside_the_months_are_not_asked_for(loaded: Any) -> None:
+def test_contests_outside_the_months_are_not_asked_for(loaded):
     dates = ["2024-07-31T23:00:00", "2024-08-01T00:00:00", "2025-05-31T09:30:00", "2025-06-01"]
     row = LIVECODEBENCH | {"private_test_cases": "[]"}
     rows = [row | {"question_id": date, "contest_date": date} for date in dates]
@@ -240,14 +238,14 @@ def test_contests_outside_the_months_are_not_asked_for(loaded: Any) -> None:
         loaded("livecodebench", *rows, within=other)
 
 
-def test_every_instruction_of_ifeval_has_to_be_followed(problems_of: Any) -> None:
+def test_every_instruction_of_ifeval_has_to_be_followed(problems_of):
     (problem,) = problems_of("ifeval", IFEVAL)
     assert json.loads(problem.verifier_args)["mode"] == "strict"
     assert judged(problem, "It is the Nile").label == "correct"
     assert judged(problem, "Well, the Nile").label == "incorrect"
 
 
-def test_flags_win_over_a_file_and_a_file_wins_over_a_benchmark(tmp_path: Path) -> None:
+def test_flags_win_over_a_file_and_a_file_wins_over_a_benchmark(tmp_path):
     file = tmp_path / "run.yaml"
     file.write_text("think: {k: 4}\nproblems: {limit: 3}\ndeliberate:\n", encoding="utf-8")
     run = load_config(file, {"problems.source": "own.jsonl"}, benchmark("gsm8k").preset)
@@ -266,7 +264,7 @@ def test_flags_win_over_a_file_and_a_file_wins_over_a_benchmark(tmp_path: Path) 
         ("math500", "math-500"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, near: str) -> None:
+def test_an_unknown_name_is_refused_with_the_nearest(wrong, near):
     with pytest.raises(ConfigError) as refused:
         benchmark(wrong)
     assert near in refused.value.fix.partition("?")[0]
@@ -275,7 +273,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(wrong: str, near: str) -> N
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data are not here")
-def test_real_rows_of_gsm8k_and_ifeval_are_problems() -> None:
+def test_real_rows_of_gsm8k_and_ifeval_are_problems():
     gsm8k = load_fit(configured("gsm8k", DATA / "gsm8k_train_1000.jsonl").problems).problems
     assert len(gsm8k) == 1000 and all(judged(one, one.reference).is_correct for one in gsm8k)
     assert label(gsm8k[0], "72") == "correct" and label(gsm8k[0], "73") == "incorrect"

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
@@ -30,7 +28,7 @@ def source(folder: Path, *references: object, **keys: object) -> Problems:
     return Problems(source=str(path), **({"verifier": "obedient"} | keys))
 
 
-def test_unfit_rows_are_named_at_once_ten_of_them_and_the_others_counted(tmp_path: Path) -> None:
+def test_unfit_rows_are_named_at_once_ten_of_them_and_the_others_counted(tmp_path):
     with pytest.raises(ProblemsError) as raised:
         load(source(tmp_path, "odd", "1", "", *["odd"] * 25), VERIFY)
     said = str(raised.value)
@@ -40,7 +38,7 @@ def test_unfit_rows_are_named_at_once_ten_of_them_and_the_others_counted(tmp_pat
     assert said.count("it is odd") == 9 and "and 17 more" in said
 
 
-def test_one_unfit_row_is_the_message(tmp_path: Path) -> None:
+def test_one_unfit_row_is_the_message(tmp_path):
     with pytest.raises(ProblemsError, match=r"set.jsonl:2: it is odd; leave it out\. The verifier"):
         load(source(tmp_path, "1", "odd"), VERIFY)
 
@@ -57,19 +55,19 @@ def test_a_reference_on_which_its_verifier_hangs_is_unfit_and_costs_its_limit_al
     ]
 
 
-def test_rows_that_are_left_out_keep_the_names_of_the_others(tmp_path: Path) -> None:
+def test_rows_that_are_left_out_keep_the_names_of_the_others(tmp_path):
     config = source(tmp_path, "1", "odd", None, "4", unfit="leave_out", limit=2)
     loaded = load_fit(config, VERIFY)
     assert [p.id for p in loaded.problems] == ["set:1", "set:4"]
     assert loaded.unfit.keys() == {2, 3}
 
 
-def test_a_source_of_unfit_rows_alone_is_refused(tmp_path: Path) -> None:
+def test_a_source_of_unfit_rows_alone_is_refused(tmp_path):
     with pytest.raises(ProblemsError, match="2 of 2 rows"):
         load(source(tmp_path, "odd", "odd", unfit="leave_out"), VERIFY)
 
 
-def test_what_an_earlier_check_found_is_not_checked_again(tmp_path: Path) -> None:
+def test_what_an_earlier_check_found_is_not_checked_again(tmp_path):
     config = source(tmp_path, "1", "hang", "sleep", "odd", unfit="leave_out")
     started = time.monotonic()
     loaded = load_fit(config, VERIFY, known_unfit=[2])
@@ -77,13 +75,13 @@ def test_what_an_earlier_check_found_is_not_checked_again(tmp_path: Path) -> Non
     assert time.monotonic() - started < VERIFY.timeout_s
 
 
-def test_progress_is_told_for_every_reference(tmp_path: Path) -> None:
+def test_progress_is_told_for_every_reference(tmp_path):
     told: list[tuple[int, int]] = []
     load_fit(source(tmp_path, "1", "2", "3"), VERIFY, on_checked=lambda *n: told.append(n))
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 
-def test_cheap_references_need_no_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cheap_references_need_no_worker(tmp_path, monkeypatch):
     def none(self: object) -> bool:
         raise AssertionError("a worker was started")
 
@@ -91,6 +89,6 @@ def test_cheap_references_need_no_worker(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(load(source(tmp_path, "1", "2", verifier="exact"))) == 2
 
 
-def test_a_file_of_one_s_own_that_is_not_there_is_said_before_the_rows(tmp_path: Path) -> None:
+def test_a_file_of_one_s_own_that_is_not_there_is_said_before_the_rows(tmp_path):
     with pytest.raises(ConfigError, match=r"nowhere.py: No such file"):
         load(source(tmp_path, "odd"), Verifying(own=["nowhere.py"]))

@@ -1,11 +1,7 @@
 """Files and their rows, whatever the files are called."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from damaging import damage
@@ -18,13 +14,13 @@ ROWS = [{"n": number, "text": "é" * number} for number in range(1, 6)]
 
 
 @pytest.mark.parametrize("write", [parquet, document, lambda path, rows: lines(path, *rows)])
-def test_the_name_of_a_file_does_not_say_what_it_is(write: Any, tmp_path: Path) -> None:
+def test_the_name_of_a_file_does_not_say_what_it_is(write, tmp_path):
     rows = read_file(write(tmp_path / "rows.txt", ROWS)).rows
     assert [row.values for row in rows] == ROWS
     assert [row.number for row in rows] == [1, 2, 3, 4, 5]
 
 
-def test_lines_keep_their_numbers_where_some_are_blank(tmp_path: Path) -> None:
+def test_lines_keep_their_numbers_where_some_are_blank(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"n": 1}\r\n\n   \n{"n": 2}')
     assert [(row.number, row.where, row.values) for row in rows_of(path, "it")] == [
@@ -33,12 +29,12 @@ def test_lines_keep_their_numbers_where_some_are_blank(tmp_path: Path) -> None:
     ]
 
 
-def test_one_object_over_several_lines_is_one_row(tmp_path: Path) -> None:
+def test_one_object_over_several_lines_is_one_row(tmp_path):
     path = document(tmp_path / "result.json", ROWS[0])
     assert [row.values for row in read_file(path).rows] == ROWS[:1]
 
 
-def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
+def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path):
     path = parquet(tmp_path / "rows.parquet", [{"text": str(n) * 999} for n in range(9)])
     with pytest.raises(ProblemsError, match=r"rows\.parquet cannot be read as parquet"):
         read_file(damage(path, "text"))
@@ -63,7 +59,7 @@ def test_parquet_that_is_broken_in_the_middle_is_named(tmp_path: Path) -> None:
         (b"\n\n", r"rows\.jsonl has no rows"),
     ],
 )
-def test_a_broken_file_is_named_with_the_line(content: bytes, says: str, tmp_path: Path) -> None:
+def test_a_broken_file_is_named_with_the_line(content, says, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)
     with pytest.raises(ProblemsError, match=says):

@@ -1,7 +1,5 @@
 """A run to report, and what the tables of reports print."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Iterator
 from pathlib import Path

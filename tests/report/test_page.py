@@ -1,7 +1,5 @@
 """What is in the file of a report: its chunks, their entries, and our markup."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import hashlib

@@ -1,7 +1,5 @@
 """The page of a report in a real browser, as a person uses it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is written in the page of a report can be read: WCAG AA asks for a contrast of 4.5."""
 
-from __future__ import annotations
-
 import itertools
 import re
 

@@ -1,7 +1,5 @@
 """What the page says of the runs of an evaluation or a crossing together."""
 
-from __future__ import annotations
-
 import html
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Formulas in the page of a report stand in their line, and are seen to their end."""
 
-from __future__ import annotations
-
 import pytest
 from browsing import DESK, PHONE, visiting
 from generations import problem, trajectory

@@ -1,7 +1,5 @@
 """Any text of a model is shown as text by the page of a report, in a real browser."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

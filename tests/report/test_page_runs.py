@@ -1,7 +1,5 @@
 """Which runs a report finds in a folder, whole, killed or in progress."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

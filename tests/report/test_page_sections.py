@@ -1,7 +1,5 @@
 """The figures of a report: curves, tables and warnings, drawn from the rows of its runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """What is printed of a comparison and of a crossing; tables of controls: the page, golden ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import io

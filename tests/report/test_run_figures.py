@@ -1,7 +1,5 @@
 """The figures of a run as the terminal prints them, and its warning of unanswered samples."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import io

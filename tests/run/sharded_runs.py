@@ -1,7 +1,5 @@
 """A run against a server whose answers depend on the request alone, for shards of it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random

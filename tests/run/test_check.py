@@ -1,7 +1,5 @@
 """What is found before a run begins, and before anything heavy is loaded."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re
@@ -62,9 +60,7 @@ def test_what_an_estimate_finds_too_large_is_counted_by_the_server():
         check_room(config, problems)
 
 
-def test_a_tokenizer_of_a_profile_that_cannot_be_loaded_gives_way_to_the_server(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_tokenizer_of_a_profile_that_cannot_be_loaded_gives_way_to_the_server(tmp_path, caplog):
     file = tmp_path / "far.yaml"
     file.write_text("name: far\nhub: m\ntokenizer: ./nowhere\ncontext: 65536\n", "utf-8")
     run = resolved(teacher=str(file), endpoint__base_url="http://h/v1")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import math
 import random
@@ -105,7 +103,7 @@ def fill(plan: Plan, requests: list[Request], seed: int = 0, counts: bool = True
     return responses
 
 
-def test_nothing_known_gives_the_bounds(tmp_path: Path) -> None:
+def test_nothing_known_gives_the_bounds(tmp_path):
     told = estimate(plan_of(tmp_path, think__k=4, deliberate__d=2))
     assert told.amounts.calls == Range(6 * 6, 6 * 6)
     assert told.amounts.completion_tokens == Range(36, 36 * 500)
@@ -113,9 +111,7 @@ def test_nothing_known_gives_the_bounds(tmp_path: Path) -> None:
     assert not (tmp_path / "journal").exists()
 
 
-def test_records_that_cannot_be_read_are_shown_and_still_to_be_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_records_that_cannot_be_read_are_shown_and_still_to_be_asked(tmp_path, capsys):
     plan = plan_of(tmp_path, think__k=4, deliberate__d=0)
     fill(plan, thinker_requests(plan, plan.problems[0]))
     (segment,) = plan.journal.glob("*.segment")
@@ -128,7 +124,7 @@ def test_records_that_cannot_be_read_are_shown_and_still_to_be_asked(
         assert f"1 record(s) of the journal {plan.journal} cannot be" in shown
 
 
-def test_hours_of_a_first_run_are_those_of_the_assumed_speed(tmp_path: Path) -> None:
+def test_hours_of_a_first_run_are_those_of_the_assumed_speed(tmp_path):
     def told(**keys: Any) -> Estimate:
         return estimate(plan_of(tmp_path, problems=400, think__k=4, deliberate__d=2, **keys))
 
@@ -146,7 +142,7 @@ def test_hours_of_a_first_run_are_those_of_the_assumed_speed(tmp_path: Path) -> 
     assert local.amounts.hours == Range(0, math.inf)
 
 
-def test_what_the_journal_answers_is_not_asked_again(tmp_path: Path) -> None:
+def test_what_the_journal_answers_is_not_asked_again(tmp_path):
     plan = plan_of(tmp_path, think__k=4)
     fill(plan, thinker_requests(plan, plan.problems[0]))
     fill(plan, thinker_requests(plan, plan.problems[1])[:3])
@@ -158,7 +154,7 @@ def test_what_the_journal_answers_is_not_asked_again(tmp_path: Path) -> None:
     assert estimate(other).stages[0].in_journal == Range(0, 0)
 
 
-def test_deliberations_may_be_in_the_journal_where_the_pools_are(tmp_path: Path) -> None:
+def test_deliberations_may_be_in_the_journal_where_the_pools_are(tmp_path):
     plan = plan_of(tmp_path, think__k=4, deliberate__d=3)
     fill(plan, thinker_requests(plan, plan.problems[0]))
     fill(plan, deliberator_requests(plan.config, "a cache", 1))
@@ -168,13 +164,13 @@ def test_deliberations_may_be_in_the_journal_where_the_pools_are(tmp_path: Path)
     assert deliberating.amounts.calls == Range(15, 18)
 
 
-def test_problems_of_the_same_text_are_asked_once(tmp_path: Path) -> None:
+def test_problems_of_the_same_text_are_asked_once(tmp_path):
     plan = plan_of(tmp_path, think__k=4)
     twice = dataclasses.replace(plan, problems=[*plan.problems, plan.problems[0]])
     assert estimate(twice).stages[0].amounts.calls == Range(24, 24)
 
 
-def test_stages_are_told_apart_and_sampling_must_be_the_same(tmp_path: Path) -> None:
+def test_stages_are_told_apart_and_sampling_must_be_the_same(tmp_path):
     plan = plan_of(tmp_path, think__k=4, deliberate__rounds=2)
     for number in range(3):
         fill(plan, deliberator_requests(plan.config, f"cache {number}", 2), seed=number)
@@ -189,7 +185,7 @@ def test_stages_are_told_apart_and_sampling_must_be_the_same(tmp_path: Path) -> 
     assert not any(stage.means for stage in estimate(hotter).stages)
 
 
-def test_a_server_that_does_not_count_leaves_the_bounds(tmp_path: Path) -> None:
+def test_a_server_that_does_not_count_leaves_the_bounds(tmp_path):
     plan = plan_of(tmp_path)
     for problem in plan.problems[:3]:
         fill(plan, thinker_requests(plan, problem), counts=False)
@@ -199,7 +195,7 @@ def test_a_server_that_does_not_count_leaves_the_bounds(tmp_path: Path) -> None:
     assert thinking.amounts.hours.high < 1
 
 
-def test_hours_follow_the_concurrency_and_the_limits(tmp_path: Path) -> None:
+def test_hours_follow_the_concurrency_and_the_limits(tmp_path):
     plan = plan_of(tmp_path, problems=400)
     for problem in plan.problems[:12]:
         fill(plan, thinker_requests(plan, problem), seed=int(problem.id[1:]))
@@ -216,14 +212,14 @@ def test_hours_follow_the_concurrency_and_the_limits(tmp_path: Path) -> None:
     assert hours(endpoint__tokens_per_minute=100_000).low > hours().low
 
 
-def test_shared_prompts_are_read_once_at_the_least(tmp_path: Path) -> None:
+def test_shared_prompts_are_read_once_at_the_least(tmp_path):
     one = estimate(plan_of(tmp_path, think__k=8)).amounts
     shared = estimate(plan_of(tmp_path, think__k=8, endpoint__capabilities={"n": 4})).amounts
     assert shared.prompt_tokens.low * 4 == one.prompt_tokens.low
     assert shared.prompt_tokens.high == one.prompt_tokens.high
 
 
-def test_a_price_makes_the_cost_of_both_ends(tmp_path: Path) -> None:
+def test_a_price_makes_the_cost_of_both_ends(tmp_path):
     told = estimate(plan_of(tmp_path, endpoint__price_in=2, endpoint__price_out=10)).amounts
     read, written = told.prompt_tokens, told.completion_tokens
     assert told.usd and told.usd.low == pytest.approx((read.low * 2 + written.low * 10) / 1e6)
@@ -262,9 +258,7 @@ def used(plan: Plan, draw: random.Random) -> tuple[int, int, int]:
 
 @given(k=st.integers(2, 8), width=st.integers(2, 8) | st.none(), seed=st.integers(0, 99))
 @settings(deadline=None, max_examples=25)
-def test_the_bounds_hold_whatever_the_models_write(
-    tmp_path_factory: pytest.TempPathFactory, k: int, width: int | None, seed: int
-) -> None:
+def test_the_bounds_hold_whatever_the_models_write(tmp_path_factory, k, width, seed):
     chosen = {"think__k": k, "cache__width": width and min(width, k), "cache__budget_tokens": 900}
     plan = plan_of(tmp_path_factory.mktemp("plan"), problems=2, **chosen)
     told: Estimate = estimate(plan)

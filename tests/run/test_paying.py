@@ -1,7 +1,5 @@
 """Whose the account of a run is: the folder's, whatever is asked in it and wherever it is moved."""
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from pathlib import Path

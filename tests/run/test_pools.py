@@ -1,7 +1,5 @@
 """Pools of another run in place of a thinker, without a pipeline that runs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rows that leave a pipeline, and the folder of a run, above all of an interrupted one."""
 
-from __future__ import annotations
-
 import json
 import logging
 import resource

@@ -73,7 +73,7 @@ def rows_of(pipeline: HeavyPipeline) -> list[int]:
     return [number for file in files for number in pq.read_table(file)["number"].to_pylist()]
 
 
-def test_a_second_run_leaves_its_own_rows_alone_and_a_given_folder_stays(tmp_path: Path) -> None:
+def test_a_second_run_leaves_its_own_rows_alone_and_a_given_folder_stays(tmp_path):
     pipeline = pipeline_of(8, [wait("last")])
     for _ in range(2):
         pipeline.run_to_files()

@@ -1,7 +1,5 @@
 """A run as shards over one journal: in threads here, in processes of this machine where marked."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import os
@@ -99,7 +97,7 @@ def traces_of(plan: Plan, rows: Path, folder: Path) -> list[Trace]:
     return timeless(list(read_traces(folder)))
 
 
-def test_shards_make_the_rows_of_one_pipeline_and_count_them(tmp_path: Path) -> None:
+def test_shards_make_the_rows_of_one_pipeline_and_count_them(tmp_path):
     with serving(by_request) as server:
         plan = planned(server, tmp_path)
         counts, pool = Counts(), Threads(3)
@@ -130,9 +128,7 @@ class LosesTheFirst(Threads):
         super().work(shard)
 
 
-def test_a_shard_that_is_lost_and_begun_again_counts_once_and_asks_for_nothing_twice(
-    tmp_path: Path,
-) -> None:
+def test_a_shard_that_is_lost_and_begun_again_counts_once_and_asks_for_nothing_twice(tmp_path):
     def unhurried(body: dict[str, Any]) -> Any:
         time.sleep(0.1)
         return by_request(body)
@@ -150,7 +146,7 @@ def test_a_shard_that_is_lost_and_begun_again_counts_once_and_asks_for_nothing_t
     assert len(traces_of(plan, tmp_path / "rows" / LEAF_FOLDER, tmp_path / "run")) == PROBLEMS
 
 
-def test_the_budget_holds_for_all_shards_together(tmp_path: Path) -> None:
+def test_the_budget_holds_for_all_shards_together(tmp_path):
     with serving(by_request) as server:
         budget = {"budget": "2500tok", "think.sampling.max_tokens": 100}
         plan = planned(server, tmp_path, **budget, **{"deliberate.sampling.max_tokens": 100})
@@ -163,7 +159,7 @@ def test_the_budget_holds_for_all_shards_together(tmp_path: Path) -> None:
         assert not balance.in_flight and seeds(tmp_path) == len(server.requests)
 
 
-def test_a_shard_that_breaks_ends_the_run_with_its_error(tmp_path: Path) -> None:
+def test_a_shard_that_breaks_ends_the_run_with_its_error(tmp_path):
     class Breaks(Threads):
         def work(self, shard: Shard) -> None:
             if shard.number == 1:
@@ -176,7 +172,7 @@ def test_a_shard_that_breaks_ends_the_run_with_its_error(tmp_path: Path) -> None
             run_shards(pool, shards_of(plan.run, pool, tmp_path / "rows"), Counts().on_batch, print)
 
 
-def test_slots_and_limits_are_divided_but_for_a_server_of_each_shard() -> None:
+def test_slots_and_limits_are_divided_but_for_a_server_of_each_shard():
     keys = {
         "teacher": "m",
         "endpoint.base_url": "http://h/v1",
@@ -202,9 +198,7 @@ def test_slots_and_limits_are_divided_but_for_a_server_of_each_shard() -> None:
     assert own[0].server == ("vllm", "serve", "m")
 
 
-def test_each_shard_may_start_a_server_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_shard_may_start_a_server_of_its_own(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for name, value in fake_vllm.install(tmp_path / "bin", 1).items():
         monkeypatch.setenv(name, value)
@@ -242,9 +236,7 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
     return Surroundings("0.1.0", tmp_path, token, {"SOME_KEY": "secret"})
 
 
-def test_a_shard_works_where_the_command_was_given(
-    ours: Surroundings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shard_works_where_the_command_was_given(ours, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_KEY", "another")
     ours.take_over()
     assert Path.cwd() == tmp_path and os.environ["SOME_KEY"] == "secret"
@@ -259,16 +251,14 @@ def test_a_shard_works_where_the_command_was_given(
         ({"token": Path("/no/such/journal/t")}, JournalError, "does not see the journal"),
     ],
 )
-def test_a_machine_that_differs_is_an_error(
-    ours: Surroundings, change: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_a_machine_that_differs_is_an_error(ours, change, error, message):
     with pytest.raises(error, match=message):
         dataclasses.replace(ours, **change).take_over()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_two_processes_give_the_traces_of_one(tmp_path: Path) -> None:
+def test_two_processes_give_the_traces_of_one(tmp_path):
     for name, count in (("one", 1), ("two", 2)):
         sizes = ["--k=2", "--d=2", "--set=problems.size=48", f"--processes={count}"]
         places = [f"--out={name}", f"--journal=of-{name}"]
@@ -292,7 +282,7 @@ def children(pid: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["a shard is killed", "Ctrl-C", "all is killed"])
-def test_an_end_of_processes_keeps_what_was_answered(tmp_path: Path, how: str) -> None:
+def test_an_end_of_processes_keeps_what_was_answered(tmp_path, how):
     given = 0
 
     def slow(body: dict[str, Any]) -> Any:

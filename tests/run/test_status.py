@@ -1,7 +1,5 @@
 """What a run says of itself while it lasts, against what its folder says in the end."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random
@@ -64,7 +62,7 @@ def passed(count: Any, made: list[Trace], batch: int = 7) -> None:
             count(step, each)
 
 
-def test_what_was_counted_is_what_the_summary_says() -> None:
+def test_what_was_counted_is_what_the_summary_says():
     made = finished()
     counting = writer(Path("none"), problems=len(made))
     passed(counting.on_batch, made)
@@ -87,7 +85,7 @@ def test_what_was_counted_is_what_the_summary_says() -> None:
     assert deliberating.completion_tokens == summary.usage["deliberating"].completion
 
 
-def test_a_row_that_failed_early_is_counted_and_breaks_nothing() -> None:
+def test_a_row_that_failed_early_is_counted_and_breaks_nothing():
     counting = writer(Path("none"), problems=1)
     row = {"problem": {"id": "p"}, "status": "failed: sample_trajectories: ValueError: x"}
     for step in STEPS[:-1]:
@@ -104,9 +102,7 @@ def writer(
     return StatusWriter(path, resolve(config), problems, asks)
 
 
-def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(status_module, "EVERY_S", 0.05)
     place = Workplace(tmp_path / "run")
     assert running(tmp_path / "run") is None
@@ -130,7 +126,7 @@ def test_the_file_is_there_and_young_while_the_run_lasts_and_then_gone(
         assert not file.exists() and running(tmp_path / "run") is None
 
 
-def test_an_evaluation_is_found_by_its_own_name(tmp_path: Path) -> None:
+def test_an_evaluation_is_found_by_its_own_name(tmp_path):
     outer = Workplace(tmp_path / "evaluation")
     with outer.claimed():
         outer.new.mkdir()
@@ -140,7 +136,7 @@ def test_an_evaluation_is_found_by_its_own_name(tmp_path: Path) -> None:
             assert found and found[0] == "after"
 
 
-def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
+def test_a_reader_never_sees_half_a_file(tmp_path):
     said, file = writer(tmp_path / STATUS), tmp_path / STATUS
     passed(said.on_batch, finished())
     said.write()
@@ -152,9 +148,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path: Path) -> None:
     written.join()
 
 
-def test_a_run_goes_on_where_the_file_cannot_be_written(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_goes_on_where_the_file_cannot_be_written(tmp_path, caplog):
     said = writer(tmp_path / "nowhere" / STATUS)
     with said.writing():
         said.write()
@@ -162,13 +156,13 @@ def test_a_run_goes_on_where_the_file_cannot_be_written(
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 6, "stages": []}', "[]"])
-def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
+def test_a_file_of_another_version_is_refused(text, tmp_path):
     (tmp_path / STATUS).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match="Watch with the heavydistill that runs it"):
         read_status(tmp_path / STATUS)
 
 
-def test_a_price_that_is_not_known_is_not_nothing(tmp_path: Path) -> None:
+def test_a_price_that_is_not_known_is_not_nothing(tmp_path):
     served = {"base_url": "http://localhost:1/v1", "tokenizer": "micro"}
     keys = {"teacher": "mine", "endpoint": served, "journal": str(tmp_path / "journal")}
     config = RunConfig.model_validate(keys)
@@ -181,7 +175,7 @@ def test_a_price_that_is_not_known_is_not_nothing(tmp_path: Path) -> None:
     assert (replayed.spent_usd, replayed.requests) == (0.0, None)
 
 
-def test_paces_are_those_of_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paces_are_those_of_late(tmp_path, monkeypatch):
     """An hour in which nothing happened does not slow what is told of the last minutes."""
     clock = 1000.0
     monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
@@ -205,9 +199,7 @@ def test_paces_are_those_of_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert after(400, []).problems_per_minute is None
 
 
-def test_a_pace_is_told_while_the_first_problem_is_under_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pace_is_told_while_the_first_problem_is_under_way(tmp_path, monkeypatch):
     clock = 1000.0
     monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
     said = writer(tmp_path / STATUS, problems=1)

@@ -1,7 +1,5 @@
 """The steps, the tasks and the LLM by themselves, without a pipeline."""
 
-from __future__ import annotations
-
 import copy
 import json
 import time

@@ -1,7 +1,5 @@
 """The script that makes a file of hashes of a benchmark."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path
@@ -27,7 +25,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     return run_script(SCRIPT, *arguments)
 
 
-def test_a_file_of_texts_becomes_a_file_of_hashes(file: Path, tmp_path: Path) -> None:
+def test_a_file_of_texts_becomes_a_file_of_hashes(file, tmp_path):
     outs = [tmp_path / "new" / "tasks.parquet", tmp_path / "again.parquet"]
     for out in outs:
         done = run("--from", file, "--column", "task", "--name", "tasks-2-of-9", "--out", out)
@@ -45,9 +43,7 @@ def test_a_file_of_texts_becomes_a_file_of_hashes(file: Path, tmp_path: Path) ->
         ("hub:nobody/nothing", "Check --from, --subset, --split"),
     ],
 )
-def test_what_cannot_be_read_is_an_error_that_says_the_fix(
-    file: Path, tmp_path: Path, source: str, message: str
-) -> None:
+def test_what_cannot_be_read_is_an_error_that_says_the_fix(file, tmp_path, source, message):
     place = source if source.startswith("hub:") else file.parent / source
     out = tmp_path / "out.parquet"
     done = run("--from", place, "--name", "tasks", "--out", out)
@@ -56,12 +52,12 @@ def test_what_cannot_be_read_is_an_error_that_says_the_fix(
     assert not out.exists()
 
 
-def test_a_file_that_no_build_would_find_is_refused(file: Path, tmp_path: Path) -> None:
+def test_a_file_that_no_build_would_find_is_refused(file, tmp_path):
     done = run("--from", file, "--column", "task", "--name", "x", "--out", tmp_path / "x.bin")
     assert done.returncode == 2 and "must end in .parquet" in done.stderr
 
 
-def test_a_place_that_cannot_be_written_is_an_error(file: Path) -> None:
+def test_a_place_that_cannot_be_written_is_an_error(file):
     done = run("--from", file, "--column", "task", "--name", "x", "--out", file / "x.parquet")
     assert done.returncode == 2
     assert done.stderr.startswith("Error: ") and "Traceback" not in done.stderr

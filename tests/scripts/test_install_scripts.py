@@ -1,7 +1,5 @@
 """The scripts that install packages of the system, with package managers of ours."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil
@@ -64,15 +62,13 @@ def _add(folder: Path, name: str, body: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_where_it_is_nothing_is_done(commands: Path, script: Script) -> None:
+def test_where_it_is_nothing_is_done(commands, script):
     _add(commands, script.command, "exit 9")
     _add(commands, "apt-get", "echo no >&2; exit 9")
     assert script.run(commands) == (0, "")
 
 
-def test_a_machine_without_lists_of_packages_gets_them_first_and_dnf_is_known(
-    commands: Path, script: Script
-) -> None:
+def test_a_machine_without_lists_of_packages_gets_them_first_and_dnf_is_known(commands, script):
     body = f"""
         case "$*" in
           update*) : > {commands}/lists;;
@@ -90,9 +86,7 @@ def test_a_machine_without_lists_of_packages_gets_them_first_and_dnf_is_known(
 
 
 @pytest.mark.parametrize("manager", [None, "apt-get", "dnf"])
-def test_what_to_do_is_said_where_it_cannot_be_installed(
-    commands: Path, script: Script, manager: str | None
-) -> None:
+def test_what_to_do_is_said_where_it_cannot_be_installed(commands, script, manager):
     if manager:
         _add(commands, manager, "echo 'no network' >&2; exit 100")
     code, said = script.run(commands)
@@ -100,7 +94,7 @@ def test_what_to_do_is_said_where_it_cannot_be_installed(
     assert "warning" in said and f"apt-get install {script.package}" in said and "dnf" in said
 
 
-def test_nobody_is_asked_for_a_password(commands: Path, script: Script) -> None:
+def test_nobody_is_asked_for_a_password(commands, script):
     _add(commands, "id", "echo 1000")
     _add(commands, "sudo", '[ "$1" = -n ] && exit 1; echo asked >&2; exit 9')
     _add(commands, "apt-get", "echo installed >&2")

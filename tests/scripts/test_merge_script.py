@@ -1,7 +1,5 @@
 """The script that merges adapters, as a user runs it, and what asks the folders."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -41,14 +39,14 @@ def adapter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_training(write_adapter(tmp_path_factory.mktemp("a") / "adapter", strength=0.005))
 
 
-def test_the_help_holds_a_whole_command() -> None:
+def test_the_help_holds_a_whole_command():
     told = merge("--help")
     assert told.returncode == 0
     assert "heavydistill merge --adapter out/deliberator --out out/merged" in told.stdout
     assert {"--adapter", "--out", "--base", "--dtype"} <= set(re.findall(r"--\w+", told.stdout))
 
 
-def test_a_whole_model_is_nothing_to_merge(tmp_path: Path) -> None:
+def test_a_whole_model_is_nothing_to_merge(tmp_path):
     done = merge("--adapter", MICRO, "--out", tmp_path / "merged")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"Error: {MICRO} holds a whole model")
@@ -57,7 +55,7 @@ def test_a_whole_model_is_nothing_to_merge(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_adapter_thinks_and_deliberates(adapter: Path, tmp_path: Path) -> None:
+def test_an_adapter_thinks_and_deliberates(adapter, tmp_path):
     roles = (f"--thinker={adapter}", f"--deliberator={adapter}")
     out = tmp_path / "run"
     asked = run_command("generate", *roles, "--limit=1", "--k=4", "--d=1", f"--out={out}")
@@ -68,9 +66,7 @@ def test_an_adapter_thinks_and_deliberates(adapter: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_who_is_killed_leaves_no_folder_and_the_next_one_makes_it(
-    adapter: Path, tmp_path: Path
-) -> None:
+def test_who_is_killed_leaves_no_folder_and_the_next_one_makes_it(adapter, tmp_path):
     # The weights are there, and what they are has not been looked at.
     (tmp_path / "sitecustomize.py").write_text(
         "import os, signal\n"
@@ -89,7 +85,7 @@ def test_who_is_killed_leaves_no_folder_and_the_next_one_makes_it(
     assert [path.name for path in out.parent.iterdir()] == ["merged"]
 
 
-def test_sets_are_built_for_an_adapter_as_for_its_base(adapter: Path, tmp_path: Path) -> None:
+def test_sets_are_built_for_an_adapter_as_for_its_base(adapter, tmp_path):
     run_folder = write_run(tmp_path / "run", problems=8)
     for_adapter = build(tmp_path / "adapted", run_folder, student=str(adapter))
     for_base = build(tmp_path / "base", run_folder, student=str(MICRO))

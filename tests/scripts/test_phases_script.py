@@ -1,7 +1,5 @@
 """scripts/phases.py: which commands it runs, in which order, and where it goes on."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -123,9 +121,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     return Place(tmp_path)
 
 
-def test_each_phase_begins_with_what_the_last_one_left(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_phase_begins_with_what_the_last_one_left(place, capsys):
     place.write(rounds=2, launch=["--num_processes", "2"])
     assert place.run() == 0
     names = ["01-thinker", "02-deliberator", "03-thinker", "04-deliberator"]
@@ -141,9 +137,7 @@ def test_each_phase_begins_with_what_the_last_one_left(
     assert "The model is in out/04-deliberator" in capsys.readouterr().out
 
 
-def test_a_phase_that_broke_goes_on_and_what_is_done_is_not_done_again(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_phase_that_broke_goes_on_and_what_is_done_is_not_done_again(place, capsys):
     place.behaves(_02_deliberator="break")
     assert place.run() == 1 and len(place.calls) == 2
     assert "It ended with exit code 3" in capsys.readouterr().err
@@ -153,7 +147,7 @@ def test_a_phase_that_broke_goes_on_and_what_is_done_is_not_done_again(
     assert call[-2:] == ["--resume_from_checkpoint", "true"]
 
 
-def test_an_adapter_is_merged_before_the_next_phase(place: Place) -> None:
+def test_an_adapter_is_merged_before_the_next_phase(place):
     place.behaves(_01_thinker="adapter", _02_deliberator="adapter")
     assert place.run() == 0
     assert place.keys("02-deliberator")["model_name_or_path"] == "out/01-thinker-merged"
@@ -162,27 +156,21 @@ def test_an_adapter_is_merged_before_the_next_phase(place: Place) -> None:
     assert merges == [["--adapter", folder, "--out", f"{folder}-merged"] for folder in folders]
 
 
-def test_a_phase_that_a_guard_stopped_is_the_last_one(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_phase_that_a_guard_stopped_is_the_last_one(place, capsys):
     place.behaves(_01_thinker="stop")
     for times in (1, 0):
         assert place.run() == 0 and len(place.calls) == times
         assert "A guard stopped out/01-thinker, so no other" in capsys.readouterr().out
 
 
-def test_a_phase_that_is_done_cannot_become_another_one(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_phase_that_is_done_cannot_become_another_one(place, capsys):
     assert place.run() == 0
     (place.folder / "one.yaml").write_text("learning_rate: 0.3\n", "utf-8")
     assert place.run() == 2
     assert "out/01-thinker was trained with other keys" in capsys.readouterr().err
 
 
-def test_prompts_are_made_anew_for_the_model_before_the_phase(
-    place: Place, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_prompts_are_made_anew_for_the_model_before_the_phase(place, capsys):
     sets = str(write_sets(place.folder / "sets"))
     keys = {"dataset_name": sets}
     place.write(
@@ -211,9 +199,7 @@ def test_prompts_are_made_anew_for_the_model_before_the_phase(
         ({"phases": [{"name": "a", "config": "none.yaml"}]}, "none.yaml: No such file"),
     ],
 )
-def test_a_file_that_cannot_be_carried_out_ends_with_2(
-    place: Place, changes: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_cannot_be_carried_out_ends_with_2(place, changes, message, capsys):
     place.write(**changes)
     assert place.run() == 2
     assert message in capsys.readouterr().err
@@ -221,9 +207,7 @@ def test_a_file_that_cannot_be_carried_out_ends_with_2(
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
-def test_shipped_phases_are_trainings_and_listed(
-    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_shipped_phases_are_trainings_and_listed(file, monkeypatch, capsys):
     from heavydistill.train.grpo.config import parse
 
     monkeypatch.chdir(ROOT)
@@ -243,7 +227,7 @@ def test_shipped_phases_are_trainings_and_listed(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_the_phase_and_its_processes(place: Place, how: signal.Signals) -> None:
+def test_an_interrupt_ends_the_phase_and_its_processes(place, how):
     place.behaves(_01_thinker="hang")
     place.run("--dry_run")
     process = subprocess.Popen(

@@ -1,7 +1,5 @@
 """When scripts/reproduce_micro.sh makes a stage, refuses it, and what time it writes down."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path
@@ -48,14 +46,12 @@ def stages(folder: Path) -> list[str]:
     return [line.split("\t")[1] for line in lines]
 
 
-def test_what_is_there_is_not_made_again(done: Path) -> None:
+def test_what_is_there_is_not_made_again(done):
     assert told(done) == []
     assert stages(done) == ["sets", "S F T", "GRPO"]
 
 
-def test_what_is_older_than_what_it_is_made_from_is_refused_however_often_it_is_asked(
-    done: Path,
-) -> None:
+def test_what_is_older_than_what_it_is_made_from_is_refused_however_often_it_is_asked(done):
     (done / "sets" / "manifest.json").unlink()
     for _ in range(2):
         assert told(done)[-1].startswith("a model is older than sets, which it is made from")
@@ -63,7 +59,7 @@ def test_what_is_older_than_what_it_is_made_from_is_refused_however_often_it_is_
     assert told(done)[-1].startswith("grpo is older than a model, which it is made from")
 
 
-def test_a_stage_that_breaks_says_so_and_its_time_counts(done: Path) -> None:
+def test_a_stage_that_breaks_says_so_and_its_time_counts(done):
     (done / "broken").touch()
     (done / "grpo" / "config.json").unlink()
     assert told(done) == ["made: GRPO", "GRPO ended with 3; give the same command again to go on."]

@@ -1,7 +1,5 @@
 """The page of results, from runs as scripts/reproduce_micro.sh leaves them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
@@ -78,7 +76,7 @@ def cells(lines: list[str], name: str) -> list[list[str]]:
     return [row[1:] for row in rows if row[0] == name]
 
 
-def test_each_model_and_each_stage_has_its_own_figures(reproduced: Path) -> None:
+def test_each_model_and_each_stage_has_its_own_figures(reproduced):
     done = written(reproduced)
     assert done.returncode == 0, done.stderr
     page = (reproduced / "results.md").read_text(encoding="utf-8")
@@ -98,7 +96,7 @@ def test_each_model_and_each_stage_has_its_own_figures(reproduced: Path) -> None
     assert "on a cache of 4 of them" in page.replace("\n", " ")
 
 
-def test_minutes_of_a_seed_and_of_its_whole_story(reproduced: Path) -> None:
+def test_minutes_of_a_seed_and_of_its_whole_story(reproduced):
     assert written(reproduced).returncode == 0
     lines = (reproduced / "results.md").read_text(encoding="utf-8").splitlines()
     assert cells(lines, "teacher's traces") == [["10.0", "-", "-"]]
@@ -115,9 +113,7 @@ def test_minutes_of_a_seed_and_of_its_whole_story(reproduced: Path) -> None:
     ],
     ids=["problems", "k"],
 )
-def test_runs_that_do_not_belong_together_are_refused(
-    reproduced: Path, changed: dict[str, int], told: str
-) -> None:
+def test_runs_that_do_not_belong_together_are_refused(reproduced, changed, told):
     shutil.rmtree(reproduced / "seed-2" / "measured-grpo")
     measured(reproduced / "seed-2" / "measured-grpo", **changed)
     done = written(reproduced)
@@ -125,7 +121,7 @@ def test_runs_that_do_not_belong_together_are_refused(
     assert not (reproduced / "results.md").exists()
 
 
-def test_runs_that_were_asked_in_other_ways_are_refused(reproduced: Path) -> None:
+def test_runs_that_were_asked_in_other_ways_are_refused(reproduced):
     config = RunConfig(domain="brief", cache=CacheChoice(width=2))
     path = reproduced / "measured-teacher" / "config.yaml"
     path.write_text(dump_config(config), encoding="utf-8")
@@ -136,7 +132,7 @@ def test_runs_that_were_asked_in_other_ways_are_refused(reproduced: Path) -> Non
     )
 
 
-def test_what_is_not_there_is_said(reproduced: Path) -> None:
+def test_what_is_not_there_is_said(reproduced):
     for seed in ("1", "2"):
         shutil.rmtree(reproduced / f"seed-{seed}")
     done = written(reproduced)

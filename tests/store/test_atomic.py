@@ -1,7 +1,5 @@
 """How the folder of a run gets its name: whole at every moment, whoever is killed in between."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

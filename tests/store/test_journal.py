@@ -1,7 +1,5 @@
 """What a journal promises: durable, whole, and unharmed by kills, damage and full disks."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

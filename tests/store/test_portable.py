@@ -24,5 +24,5 @@ def test_a_folder_is_its_last_name(given, tmp_path, monkeypatch):
         ("gym:chain_sum", "gym:chain_sum"),
     ],
 )
-def test_what_is_not_here_is_known_by_its_shape(given: str, name: str) -> None:
+def test_what_is_not_here_is_known_by_its_shape(given, name):
     assert name_alone(given) == name

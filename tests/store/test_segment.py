@@ -3,8 +3,6 @@
 Nothing of it keeps a run busy for ever.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import logging
@@ -70,7 +68,7 @@ def with_line(folder: Path, foreign: bytes) -> Path:
     return path
 
 
-def test_the_line_that_the_others_are_made_of_is_a_record(tmp_path: Path) -> None:
+def test_the_line_that_the_others_are_made_of_is_a_record(tmp_path):
     (tmp_path / "1.segment").write_bytes(FORMAT + line(PAYLOAD))
     assert answers(tmp_path, 1) == ["4"]
 
@@ -122,9 +120,7 @@ NO_FILES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("put", NO_FILES.values(), ids=NO_FILES.keys())
-def test_what_is_named_like_a_segment_and_is_no_file_is_refused_at_once(
-    tmp_path: Path, put: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_named_like_a_segment_and_is_no_file_is_refused_at_once(tmp_path, put, monkeypatch):
     monkeypatch.chdir(tmp_path)  # the path of a socket is short
     folder = Path("j")
     filled(folder, "a")
@@ -157,7 +153,7 @@ def test_a_segment_that_the_system_does_not_give_is_an_error(tmp_path, number, m
             use(tmp_path)
 
 
-def test_a_journal_is_checked_without_reading_it_or_leaving_anything(tmp_path: Path) -> None:
+def test_a_journal_is_checked_without_reading_it_or_leaving_anything(tmp_path):
     filled(tmp_path / "j", "a")
     before = sorted(tmp_path.rglob("*"))
     for folder in (tmp_path / "j", tmp_path / "new" / "j"):
@@ -170,7 +166,7 @@ def test_a_journal_is_checked_without_reading_it_or_leaving_anything(tmp_path: P
 
 
 @pytest.mark.parametrize("place", ["file", "file/j", "link", "/proc/nowhere/j"])
-def test_a_place_where_no_journal_can_be_is_refused(tmp_path: Path, place: str) -> None:
+def test_a_place_where_no_journal_can_be_is_refused(tmp_path, place):
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to("nowhere")
     for use in (Journal, lambda folder: require(folder, writes=True)):
@@ -179,7 +175,7 @@ def test_a_place_where_no_journal_can_be_is_refused(tmp_path: Path, place: str) 
         assert caught.value.fix == "Name another --journal."
 
 
-def test_stats_and_check_print_what_they_skip(tmp_path: Path) -> None:
+def test_stats_and_check_print_what_they_skip(tmp_path):
     path = with_line(tmp_path, FOREIGN["no object"])
     path.write_bytes(path.read_bytes().replace(b'"b"', b'"x"'))
     done = CliRunner().invoke(journal, ["stats", str(tmp_path)])
@@ -190,7 +186,7 @@ def test_stats_and_check_print_what_they_skip(tmp_path: Path) -> None:
     assert "2 record(s) cannot be read; their requests are asked again" in done.output
 
 
-def test_a_journal_that_is_a_file_is_called_one(tmp_path: Path) -> None:
+def test_a_journal_that_is_a_file_is_called_one(tmp_path):
     (tmp_path / "file").write_text("")
     for verb in ("stats", "check"):
         done = CliRunner().invoke(journal, [verb, str(tmp_path / "file")])

@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from set_folders import manifest, write_sets
@@ -20,7 +17,7 @@ from heavydistill.store.sets.folder import (
 from heavydistill.store.sets.set_rows import Message
 
 
-def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_rows_are_read_as_they_were_written(tmp_path):
     file = file_of(tmp_path, "sft_thinker", "train")
     writer = Writer(file, Message)
     for number in range(250):
@@ -32,7 +29,7 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read == [str(number) for number in range(250)]
 
 
-def test_groups_of_rows_are_small(tmp_path: Path) -> None:
+def test_groups_of_rows_are_small(tmp_path):
     import pyarrow.parquet as pq
 
     file = tmp_path / "long.parquet"
@@ -65,7 +62,7 @@ def test_what_is_no_folder_of_sets_is_refused(tmp_path, text, message):
         read_manifest(tmp_path)
 
 
-def test_rows_are_read_from_folders_of_sets_alone(tmp_path: Path) -> None:
+def test_rows_are_read_from_folders_of_sets_alone(tmp_path):
     with pytest.raises(ConfigError, match="holds no sets"):
         read_rows(tmp_path, "rl")
     folder = write_sets(tmp_path / "sets")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import dataclasses
 import resource
 import tempfile
@@ -59,13 +57,13 @@ def _trace(number: int) -> Trace:
 
 @given(traces=st.lists(_values(Trace), max_size=4))
 @settings(max_examples=40, deadline=None)
-def test_what_was_written_is_read_back(traces: list[Trace]) -> None:
+def test_what_was_written_is_read_back(traces):
     with tempfile.TemporaryDirectory() as folder:
         write_traces(traces, Path(folder) / TRACES_FOLDER, rows_per_group=2)
         assert list(read_traces(Path(folder))) == traces
 
 
-def test_row_groups_hold_no_more_than_asked(tmp_path: Path) -> None:
+def test_row_groups_hold_no_more_than_asked(tmp_path):
     path = write_traces(map(_trace, range(7)), tmp_path / TRACES_FOLDER, rows_per_group=3)
     assert isinstance(read_traces(tmp_path), Iterator)
     metadata = pq.ParquetFile(path).metadata
@@ -89,7 +87,7 @@ def test_the_datasets_library_reads_the_folder_as_split_train(tmp_path, monkeypa
     assert list(read_traces(again)) == [_trace(i) for i in range(3)]
 
 
-def test_a_writer_that_breaks_leaves_the_earlier_file_whole(tmp_path: Path) -> None:
+def test_a_writer_that_breaks_leaves_the_earlier_file_whole(tmp_path):
     def breaks() -> Iterator[Trace]:
         yield _trace(5)
         raise RuntimeError("power cut")
@@ -102,7 +100,7 @@ def test_a_writer_that_breaks_leaves_the_earlier_file_whole(tmp_path: Path) -> N
     assert len(list(folder.iterdir())) == 1
 
 
-def test_a_full_disk_is_said_with_what_to_do(tmp_path: Path) -> None:
+def test_a_full_disk_is_said_with_what_to_do(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
     try:
@@ -114,14 +112,14 @@ def test_a_full_disk_is_said_with_what_to_do(tmp_path: Path) -> None:
     assert not list((tmp_path / TRACES_FOLDER).iterdir())
 
 
-def test_a_folder_that_is_no_run_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_refused_at_once(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(ConfigError, match="not the folder of a finished run") as caught:
             read_traces(folder)
         assert "generate --out" in caught.value.fix
 
 
-def test_single_files_are_read_in_the_order_in_which_they_are_given(tmp_path: Path) -> None:
+def test_single_files_are_read_in_the_order_in_which_they_are_given(tmp_path):
     files = [write_traces([_trace(n)], tmp_path / str(n)) for n in (2, 1)]
     assert list(read_files(files)) == [_trace(2), _trace(1)]
     newer = dataclasses.replace(_trace(3), schema_version="999")
@@ -151,14 +149,14 @@ def _replaced(run: Path, change: Callable[[pa.Table], pa.Table]) -> Path:
         ),
     ],
 )
-def test_files_with_other_columns_are_refused(tmp_path: Path, change: Any, fault: str) -> None:
+def test_files_with_other_columns_are_refused(tmp_path, change, fault):
     path = _replaced(tmp_path, change)
     with pytest.raises(ConfigError, match=fault) as caught:
         read_traces(tmp_path)
     assert str(path) in caught.value.what
 
 
-def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path: Path) -> None:
+def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path):
     path = write_traces(map(_trace, range(2)), tmp_path / TRACES_FOLDER, rows_per_group=1)
     damage(path, "problem.text")
     traces = read_traces(tmp_path)
@@ -174,7 +172,7 @@ def test_rows_that_cannot_be_read_are_said_with_their_file(tmp_path: Path) -> No
         read_traces(tmp_path)
 
 
-def test_text_that_is_none_is_said_with_its_file(tmp_path: Path) -> None:
+def test_text_that_is_none_is_said_with_its_file(tmp_path):
     damaged = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers())
     status = arrow_schema(Trace).get_field_index("status")
     _replaced(tmp_path, lambda table: table.set_column(status, "status", damaged))
@@ -184,7 +182,7 @@ def test_text_that_is_none_is_said_with_its_file(tmp_path: Path) -> None:
 
 @given(traces=st.lists(_values(Trace), min_size=1, max_size=3))
 @settings(max_examples=20, deadline=None)
-def test_columns_are_what_stands_under_their_names_and_nothing_else(traces: list[Trace]) -> None:
+def test_columns_are_what_stands_under_their_names_and_nothing_else(traces):
     with tempfile.TemporaryDirectory() as folder:
         write_traces(traces, Path(folder) / TRACES_FOLDER)
         found = list(

@@ -1,19 +1,16 @@
 """The record of a training: what is written is read, and nothing else."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 from trainings import RECORD, RESULT
 
 from heavydistill.errors import ConfigError
-from heavydistill.store.training_record import TrainingRecord, read_record, write_record
+from heavydistill.store.training_record import read_record, write_record
 
 
 @pytest.mark.parametrize("record", [RECORD, RECORD.model_copy(update={"result": RESULT})])
-def test_a_record_is_read_as_it_was_written(tmp_path: Path, record: TrainingRecord) -> None:
+def test_a_record_is_read_as_it_was_written(tmp_path, record):
     write_record(RECORD, tmp_path)
     first = (tmp_path / "training.json").read_bytes()
     write_record(RECORD, tmp_path)
@@ -44,7 +41,7 @@ def test_another_format_or_a_fault_is_named(tmp_path, change, message):
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_folder_without_a_record_is_none_of_ours(tmp_path: Path, content: str | None) -> None:
+def test_a_folder_without_a_record_is_none_of_ours(tmp_path, content):
     if content:
         (tmp_path / "training.json").write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"holds no training|has the format None"):

@@ -1,7 +1,5 @@
 """Sets for the micro student, built once, and a cache of ``datasets`` that is not the user's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rows and episodes with made-up tokens, for tests of the trainers that learn from them."""
 
-from __future__ import annotations
-
 import functools
 import random
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The model that is trained: its tokenizer, its template, and what does not fit the sets."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -32,7 +30,7 @@ def refused(sets: Path, model: Path | str, out: Path, **keys: Any) -> str:
     return str(raised.value)
 
 
-def test_a_profile_a_folder_and_its_tokenizer(sets: Path, tmp_path: Path) -> None:
+def test_a_profile_a_folder_and_its_tokenizer(sets, tmp_path):
     student = copied(tmp_path / "base")
     (tmp_path / "base" / "weights.txt").write_text("not a weight", encoding="utf-8")
     by_name, by_path = (
@@ -49,21 +47,21 @@ def test_a_profile_a_folder_and_its_tokenizer(sets: Path, tmp_path: Path) -> Non
     assert by_name.context == by_path.context == 2048
 
 
-def test_a_model_that_is_none(sets: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_none(sets, tmp_path):
     assert "model_name_or_path: nobody cannot be loaded" in refused(sets, "nobody", tmp_path)
     (tmp_path / "empty").mkdir()
     message = refused(sets, tmp_path / "empty", tmp_path / "out")
     assert "cannot be loaded" in message and "Give a folder, an id on the Hub" in message
 
 
-def test_an_adapter_is_to_be_merged_first(sets: Path, tmp_path: Path) -> None:
+def test_an_adapter_is_to_be_merged_first(sets, tmp_path):
     adapter = copied(tmp_path / "adapter")
     (adapter / "adapter_config.json").write_text("{}", encoding="utf-8")
     message = refused(sets, adapter, tmp_path / "out")
     assert "is an adapter" in message and "Merge it first" in message
 
 
-def test_a_checkpoint_of_another_tokenizer_is_refused(sets: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_tokenizer_is_refused(sets, tmp_path):
     base = copied(tmp_path / "base")
     tree = json.loads((base / "tokenizer.json").read_text(encoding="utf-8"))
     tree["model"]["merges"] = tree["model"]["merges"][:20]
@@ -74,7 +72,7 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(sets: Path, tmp_path: Path
     assert "and the build counted" in message
 
 
-def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(sets: Path, tmp_path: Path) -> None:
+def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(sets, tmp_path):
     base = copied(tmp_path / "base")
     from transformers import AutoTokenizer
 
@@ -84,7 +82,7 @@ def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(sets: Path, tmp_
     assert "it is the tokenizer of another model" in refused(sets, base, tmp_path / "out")
 
 
-def test_a_template_without_a_generation_prompt_is_refused(sets: Path, tmp_path: Path) -> None:
+def test_a_template_without_a_generation_prompt_is_refused(sets, tmp_path):
     template = tmp_path / "silent.jinja"
     template.write_text(
         "{% for message in messages %}{{ '<|' + message.role + '|>' }}{{ message.content }}"
@@ -103,14 +101,14 @@ def test_a_template_without_a_generation_prompt_is_refused(sets: Path, tmp_path:
     assert "--chat_template_path FILE" in message
 
 
-def test_sets_for_another_template_are_refused(sets: Path, tmp_path: Path) -> None:
+def test_sets_for_another_template_are_refused(sets, tmp_path):
     base = copied(tmp_path / "base")
     (base / "chat_template.jinja").write_text(TEMPLATE + "\n", encoding="utf-8")
     message = refused(sets, base, tmp_path / "out")
     assert "was built for micro-student" in message and "another chat template" in message
 
 
-def test_the_template_beside_the_sets_is_learnt(tmp_path: Path) -> None:
+def test_the_template_beside_the_sets_is_learnt(tmp_path):
     run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
     template = tmp_path / "own.jinja"
     template.write_text(TEMPLATE + "{# own #}", encoding="utf-8")
@@ -120,7 +118,7 @@ def test_the_template_beside_the_sets_is_learnt(tmp_path: Path) -> None:
     assert base.chat.template == base.tokenizer.chat_template == TEMPLATE + "{# own #}"
 
 
-def test_sets_with_different_templates_are_refused(sets: Path, tmp_path: Path) -> None:
+def test_sets_with_different_templates_are_refused(sets, tmp_path):
     run = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
     template = tmp_path / "own.jinja"
     template.write_text(TEMPLATE + "{# own #}", encoding="utf-8")
@@ -145,9 +143,7 @@ def test_sets_with_different_templates_are_refused(sets: Path, tmp_path: Path) -
         ("own.jinja", b"", "is empty"),
     ],
 )
-def test_a_template_file_that_is_none(
-    sets: Path, tmp_path: Path, name: str, content: bytes | None, message: str
-) -> None:
+def test_a_template_file_that_is_none(sets, tmp_path, name, content, message):
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)

@@ -1,7 +1,5 @@
 """What lies in an output folder is whole, or is not taken for it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os
@@ -40,9 +38,7 @@ refused = functools.partial(refusal, checkpoints.start_of)
 
 @pytest.mark.parametrize("name", ["model.safetensors", "global_step/optimizer.pt", "whole.json"])
 @pytest.mark.parametrize("fault", ["truncated", "gone"])
-def test_a_checkpoint_with_a_file_that_is_not_all_there_is_not_whole(
-    tmp_path: Path, name: str, fault: str
-) -> None:
+def test_a_checkpoint_with_a_file_that_is_not_all_there_is_not_whole(tmp_path, name, fault):
     path = checkpoint(tmp_path, 1)
     assert checkpoints.is_whole(path)
     file = path / name
@@ -53,9 +49,7 @@ def test_a_checkpoint_with_a_file_that_is_not_all_there_is_not_whole(
     assert not checkpoints.is_whole(path)
 
 
-def test_an_evaluation_of_the_model_before_is_not_taken_for_one_of_the_model_that_comes(
-    tmp_path: Path,
-) -> None:
+def test_an_evaluation_of_the_model_before_is_not_taken_for_one_of_the_model_that_comes(tmp_path):
     last = checkpoint(tmp_path, 3)
     (tmp_path / "evaluation").mkdir()
     for resume in ("true", str(last)):
@@ -64,7 +58,7 @@ def test_an_evaluation_of_the_model_before_is_not_taken_for_one_of_the_model_tha
     assert "there is an evaluation in" in refused(tmp_path, None)
 
 
-def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path: Path) -> None:
+def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path):
     assert checkpoints.start_of(tmp_path / "new", None) is None
     assert checkpoints.start_of(tmp_path, "false") is None
     (tmp_path / "training.json").write_text("{}", encoding="utf-8")  # alone it is of none
@@ -76,9 +70,7 @@ def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path: Path) -> None:
     assert "--resume_from_checkpoint true" in refused(tmp_path, None)
 
 
-def test_the_last_whole_checkpoint_is_gone_on_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_whole_checkpoint_is_gone_on_from(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert checkpoints.start_of(Path("out/here"), None) is None
     earlier, last = checkpoint(Path("out"), 9), checkpoint(Path("out"), 10)
@@ -87,16 +79,14 @@ def test_the_last_whole_checkpoint_is_gone_on_from(
     assert checkpoints.start_of(Path("out"), str(earlier.absolute())) == earlier
 
 
-def test_a_checkpoint_that_is_not_whole_or_of_another_folder_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_not_whole_or_of_another_folder_is_refused(tmp_path):
     checkpoint(tmp_path, 1, whole=False)
     other = checkpoint(tmp_path / "other", 2)
     for chosen in ("true", tmp_path / "checkpoint-1", other, tmp_path / "checkpoint-7"):
         assert f"{chosen} is no whole checkpoint" in refused(tmp_path, str(chosen))
 
 
-def test_broken_and_later_checkpoints_are_removed_when_a_training_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_and_later_checkpoints_are_removed_when_a_training_goes_on(tmp_path, capsys):
     checkpoint(tmp_path, 8)
     begin = checkpoint(tmp_path, 9)
     checkpoint(tmp_path, 10)
@@ -121,9 +111,7 @@ def test_broken_and_later_checkpoints_are_removed_when_a_training_goes_on(
         (3, 10, [8, 9, 10]),
     ],
 )
-def test_the_best_and_the_last_checkpoints_are_kept(
-    tmp_path: Path, limit: int | None, best: int | None, left: list[int]
-) -> None:
+def test_the_best_and_the_last_checkpoints_are_kept(tmp_path, limit, best, left):
     for step in (7, 8, 9, 10):
         checkpoint(tmp_path, step)
     checkpoints.remove_old(tmp_path, limit, best and str(tmp_path / f"checkpoint-{best}"))
@@ -151,9 +139,7 @@ def record(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> TrainingReco
         ({"model_name_or_path": "BASE"}, "base"),
     ],
 )
-def test_another_training_does_not_go_on(
-    sets: Path, tmp_path: Path, record: TrainingRecord, keys: dict[str, Any], named: str
-) -> None:
+def test_another_training_does_not_go_on(sets, tmp_path, record, keys, named):
     if keys.get("model_name_or_path"):
         shutil.copytree(MICRO, tmp_path / "base")
         keys = {"model_name_or_path": tmp_path / "base"}
@@ -166,9 +152,7 @@ def test_another_training_does_not_go_on(
 
 
 @pytest.mark.parametrize("engine", ["zero2", "fsdp2"])
-def test_another_engine_does_not_go_on_for_it_would_forget_the_optimizer(
-    tmp_path: Path, record: TrainingRecord, engine: str
-) -> None:
+def test_another_engine_does_not_go_on_for_it_would_forget_the_optimizer(tmp_path, record, engine):
     def by(engine: str) -> TrainingRecord:
         launch = record.launch.model_copy(update={"engine": engine})
         return record.model_copy(update={"launch": launch})
@@ -179,9 +163,7 @@ def test_another_engine_does_not_go_on_for_it_would_forget_the_optimizer(
         checkpoints.check_same(tmp_path, by("ddp"))
 
 
-def test_what_is_said_looked_at_or_kept_may_change(
-    sets: Path, tmp_path: Path, record: TrainingRecord
-) -> None:
+def test_what_is_said_looked_at_or_kept_may_change(sets, tmp_path, record):
     write_record(record, tmp_path)
     begin = checkpoint(tmp_path, 2)
     other = {"logging_steps": 7, "save_steps": 9, "save_total_limit": 1, "run_name": "x"}
@@ -203,9 +185,7 @@ class Saving:
         (Path(folder) / "training_args.bin").write_bytes(b"hf_token")
 
 
-def test_a_model_is_there_only_when_all_of_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_there_only_when_all_of_it_is(tmp_path, monkeypatch):
     from transformers import AutoModelForCausalLM
 
     files = sorted(path.name for path in MICRO.iterdir())
@@ -230,7 +210,7 @@ def test_a_model_is_there_only_when_all_of_it_is(
     AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
-def test_a_model_that_is_saved_again_is_gone_meanwhile(tmp_path: Path) -> None:
+def test_a_model_that_is_saved_again_is_gone_meanwhile(tmp_path):
     class Broken(Saving):
         def save_model(self, folder: str) -> None:
             raise OSError(28, "No space left on device")
@@ -264,9 +244,7 @@ def await_file(path: Path, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_training_that_is_killed_while_it_saves_ends_as_if_it_was_not(
-    sets: Path, tmp_path: Path
-) -> None:
+def test_a_training_that_is_killed_while_it_saves_ends_as_if_it_was_not(sets, tmp_path):
     given = flags(sets, tmp_path / "killed", save_total_limit=1, **STEPS)
     with start(given, SLOW_DISK) as process:
         await_file(tmp_path / "killed" / "checkpoint-4" / "optimizer.pt", process)
@@ -303,7 +281,7 @@ def test_a_training_that_is_killed_while_it_saves_ends_as_if_it_was_not(
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_with_130_and_what_to_do(sets: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_with_130_and_what_to_do(sets, tmp_path):
     given = flags(sets, tmp_path / "out", **{**STEPS, "max_steps": 500})
     with start(given) as process:
         await_file(tmp_path / "out" / "checkpoint-2" / "whole.json", process)
@@ -327,9 +305,7 @@ def check_full(code: int, said: str, out: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mib", [1, 5], ids=["weights", "optimizer"])
-def test_a_full_disk_leaves_nothing_that_is_taken_for_good(
-    sets: Path, tmp_path: Path, mib: int
-) -> None:
+def test_a_full_disk_leaves_nothing_that_is_taken_for_good(sets, tmp_path, mib):
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(disk)]
@@ -343,14 +319,14 @@ def test_a_full_disk_leaves_nothing_that_is_taken_for_good(
 
 
 @pytest.mark.slow
-def test_a_file_that_may_not_be_larger_leaves_nothing_either(sets: Path, tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_larger_leaves_nothing_either(sets, tmp_path):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))"
     code, said = run(flags(sets, tmp_path / "out", **FULL), limit)
     check_full(code, said, tmp_path / "out")
 
 
 @pytest.mark.slow
-def test_too_little_memory_ends_with_three_settings_in_order(sets: Path, tmp_path: Path) -> None:
+def test_too_little_memory_ends_with_three_settings_in_order(sets, tmp_path):
     # So much more than is there when the libraries are imported.
     limit = """
 import re, resource, trl, transformers, peft
@@ -377,9 +353,7 @@ resource.setrlimit(resource.RLIMIT_AS, (there + 400 * 2**20,) * 2)
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_the_first_process_marks_the_new_checkpoint_and_removes_old_ones(
-    tmp_path: Path, first: bool
-) -> None:
+def test_the_first_process_marks_the_new_checkpoint_and_removes_old_ones(tmp_path, first):
     for step in (9, 10):
         (tmp_path / f"checkpoint-{step}").mkdir()
     state = SimpleNamespace(is_world_process_zero=first, global_step=10, best_model_checkpoint=None)
@@ -419,9 +393,7 @@ def gone_on(begun: Path, sets: Path, out: Path, **keys: Any) -> Path:
     return out
 
 
-def test_a_training_that_goes_on_logs_evaluates_and_saves_when_it_is_told_to(
-    begun: Path, sets: Path, tmp_path: Path
-) -> None:
+def test_a_training_that_goes_on_logs_evaluates_and_saves_when_it_is_told_to(begun, sets, tmp_path):
     keys = {"logging_steps": 3, "eval_steps": 2, "save_steps": 0.375}
     out = gone_on(begun, sets, tmp_path / "out", **keys)
     entries = [entry for entry in history(out) if entry["step"] > 4]
@@ -432,9 +404,7 @@ def test_a_training_that_goes_on_logs_evaluates_and_saves_when_it_is_told_to(
 
 
 @pytest.mark.parametrize("other", [None, "eval_deliberator_loss"])
-def test_the_best_value_of_another_measure_is_forgotten(
-    begun: Path, sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str | None
-) -> None:
+def test_the_best_value_of_another_measure_is_forgotten(begun, sets, tmp_path, capsys, other):
     """At checkpoint 4 lies a value that no later one outdoes."""
     file = begun / "checkpoint-4" / "trainer_state.json"
     state = json.loads(file.read_text(encoding="utf-8"))

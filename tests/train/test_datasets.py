@@ -1,7 +1,5 @@
 """Where the rows are, and how many of each source are learnt."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Iterator
@@ -23,9 +21,7 @@ FRACTIONS = st.floats(1e-3, 1)
 
 
 @given(st.lists(st.tuples(COUNTS, FRACTIONS), min_size=1, max_size=6))
-def test_shares_have_the_ratios_no_row_twice_and_use_one_source_up(
-    sources: list[tuple[int, float]],
-) -> None:
+def test_shares_have_the_ratios_no_row_twice_and_use_one_source_up(sources):
     counts, fractions = zip(*sources, strict=True)
     taken = shares(counts, fractions)
     assert all(0 <= some <= count for some, count in zip(taken, counts, strict=True))
@@ -36,14 +32,14 @@ def test_shares_have_the_ratios_no_row_twice_and_use_one_source_up(
 
 
 @given(st.lists(COUNTS, min_size=1, max_size=6))
-def test_without_fractions_all_rows_are_taken(counts: list[int]) -> None:
+def test_without_fractions_all_rows_are_taken(counts):
     assert shares(counts, [None] * len(counts)) == counts
 
 
 refused = functools.partial(refusal, locate_source)
 
 
-def test_a_folder_is_found_with_its_name_and_files(tmp_path: Path) -> None:
+def test_a_folder_is_found_with_its_name_and_files(tmp_path):
     folder = write_sets(tmp_path / "sets")
     found = locate_source(SetSource(path=str(folder), role="deliberator"))
     assert (found.name, found.revision, found.template) == ("sets", "", "")
@@ -51,13 +47,13 @@ def test_a_folder_is_found_with_its_name_and_files(tmp_path: Path) -> None:
     assert train is not None and train.is_file()
 
 
-def test_a_role_that_the_sets_lack_is_named_with_what_they_have(tmp_path: Path) -> None:
+def test_a_role_that_the_sets_lack_is_named_with_what_they_have(tmp_path):
     folder = write_sets(tmp_path / "sets", without=("sft_thinker", "train"))
     message = refused(SetSource(path=str(folder), role="thinker"))
     assert "has no rows to train a thinker: it has rows for a deliberator" in message
 
 
-def test_a_place_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_place_that_is_none_is_named(tmp_path):
     assert "There is no folder nowhere/at/all" in refused(
         SetSource(path="nowhere/at/all", role="thinker")
     )
@@ -70,7 +66,7 @@ def test_a_place_that_is_none_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["other rows", "gone", "added"])
-def test_a_file_that_was_changed_after_the_build_is_refused(tmp_path: Path, change: str) -> None:
+def test_a_file_that_was_changed_after_the_build_is_refused(tmp_path, change):
     folder = write_sets(tmp_path / "sets")
     rows = folder / "sft_thinker" / "train-00000-of-00001.parquet"
     validation = folder / "sft_thinker" / "validation-00000-of-00001.parquet"
@@ -102,9 +98,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
         yield hub
 
 
-def test_sets_of_the_hub_are_read_without_their_views_and_known_by_their_commit(
-    hub: HubServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sets_of_the_hub_are_read_without_their_views_and_known_by_their_commit(hub, monkeypatch):
     commit = hub.repos["org/sets"].branches["main"][-1].sha
     found = locate_source(SetSource(path="org/sets", role="deliberator"))
     assert (found.name, found.revision) == ("org/sets", commit)
@@ -114,15 +108,13 @@ def test_sets_of_the_hub_are_read_without_their_views_and_known_by_their_commit(
     assert locate_source(SetSource(path="org/sets", role="deliberator")) == found
 
 
-def test_a_revision_is_asked_for(hub: HubServer) -> None:
+def test_a_revision_is_asked_for(hub):
     assert "org/sets" in refused(SetSource(path="org/sets", role="thinker", revision="nowhere"))
     found = locate_source(SetSource(path="org/sets", role="thinker", revision="main"))
     assert found.revision
 
 
-def test_what_the_hub_does_not_give_is_said(
-    hub: HubServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_hub_does_not_give_is_said(hub, monkeypatch):
     message = refused(SetSource(path="org/other", role="thinker"))
     assert "There is no folder org/other, and the Hub does not give such a dataset" in message
     assert message.endswith("A private one needs HF_TOKEN.")
@@ -131,9 +123,7 @@ def test_what_the_hub_does_not_give_is_said(
     assert "There is no folder org/sets" in message and "offline" in message.lower()
 
 
-def test_what_is_only_in_part_in_the_cache_is_not_taken_for_all_of_it(
-    hub: HubServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_only_in_part_in_the_cache_is_not_taken_for_all_of_it(hub, monkeypatch):
     locate_source(SetSource(path="org/sets", role="deliberator"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert "cached snapshot" in refused(SetSource(path="org/sets", role="thinker"))

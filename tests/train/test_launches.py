@@ -7,8 +7,6 @@ summed, clipped and accumulated alike. The files of sizes are tried in this proc
 no launch. Not covered: FSDP2, which needs GPUs.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -149,9 +147,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("launch", "muon"), [("cpu2", "true"), ("ddp", "false")])
-def test_two_processes_train_as_one_does(
-    launch: str, muon: str, sets: Path, alone: Trained, tmp_path: Path
-) -> None:
+def test_two_processes_train_as_one_does(launch, muon, sets, alone, tmp_path):
     one = alone if muon == "false" else trained("single", sets, tmp_path / "one", 1, muon)
     two = trained(launch, sets, tmp_path / "out", 2, muon)
     assert (two.record.launch.processes, two.record.launch.engine) == (2, "ddp")
@@ -173,9 +169,7 @@ def test_two_processes_train_as_one_does(
         ),
     ],
 )
-def test_deepspeed_trains_as_one_process_does(
-    launch: str, sets: Path, alone: Trained, compiled: dict[str, str], tmp_path: Path
-) -> None:
+def test_deepspeed_trains_as_one_process_does(launch, sets, alone, compiled, tmp_path):
     two = trained(launch, sets, tmp_path / "out", 2, **compiled)
     assert (two.record.launch.processes, two.record.launch.engine) == (2, launch[:5])
     assert "deepspeed" in two.record.versions
@@ -187,8 +181,8 @@ def test_deepspeed_trains_as_one_process_does(
 
 @pytest.mark.parametrize("launch", ["zero2", "zero3"])
 def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
-    launch: str, sets: Path, compiled: dict[str, str], tmp_path: Path
-) -> None:
+    launch, sets, compiled, tmp_path
+):
     """In bfloat16, as the files for GPUs do; gradients are added in float32 all the same."""
     out = tmp_path / "out"
     shows = tmp_path / "shows.py"
@@ -244,7 +238,7 @@ def change(one: Path, other: Path) -> float:
     return max(float((left[name].float() - right[name].float()).abs().max()) for name in left)
 
 
-def test_what_silently_is_one_process_says_so(sets: Path, tmp_path: Path) -> None:
+def test_what_silently_is_one_process_says_so(sets, tmp_path):
     """accelerate starts one process where it was asked for two: it is seen before it trains."""
     text = (ACCELERATE / "cpu2.yaml").read_text()
     multi = tmp_path / "multi_cpu.yaml"
@@ -256,7 +250,7 @@ def test_what_silently_is_one_process_says_so(sets: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("launch", ["cpu2", "single"])
-def test_ctrl_c_ends_all_processes_with_130(launch: str, sets: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_processes_with_130(launch, sets, tmp_path):
     file, mark = tmp_path / "said", f"heavydistill-launch-{uuid.uuid4().hex}"
     words = ["sft", "--accelerate", launch, "--config", "micro", "--role", "deliberator"]
     words += ["--dataset_name", str(sets), "--output_dir", str(tmp_path / "out")]
@@ -286,9 +280,7 @@ def test_ctrl_c_ends_all_processes_with_130(launch: str, sets: Path, tmp_path: P
         ("32b-qlora", "deliberator", "qlora"),
     ],
 )
-def test_the_file_of_a_size_trains_another_model_too(
-    size: str, role: str, method: str, sets: Path, tmp_path: Path
-) -> None:
+def test_the_file_of_a_size_trains_another_model_too(size, role, method, sets, tmp_path):
     """All of its keys at work, best model and all, on the micro student."""
     if method == "qlora":
         pytest.importorskip("bitsandbytes")

@@ -1,7 +1,5 @@
 """What a launch really is, and what goes wrong on the machine, in the user's words."""
 
-from __future__ import annotations
-
 import errno
 import json
 import sys
@@ -44,7 +42,7 @@ DISK = [
 
 
 @pytest.mark.parametrize("error", MEMORY, ids=repr)
-def test_too_little_memory_is_the_users_to_mend(tmp_path: Path, error: Exception) -> None:
+def test_too_little_memory_is_the_users_to_mend(tmp_path, error):
     reason = explained(error, plan_on("cuda", tmp_path))
     assert isinstance(reason, ConfigError)
     assert "The memory does not suffice (cuda" in str(reason)
@@ -52,13 +50,13 @@ def test_too_little_memory_is_the_users_to_mend(tmp_path: Path, error: Exception
 
 
 @pytest.mark.parametrize("error", DISK, ids=repr)
-def test_a_full_disk_breaks_it_and_what_is_whole_stays(tmp_path: Path, error: Exception) -> None:
+def test_a_full_disk_breaks_it_and_what_is_whole_stays(tmp_path, error):
     reason = explained(error, plan_on("cuda", tmp_path))
     assert isinstance(reason, RunError)
     assert str(tmp_path) in str(reason) and "--resume_from_checkpoint true" in str(reason)
 
 
-def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
+def test_other_errors_are_left_as_they_are(tmp_path):
     for error in (RuntimeError("shapes differ"), KeyError("x"), OSError(errno.EIO, "I/O error")):
         assert explained(error, plan_on("cuda", tmp_path)) is None
 
@@ -73,8 +71,8 @@ def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
     ],
 )
 def test_long_sequences_without_flash_attention_are_warned_of(
-    tmp_path: Path, wanted: str, found: str, tokens: int, warns: bool
-) -> None:
+    tmp_path, wanted, found, tokens, warns
+):
     launch = RECORD.launch.model_copy(update={"attention": found})
     record = RECORD.model_copy(update={"launch": launch, "max_length": tokens})
     arguments = sft_arguments("sets", tmp_path, attn_implementation=wanted)
@@ -84,7 +82,7 @@ def test_long_sequences_without_flash_attention_are_warned_of(
 
 
 @pytest.mark.parametrize("by", ["launcher", "flag"])
-def test_fsdp_on_a_cpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+def test_fsdp_on_a_cpu_is_refused(tmp_path, monkeypatch, by):
     keys = {"fsdp": "full_shard"} if by == "flag" else {}
     if by == "launcher":
         monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
@@ -96,9 +94,7 @@ def test_fsdp_on_a_cpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("by", ["launcher", "flag"])
-def test_deepspeed_is_planned_with_its_stage(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
+def test_deepspeed_is_planned_with_its_stage(tmp_path, monkeypatch, by):
     pytest.importorskip("deepspeed")
     keys: dict[str, Any] = {}
     if by == "launcher":
@@ -114,9 +110,7 @@ def test_deepspeed_is_planned_with_its_stage(
     ("stage", "own", "used"),
     [(1, None, "fp32"), (2, None, "fp32"), (3, None, "fp32"), (2, "bf16", "bf16"), (0, None, None)],
 )
-def test_zero_adds_gradients_in_float32_unless_the_user_names_another_type(
-    stage: int, own: str | None, used: str | None
-) -> None:
+def test_zero_adds_gradients_in_float32_unless_the_user_names_another_type(stage, own, used):
     pytest.importorskip("deepspeed")
     from accelerate.utils import DeepSpeedPlugin
 
@@ -141,13 +135,7 @@ FA2, FA3 = "kernels-community/flash-attn2", "kernels-community/vllm-flash-attn3"
         ((12, 0), {FA3}, "sdpa"),
     ],
 )
-def test_auto_takes_the_kernel_that_fits_the_gpu(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capability: tuple[int, int],
-    there: set[str],
-    taken: str,
-) -> None:
+def test_auto_takes_the_kernel_that_fits_the_gpu(tmp_path, monkeypatch, capability, there, taken):
     def get_kernel(name: str) -> None:
         if name not in there:
             raise FileNotFoundError(name)
@@ -166,13 +154,11 @@ def test_auto_takes_the_kernel_that_fits_the_gpu(
     assert loop.attention(wanted) == "sdpa"
 
 
-def test_the_attention_that_is_asked_for_is_taken(tmp_path: Path) -> None:
+def test_the_attention_that_is_asked_for_is_taken(tmp_path):
     assert loop.attention(sft_arguments("sets", tmp_path, attn_implementation="eager")) == "eager"
 
 
-def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(tmp_path, capsys):
     entries = history(K16, steps=30, noise=0)
     args = SimpleNamespace(output_dir=str(tmp_path))
     state: Any = SimpleNamespace(
@@ -204,9 +190,7 @@ def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(
         ({"source": "problems.jsonl", "size": 1, "seed": 0}, "--problems held-out.jsonl"),
     ],
 )
-def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(
-    source: dict[str, Any], problems: str
-) -> None:
+def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(source, problems):
     record = RECORD.model_copy(deep=True)
     record.sets[0].manifest.runs[0].config["problems"] = source
     roles = "--thinker out/both --deliberator out/both"

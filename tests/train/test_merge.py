@@ -1,7 +1,5 @@
 """Adapters merged: real ones, on the bundled student."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -47,7 +45,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "whole embeddings"])
-def test_a_merged_adapter_is_the_same_model(kind: str, tmp_path: Path) -> None:
+def test_a_merged_adapter_is_the_same_model(kind, tmp_path):
     folder = write_adapter(tmp_path / "adapter", **KINDS.get(kind, WHOLE_EMBEDDINGS))
     found = merge(str(folder), tmp_path / "half")
     assert found.dtype == "bfloat16" and not found.record
@@ -59,7 +57,7 @@ def test_a_merged_adapter_is_the_same_model(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("kind", "scale"), [("lora", 16 / 8), ("rslora", 16 / 8**0.5)])
-def test_the_weights_are_those_of_the_formula(kind: str, scale: float, tmp_path: Path) -> None:
+def test_the_weights_are_those_of_the_formula(kind, scale, tmp_path):
     import torch
     from safetensors.torch import load_file
 
@@ -75,7 +73,7 @@ def test_the_weights_are_those_of_the_formula(kind: str, scale: float, tmp_path:
 
 
 @pytest.mark.parametrize("kind", ["lora", "dora"])
-def test_what_was_trained_in_4_bit_is_merged_into_the_whole_base(kind: str, tmp_path: Path) -> None:
+def test_what_was_trained_in_4_bit_is_merged_into_the_whole_base(kind, tmp_path):
     pytest.importorskip("bitsandbytes")
     import torch
     from transformers import BitsAndBytesConfig
@@ -94,7 +92,7 @@ def test_what_was_trained_in_4_bit_is_merged_into_the_whole_base(kind: str, tmp_
     assert weights(tmp_path / "merged")[same].equal(weights(MICRO)[same])
 
 
-def test_the_folder_has_all_that_an_engine_needs(lora: Path, tmp_path: Path) -> None:
+def test_the_folder_has_all_that_an_engine_needs(lora, tmp_path):
     adapter = Path(shutil.copytree(lora, tmp_path / "adapter"))
     template = adapter / "chat_template.jinja"
     template.write_text(template.read_text() + "{# as trained #}")
@@ -112,13 +110,13 @@ def test_the_folder_has_all_that_an_engine_needs(lora: Path, tmp_path: Path) -> 
     assert len(modes) == 1
 
 
-def test_the_same_adapter_gives_the_same_bytes(lora: Path, tmp_path: Path) -> None:
+def test_the_same_adapter_gives_the_same_bytes(lora, tmp_path):
     for out in ("one", "other"):
         merge(str(lora), tmp_path / out)
     assert files(tmp_path / "one") == files(tmp_path / "other")
 
 
-def test_generation_stops_where_the_adapters_turns_end(tmp_path: Path) -> None:
+def test_generation_stops_where_the_adapters_turns_end(tmp_path):
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
     settings = {"eos_token_id": 676, "temperature": 0.6}  # sampling is not switched on
     (base / "generation_config.json").write_text(json.dumps(settings))
@@ -128,19 +126,14 @@ def test_generation_stops_where_the_adapters_turns_end(tmp_path: Path) -> None:
     assert found["temperature"] == 0.6
 
 
-def test_an_adapter_that_rounding_drowns_is_noted(tmp_path: Path) -> None:
+def test_an_adapter_that_rounding_drowns_is_noted(tmp_path):
     folder = write_adapter(tmp_path / "adapter", strength=1e-5)
     assert merge(str(folder), tmp_path / "half").is_drowned
     assert not merge(str(folder), tmp_path / "whole", dtype="float32").is_drowned
 
 
 @pytest.mark.parametrize("factor", [0.0, 1.5, float("nan")])
-def test_what_is_not_the_same_model_gets_no_name(
-    factor: float,
-    lora: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_not_the_same_model_gets_no_name(factor, lora, tmp_path, monkeypatch):
     from transformers import LlamaForCausalLM
 
     save = LlamaForCausalLM.save_pretrained
@@ -155,11 +148,7 @@ def test_what_is_not_the_same_model_gets_no_name(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_broken_off_leaves_nothing(
-    lora: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_broken_off_leaves_nothing(lora, tmp_path, monkeypatch):
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -169,12 +158,12 @@ def test_what_is_broken_off_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_adapter_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_adapter_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"has no adapter_config\.json"):
         merge(str(tmp_path / "nothing"), tmp_path / "merged")
 
 
-def test_a_training_that_has_not_ended_is_refused(lora: Path, tmp_path: Path) -> None:
+def test_a_training_that_has_not_ended_is_refused(lora, tmp_path):
     folder = Path(shutil.copytree(lora, tmp_path / "adapter"))
     write_training(folder, result=None)
     with pytest.raises(ConfigError, match="has not ended"):
@@ -182,7 +171,7 @@ def test_a_training_that_has_not_ended_is_refused(lora: Path, tmp_path: Path) ->
     assert not (tmp_path / "merged").exists()
 
 
-def test_a_base_that_has_changed_since_is_taken_only_if_named(tmp_path: Path) -> None:
+def test_a_base_that_has_changed_since_is_taken_only_if_named(tmp_path):
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
     folder = write_training(write_adapter(tmp_path / "adapter", base), base)
     config = base / "config.json"
@@ -199,7 +188,7 @@ def test_a_base_that_has_changed_since_is_taken_only_if_named(tmp_path: Path) ->
     assert read_record(tmp_path / "again") == read_record(folder)
 
 
-def test_a_folder_that_is_taken_is_refused(lora: Path, tmp_path: Path) -> None:
+def test_a_folder_that_is_taken_is_refused(lora, tmp_path):
     (tmp_path / "mine").write_text("kept")
     with pytest.raises(ConfigError, match="exists and is not empty"):
         merge(str(lora), tmp_path)

@@ -1,7 +1,5 @@
 """SFT of the micro student, from sets to a folder with a model and its record."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -49,7 +47,7 @@ def trained(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(folder, record, dict(summary(prepared)))
 
 
-def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained: Trained) -> None:
+def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     names = {path.name for path in trained.folder.iterdir()}
@@ -65,7 +63,7 @@ def test_the_folder_has_the_model_its_record_and_checkpoints_alone(trained: Trai
     assert template == (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
 
 
-def test_what_is_learnt_is_seen_on_validation_rows_of_each_role(trained: Trained) -> None:
+def test_what_is_learnt_is_seen_on_validation_rows_of_each_role(trained):
     logs = history(trained.folder)
     for role in ("thinker", "deliberator"):
         key = f"eval_{role}_loss"
@@ -75,7 +73,7 @@ def test_what_is_learnt_is_seen_on_validation_rows_of_each_role(trained: Trained
         assert trained.record.result.eval_loss[role] == pytest.approx(losses[20], abs=1e-4)
 
 
-def test_the_record_tells_how_it_came_about(trained: Trained, sets: Path) -> None:
+def test_the_record_tells_how_it_came_about(trained, sets):
     record = trained.record
     assert (record.role, record.method, record.base.name) == ("both", "full", "micro-student")
     assert {one.role: one.rows for one in record.sets} == {
@@ -93,7 +91,7 @@ def test_the_record_tells_how_it_came_about(trained: Trained, sets: Path) -> Non
     assert result.tokens == max(logged(trained.folder, "num_tokens"))
 
 
-def test_the_outline_says_what_is_trained(trained: Trained) -> None:
+def test_the_outline_says_what_is_trained(trained):
     said, record = trained.summary, trained.record
     thinker = next(one.rows for one in record.sets if one.role == "thinker")
     assert (
@@ -110,9 +108,7 @@ def test_the_outline_says_what_is_trained(trained: Trained) -> None:
 @pytest.mark.parametrize(
     ("count", "steps", "epochs"), [(7, 1, 2.5), (7, 3, 1), (7, 4, 2.5), (8, 3, 2.5), (8, 4, 1)]
 )
-def test_the_outline_counts_steps_as_the_trainer_does(
-    sets: Path, tmp_path: Path, count: int, steps: int, epochs: float
-) -> None:
+def test_the_outline_counts_steps_as_the_trainer_does(sets, tmp_path, count, steps, epochs):
     keys = {"gradient_accumulation_steps": steps, "num_train_epochs": epochs}
     prepared = prepare(sft_arguments(sets, tmp_path / "out", role="thinker", **keys))
     record = prepared.record.model_copy(update={"sequences": count})
@@ -133,9 +129,7 @@ def test_the_outline_counts_steps_as_the_trainer_does(
         pytest.param({"load_in_4bit": True}, "qlora", marks=pytest.mark.slow),
     ],
 )
-def test_an_adapter_is_trained_and_can_be_loaded(
-    sets: Path, tmp_path: Path, keys: dict[str, Any], method: str
-) -> None:
+def test_an_adapter_is_trained_and_can_be_loaded(sets, tmp_path, keys, method):
     from peft import AutoPeftModelForCausalLM
 
     if method == "qlora":
@@ -186,21 +180,19 @@ def refused(sets: Path, out: Path, **keys: Any) -> str:
         ({"loss_type": "dft", "router_aux_loss_coef": 1.0}, "router_aux_loss_coef"),
     ],
 )
-def test_what_the_libraries_do_not_take_is_said_and_nothing_is_left(
-    sets: Path, tmp_path: Path, keys: dict[str, Any], message: str
-) -> None:
+def test_what_the_libraries_do_not_take_is_said_and_nothing_is_left(sets, tmp_path, keys, message):
     assert message in refused(sets, tmp_path / "out", **keys)
     assert list((tmp_path / "out").glob("*")) == []  # transformers may have made it
 
 
-def test_a_model_without_weights_is_said(sets: Path, tmp_path: Path) -> None:
+def test_a_model_without_weights_is_said(sets, tmp_path):
     shutil.copytree(MICRO, tmp_path / "base")
     (tmp_path / "base" / "model.safetensors").unlink()
     message = refused(sets, tmp_path / "out", model_name_or_path=tmp_path / "base")
     assert "The training cannot be set up" in message and "model.safetensors" in message
 
 
-def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: Path) -> None:
+def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path):
     made = write_run(tmp_path / "runs" / "sums", 12, k=4, words=4)
     build(tmp_path / "sets", made, validation=0)
     config = Path(__file__).parents[2] / "configs" / "sft" / "micro.yaml"
@@ -213,7 +205,7 @@ def test_what_the_message_says_trains_on_sets_without_validation_rows(tmp_path: 
     assert prepared.validation == {} and not prepared.arguments.config.load_best_model_at_end
 
 
-def test_rows_without_packing_may_be_flattened(sets: Path, tmp_path: Path) -> None:
+def test_rows_without_packing_may_be_flattened(sets, tmp_path):
     keys = {"padding_free": True, "role": "thinker"}
     batch = next(
         iter(new_trainer(prepare(sft_arguments(sets, tmp_path, **keys))).get_train_dataloader())
@@ -221,7 +213,7 @@ def test_rows_without_packing_may_be_flattened(sets: Path, tmp_path: Path) -> No
     assert "position_ids" in batch and len(batch["input_ids"]) == 1
 
 
-def test_one_source_may_lack_validation_rows(sets: Path, tmp_path: Path) -> None:
+def test_one_source_may_lack_validation_rows(sets, tmp_path):
     other = write_run(tmp_path / "runs" / "more", 12, k=4, words=4, seed=3)
     build(tmp_path / "more", other, validation=0)
     config = tmp_path / "train.yaml"
@@ -237,11 +229,8 @@ def test_one_source_may_lack_validation_rows(sets: Path, tmp_path: Path) -> None
 
 
 def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
-    sets: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    sets, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     assert main(flags(sets, "out", dry_run=True, packing=True)) == 0
     said = capsys.readouterr().out
@@ -261,13 +250,8 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     ],
 )
 def test_bad_input_ends_with_2_and_leaves_nothing(
-    sets: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    keys: dict[str, Any],
-    message: str,
-) -> None:
+    sets, tmp_path, monkeypatch, capsys, keys, message
+):
     monkeypatch.chdir(tmp_path)
     assert main(flags(sets, "out", **keys)) == 2
     assert message in capsys.readouterr().err
@@ -276,8 +260,8 @@ def test_bad_input_ends_with_2_and_leaves_nothing(
 
 @pytest.mark.parametrize("looked_at", [True, False], ids=["validation", "steps"])
 def test_a_training_that_diverges_ends_with_2_and_leaves_no_model(
-    sets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], looked_at: bool
-) -> None:
+    sets, tmp_path, capsys, looked_at
+):
     out = tmp_path / "out"
     keys: dict[str, Any] = {"learning_rate": 1e30, "role": "thinker", "max_steps": 3}
     # What is only logged at the end is seen as well.
@@ -290,9 +274,7 @@ def test_a_training_that_diverges_ends_with_2_and_leaves_no_model(
     assert read_record(out).result is None
 
 
-def test_what_goes_on_from_the_last_step_takes_none_and_is_the_same_model(
-    sets: Path, tmp_path: Path
-) -> None:
+def test_what_goes_on_from_the_last_step_takes_none_and_is_the_same_model(sets, tmp_path):
     out = tmp_path / "out"
     keys: dict[str, Any] = {"role": "thinker", "max_steps": 4, "lr_scheduler_type": "constant"}
     keys |= {"save_strategy": "steps", "save_steps": 2}
@@ -307,9 +289,7 @@ def test_what_goes_on_from_the_last_step_takes_none_and_is_the_same_model(
     assert {path.name for path in out.glob("checkpoint-*")} == {"checkpoint-2", "checkpoint-4"}
 
 
-def test_the_model_is_let_go_before_another_process_measures_it(
-    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_is_let_go_before_another_process_measures_it(sets, tmp_path, monkeypatch):
     made: list[weakref.ref[Any]] = []
     alive: list[Any] = []
 
@@ -330,9 +310,7 @@ def test_the_model_is_let_go_before_another_process_measures_it(
 
 
 @pytest.mark.slow
-def test_nobody_is_told_of_a_training(
-    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_is_told_of_a_training(sets, tmp_path, monkeypatch):
     monkeypatch.delenv("CI", raising=False)
     monkeypatch.delenv("HF_HUB_DISABLE_TELEMETRY", raising=False)
     with hub_server.serving() as hub:

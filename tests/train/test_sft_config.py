@@ -1,7 +1,5 @@
 """What a training takes: TRL's command line, what it refuses, and what of it is recorded."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import json
@@ -11,7 +9,6 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +19,7 @@ from hypothesis import strategies as st
 from trainings import ROOT, grpo_arguments, main, sft_arguments
 from trl import ModelConfig, TrlParser
 
-from heavydistill.train.arguments import REFUSED, TrainingOptions, known_arguments, recorded
+from heavydistill.train.arguments import REFUSED, known_arguments, recorded
 from heavydistill.train.datasets import SetSource
 from heavydistill.train.grpo.config import GrpoConfig, GrpoModelConfig
 from heavydistill.train.grpo.options import GrpoOptions
@@ -43,7 +40,7 @@ written = functools.partial(trainings.written, least=LEAST)
 refused = functools.partial(trainings.refusal, parse)
 
 
-def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path: Path) -> None:
+def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path):
     path = written(tmp_path, learning_rate=1e-3, use_peft=True, lora_r=8, num_train_epochs=2)
     for arguments in (["--config", path], [f"--config={path}"]):
         read = parse([*arguments, "--learning-rate", "1e-5", "--role", "both"])
@@ -60,9 +57,7 @@ def test_the_file_is_read_in_both_spellings_and_flags_win(tmp_path: Path) -> Non
     ("role", "learner"),
     [("thinker", "thinker"), ("deliberator", "deliberator"), ("both", "deliberator")],
 )
-def test_folder_and_best_model_are_those_of_the_role(
-    tmp_path: Path, role: str, learner: str
-) -> None:
+def test_folder_and_best_model_are_those_of_the_role(tmp_path, role, learner):
     best = {"load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"}
     config = parse(["--config", written(tmp_path, role=role, **best)]).config
     assert config.output_dir == f"out/{role}"
@@ -99,15 +94,13 @@ def test_folder_and_best_model_are_those_of_the_role(
         ),
     ],
 )
-def test_a_fault_of_the_file_names_the_key(
-    tmp_path: Path, keys: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_the_file_names_the_key(tmp_path, keys, message, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     path = written(tmp_path, **keys)
     assert message.replace("{path}", path) in refused(["--config", path])
 
 
-def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
+def test_a_number_of_which_yaml_makes_text_is_one(tmp_path):
     path = tmp_path / "train.yaml"
     keys = yaml.safe_dump(LEAST)
     path.write_text(f"{keys}learning_rate: 1e-4\nresume_from_checkpoint: true\n", encoding="utf-8")
@@ -141,11 +134,11 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path: Path) -> None:
         (["--license", "mit"], "license is set, and push_to_hub is not"),
     ],
 )
-def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: str) -> None:
+def test_a_fault_of_a_flag_names_it(tmp_path, flags, message):
     assert message in refused(["--config", written(tmp_path), *flags])
 
 
-def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
+def test_a_mixture_has_a_source_for_each_entry(tmp_path):
     entries = [{**THINKER, "fraction": 0.25}, {**DELIBERATOR, "fraction": 1, "revision": "v1"}]
     path = written(tmp_path, datasets=entries, dataset_name=None, role=None)
     read = parse(["--config", path])
@@ -181,7 +174,7 @@ def test_a_mixture_has_a_source_for_each_entry(tmp_path: Path) -> None:
         ([{**THINKER, "fraction": 0.5}, DELIBERATOR], "some entries have a fraction"),
     ],
 )
-def test_an_entry_that_is_none_is_refused(tmp_path: Path, entries: list[Any], message: str) -> None:
+def test_an_entry_that_is_none_is_refused(tmp_path, entries, message):
     path = written(tmp_path, datasets=entries, dataset_name=None, role=None)
     assert message in refused(["--config", path])
 
@@ -209,9 +202,7 @@ OTHER: dict[str, Any] = {
     max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
 @given(keys=st.sets(st.sampled_from(sorted(OTHER)), min_size=1, max_size=3))
-def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(
-    tmp_path: Path, keys: set[str]
-) -> None:
+def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(tmp_path, keys):
     assert set(OTHER) == {*REFUSED, *SftConfig.refused}
     path = written(tmp_path, **{key: OTHER[key] for key in keys})
     message = refused(["--config", path])
@@ -231,9 +222,7 @@ def run_python(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_told(
-    tmp_path: Path,
-) -> None:
+def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_told(tmp_path):
     path = written(tmp_path, env={"HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": 0})
     code = (
         "from heavydistill.train.arguments import given_values\n"
@@ -250,11 +239,11 @@ def test_variables_of_the_file_are_there_before_the_libraries_and_nothing_is_tol
 FLAGS = ["--model_name_or_path", "m", "--dataset_name", "s", "--role", "thinker"]
 
 
-def test_of_defaults_the_precision_alone_is_recorded() -> None:
+def test_of_defaults_the_precision_alone_is_recorded():
     assert recorded(parse([*FLAGS, "--use_cpu"])) == {"bf16": True, "use_cpu": True}
 
 
-def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> None:
+def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path):
     keys: dict[str, Any] = {
         "lr_scheduler_type": "cosine",
         "eval_strategy": "epoch",
@@ -284,7 +273,7 @@ def test_what_differs_is_told_in_simple_values_and_sorted(tmp_path: Path) -> Non
         {"project": "secret"},
     ],
 )
-def test_no_place_address_or_token_is_recorded(tmp_path: Path, keys: dict[str, Any]) -> None:
+def test_no_place_address_or_token_is_recorded(tmp_path, keys):
     known = parse([*FLAGS, "--use_cpu"])
     keys = {key: value for key, value in keys.items() if hasattr(known.config, key)}
     found = recorded(sft_arguments("sets", tmp_path / "secret", **keys))
@@ -292,7 +281,7 @@ def test_no_place_address_or_token_is_recorded(tmp_path: Path, keys: dict[str, A
     assert str(tmp_path) not in json.dumps(found)
 
 
-def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path: Path) -> None:
+def test_of_grpo_our_own_arguments_are_told_and_no_address(tmp_path):
     keys = {"format_share": 0.05, "max_accuracy": 0.5, "preset": "dapo", "vllm_server_port": 1}
     keys |= {"vllm_server_base_url": "http://secret:8000"}
     known = recorded(grpo_arguments("sets", tmp_path, **keys))
@@ -312,9 +301,7 @@ def value_of(read: Callable[[str], Any], text: str) -> Any:
 @pytest.mark.parametrize(
     ("options", "config"), [(SftOptions, SftConfig), (GrpoOptions, GrpoConfig)]
 )
-def test_fields_read_from_source_are_those_of_the_dataclasses(
-    options: type[TrainingOptions], config: type[TrainingOptions]
-) -> None:
+def test_fields_read_from_source_are_those_of_the_dataclasses(options, config):
     model = GrpoModelConfig if config is GrpoConfig else ModelConfig
     known, counted = known_arguments(options), 0
     for action in TrlParser((config, model), add_help=False)._actions:
@@ -347,7 +334,7 @@ MISTYPED = {
 
 
 @pytest.mark.parametrize("given", MISTYPED.values(), ids=MISTYPED)
-def test_a_typo_is_named_before_torch_is_imported(given: list[str], tmp_path: Path) -> None:
+def test_a_typo_is_named_before_torch_is_imported(given, tmp_path):
     (tmp_path / "keys.yaml").write_text("# A comment.\nlearning_rat: 1\n", "utf-8")
     code = (
         "import runpy, sys\n"
@@ -373,9 +360,7 @@ def test_a_typo_is_named_before_torch_is_imported(given: list[str], tmp_path: Pa
 
 
 @pytest.mark.parametrize("options", [SftOptions, GrpoOptions])
-def test_help_shows_what_people_use_and_help_all_everything(
-    options: type[TrainingOptions], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_shows_what_people_use_and_help_all_everything(options, capsys):
     script = ROOT / "scripts" / f"{options.script}.py"
     shown = []
     for flag in ("--help", "--help-all"):

@@ -1,7 +1,5 @@
 """Rows as tokens: those of TRL, whole, each looked at, none cut; and packed by role."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections import Counter
@@ -52,7 +50,7 @@ refused = functools.partial(refusal, reading)
 
 
 @pytest.mark.parametrize("role", ["thinker", "deliberator"])
-def test_the_tokens_and_labels_are_those_that_trl_prepares(sets: Path, role: str) -> None:
+def test_the_tokens_and_labels_are_those_that_trl_prepares(sets, role):
     """``test_trl_agrees`` compares ``Inspection.tokens`` with TRL's own."""
     chat = Student("micro-student").chat
     own = reading(sets, role=role, eval_strategy="steps").parts[0]
@@ -65,7 +63,7 @@ def test_the_tokens_and_labels_are_those_that_trl_prepares(sets: Path, role: str
         assert given_rows["generation"][:] == [row["generation"] for row in there]
 
 
-def test_validation_rows_are_read_only_if_they_are_looked_at(sets: Path) -> None:
+def test_validation_rows_are_read_only_if_they_are_looked_at(sets):
     assert all([*part.splits] == ["train"] for part in reading(sets).parts)
     for keys in ({"eval_strategy": "epoch"}, {"do_eval": True}, {"eval_on_start": True}):
         assert all(len(part.splits["validation"]) for part in reading(sets, **keys).parts)
@@ -85,9 +83,7 @@ LOSING: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("code", sorted(LOSING))
-def test_rows_that_a_template_loses_are_refused_with_their_ids(
-    sets: Path, tmp_path: Path, code: str
-) -> None:
+def test_rows_that_a_template_loses_are_refused_with_their_ids(sets, tmp_path, code):
     part, other = LOSING[code]
     assert part in TEMPLATE
     path = tmp_path / "losing.jinja"
@@ -99,9 +95,7 @@ def test_rows_that_a_template_loses_are_refused_with_their_ids(
     assert "The first: " in message and sum(named) == 5
 
 
-def test_what_was_read_with_one_template_is_not_taken_for_another(
-    sets: Path, tmp_path: Path
-) -> None:
+def test_what_was_read_with_one_template_is_not_taken_for_another(sets, tmp_path):
     before = reading(sets, role="thinker").parts[0].splits["train"]
     path = tmp_path / "other.jinja"
     path.write_text(
@@ -119,7 +113,7 @@ def test_what_was_read_with_one_template_is_not_taken_for_another(
     )
 
 
-def test_a_row_whose_text_is_a_control_token_is_refused(sets: Path, tmp_path: Path) -> None:
+def test_a_row_whose_text_is_a_control_token_is_refused(sets, tmp_path):
     first = rows(sets, "sft_thinker", "train")[0]["generation"]
 
     def spoil(row: dict[str, Any]) -> list[dict[str, Any]]:
@@ -136,7 +130,7 @@ def test_a_row_whose_text_is_a_control_token_is_refused(sets: Path, tmp_path: Pa
     assert "control_token" in message
 
 
-def test_max_length_is_that_of_the_longest_row_or_of_the_99th_of_100(sets: Path) -> None:
+def test_max_length_is_that_of_the_longest_row_or_of_the_99th_of_100(sets):
     whole = reading(sets)
     lengths = sorted(tokens for part in whole.parts for tokens in part.splits["train"]["tokens"])
     assert whole.max_length == lengths[-1]
@@ -147,7 +141,7 @@ def test_max_length_is_that_of_the_longest_row_or_of_the_99th_of_100(sets: Path)
     assert sum(part.left_out["train"] for part in most.parts) == longer
 
 
-def test_a_max_length_that_cuts_is_refused_with_the_one_that_does_not(sets: Path) -> None:
+def test_a_max_length_that_cuts_is_refused_with_the_one_that_does_not(sets):
     lengths = [tokens for part in reading(sets).parts for tokens in part.splits["train"]["tokens"]]
     limit = max(lengths) - 1
     message = refused(sets, max_length=limit)
@@ -164,13 +158,13 @@ def test_a_max_length_that_cuts_is_refused_with_the_one_that_does_not(sets: Path
         ({"max_length": 3, "too_long": "leave_out"}, "has 3 tokens or fewer. Give a larger"),
     ],
 )
-def test_a_max_length_without_sense_is_refused(sets: Path, keys: dict[str, Any], said: str) -> None:
+def test_a_max_length_without_sense_is_refused(sets, keys, said):
     assert said in refused(sets, **keys)
 
 
 @settings(max_examples=8, deadline=None)
 @given(limit=st.integers(150, 420))
-def test_nothing_that_is_learnt_is_ever_cut(sets: Path, limit: int) -> None:
+def test_nothing_that_is_learnt_is_ever_cut(sets, limit):
     whole = reading(sets, eval_strategy="steps")
     try:
         some = reading(sets, eval_strategy="steps", max_length=limit, too_long="leave_out")
@@ -189,7 +183,7 @@ def test_nothing_that_is_learnt_is_ever_cut(sets: Path, limit: int) -> None:
             assert after.left_out[split] == missing
 
 
-def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets: Path, tmp_path: Path) -> None:
+def test_a_mixture_has_its_shares_of_the_rows_that_fit(sets, tmp_path):
     config = tmp_path / "train.yaml"
     config.write_text(
         f"datasets:\n- {{path: {sets}, role: thinker, fraction: 0.5}}\n"
@@ -240,9 +234,7 @@ def pack(parts: list[Any], most: int) -> Any:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(ROW, min_size=1, max_size=30), st.integers(0, 40))
-def test_every_row_is_in_one_pack_whole_and_with_rows_of_its_role_alone(
-    rows: list[Row], more: int
-) -> None:
+def test_every_row_is_in_one_pack_whole_and_with_rows_of_its_role_alone(rows, more):
     given_rows = rows_of(rows)
     longest = max(map(len, given_rows["input_ids"]))
     packed = pack([given_rows], longest + more)
@@ -261,12 +253,12 @@ def test_every_row_is_in_one_pack_whole_and_with_rows_of_its_role_alone(
     assert sum_of(packed) == sum_of(given_rows)
 
 
-def test_sources_of_a_role_share_packs(sets: Path) -> None:
+def test_sources_of_a_role_share_packs(sets):
     parts = [rows_of([("thinker", 4, 4)]), rows_of([("deliberator", 4, 4), ("thinker", 5, 4)])]
     assert Counter(len(one["seq_lengths"]) for one in pack(parts, 100)) == {2: 1, 1: 1}
 
 
-def test_a_packing_that_loses_tokens_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packing_that_loses_tokens_is_an_error(monkeypatch):
     import trl
 
     whole = trl.pack_dataset
@@ -275,7 +267,7 @@ def test_a_packing_that_loses_tokens_is_an_error(monkeypatch: pytest.MonkeyPatch
         pack([rows_of([("thinker", 4, 4), ("thinker", 4, 4)])], 9)
 
 
-def test_the_loss_of_packs_is_the_mean_over_their_rows(sets: Path, tmp_path: Path) -> None:
+def test_the_loss_of_packs_is_the_mean_over_their_rows(sets, tmp_path):
     import torch
 
     alone = prepare(sft_arguments(sets, tmp_path / "rows")).train.select(range(12))
@@ -305,7 +297,7 @@ def collate(sets: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", ["Qwen3Config", "Gemma3TextConfig", "Qwen3MoeConfig"])
-def test_rows_that_attention_keeps_apart_may_be_packed(collate: Any, kind: str, dtype: str) -> None:
+def test_rows_that_attention_keeps_apart_may_be_packed(collate, kind, dtype):
     import torch
 
     model = random_model(kind, getattr(torch, dtype)).train()
@@ -315,7 +307,7 @@ def test_rows_that_attention_keeps_apart_may_be_packed(collate: Any, kind: str, 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", ["Qwen3NextConfig", "Qwen3_5TextConfig", "Lfm2Config"])
-def test_rows_that_see_each_other_are_not_packed(collate: Any, kind: str, dtype: str) -> None:
+def test_rows_that_see_each_other_are_not_packed(collate, kind, dtype):
     import torch
 
     # This is what transformers does without the kernels, which need a GPU.
@@ -324,9 +316,7 @@ def test_rows_that_see_each_other_are_not_packed(collate: Any, kind: str, dtype:
     assert "--packing false, or install the kernels" in str(refused.value)
 
 
-def test_a_hybrid_model_is_refused_before_its_first_step_and_trains_unpacked(
-    sets: Path, tmp_path: Path
-) -> None:
+def test_a_hybrid_model_is_refused_before_its_first_step_and_trains_unpacked(sets, tmp_path):
     import torch
 
     hybrid = str(tmp_path / "hybrid")

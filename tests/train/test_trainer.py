@@ -1,10 +1,7 @@
 """What our trainers write of gathered weights, and Muon and AdamW as one optimizer."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -24,9 +21,7 @@ from heavydistill.train.trainer import MuonAdamW
     ],
     ids=["full", "adapter"],
 )
-def test_a_tied_weight_that_was_gathered_twice_is_written_once(
-    sets: Path, tmp_path: Path, keys: dict[str, Any], file: str
-) -> None:
+def test_a_tied_weight_that_was_gathered_twice_is_written_once(sets, tmp_path, keys, file):
     trainer = new_trainer(prepare(sft_arguments(sets, tmp_path / "out", role="thinker", **keys)))
     trainer.save_model(str(tmp_path / "one"))
     # As DeepSpeed does: a copy of each name.
@@ -35,7 +30,7 @@ def test_a_tied_weight_that_was_gathered_twice_is_written_once(
     assert (tmp_path / "several" / file).read_bytes() == (tmp_path / "one" / file).read_bytes()
 
 
-def test_weights_that_are_no_longer_alike_are_both_written(sets: Path, tmp_path: Path) -> None:
+def test_weights_that_are_no_longer_alike_are_both_written(sets, tmp_path):
     from safetensors.torch import load_file
 
     trainer = new_trainer(prepare(sft_arguments(sets, tmp_path / "out", role="thinker")))
@@ -46,7 +41,7 @@ def test_weights_that_are_no_longer_alike_are_both_written(sets: Path, tmp_path:
     assert all(written[name].equal(weight) for name, weight in gathered.items())
 
 
-def test_what_several_processes_on_a_cpu_wrote_is_read_to_each_of_them(tmp_path: Path) -> None:
+def test_what_several_processes_on_a_cpu_wrote_is_read_to_each_of_them(tmp_path):
     written = {"step": torch.arange(3)}
     torch.save(written, tmp_path / "optimizer.pt")
     for number in range(2):
@@ -76,7 +71,7 @@ def take_step(of: torch.nn.Module, by: MuonAdamW) -> float:
     return loss.item()
 
 
-def test_matrices_of_layers_go_to_muon_and_all_else_to_adamw() -> None:
+def test_matrices_of_layers_go_to_muon_and_all_else_to_adamw():
     trained = model()
     names = {id(parameter): name for name, parameter in trained.named_parameters()}
     muon, adamw = optimizer(trained).param_groups
@@ -93,7 +88,7 @@ def test_matrices_of_layers_go_to_muon_and_all_else_to_adamw() -> None:
     assert len(muon["params"]) + len(adamw["params"]) == len(names)
 
 
-def test_every_weight_learns_and_the_loss_falls() -> None:
+def test_every_weight_learns_and_the_loss_falls():
     trained = model()
     before = copy.deepcopy(trained.state_dict())
     by = optimizer(trained)
@@ -106,7 +101,7 @@ def test_every_weight_learns_and_the_loss_falls() -> None:
     assert used <= {int(row) for row in changed.nonzero()}
 
 
-def test_a_schedule_changes_the_rate_of_both() -> None:
+def test_a_schedule_changes_the_rate_of_both():
     trained = model()
     by = optimizer(trained)
     schedule = torch.optim.lr_scheduler.LambdaLR(by, lambda step: 0.0 if step else 1.0)
@@ -119,7 +114,7 @@ def test_a_schedule_changes_the_rate_of_both() -> None:
 
 
 @pytest.mark.parametrize("steps", [1, 3])
-def test_what_goes_on_from_a_state_is_what_was_never_broken_off(tmp_path: Path, steps: int) -> None:
+def test_what_goes_on_from_a_state_is_what_was_never_broken_off(tmp_path, steps):
     whole = model()
     by = optimizer(whole)
     for _ in range(steps):
@@ -138,7 +133,7 @@ def test_what_goes_on_from_a_state_is_what_was_never_broken_off(tmp_path: Path, 
         assert torch.equal(parameter, again.get_parameter(name)), name
 
 
-def test_on_a_cpu_directions_are_computed_in_single_precision() -> None:
+def test_on_a_cpu_directions_are_computed_in_single_precision():
     """Of bfloat16 not a third digit would be right."""
     weight = torch.nn.Parameter(torch.zeros(24, 40))
     bias = torch.nn.Parameter(torch.zeros(3))

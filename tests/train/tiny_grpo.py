@@ -1,7 +1,5 @@
 """Small GRPO trainings of the micro student with scripted rewards, for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """No test of a verifier leaves anything behind: no process, file, variable or signal handler."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

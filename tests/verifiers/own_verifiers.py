@@ -1,8 +1,6 @@
 """Verifiers of a user's own, as ``verify.own`` names them: one that does to its worker what the
 response says, and one that cannot be prepared."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -1,7 +1,5 @@
 """Rows of the data sets beside the repository."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

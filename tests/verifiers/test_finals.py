@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from generations import problem
 from linear import assert_linear

@@ -1,7 +1,5 @@
 """Real references and solutions of GSM8K, judged by ``math`` and ``exact``."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

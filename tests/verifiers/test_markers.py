@@ -1,7 +1,5 @@
 """A marker is proposed from the answers alone, and only where it gives answers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -51,11 +49,11 @@ def ending(form: str) -> list[str]:
         ("The final answer is ${}$.", "The final answer is"), ("答案：{}", "答案："),
     ],
 )  # fmt: skip
-def test_usual_markers_are_found_with_what_they_give(form: str, marker: str) -> None:
+def test_usual_markers_are_found_with_what_they_give(form, marker):
     assert found(ending(form)) == Shared(marker, 20, 20, 20, 20, 10)
 
 
-def test_wordings_in_front_of_a_marker_may_differ() -> None:
+def test_wordings_in_front_of_a_marker_may_differ():
     forms = ("So the answer is {}.", "Thus, the answer is {}.", "The answer is {}.")
     texts = [text for form in forms for text in ending(form)[:6]]
     assert found(texts).marker == "answer is"
@@ -70,25 +68,25 @@ def test_wordings_in_front_of_a_marker_may_differ() -> None:
     ],
     ids=["boxes", "no answers behind it", "no marker", "not most of them", "nothing"],
 )  # fmt: skip
-def test_nothing_is_proposed_where_there_is_no_such_marker(texts: list[str]) -> None:
+def test_nothing_is_proposed_where_there_is_no_such_marker(texts):
     assert found(texts) is None
 
 
-def test_only_what_the_configuration_can_change_counts() -> None:
+def test_only_what_the_configuration_can_change_counts():
     traces = judged(ending("A: {}"), args={"marker": "####"})
     assert shared_marker(traces, {}, Verifying()) is None
     options = judged(ending("{}"), "choice", args={"options": ["x", "y"]})
     assert shared_marker(options, {"options": ["x", "y"]}, Verifying()) is None
 
 
-def test_no_more_are_read_and_judged_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_are_read_and_judged_than_it_takes(monkeypatch):
     monkeypatch.setattr(markers, "MOST_READ", 12)
     monkeypatch.setattr(markers, "MOST_JUDGED", 4)
     shared = found(ending("A: {}"))
     assert (shared.of, shared.count, shared.judged) == (12, 12, 4)
 
 
-def test_a_long_line_or_one_without_a_value_has_no_marker() -> None:
+def test_a_long_line_or_one_without_a_value_has_no_marker():
     assert candidate_markers("Answer: " + "7 " * 500) == set()
     assert candidate_markers("") == candidate_markers("Done.") == set()
     assert candidate_markers("- **A:** 18\n\n---") == {"A:"}
@@ -97,7 +95,7 @@ def test_a_long_line_or_one_without_a_value_has_no_marker() -> None:
 @pytest.mark.parametrize(
     ("last", "example"), [("A: 18", "A:"), ("#### 18", "####"), ("So it is 18.", "####")]
 )
-def test_a_reference_of_several_lines_is_told_its_own_marker(last: str, example: str) -> None:
+def test_a_reference_of_several_lines_is_told_its_own_marker(last, example):
     with pytest.raises(ValueError, match="several lines") as refused:
         reference_answer(f"9 * 2 = 18\n{last}", None)
     assert str(refused.value).endswith(f'{{"marker": "{example}"}}')

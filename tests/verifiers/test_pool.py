@@ -1,11 +1,8 @@
-from __future__ import annotations
-
 import json
 import os
 import signal
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from own_verifiers import DEEDS
@@ -34,30 +31,24 @@ pytestmark = pytest.mark.usefixtures("known_here_alone")
         ("say half", "verifier_error:UnicodeEncodeError"),
     ],
 )  # fmt: skip
-def test_what_a_response_does_to_its_worker_is_the_reason_of_its_verdict(
-    shared: VerdictPool, deed: str, reason: str
-) -> None:
+def test_what_a_response_does_to_its_worker_is_the_reason_of_its_verdict(shared, deed, reason):
     assert said(shared, deed) == ("undecided", reason)
     assert said(shared, "7") == ("correct", "told")
 
 
-def test_an_odd_limit_or_a_decision_of_no_sense_is_a_fault_of_the_verifier(
-    shared: VerdictPool,
-) -> None:
+def test_an_odd_limit_or_a_decision_of_no_sense_is_a_fault_of_the_verifier(shared):
     assert said(shared, "hang", verifier_args="[]") == ("undecided", "verifier_error:ValueError")
     for answer in ("7", "8"):  # from each method, in the run's own process
         assert said(shared, answer, verifier="hasty") == ("undecided", "verifier_error:TypeError")
 
 
-def test_a_worker_has_no_streams_and_one_thread_for_numerical_libraries(
-    shared: VerdictPool, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_has_no_streams_and_one_thread_for_numerical_libraries(shared, capfd):
     assert said(shared, "flood") == said(shared, "read") == ("incorrect", "told")
     assert capfd.readouterr() == ("", "")
     assert shared.judge(problem(), "environment").verdict.extracted == "1"
 
 
-def test_poison_costs_itself_alone(pool: VerdictPool) -> None:
+def test_poison_costs_itself_alone(pool):
     poison = ["hang", "crash", "want much at once", "hang in C", "abort"]
     texts = [str(number) for number in range(500)]
     for position, deed in enumerate(poison):
@@ -72,7 +63,7 @@ def test_poison_costs_itself_alone(pool: VerdictPool) -> None:
             assert verdict.extracted == text
 
 
-def test_a_worker_that_is_killed_from_outside_costs_nothing(pool: VerdictPool) -> None:
+def test_a_worker_that_is_killed_from_outside_costs_nothing(pool):
     slow = [pool.submit(problem(text=str(n)), "sleep") for n in range(6)]
     for _ in range(3):
         os.kill(worker(pool), signal.SIGKILL)
@@ -83,9 +74,7 @@ def test_a_worker_that_is_killed_from_outside_costs_nothing(pool: VerdictPool) -
     assert said(pool, "7") == ("correct", "told")
 
 
-def test_the_same_response_is_judged_once(
-    pool: VerdictPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_response_is_judged_once(pool, monkeypatch):
     given: list[object] = []
     submit = pool._crew.submit
     monkeypatch.setattr(pool._crew, "submit", lambda *task: given.append(task) or submit(*task))
@@ -96,24 +85,24 @@ def test_the_same_response_is_judged_once(
     assert len(given) == 3
 
 
-def test_another_problem_or_verifier_makes_another_response(pool: VerdictPool) -> None:
+def test_another_problem_or_verifier_makes_another_response(pool):
     assert said(pool, "7") == ("correct", "told")
     assert said(pool, "7", reference="8") == said(pool, "8") == ("incorrect", "told")
     assert pool.judge(problem(verifier="slow"), "7").verdict.verifier == "slow@1"
 
 
-def test_what_is_remembered_is_bounded(pool: VerdictPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_remembered_is_bounded(pool, monkeypatch):
     monkeypatch.setattr("heavydistill.verifiers.pool.MOST_KEPT", 10)
     pool.judge_all((problem(), str(n)) for n in range(50))
     assert len(pool._kept) == 10 and not pool._open
 
 
-def test_a_timeout_is_tried_again_later(pool: VerdictPool) -> None:
+def test_a_timeout_is_tried_again_later(pool):
     first, second = pool.judge(problem(), "hang"), pool.judge(problem(), "hang")
     assert first == second and first is not second
 
 
-def test_preparing_a_verifier_is_not_charged_to_its_first_verdict(pool: VerdictPool) -> None:
+def test_preparing_a_verifier_is_not_charged_to_its_first_verdict(pool):
     assert said(pool, "7") == ("correct", "told")
     texts = [str(n) for n in range(20)]
     judged = pool.judge_all((problem(verifier="slow"), text) for text in texts)
@@ -121,7 +110,7 @@ def test_preparing_a_verifier_is_not_charged_to_its_first_verdict(pool: VerdictP
     assert max(j.seconds for j in judged) < SETTINGS.timeout_s
 
 
-def test_a_verifier_without_a_worker_leaves_the_others_theirs(pool: VerdictPool) -> None:
+def test_a_verifier_without_a_worker_leaves_the_others_theirs(pool):
     kinds = ("obedient", "slow", "unprepared", *["stillborn"] * 20) * 10
     judged = pool.judge_all(
         (problem(str(n), verifier=kind), str(n)) for n, kind in enumerate(kinds)
@@ -133,8 +122,8 @@ def test_a_verifier_without_a_worker_leaves_the_others_theirs(pool: VerdictPool)
 
 @pytest.mark.parametrize("needed", ["Pipe", "_new_process"])
 def test_a_system_that_lets_us_have_no_process_is_not_waited_for_for_ever(
-    pool: VerdictPool, monkeypatch: pytest.MonkeyPatch, needed: str
-) -> None:
+    pool, monkeypatch, needed
+):
     def refuse(*_: object) -> None:
         raise OSError("Resource temporarily unavailable")
 
@@ -146,9 +135,7 @@ def test_a_system_that_lets_us_have_no_process_is_not_waited_for_for_ever(
     assert said(pool, "8") == ("incorrect", "told")
 
 
-def test_a_worker_that_never_takes_its_task_is_replaced(
-    pool: VerdictPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_never_takes_its_task_is_replaced(pool, monkeypatch):
     monkeypatch.setattr(workers, "_MOST_START_S", 0.5)
     monkeypatch.setattr(workers, "_LOOK_S", 0.1)
     posed = problem(verifier="endless")
@@ -156,12 +143,12 @@ def test_a_worker_that_never_takes_its_task_is_replaced(
 
 
 @pytest.mark.parametrize("score", [float("nan"), -0.1, 1.5, float("inf")])
-def test_a_score_that_is_no_share_is_a_fault_of_the_verifier(score: float) -> None:
+def test_a_score_that_is_no_share_is_a_fault_of_the_verifier(score):
     with pytest.raises(ValueError, match="not between 0 and 1"):
         stamped(Exact(), Decision("correct", "r", score=score))
 
 
-def test_cheap_verdicts_start_no_worker() -> None:
+def test_cheap_verdicts_start_no_worker():
     with VerdictPool(SETTINGS) as pool:
         exact = problem(verifier="exact")
         assert pool.judge(exact, "\\boxed{7}").verdict.is_correct
@@ -171,7 +158,7 @@ def test_cheap_verdicts_start_no_worker() -> None:
         assert not pool._crew._started
 
 
-def test_plain_references_start_no_worker_and_others_do() -> None:
+def test_plain_references_start_no_worker_and_others_do():
     plain = problem("5 apples, so\n#### 5", "math", verifier_args='{"marker": "####"}')
     with VerdictPool(Verifying(workers=1)) as pool:
         assert pool.check_references([plain] * 3) == [None] * 3
@@ -180,7 +167,7 @@ def test_plain_references_start_no_worker_and_others_do() -> None:
         assert pool._crew._started
 
 
-def test_many_threads_ask_at_once(shared: VerdictPool) -> None:
+def test_many_threads_ask_at_once(shared):
     answers = [*(str(n % 50) for n in range(400)), "hang"]
     with ThreadPoolExecutor(8) as threads:
         *verdicts, stuck = threads.map(lambda answer: said(shared, answer, text="many"), answers)
@@ -188,20 +175,20 @@ def test_many_threads_ask_at_once(shared: VerdictPool) -> None:
     assert stuck == ("undecided", "timeout")
 
 
-def test_a_future_that_is_cancelled_leaves_its_fellows_their_verdict(pool: VerdictPool) -> None:
+def test_a_future_that_is_cancelled_leaves_its_fellows_their_verdict(pool):
     posed = problem(text=str(time.monotonic_ns()))
     dropped, kept = (pool.submit(posed, "sleep") for _ in range(2))
     assert dropped.cancel()
     assert kept.result(LIMIT_S).verdict.label == "incorrect"
 
 
-def test_progress_is_told_in_order(shared: VerdictPool) -> None:
+def test_progress_is_told_in_order(shared):
     told = []
     shared.check_references([problem(str(n)) for n in range(30)], lambda: told.append(len(told)))
     assert told == list(range(30))
 
 
-def test_close_ends_workers_and_cancels_what_is_open() -> None:
+def test_close_ends_workers_and_cancels_what_is_open():
     pool = VerdictPool(SETTINGS)
     pid = worker(pool)
     stuck = [pool.submit(problem(text=str(n)), "hang in C") for n in range(5)]
@@ -215,7 +202,7 @@ def test_close_ends_workers_and_cancels_what_is_open() -> None:
         pool.submit(problem(), "7")
 
 
-def test_a_forked_process_has_workers_of_its_own(shared: VerdictPool) -> None:
+def test_a_forked_process_has_workers_of_its_own(shared):
     mine = worker(shared)
     read, write = os.pipe()
     child = os.fork()
@@ -236,7 +223,7 @@ def test_a_forked_process_has_workers_of_its_own(shared: VerdictPool) -> None:
     assert is_alive(mine) and said(shared, "7", text="after") == ("correct", "told")
 
 
-def test_the_ranks_of_a_trainer_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ranks_of_a_trainer_share_the_cores(monkeypatch):
     monkeypatch.setattr(workers, "available_cores", lambda: 8)
     for ranks, size in [("", 8), ("2", 4), ("3", 2), ("100", 1), ("0", 8), ("many", 8)]:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", ranks)
@@ -252,9 +239,7 @@ def test_the_ranks_of_a_trainer_share_the_cores(monkeypatch: pytest.MonkeyPatch)
         ({"cpu.max": "9900000 100000\n"}, 8), ({}, 8),
     ],
 )  # fmt: skip
-def test_a_control_group_s_quota_bounds_the_cores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quota: dict[str, str], cores: int
-) -> None:
+def test_a_control_group_s_quota_bounds_the_cores(tmp_path, monkeypatch, quota, cores):
     for name, text in quota.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -263,7 +248,7 @@ def test_a_control_group_s_quota_bounds_the_cores(
     assert workers.available_cores() == cores
 
 
-def test_references_are_checked_in_workers(pool: VerdictPool) -> None:
+def test_references_are_checked_in_workers(pool):
     told = [
         (problem("7"), None),
         (problem("odd"), "it is odd; leave it out"),
@@ -279,7 +264,7 @@ def test_references_are_checked_in_workers(pool: VerdictPool) -> None:
         assert fault is None if says is None else says in (fault or "")
 
 
-def test_a_file_that_is_no_verifier_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_verifier_is_refused(tmp_path):
     (tmp_path / "broken.py").write_text("1/0")
     with pytest.raises(ConfigError, match="ZeroDivisionError"):
         VerdictPool(Verifying(own=[str(tmp_path / "broken.py")]))

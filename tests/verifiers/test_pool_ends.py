@@ -1,7 +1,5 @@
 """Workers end with their owner, however that ends, and an interrupt leaves a pool whole."""
 
-from __future__ import annotations
-
 import functools
 import os
 import signal
@@ -52,7 +50,7 @@ def script(folder: Path, ending: str = "") -> subprocess.Popen[str]:
     )
 
 
-def test_a_script_without_a_guard_needs_none_and_need_not_close(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_needs_none_and_need_not_close(tmp_path):
     out, err = script(tmp_path).communicate(timeout=LIMIT_S)
     begins, verdict = out.splitlines()
     assert (begins, verdict.split()[0], err) == ("begins", "correct", "")
@@ -76,7 +74,7 @@ def stuck(folder: Path, then: str) -> tuple[subprocess.Popen[str], list[int]]:
     return running, pids
 
 
-def test_workers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
+def test_workers_end_with_an_owner_that_is_killed(tmp_path):
     running, pids = stuck(tmp_path, "time.sleep(600)")
     time.sleep(0.5)
     running.kill()
@@ -85,7 +83,7 @@ def test_workers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     assert not err, "it left something to the system"
 
 
-def test_an_interrupt_of_the_terminal_says_nothing_and_hangs_nothing(tmp_path: Path) -> None:
+def test_an_interrupt_of_the_terminal_says_nothing_and_hangs_nothing(tmp_path):
     # Naps: Python looks for an interrupt before it goes to sleep and then lets others run, so that
     # one which comes in between waits for the end of the sleep.
     running, pids = stuck(tmp_path, "while True:\n    time.sleep(0.05)")
@@ -116,7 +114,7 @@ def interrupted(call: Callable[[], object], at: int) -> bool:
     return False
 
 
-def test_an_interrupt_anywhere_in_a_call_leaves_the_pool_as_good_as_new(pool: VerdictPool) -> None:
+def test_an_interrupt_anywhere_in_a_call_leaves_the_pool_as_good_as_new(pool):
     assert said(pool, "7") == ("correct", "told")
     at = 1
     while interrupted(functools.partial(pool.submit, problem(text=str(at)), "7"), at):
@@ -129,9 +127,7 @@ def test_an_interrupt_anywhere_in_a_call_leaves_the_pool_as_good_as_new(pool: Ve
     assert time.monotonic() - before < LIMIT_S / 2
 
 
-def test_a_future_that_an_interrupt_left_locked_does_not_hold_up_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_future_that_an_interrupt_left_locked_does_not_hold_up_the_end(monkeypatch):
     monkeypatch.setattr(workers, "_MOST_CLOSE_S", 1.0)
     pool = VerdictPool(SETTINGS)
     said(pool, "7")

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from judging import judged
 from samples import trajectory

@@ -1,8 +1,6 @@
 """Tables of many short texts: ``¦`` parts them, ``‖`` parts what belongs together, ``□`` is a box
 of 5 and ``⏎`` a new line."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 

@@ -1,7 +1,5 @@
 """Pools of workers with the verifier of ``own_verifiers``, and what they say, for tests."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

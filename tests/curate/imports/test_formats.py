@@ -1,10 +1,5 @@
 """Rows and their answers, as each format has them."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +44,7 @@ def test_thinking_is_told_apart_and_the_end_is_assumed(text, reasoning, answer, 
     assert (said.prompt_tokens, said.completion_tokens, said.latency_s) == (-1, -1, -1)
 
 
-def test_an_object_says_more_than_its_text() -> None:
+def test_an_object_says_more_than_its_text():
     attempt = attempt_of(
         {
             "content": "It is 4.",
@@ -92,13 +87,13 @@ def test_a_finish_reason_that_the_file_gives_is_kept(said, finish, failure):
 @pytest.mark.parametrize(
     ("label", "read"), [(True, True), (0, False), (1.0, True), ("yes", None), (0.5, None)]
 )
-def test_a_label_is_right_or_wrong_or_none(label: Any, read: bool | None) -> None:
+def test_a_label_is_right_or_wrong_or_none(label, read):
     attempt = attempt_of("4", "here", label=label)
     assert attempt.label is read and attempt.is_label_unclear == (read is None)
     assert not attempt_of("4", "here").is_label_unclear
 
 
-def test_half_a_character_makes_an_answer_a_failure() -> None:
+def test_half_a_character_makes_an_answer_a_failure():
     attempt = attempt_of("\ud800 4", "here")
     said = attempt.trajectory
     assert (said.answer_text, said.failure) == ("", "malformed")
@@ -118,7 +113,7 @@ def test_half_a_character_makes_an_answer_a_failure() -> None:
         (lambda: attempts_of(["4"], "f:1", labels=[]), "1 answers and another number of labels"),
     ],
 )
-def test_what_is_no_answer_is_an_error_with_its_place(call: Any, says: str) -> None:
+def test_what_is_no_answer_is_an_error_with_its_place(call, says):
     with pytest.raises(ProblemsError, match=rf"f:1: .*{says}"):
         call()
 
@@ -129,7 +124,7 @@ _VALUES = st.sampled_from(
 
 
 @given(st.lists(_VALUES, min_size=4, max_size=4))
-def test_whatever_stands_beside_a_text_it_becomes_a_trajectory(values: list[Any]) -> None:
+def test_whatever_stands_beside_a_text_it_becomes_a_trajectory(values):
     keys = ("is_correct", "finish_reason", "latency_s", "completion_tokens")
     row = {"text": "4", **dict(zip(keys, values, strict=True))}
     one = attempt_of(row, "here").trajectory
@@ -146,7 +141,7 @@ def labels(pool: ImportedPool) -> list[bool | None]:
     return [each.label for each in pool.attempts]
 
 
-def test_heavyskill_results_with_their_targets_in_the_rows(tmp_path: Path) -> None:
+def test_heavyskill_results_with_their_targets_in_the_rows(tmp_path):
     path = document(tmp_path / "result.json", [heavyskill_row(target="42")])
     pools = ImportedPools(config_of("heavyskill", path, model="r1"))
     (pool,) = pools
@@ -159,7 +154,7 @@ def test_heavyskill_results_with_their_targets_in_the_rows(tmp_path: Path) -> No
     assert pools.format.notes == {"summaries_left_out": 2}
 
 
-def test_a_single_heavyskill_result_and_a_file_of_targets(tmp_path: Path) -> None:
+def test_a_single_heavyskill_result_and_a_file_of_targets(tmp_path):
     result = document(tmp_path / "result.json", heavyskill_row())
     targets = document(
         tmp_path / "targets.json",
@@ -171,7 +166,7 @@ def test_a_single_heavyskill_result_and_a_file_of_targets(tmp_path: Path) -> Non
     assert pools.without_answers == 2
 
 
-def test_pacore_rows(tmp_path: Path) -> None:
+def test_pacore_rows(tmp_path):
     rows = [pacore_row(), pacore_row(STAIRS, "36", f"Slowly.</think>{boxed(36)}", boxed(15))]
     first, second = ImportedPools(config_of("pacore", parquet(tmp_path / "stage1", rows)))
     assert (first.problem.text, first.problem.reference) == (EGGS, "42")
@@ -193,7 +188,7 @@ def test_what_pacore_says_of_a_problem_may_have_other_shapes(truth, before, text
     assert (pool.problem.text, pool.problem.reference) == (text, "42")
 
 
-def test_nemo_files_are_joined_by_problem_in_the_order_of_their_seeds(tmp_path: Path) -> None:
+def test_nemo_files_are_joined_by_problem_in_the_order_of_their_seeds(tmp_path):
     files = [
         lines(tmp_path / "output-rs10.jsonl", nemo_row(EGGS, 42, 10)),
         lines(tmp_path / "output-rs2.jsonl", nemo_row(STAIRS, 36, 36), nemo_row(EGGS, 42, 2)),
@@ -214,7 +209,7 @@ def test_nemo_files_are_joined_by_problem_in_the_order_of_their_seeds(tmp_path: 
     assert not any(each.is_assumed for each in eggs.attempts)
 
 
-def test_nemo_thinking_is_found_where_it_was_taken_out(tmp_path: Path) -> None:
+def test_nemo_thinking_is_found_where_it_was_taken_out(tmp_path):
     whole = f"6 times 7</think>{boxed(42)}"
     taken = {"generation": boxed(42), "_full_generation": whole}
     lost = {
@@ -238,7 +233,7 @@ def test_nemo_thinking_is_found_where_it_was_taken_out(tmp_path: Path) -> None:
     assert pool.trajectories[1].prompt_tokens == 9
 
 
-def test_a_list_of_answers_is_found_by_its_name_with_what_is_beside_it(tmp_path: Path) -> None:
+def test_a_list_of_answers_is_found_by_its_name_with_what_is_beside_it(tmp_path):
     row = {
         "problem": EGGS,
         "answer": "42",
@@ -254,7 +249,7 @@ def test_a_list_of_answers_is_found_by_its_name_with_what_is_beside_it(tmp_path:
     assert not any(each.is_assumed for each in pool.attempts)
 
 
-def test_columns_of_objects_are_named_after(tmp_path: Path) -> None:
+def test_columns_of_objects_are_named_after(tmp_path):
     row = {
         "question": EGGS,
         "ground_truth": "42",
@@ -288,7 +283,7 @@ def test_columns_of_texts(names, pattern, models, tmp_path):
     assert {each.model for each in first.trajectories} == models
 
 
-def test_null_in_a_column_of_its_own_is_no_answer(tmp_path: Path) -> None:
+def test_null_in_a_column_of_its_own_is_no_answer(tmp_path):
     row = {"question": EGGS, "gold": 42, "answer_1": boxed(1), "answer_2": None, "answer_3": ""}
     keys = {**GOLD, "problems.columns.answers": "answer_*"}
     (pool,) = ImportedPools(config_of("answers", lines(tmp_path / "a.jsonl", row), **keys))
@@ -296,7 +291,7 @@ def test_null_in_a_column_of_its_own_is_no_answer(tmp_path: Path) -> None:
     assert pool.trajectories[1].unusable_because == "error"
 
 
-def test_one_answer_a_row_is_joined(tmp_path: Path) -> None:
+def test_one_answer_a_row_is_joined(tmp_path):
     rows = [
         {"id": n, "q": EGGS, "gold": "42", "reply": boxed(n), "is_correct": n == 42}
         for n in (42, 13, 7)
@@ -309,7 +304,7 @@ def test_one_answer_a_row_is_joined(tmp_path: Path) -> None:
     assert (pool.problem.id, pools.joined) == ("42", 2)
 
 
-def test_options_stay_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_options_stay_in_the_order_of_the_file(tmp_path):
     rows = [
         {
             "question": f"{EGGS} ({n})",

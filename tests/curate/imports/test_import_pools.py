@@ -1,7 +1,5 @@
 """Rows of all files become pools, which are judged and written whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
@@ -29,7 +27,7 @@ def pools_of(folder: Path, *rows: Any, **keys: Any) -> ImportedPools:
     return ImportedPools(config_of("answers", lines(folder / "a.jsonl", *rows), **GOLD, **keys))
 
 
-def test_rows_of_one_problem_are_one_pool(tmp_path: Path) -> None:
+def test_rows_of_one_problem_are_one_pool(tmp_path):
     pools = pools_of(
         tmp_path,
         answers_row(EGGS, "42", boxed(1)),
@@ -44,7 +42,7 @@ def test_rows_of_one_problem_are_one_pool(tmp_path: Path) -> None:
     assert [problem.id for problem in pools.problems] == ["a:1", "a:2"]
 
 
-def test_one_question_with_other_arguments_is_not_joined(tmp_path: Path) -> None:
+def test_one_question_with_other_arguments_is_not_joined(tmp_path):
     asked = {"question": "Say yes.", "answers": ["Yes.", "yes"]}
     kinds = (["change_case:english_lowercase"], ["punctuation:no_comma"])
     rows = [{**asked, "instruction_id_list": kind, "kwargs": [{}]} for kind in kinds]
@@ -83,21 +81,21 @@ def test_a_row_that_cannot_be_used_is_refused_or_left_out(bad, reason, says, tmp
     assert pools.left_out[reason].first[0].startswith("a.jsonl:2: ")
 
 
-def test_a_source_with_nothing_else_is_refused_even_so(tmp_path: Path) -> None:
+def test_a_source_with_nothing_else_is_refused_even_so(tmp_path):
     rows = [answers_row(f"{EGGS} {n}", "42", boxed(n)) for n in range(12)]
     with pytest.raises(ProblemsError, match=r"12 of 12 rows cannot be used") as refused:
         pools_of(tmp_path, *rows, **LEAVE_OUT)
     assert "and 2 more" in str(refused.value) and "leave_out" not in str(refused.value)
 
 
-def test_the_limit_takes_the_first_problems_and_counts_the_others(tmp_path: Path) -> None:
+def test_the_limit_takes_the_first_problems_and_counts_the_others(tmp_path):
     rows = [answers_row(f"{EGGS} {n}", "42") for n in range(4)]
     pools = pools_of(tmp_path, *rows, answers_row(f"{EGGS} 3"), **{"problems.limit": 1})
     assert len(list(pools)) == len(pools.problems) == 1
     assert pools.left_out["over_limit"].rows == 4
 
 
-def test_a_reference_that_the_verifier_cannot_read_is_unfit(tmp_path: Path) -> None:
+def test_a_reference_that_the_verifier_cannot_read_is_unfit(tmp_path):
     with pytest.raises(ProblemsError, match=r"a\.jsonl:1: the reference has several lines"):
         pools_of(tmp_path, answers_row(EGGS, "It is\n42"))
     marker = {"problems.verifier_args": {"marker": "####"}}
@@ -105,13 +103,13 @@ def test_a_reference_that_the_verifier_cannot_read_is_unfit(tmp_path: Path) -> N
     assert pool.problem.verifier_args == '{"marker": "####"}'
 
 
-def test_two_problems_of_one_id_are_refused(tmp_path: Path) -> None:
+def test_two_problems_of_one_id_are_refused(tmp_path):
     rows = [{"id": 1, **answers_row()}, {"id": 1, **answers_row(STAIRS, "36")}]
     with pytest.raises(ProblemsError, match=r"a\.jsonl:2: id '1' is also that of a\.jsonl:1"):
         pools_of(tmp_path, *rows)
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_files_of_one_name_are_refused(tmp_path):
     (tmp_path / "b").mkdir()
     files = [lines(place / "a.jsonl", answers_row()) for place in (tmp_path, tmp_path / "b")]
     with pytest.raises(ProblemsError, match=r"Two of the files are named a\.jsonl"):
@@ -119,7 +117,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "\n\n"])
-def test_a_file_without_rows_is_refused(content: str, tmp_path: Path) -> None:
+def test_a_file_without_rows_is_refused(content, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(ProblemsError, match=r"a\.jsonl holds no rows"):
@@ -136,7 +134,7 @@ _ROWS = st.builds(
 
 @given(rows=st.lists(_ROWS, max_size=8), limit=st.none() | st.integers(1, 3))
 @settings(max_examples=40, deadline=None)
-def test_every_row_is_in_a_pool_or_counted(rows: list[dict[str, Any]], limit: int | None) -> None:
+def test_every_row_is_in_a_pool_or_counted(rows, limit):
     keys = {**LEAVE_OUT, **({"problems.limit": limit} if limit else {})}
     with tempfile.TemporaryDirectory() as folder:
         pools = pools_of(Path(folder), answers_row("What is 40 + 2?"), *rows, **keys)
@@ -171,7 +169,7 @@ def imported(folder: Path, *rows: Any, **keys: Any) -> tuple[Imported, list[Trac
     return done, list(read_traces(done.folder))
 
 
-def test_traces_have_our_verdicts_and_nothing_that_is_not_in_the_files(tmp_path: Path) -> None:
+def test_traces_have_our_verdicts_and_nothing_that_is_not_in_the_files(tmp_path):
     _, (eggs, stairs) = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
     labels = [each.verdict.label for each in eggs.pool if each.verdict]
     assert labels == ["correct", "correct", "incorrect", "undecided", "incorrect"]
@@ -181,7 +179,7 @@ def test_traces_have_our_verdicts_and_nothing_that_is_not_in_the_files(tmp_path:
     assert [each.unusable_because for each in stairs.pool] == [None, "error"]
 
 
-def test_labels_of_the_file_are_counted_against_our_verdicts(tmp_path: Path) -> None:
+def test_labels_of_the_file_are_counted_against_our_verdicts(tmp_path):
     done, _ = imported(tmp_path, EGGS_ROW)
     assert done.labels["right"] == {"correct": 1, "undecided": 1}
     assert done.labels["wrong"] == {"correct": 1, "incorrect": 1}
@@ -190,7 +188,7 @@ def test_labels_of_the_file_are_counted_against_our_verdicts(tmp_path: Path) -> 
     assert done.record["labels"]["right"] == {"correct": 1, "incorrect": 0, "undecided": 1}
 
 
-def test_the_record_says_what_was_read_and_assumed(tmp_path: Path) -> None:
+def test_the_record_says_what_was_read_and_assumed(tmp_path):
     unfit = answers_row("?", None)
     done, _ = imported(
         tmp_path, EGGS_ROW, STAIRS_ROW, unfit, **{"problems.unfit": "leave_out", "model": "m"}
@@ -210,7 +208,7 @@ def test_the_record_says_what_was_read_and_assumed(tmp_path: Path) -> None:
     assert str(tmp_path) not in json.dumps(record)
 
 
-def test_the_summary_is_that_of_the_traces(tmp_path: Path) -> None:
+def test_the_summary_is_that_of_the_traces(tmp_path):
     done, traces = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
     assert done.summary == summarize(traces)
     written = json.loads((done.folder / "summary.json").read_text(encoding="utf-8"))
@@ -219,7 +217,7 @@ def test_the_summary_is_that_of_the_traces(tmp_path: Path) -> None:
     assert written["usage"]["thinking"]["unknown_completion"] == 7
 
 
-def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_files_give_the_same_bytes(tmp_path):
     folders = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -231,7 +229,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     assert len(first) == 3
 
 
-def test_a_user_who_has_samples_builds_sets_of_them(tmp_path: Path) -> None:
+def test_a_user_who_has_samples_builds_sets_of_them(tmp_path):
     done, _ = imported(tmp_path, EGGS_ROW, STAIRS_ROW)
     manifest = build(tmp_path / "sets", done.folder, sets__widths=[2, 3])
     assert manifest.runs[0].config == {}
@@ -239,7 +237,7 @@ def test_a_user_who_has_samples_builds_sets_of_them(tmp_path: Path) -> None:
     assert sum(strata.sets for strata in manifest.strata.values()) >= 4
 
 
-def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_is_refused(tmp_path):
     config = configured(tmp_path, EGGS_ROW)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine").write_text("kept", encoding="utf-8")
@@ -247,7 +245,7 @@ def test_a_folder_that_holds_something_is_refused(tmp_path: Path) -> None:
         import_pools(config)
 
 
-def test_nothing_is_left_where_an_import_fails_or_is_interrupted(tmp_path: Path) -> None:
+def test_nothing_is_left_where_an_import_fails_or_is_interrupted(tmp_path):
     config = configured(tmp_path, EGGS_ROW, STAIRS_ROW)
 
     def interrupt(what: str, done: int, total: int) -> None:
@@ -259,7 +257,7 @@ def test_nothing_is_left_where_an_import_fails_or_is_interrupted(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 
-def test_progress_tells_of_references_and_problems(tmp_path: Path) -> None:
+def test_progress_tells_of_references_and_problems(tmp_path):
     seen: list[tuple[str, int, int]] = []
     config = configured(tmp_path, EGGS_ROW, STAIRS_ROW)
     import_pools(config, lambda *told: seen.append(told))
@@ -286,7 +284,7 @@ def test_an_answer_that_breaks_its_verifier_costs_itself_alone(tmp_path, monkeyp
     assert done.record["options"]["verify"]["own"] == ["own_verifiers.py"]
 
 
-def test_real_solutions_get_the_verdicts_that_were_recorded(tmp_path: Path) -> None:
+def test_real_solutions_get_the_verdicts_that_were_recorded(tmp_path):
     if not GSM8K.is_file():
         pytest.skip("the GSM8K solutions are not here")
     keys = {"problems.verifier_args": {"marker": "A:"}, "problems.columns.answers": "*b_*"}
@@ -300,7 +298,7 @@ def test_real_solutions_get_the_verdicts_that_were_recorded(tmp_path: Path) -> N
     assert done.labels["wrong"] == {"incorrect": 1631, "undecided": 1}
 
 
-def test_real_solutions_without_a_box_get_their_marker(tmp_path: Path) -> None:
+def test_real_solutions_without_a_box_get_their_marker(tmp_path):
     if not GSM8K.is_file():
         pytest.skip("the GSM8K solutions are not here")
     rows = [json.loads(line) for line in GSM8K.read_text(encoding="utf-8").splitlines()[:200]]

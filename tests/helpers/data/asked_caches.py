@@ -1,7 +1,5 @@
 """Problems with caches as a build has them, and sets of them, for tests of what asks about them."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

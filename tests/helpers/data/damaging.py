@@ -1,7 +1,5 @@
 """Parquet files that can be opened, and whose rows cannot be read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

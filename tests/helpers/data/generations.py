@@ -1,7 +1,5 @@
 """Problems and judged responses, for tests of what looks at them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Small files of each format that ``heavydistill import`` reads; all text is our own."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Folders with judged pools, as an import leaves them: traces, and nothing else of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of small problems p0, p1 ..., whose numbers are in their texts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from import_files import lines

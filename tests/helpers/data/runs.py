@@ -4,8 +4,6 @@ The problems are sums, the attempts are right or wrong as a seed decides, and de
 attempts, so that every stratum and every filter has something to do.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Iterator

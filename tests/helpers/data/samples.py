@@ -1,7 +1,5 @@
 """Rows of the schema for tests that care for a field or two of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small folder of sets, written as a build writes it, for tests of what reads one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A summary with invented figures, for tests of what shows it."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

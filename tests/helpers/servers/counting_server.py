@@ -1,7 +1,5 @@
 """A server that counts tokens at ``/tokenize``, over HTTP on the loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A small OpenAI-compatible server for tests: real HTTP on the loopback, answers by a function."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

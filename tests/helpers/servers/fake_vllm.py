@@ -6,8 +6,6 @@ It keeps what it was asked in that folder. FAKE_VLLM tells it to go wrong: ``die
 after so many.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -4,8 +4,6 @@ A plan says for each request and attempt what goes wrong. What is answered in fu
 with the tokens that the server reports, and so is nothing else.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

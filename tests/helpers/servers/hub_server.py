@@ -5,8 +5,6 @@ files. Parquet files and weights go through the protocol of large files, others 
 on the Hub. A commit is there as a whole or not at all.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

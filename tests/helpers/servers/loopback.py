@@ -1,7 +1,5 @@
 """The HTTP that all servers of the tests have in common: the loopback, threads, a quiet handler."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import threading

@@ -1,7 +1,5 @@
 """Clients of a server of tests, and a server that says exactly what a test tells it to."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The server that the tests of the client start as often as they need it."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 

@@ -1,8 +1,6 @@
 """What servers send, of any shape: values of known types, and for each sample a response or a
 failure of its own, which can be kept."""
 
-from __future__ import annotations
-
 import json
 import logging
 from typing import Any

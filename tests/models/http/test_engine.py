@@ -8,8 +8,6 @@ Two defects of an earlier reference implementation are kept out by name:
   finish reason of the single samples were lost. Every sample must be a request of its own.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import threading

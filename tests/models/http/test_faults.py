@@ -3,8 +3,6 @@
 How long a run waits for those that bring nothing, and how it tells that from a bad prompt.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from typing import Any

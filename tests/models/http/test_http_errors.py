@@ -1,7 +1,5 @@
 """What the endpoint client makes of a server that refuses, breaks or is not there."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

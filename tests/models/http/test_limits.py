@@ -1,7 +1,5 @@
 """The limits a minute, on a clock of their own."""
 
-from __future__ import annotations
-
 import asyncio
 import selectors
 from collections.abc import Coroutine

@@ -1,7 +1,5 @@
 """What goes over the wire, and what the environment may say about it."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Adapters asked in this process: real ones, on the bundled student."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -56,7 +54,7 @@ def copy(lora: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_adapter_gives_the_logits_of_base_and_adapter(kind: str, tmp_path: Path) -> None:
+def test_an_adapter_gives_the_logits_of_base_and_adapter(kind, tmp_path):
     import torch
     from peft import PeftModelForCausalLM
     from transformers import AutoModelForCausalLM
@@ -72,7 +70,7 @@ def test_an_adapter_gives_the_logits_of_base_and_adapter(kind: str, tmp_path: Pa
     assert (wanted - plain).abs().max() > 1
 
 
-def test_whole_embeddings_of_a_model_with_shared_ones_are_the_adapters(tmp_path: Path) -> None:
+def test_whole_embeddings_of_a_model_with_shared_ones_are_the_adapters(tmp_path):
     folder = write_adapter(tmp_path / "a", **WHOLE_EMBEDDINGS)
     model = LocalEngine(str(folder)).model
     embeddings, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
@@ -80,7 +78,7 @@ def test_whole_embeddings_of_a_model_with_shared_ones_are_the_adapters(tmp_path:
     assert head.equal(base) and not embeddings.equal(base)
 
 
-def test_what_an_adapter_needs_and_does_not_have_is_its_bases(copy: Path) -> None:
+def test_what_an_adapter_needs_and_does_not_have_is_its_bases(copy):
     profile, base = profile_at(str(copy), Endpoint()), profile_at(str(MICRO), Endpoint())
     assert (profile.model, profile.tokenizer) == (str(copy), str(copy))
     assert (profile.context, profile.deliberator) == (base.context, base.deliberator)
@@ -92,14 +90,14 @@ def test_what_an_adapter_needs_and_does_not_have_is_its_bases(copy: Path) -> Non
     assert engine.model.generation_config.eos_token_id == 678
 
 
-def test_an_adapters_own_chat_template_is_in_use(copy: Path) -> None:
+def test_an_adapters_own_chat_template_is_in_use(copy):
     template = copy / "chat_template.jinja"
     template.write_text(template.read_text() + "{# its own #}")
     assert LocalEngine(str(copy)).tokenizer.chat_template.endswith("{# its own #}")
     assert Student(str(copy)).chat.template.endswith("{# its own #}")
 
 
-def test_a_student_that_is_an_adapter_stops_where_its_base_does(copy: Path, tmp_path: Path) -> None:
+def test_a_student_that_is_an_adapter_stops_where_its_base_does(copy, tmp_path):
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
     edit(base, "generation_config.json", eos_token_id=[678, 677])
     based_on(copy, base)
@@ -108,7 +106,7 @@ def test_a_student_that_is_an_adapter_stops_where_its_base_does(copy: Path, tmp_
     assert student.context == Student(str(MICRO)).context
 
 
-def test_the_revision_tells_adapters_and_their_bases_apart(copy: Path, tmp_path: Path) -> None:
+def test_the_revision_tells_adapters_and_their_bases_apart(copy, tmp_path):
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
     based_on(copy, base)
     first = local_revision(str(copy))
@@ -122,7 +120,7 @@ def test_the_revision_tells_adapters_and_their_bases_apart(copy: Path, tmp_path:
     assert len({first, second, third, local_revision(str(base))}) == 4
 
 
-def test_an_adapter_of_the_hub_has_the_commits_of_both(lora, tmp_path, monkeypatch) -> None:
+def test_an_adapter_of_the_hub_has_the_commits_of_both(lora, tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     def store(repo: str, commit: str, source: Path) -> Path:
@@ -149,7 +147,7 @@ def test_an_adapter_of_the_hub_has_the_commits_of_both(lora, tmp_path, monkeypat
     assert local_revision("org/adapter") == first
 
 
-def test_without_peft_it_is_said_how_to_install_it(lora, monkeypatch) -> None:
+def test_without_peft_it_is_said_how_to_install_it(lora, monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(TeacherError, match=r"heavydistill\[train\]"):
         LocalEngine(str(lora))
@@ -157,7 +155,7 @@ def test_without_peft_it_is_said_how_to_install_it(lora, monkeypatch) -> None:
     Student(str(lora))
 
 
-def test_weights_that_are_not_whole_are_refused(copy: Path, lora: Path, tmp_path: Path) -> None:
+def test_weights_that_are_not_whole_are_refused(copy, lora, tmp_path):
     weights, name = copy / "adapter_model.safetensors", f"{Q_PROJ}.lora_A.weight"
     partial = changed(lora, tmp_path / "partial", lambda tensors: tensors.pop(name))
     broken = changed(lora, tmp_path / "broken", lambda tensors: tensors[name].fill_(float("nan")))
@@ -182,19 +180,19 @@ def test_weights_that_are_not_whole_are_refused(copy: Path, lora: Path, tmp_path
         ({"hidden_size": 64, "head_dim": 16}, r"does not fit its base model.*size mismatch"),
     ],
 )
-def test_an_adapter_of_another_shape_is_refused(changes, message, copy, tmp_path) -> None:
+def test_an_adapter_of_another_shape_is_refused(changes, message, copy, tmp_path):
     based_on(copy, other_base(tmp_path / "base", **changes))
     with pytest.raises(TeacherError, match=message):
         LocalEngine(str(copy))
 
 
-def test_lora_on_shared_embeddings_is_refused(tmp_path: Path) -> None:
+def test_lora_on_shared_embeddings_is_refused(tmp_path):
     folder = write_adapter(tmp_path / "a", target_modules=["q_proj", "embed_tokens"])
     with pytest.raises(TeacherError, match="shares with its head"):
         LocalEngine(str(folder))
 
 
-def test_a_base_that_is_not_there_is_named(copy: Path, tmp_path: Path) -> None:
+def test_a_base_that_is_not_there_is_named(copy, tmp_path):
     gone = str(tmp_path / "gone")
     based_on(copy, gone)
     for ask in (lambda: profile_at(str(copy), Endpoint()), lambda: local_revision(str(copy))):
@@ -205,7 +203,7 @@ def test_a_base_that_is_not_there_is_named(copy: Path, tmp_path: Path) -> None:
         LocalEngine(str(copy))
 
 
-def test_a_base_that_is_quantized_is_refused(copy: Path, tmp_path: Path) -> None:
+def test_a_base_that_is_quantized_is_refused(copy, tmp_path):
     pytest.importorskip("bitsandbytes")
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -217,13 +215,13 @@ def test_a_base_that_is_quantized_is_refused(copy: Path, tmp_path: Path) -> None
         LocalEngine(str(copy))
 
 
-def test_an_adapter_on_an_adapter_is_refused(copy: Path, lora: Path) -> None:
+def test_an_adapter_on_an_adapter_is_refused(copy, lora):
     based_on(copy, lora)
     with pytest.raises(TeacherError, match="is an adapter itself"):
         LocalEngine(str(copy))
 
 
-def test_a_folder_with_a_model_and_an_adapter_is_refused(copy: Path) -> None:
+def test_a_folder_with_a_model_and_an_adapter_is_refused(copy):
     shutil.copy(MICRO / "config.json", copy)
     with pytest.raises(TeacherError, match="a model, and an adapter as well"):
         profile_at(str(copy), Endpoint())
@@ -239,9 +237,7 @@ def test_a_folder_with_a_model_and_an_adapter_is_refused(copy: Path) -> None:
         ('{"peft_type": "LORA", "base_model_name_or_path": null}', "no base model"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_refused(
-    config: str, message: str, tmp_path: Path
-) -> None:
+def test_a_configuration_that_cannot_be_used_is_refused(config, message, tmp_path):
     (tmp_path / "adapter_config.json").write_text(config)
     with pytest.raises(TeacherError, match=message):
         profile_at(str(tmp_path), Endpoint())

@@ -1,7 +1,5 @@
 """Which models may let rows go, and that the others write as they would by themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +13,6 @@ from transformers import (
     GenerationConfig,
     Lfm2Config,
     LlamaConfig,
-    PreTrainedConfig,
 )
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
@@ -44,12 +41,12 @@ LFM2 = Lfm2Config(**SIZES, layer_types=["conv", "full_attention"])
     ],
     ids=lambda value: getattr(value, "model_type", None),
 )
-def test_states_that_are_not_of_tokens_keep_rows(config: PreTrainedConfig, may: bool) -> None:
+def test_states_that_are_not_of_tokens_keep_rows(config, may):
     assert may_let_rows_go(config) is may
 
 
 @pytest.mark.parametrize("config", [LLAMA, LFM2], ids=lambda config: config.model_type)
-def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> None:
+def test_what_is_written_is_what_generate_writes(config):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).eval()
     prompts = torch.randint(3, 64, (5, 7))
@@ -72,7 +69,7 @@ def test_what_is_written_is_what_generate_writes(config: PreTrainedConfig) -> No
     assert calls == sorted(calls, reverse=True) and (len(calls) == 1 or calls[-1] < len(prompts))
 
 
-def test_a_prompt_is_read_once_for_all_of_its_samples() -> None:
+def test_a_prompt_is_read_once_for_all_of_its_samples():
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(LLAMA).eval()
     first, second, third = torch.randint(3, 64, (3, 9))
@@ -94,9 +91,7 @@ def test_a_prompt_is_read_once_for_all_of_its_samples() -> None:
 
 
 @pytest.mark.parametrize("config", [LLAMA, LFM2], ids=lambda config: config.model_type)
-def test_a_row_is_reported_when_it_is_over_and_the_rest_may_be_left(
-    config: PreTrainedConfig,
-) -> None:
+def test_a_row_is_reported_when_it_is_over_and_the_rest_may_be_left(config):
     torch.manual_seed(0)
     model = AutoModelForCausalLM.from_config(config).eval()
     prompts = torch.randint(3, 64, (12, 7))
@@ -170,9 +165,7 @@ def states(tokens: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=ROWS, unique=True),
     st.integers(0, 7),
 )
-def test_tokens_are_appended_and_rows_chosen_as_without_room(
-    lengths: list[int], rows: list[int], when: int
-) -> None:
+def test_tokens_are_appended_and_rows_chosen_as_without_room(lengths, rows, when):
     caches = DynamicCache(), DynamicCache()
     kept = torch.arange(ROWS)
     for number, tokens in enumerate(lengths):
@@ -187,7 +180,7 @@ def test_tokens_are_appended_and_rows_chosen_as_without_room(
                 cache.batch_select_indices(torch.tensor(rows))
 
 
-def test_what_was_given_out_is_not_written_over() -> None:
+def test_what_was_given_out_is_not_written_over():
     cache = DynamicCache()
     cache.update(*states(5, 0), 0)
     make_room(cache)
@@ -197,7 +190,7 @@ def test_what_was_given_out_is_not_written_over() -> None:
     assert torch.equal(earlier, before)
 
 
-def test_other_layers_and_empty_ones_stay() -> None:
+def test_other_layers_and_empty_ones_stay():
     cache = DynamicCache()
     cache.layers = [DynamicSlidingWindowLayer(sliding_window=8), DynamicLayer(), DynamicLayer()]
     for number in (0, 1):

@@ -5,8 +5,6 @@ of sums in the last bits, so two logits nearly equal could swap. With the weight
 none do, and the tests allow no difference.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """Runs that are there, compared: what is read from their folders, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Which runs a crossing makes, and how they are put together; nobody is asked."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """How the runs of an evaluation are configured, checked and put together; nobody is asked."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The joint objective computed one episode and one row at a time, without TRL and padding."""
 
-from __future__ import annotations
-
 import copy
 import math
 import random

@@ -6,8 +6,6 @@ Every process leaves FOLDER/RANK.pt: of each step the weights, the gradients tha
 sees, the loss and the tokens of the rows of its micro-batch.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

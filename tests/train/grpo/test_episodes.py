@@ -1,11 +1,8 @@
 """Episodes are made as a run makes its traces, and count what they leave out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -97,7 +94,7 @@ def attempts(row: dict[str, Any], *kinds: str) -> list[str]:
     return [texts[kind] for kind in kinds]
 
 
-def test_an_episode_is_what_a_run_would_have_made(verdicts: VerdictPool) -> None:
+def test_an_episode_is_what_a_run_would_have_made(verdicts):
     two = rows()
     first = attempts(two[0], RIGHT, WRONG, WRONG, RIGHT)
     policy = Policy(*first, *attempts(two[1], WRONG, RIGHT, NOTHING, "..."), "one", "two")
@@ -151,7 +148,7 @@ def judged(problem: Problem, episode: Episode, verdicts: VerdictPool) -> list[Tr
     return episode.pool
 
 
-def test_width_and_pruning_are_those_of_the_run(verdicts: VerdictPool) -> None:
+def test_width_and_pruning_are_those_of_the_run(verdicts):
     row = rows(1)
     policy = Policy(*attempts(row[0], RIGHT, WRONG, WRONG, RIGHT), "end")
     playing = episodes(cache={"width": 3, "pruning": "think_clipped"})
@@ -169,9 +166,7 @@ def test_width_and_pruning_are_those_of_the_run(verdicts: VerdictPool) -> None:
         ((RIGHT, WRONG, WRONG, RIGHT), 230, "too_long"),
     ],
 )
-def test_an_episode_without_a_cache_has_failed(
-    verdicts: VerdictPool, kinds: tuple[str, ...], budget: int | None, why: str
-) -> None:
+def test_an_episode_without_a_cache_has_failed(verdicts, kinds, budget, why):
     row = rows(1)
     texts = attempts(row[0], *kinds)
     if why == "too_long":
@@ -203,15 +198,13 @@ def test_an_episode_without_a_cache_has_failed(
         ),
     ],
 )
-def test_what_cannot_be_an_episode_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_an_episode_is_refused(changes, said):
     with pytest.raises(ConfigError, match=said):
         episodes(**changes)
 
 
 @pytest.mark.parametrize("is_control", [False, True])
-def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(
-    verdicts: VerdictPool, is_control: bool
-) -> None:
+def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(verdicts, is_control):
     from transformers import AutoTokenizer
 
     reading = AutoTokenizer.from_pretrained(STUDENT)
@@ -225,15 +218,13 @@ def test_thinking_is_told_from_the_answer_where_its_tags_are_control_tokens(
     assert played.pool[0].answer_text == "It is \\boxed{0}."
 
 
-def test_roles_without_a_length_of_their_own_have_that_of_the_training() -> None:
+def test_roles_without_a_length_of_their_own_have_that_of_the_training():
     playing = episodes(think={"k": 2}, deliberate={})
     assert playing.k == 2
     assert playing.most_tokens == {"thinker": 64, "deliberator": 64}
 
 
-def test_the_student_plays_with_its_weights_of_the_moment(
-    tmp_path: Path, verdicts: VerdictPool
-) -> None:
+def test_the_student_plays_with_its_weights_of_the_moment(tmp_path, verdicts):
     """Through the trainer, with prompts as TRL renders them and a length for each role."""
     import torch
     from datasets import Dataset

@@ -1,9 +1,6 @@
 """What a GRPO training takes: presets under files under flags, and what is refused."""
 
-from __future__ import annotations
-
 import functools
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +27,7 @@ written = functools.partial(trainings.written, least=LEAST)
 refused = functools.partial(trainings.refusal, parse)
 
 
-def test_gspo_is_the_preset_and_every_value_of_it_can_be_changed(tmp_path: Path) -> None:
+def test_gspo_is_the_preset_and_every_value_of_it_can_be_changed(tmp_path):
     trl = parse(["--config", written(tmp_path)]).config
     assert (trl.importance_sampling_level, trl.loss_type, trl.beta) == ("sequence", "grpo", 0.0)
     assert (trl.epsilon, trl.epsilon_high) == (3e-4, 4e-4)
@@ -44,18 +41,18 @@ def test_gspo_is_the_preset_and_every_value_of_it_can_be_changed(tmp_path: Path)
     assert parse(["--config", path, "--steps_per_generation", "4"]).config.steps_per_generation == 4
 
 
-def test_there_is_no_dropout_whoever_learns(tmp_path: Path) -> None:
+def test_there_is_no_dropout_whoever_learns(tmp_path):
     assert parse(["--config", written(tmp_path)]).config.disable_dropout
     adapter = parse(["--config", written(tmp_path, use_peft=True)])
     assert adapter.config.disable_dropout and adapter.model.lora_dropout == 0
 
 
-def test_without_anything_it_says_where_to_begin() -> None:
+def test_without_anything_it_says_where_to_begin():
     assert "Give --config FILE" in refused([])
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, preset: str) -> None:
+def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
     asked = parse(["--config", written(tmp_path), "--preset", preset])
     for name, value in PRESETS[preset].items():
         assert getattr(asked.config, name) == value
@@ -150,14 +147,12 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path: Path, pres
         ),
     ],
 )
-def test_a_fault_is_named_with_what_mends_it(
-    tmp_path: Path, keys: dict[str, Any], message: str
-) -> None:
+def test_a_fault_is_named_with_what_mends_it(tmp_path, keys, message):
     usual = {"num_generations": 4, "per_device_train_batch_size": 4}
     assert message in refused(["--config", written(tmp_path, **{**usual, **keys})])
 
 
-def test_only_what_is_measured_is_watched_for_its_fall(tmp_path: Path) -> None:
+def test_only_what_is_measured_is_watched_for_its_fall(tmp_path):
     path = written(tmp_path)
     never = parse(["--config", path])
     assert never.config.guard_evaluation == recorded(never)["guard_evaluation"] == "off"
@@ -168,7 +163,7 @@ def test_only_what_is_measured_is_watched_for_its_fall(tmp_path: Path) -> None:
     assert measured.config.metric_for_best_model == "eval_hm"
 
 
-def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path: Path) -> None:
+def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path):
     keys = {"mode": "joint", "use_vllm": True, "use_cpu": False}
     path = written(tmp_path, **keys, vllm_importance_sampling_mode="sequence_mask")
     message = refused(["--config", path])
@@ -187,7 +182,7 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path: 
         (["--preset", "ppo"], "--preset: 'ppo' is none of gspo, dapo, dr_grpo"),
     ],
 )
-def test_a_fault_of_a_flag_names_it(tmp_path: Path, flags: list[str], message: str) -> None:
+def test_a_fault_of_a_flag_names_it(tmp_path, flags, message):
     assert message in refused(["--config", written(tmp_path), *flags])
 
 
@@ -206,9 +201,7 @@ NUMBERS = st.integers(1, 12)
     ),
     st.integers(1, 100),
 )
-def test_batches_are_counted_as_the_trainer_counts_them(
-    numbers: dict[str, int], prompts: int
-) -> None:
+def test_batches_are_counted_as_the_trainer_counts_them(numbers, prompts):
     of_generation = numbers["generation_batch_size"] // numbers["num_generations"]
     config = SimpleNamespace(**numbers, prompts_of_generation=of_generation)
     sampler = RepeatSampler(
@@ -248,7 +241,7 @@ OTHER: dict[str, Any] = {
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("name", OTHER)
-def test_what_would_be_ignored_or_bend_the_ratio_is_refused(tmp_path: Path, name: str) -> None:
+def test_what_would_be_ignored_or_bend_the_ratio_is_refused(tmp_path, name):
     assert set(OTHER) == {*REFUSED, *GrpoConfig.refused} - {"auto_find_batch_size"}
     more = {"log_completions": True} if name.startswith("log_") else {}
     message = refused(["--config", written(tmp_path, **{name: OTHER[name]}, **more)])

@@ -1,7 +1,5 @@
 """Which prompts a GRPO training asks, and what it says of those that it leaves out."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,7 +43,7 @@ def refused(sets: Path | None, out: Path, **keys: Any) -> str:
     return str(raised.value)
 
 
-def test_caches_that_can_teach_something_are_asked_and_the_others_counted(tmp_path: Path) -> None:
+def test_caches_that_can_teach_something_are_asked_and_the_others_counted(tmp_path):
     sets = with_rows(
         tmp_path / "sets",
         *({"success": share, "cache": f"c{n}"} for n, share in enumerate((0.0, 0.25, 1.0, 0.75))),
@@ -63,7 +61,7 @@ def test_caches_that_can_teach_something_are_asked_and_the_others_counted(tmp_pa
     assert found(sets, tmp_path).problems_sha256 == everything.problems_sha256
 
 
-def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path):
     never = with_rows(tmp_path / "never", *[{"success": 0.0, "cache": f"c{n}"} for n in range(3)])
     message = refused(never, tmp_path)
     assert "never has nothing to learn from that is answered rightly sometimes" in message
@@ -86,7 +84,7 @@ def unmeasured(folder: Path, *rights: int) -> Path:
     return folder
 
 
-def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path: Path) -> None:
+def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path):
     sets = unmeasured(tmp_path / "sets", 0, 1, 2)
     message = refused(sets, tmp_path)
     assert "ask them as they are with --unmeasured ask" in message
@@ -101,7 +99,7 @@ def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path: Path)
     assert "over_accuracy)" in message and "give a larger max_accuracy" in message
 
 
-def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path: Path) -> None:
+def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path):
     sets = write_sets(tmp_path / "sets")
     rewrite(
         sets,
@@ -114,7 +112,7 @@ def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path: Path) -> 
     assert prompts.train["success"] == [0.5, None]
 
 
-def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path: Path) -> None:
+def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path):
     long = [{"role": "user", "content": "one plus one " * 400}]
     sets = with_rows(tmp_path / "sets", {"cache": "c0"}, {"cache": "c1", "prompt": long})
     message = refused(sets, tmp_path, max_completion_length=1000)
@@ -126,15 +124,13 @@ def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path: P
     assert "2 of 2 prompts do not fit" in message
 
 
-def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path: Path) -> None:
+def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path):
     sets = write_sets(tmp_path / "sets")
     message = refused(sets, tmp_path, steps_per_generation=4)
     assert "A generation asks 4 prompts, and there are 1" in message
 
 
-def test_who_cannot_judge_is_told_before_anything_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_cannot_judge_is_told_before_anything_is_loaded(tmp_path, monkeypatch):
     sets = with_rows(tmp_path / "sets", {"verifier": "mine"})
     assert "There is no verifier 'mine'" in refused(sets, tmp_path)
     sets = write_sets(tmp_path / "others")
@@ -160,7 +156,7 @@ def run_file(folder: Path, **keys: Any) -> Path:
     return path
 
 
-def test_a_thinker_is_asked_the_problems_of_a_run_in_its_wording(tmp_path: Path) -> None:
+def test_a_thinker_is_asked_the_problems_of_a_run_in_its_wording(tmp_path):
     prompts = found(None, tmp_path, mode="thinker", run=run_file(tmp_path))
     assert len(prompts.train) == 12 and prompts.run is not None
     wording = load("thinker", "brief", "en").closing
@@ -169,7 +165,7 @@ def test_a_thinker_is_asked_the_problems_of_a_run_in_its_wording(tmp_path: Path)
         assert row["verifier"] == "procedural" and row["domain"] == "brief"
 
 
-def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_path: Path) -> None:
+def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_path):
     run = run_file(tmp_path, domain=None)
     prompts = found(None, tmp_path, mode="thinker", run=run)
     assert prompts.run is not None and prompts.run.domain == "brief"
@@ -185,16 +181,14 @@ def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_p
         ({"problems": {"source": "nowhere.jsonl"}}, "nowhere.jsonl"),
     ],
 )
-def test_a_run_that_says_what_has_no_effect_is_refused(
-    tmp_path: Path, keys: dict[str, Any], message: str
-) -> None:
+def test_a_run_that_says_what_has_no_effect_is_refused(tmp_path, keys, message):
     run = run_file(tmp_path, **keys)
     with pytest.raises(UserError) as raised:
         found(None, tmp_path, mode="thinker", run=run)
     assert message in str(raised.value)
 
 
-def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path: Path) -> None:
+def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path):
     run = run_file(tmp_path, think={"k": 4})
     message = refused(None, tmp_path, mode="joint", run=run)
     assert "K + 1 = 5" in message
@@ -203,9 +197,7 @@ def test_a_k_that_does_not_divide_the_batch_is_told_what_would(tmp_path: Path) -
     assert found(None, tmp_path, mode="joint", run=run, **keys).run
 
 
-def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
-    tmp_path: Path,
-) -> None:
+def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(tmp_path):
     keys = {**EPISODES, "max_completion_length": 2040, "too_long": "leave_out"}
     shorter = {"deliberate": {"sampling": {"max_tokens": 90}}}
     message = refused(None, tmp_path, run=run_file(tmp_path, think={"k": 2}, **shorter), **keys)
@@ -216,7 +208,7 @@ def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
         assert len(prompts.train) == 12 and prompts.left_out == {}
 
 
-def test_a_problem_that_no_cache_has_room_for_is_told_before(tmp_path: Path) -> None:
+def test_a_problem_that_no_cache_has_room_for_is_told_before(tmp_path):
     run = run_file(tmp_path, think={"k": 2}, cache={"budget_tokens": 60})
     with pytest.raises(BudgetError, match="budget of 60 tokens does not hold the problem"):
         found(None, tmp_path, run=run, **EPISODES)
@@ -229,7 +221,7 @@ def of_runs(*configs: dict[str, Any]) -> list[RunUsed]:
     ]
 
 
-def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path: Path) -> None:
+def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path):
     way = {"domain": "brief", "language": "en", "think": {"k": 6, "sampling": {"top_p": 0.95}}}
     sets = write_sets(tmp_path / "sets", runs=of_runs({**way, "teacher": "a"}, way))
     prompts = found(sets, tmp_path, mode="thinker")
@@ -245,9 +237,7 @@ def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path: Path) -
         ([{"think": {"k": 3}}, {"think": {"k": 4}}], "run0, run1, were asked in different ways"),
     ],
 )
-def test_runs_that_do_not_tell_or_agree_are_refused(
-    tmp_path: Path, configs: list[dict[str, Any]], message: str
-) -> None:
+def test_runs_that_do_not_tell_or_agree_are_refused(tmp_path, configs, message):
     sets = write_sets(tmp_path / "sets", runs=of_runs(*configs))
     found_message = refused(sets, tmp_path, mode="thinker")
     assert message in found_message and "give --run in place of --dataset_name" in found_message
@@ -282,7 +272,7 @@ def answered(folder: Path, *attempts: tuple[str | None, ...], **cache: Any) -> P
     return folder
 
 
-def test_problems_that_are_always_or_never_answered_rightly_are_left_out(tmp_path: Path) -> None:
+def test_problems_that_are_always_or_never_answered_rightly_are_left_out(tmp_path):
     verdicts = [(WRONG, WRONG), (RIGHT, WRONG), (RIGHT, RIGHT), (RIGHT, None), (UNSAID, WRONG)]
     sets = answered(tmp_path / "sets", *verdicts)
     prompts = found(sets, tmp_path, mode="thinker")
@@ -292,22 +282,20 @@ def test_problems_that_are_always_or_never_answered_rightly_are_left_out(tmp_pat
 
 
 @pytest.mark.parametrize(("success", "asked"), [(0.5, True), (1.0, True), (0.0, False)])
-def test_of_an_episode_a_right_deliberation_counts_too(
-    tmp_path: Path, success: float, asked: bool
-) -> None:
+def test_of_an_episode_a_right_deliberation_counts_too(tmp_path, success, asked):
     sets = answered(tmp_path / "sets", (WRONG, WRONG), (RIGHT, WRONG), success=success, judged=4)
     prompts = found(sets, tmp_path, **EPISODES)
     assert prompts.train["problem"] == ["p0"] * asked + ["p1"]
     assert found(sets, tmp_path, mode="thinker").train["problem"] == ["p1"]
 
 
-def test_problems_without_attempts_are_asked_and_counted(tmp_path: Path) -> None:
+def test_problems_without_attempts_are_asked_and_counted(tmp_path):
     sets = write_sets(tmp_path / "sets", runs=of_runs(WAY), without=("trajectories", "train"))
     prompts = found(sets, tmp_path, mode="thinker")
     assert (prompts.train["success"], prompts.left_out) == ([None], {})
 
 
-def test_problems_of_which_none_can_teach_are_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_problems_of_which_none_can_teach_are_refused_with_what_to_do(tmp_path):
     sets = answered(tmp_path / "sets", (RIGHT, RIGHT), (RIGHT, RIGHT), (WRONG, WRONG))
     message = refused(sets, tmp_path, mode="thinker")
     assert "(2 always_right, 1 never_right)" in message
@@ -337,9 +325,7 @@ def room(
     st.integers(50, 500),
     st.none() | st.integers(50, 500),
 )
-def test_prompts_that_do_not_fit_with_a_response_are_counted(
-    lengths: list[int], response: int, context: int, server: int | None
-) -> None:
+def test_prompts_that_do_not_fit_with_a_response_are_counted(lengths, response, context, server):
     most = min(context, server or context) - response
     kept = [length for length in lengths if length <= most]
     if kept:

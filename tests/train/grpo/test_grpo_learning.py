@@ -1,7 +1,5 @@
 """GRPO of the micro student on a set that was built from a real run, and on episodes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,7 @@ def trained(real: Path, tmp_path_factory: pytest.TempPathFactory) -> Trained:
     return Trained(folder, record, dict(summary(prepared)))
 
 
-def test_a_deliberator_is_really_trained(trained: Trained) -> None:
+def test_a_deliberator_is_really_trained(trained):
     record, result = trained.record, trained.record.result
     assert result is not None and result.steps == 8
     generations = [entry for entry in history(trained.folder) if "reward" in entry]
@@ -63,7 +61,7 @@ def has_learnt(folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["deliberator", "joint"])
-def test_an_adapter_is_really_trained(real: Path, tmp_path: Path, mode: str) -> None:
+def test_an_adapter_is_really_trained(real, tmp_path, mode):
     from safetensors.torch import load_file
 
     adapter = {"use_peft": True, "lora_target_modules": "all-linear"}
@@ -86,9 +84,7 @@ def episodes_of(folder: Path) -> dict[str, Any]:
     return {"mode": "joint", "run": run, "num_generations": 6, "per_device_train_batch_size": 6}
 
 
-def test_what_goes_on_from_a_generation_ends_as_the_same_model(
-    trained: Trained, real: Path, tmp_path: Path
-) -> None:
+def test_what_goes_on_from_a_generation_ends_as_the_same_model(trained, real, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(trained.folder, out)
     for name in ("checkpoint-8", "model.safetensors", "config.json"):
@@ -104,7 +100,7 @@ def test_what_goes_on_from_a_generation_ends_as_the_same_model(
 
 
 @pytest.mark.parametrize("of_pool", [{}, {"pass_at_k": 2, "scale_rewards": "none"}])
-def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any]) -> None:
+def test_a_thinker_learns_from_problems(tmp_path, of_pool):
     run = tmp_path / "run.yaml"
     run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
     keys = {**STEPS, "max_steps": 4, "mode": "thinker", "run": run, **of_pool}
@@ -122,9 +118,7 @@ def test_a_thinker_learns_from_problems(tmp_path: Path, of_pool: dict[str, Any])
     )
 
 
-def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(
-    real: Path, tmp_path: Path
-) -> None:
+def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(real, tmp_path):
     prepared = prepare(grpo_arguments(real, tmp_path / "out", **STEPS, **LOOKED_AT))
     assert dict(summary(prepared))["held out"].startswith("3 caches, 3 problems for a thinker")
     assert prepared.held_out
@@ -136,7 +130,7 @@ def test_a_deliberator_is_measured_on_caches_that_it_does_not_learn(
     assert {"curves.png", "curves.svg"} <= {path.name for path in (tmp_path / "out").iterdir()}
 
 
-def test_thinkers_and_a_deliberation_learn_as_one_episode(real: Path, tmp_path: Path) -> None:
+def test_thinkers_and_a_deliberation_learn_as_one_episode(real, tmp_path):
     keys = {**STEPS, **LOOKED_AT, **episodes_of(tmp_path), "held_out_from": real}
     prepared = prepare(grpo_arguments(None, tmp_path / "out", **keys))
     assert "2 episodes" in dict(summary(prepared))["a generation"]
@@ -148,7 +142,7 @@ def test_thinkers_and_a_deliberation_learn_as_one_episode(real: Path, tmp_path: 
     assert max(logged(tmp_path / "out", "thinker/mean_length")) <= 96
 
 
-def test_episodes_that_go_on_end_as_the_same_model(tmp_path: Path) -> None:
+def test_episodes_that_go_on_end_as_the_same_model(tmp_path):
     keys = {**STEPS, **episodes_of(tmp_path), "steps_per_generation": 2}
     keys |= {"max_steps": 4, "save_steps": 2}
     whole, broken = tmp_path / "whole", tmp_path / "broken"

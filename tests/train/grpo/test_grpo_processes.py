@@ -1,7 +1,5 @@
 """GRPO in two processes: they agree, and the joint objective has the gradients of plain loops."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -89,7 +87,7 @@ def run(*module: str) -> str:
     return done.stdout
 
 
-def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
+def test_processes_agree_and_count_every_answer_once(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
     launch = ROOT / "configs" / "accelerate" / "cpu2.yaml"
@@ -127,9 +125,7 @@ def test_processes_agree_and_count_every_answer_once(tmp_path: Path) -> None:
 PROCESSES = 2  # what one makes, test_joint.py sees in this process
 
 
-def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(
-    tmp_path: Path,
-) -> None:
+def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(tmp_path):
     from transformers import AutoModelForCausalLM
 
     launch = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(PROCESSES)]

@@ -1,10 +1,7 @@
 """GRPO of the micro student, from a set of caches to a folder with a model and its record."""
 
-from __future__ import annotations
-
 import json
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,11 +29,8 @@ FEW = {"steps_per_generation": 2}  # for two prompts
 
 
 def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
-    sets: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    sets, tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     given = grpo_flags(sets, "out", dry_run=True, num_train_epochs=2, **FEW)
     assert main(given, GRPO) == 0
@@ -61,13 +55,8 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     ],
 )
 def test_bad_input_ends_with_2_and_leaves_nothing(
-    sets: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    keys: dict[str, Any],
-    message: str,
-) -> None:
+    sets, tmp_path, monkeypatch, capsys, keys, message
+):
     monkeypatch.chdir(tmp_path)
 
     def loads(*_: Any, **__: Any) -> None:
@@ -79,18 +68,14 @@ def test_bad_input_ends_with_2_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_minor_version_of_trl_is_refused(
-    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_minor_version_of_trl_is_refused(sets, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(stage, "version", lambda name: "1.17.2")
     assert main(grpo_flags(sets, tmp_path / "out", dry_run=True, **FEW), GRPO) == 2
     said = capsys.readouterr().err
     assert "TRL 1.17.2 is installed" in said and "pip install 'trl==1.16.*'" in said
 
 
-def test_fsdp_needs_vllm_and_no_adapter(
-    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fsdp_needs_vllm_and_no_adapter(sets, tmp_path, monkeypatch):
     launch = Launch(processes=2, engine="fsdp2", device="cuda", attention="sdpa")
     monkeypatch.setattr("heavydistill.train.loop.planned", lambda _: launch)
     with pytest.raises(ConfigError, match="FSDP: without vLLM"):
@@ -102,8 +87,8 @@ def test_fsdp_needs_vllm_and_no_adapter(
 
 
 def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(
-    sets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    sets, tmp_path, monkeypatch
+):
     keys = {**FEW, **LOOKED_AT}
     found = prepare(grpo_arguments(sets, tmp_path / "out", **keys)).held_out
     assert found and found.too_long == 0
@@ -112,9 +97,7 @@ def test_held_out_prompts_that_do_not_fit_are_left_out_and_none_is_an_error(
         prepare(grpo_arguments(sets, tmp_path / "out", **keys))
 
 
-def test_held_out_caches_of_an_episode_leave_room_for_its_own_deliberation(
-    sets: Path, tmp_path: Path
-) -> None:
+def test_held_out_caches_of_an_episode_leave_room_for_its_own_deliberation(sets, tmp_path):
     run = tmp_path / "run.yaml"
     run.write_text(
         "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
@@ -127,15 +110,15 @@ def test_held_out_caches_of_an_episode_leave_room_for_its_own_deliberation(
     assert found and found.roles["deliberator"] and not found.too_long
 
 
-def test_what_the_libraries_do_not_take_is_said(sets: Path, tmp_path: Path) -> None:
+def test_what_the_libraries_do_not_take_is_said(sets, tmp_path):
     prepared = prepare(grpo_arguments(sets, tmp_path / "out", **FEW, router_aux_loss_coef=0.1))
     with pytest.raises(ConfigError, match=r"cannot be set up: .*router_aux_loss_coef"):
         train(prepared)
 
 
 def test_a_training_that_learns_nothing_leaves_a_model_with_its_record_and_says_why(
-    sets: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+    sets, tmp_path, capfd
+):
     out = tmp_path / "out"
     keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
     keys |= {"use_peft": True, "lora_target_modules": "all-linear"}
@@ -162,7 +145,7 @@ def test_a_training_that_learns_nothing_leaves_a_model_with_its_record_and_says_
     assert "nothing: no response earned a reward" in card
 
 
-def test_the_reward_ends_responses_where_the_trainer_does(sets: Path, tmp_path: Path) -> None:
+def test_the_reward_ends_responses_where_the_trainer_does(sets, tmp_path):
     prepared = prepare(grpo_arguments(sets, tmp_path / "out", **FEW))
     with VerdictPool() as pool:
         trainer = new_trainer(prepared, pool)
@@ -172,7 +155,7 @@ def test_the_reward_ends_responses_where_the_trainer_does(sets: Path, tmp_path: 
         assert reward.ends - set(trainer.eos_token_ids) == {trainer._tokenizer.pad_token_id}
 
 
-def test_a_model_of_ours_brings_how_it_came_about(sets: Path, tmp_path: Path) -> None:
+def test_a_model_of_ours_brings_how_it_came_about(sets, tmp_path):
     base = tmp_path / "base"
     shutil.copytree(MICRO, base)
     before = prepare(grpo_arguments(sets, tmp_path / "out", **FEW)).record
@@ -183,9 +166,7 @@ def test_a_model_of_ours_brings_how_it_came_about(sets: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_evaluation_may_begin_or_end_when_a_training_goes_on(
-    sets: Path, tmp_path: Path, first: bool
-) -> None:
+def test_evaluation_may_begin_or_end_when_a_training_goes_on(sets, tmp_path, first):
     out = tmp_path / "out"
     both = [FEW, {**FEW, **LOOKED_AT}]
     before, after = reversed(both) if first else both
@@ -208,9 +189,7 @@ def test_evaluation_may_begin_or_end_when_a_training_goes_on(
         ({"num_generations_eval": 4}, None),
     ],
 )
-def test_the_best_value_on_other_held_out_problems_is_forgotten(
-    sets: Path, tmp_path: Path, changed: dict[str, Any], kept: float | None
-) -> None:
+def test_the_best_value_on_other_held_out_problems_is_forgotten(sets, tmp_path, changed, kept):
     def begin(state: TrainerState, **keys: Any) -> None:
         asked = grpo_arguments(sets, tmp_path / "out", **{**FEW, **LOOKED_AT, **keys})
         for callback in trainer_options(prepare(asked))["callbacks"]:
@@ -224,7 +203,7 @@ def test_the_best_value_on_other_held_out_problems_is_forgotten(
     assert state.best_metric == kept
 
 
-def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path: Path) -> None:
+def test_problems_that_nobody_can_judge_are_not_measured_on(sets, tmp_path):
     other = shutil.copytree(sets, tmp_path / "other")
     rewrite(other, "problems", lambda row: [{**row, "verifier": "mth"}])
     keys = {**FEW, **LOOKED_AT, "held_out_from": other}
@@ -236,9 +215,7 @@ def test_problems_that_nobody_can_judge_are_not_measured_on(sets: Path, tmp_path
     ("loads", "best", "last"),
     [(True, 20, 19.5), (True, None, 57.5), (False, 20, 57.5)],
 )
-def test_the_record_of_a_training_ends_where_the_model_does(
-    loads: bool, best: int | None, last: float
-) -> None:
+def test_the_record_of_a_training_ends_where_the_model_does(loads, best, last):
     watching = WatchGuards(GuardOptions())
     watching.alarms = [Alarm(guard="entropy", step=60, value=0.1, bound=0.6, action="warn")]
     state = SimpleNamespace(
@@ -259,7 +236,7 @@ def test_the_record_of_a_training_ends_where_the_model_does(
     assert (result["tokens"], result["alarms"]) == (60, watching.alarms)
 
 
-def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path: Path) -> None:
+def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path):
     run = tmp_path / "run.yaml"
     run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
     keys = {**FEW, **LOOKED_AT, "mode": "thinker", "run": run}

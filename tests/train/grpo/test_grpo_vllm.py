@@ -1,7 +1,5 @@
 """Training by TRL's colocate way, against a stand-in for vLLM's engine."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -28,9 +26,7 @@ VLLM = {
 }
 
 
-def test_what_is_measured_is_sampled_within_each_roles_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_measured_is_sampled_within_each_roles_limit(tmp_path, monkeypatch):
     engines = vllm_engine.install(monkeypatch)
     own = {
         "judge": Scripted(0.5, 0.5),
@@ -54,9 +50,7 @@ def test_what_is_measured_is_sampled_within_each_roles_limit(
     assert any(log.get("eval_hm") == 0.5 for log in made.state.log_history)
 
 
-def test_log_probabilities_of_vllm_reach_the_rows_of_an_episode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_probabilities_of_vllm_reach_the_rows_of_an_episode(tmp_path, monkeypatch):
     vllm_engine.install(monkeypatch)
     k, limit = 2, 6
     played = made_up(4, k, truncated=0)
@@ -128,9 +122,7 @@ def move_adapter(trainer: RlTrainer, seed: int) -> None:
     ],
     ids=["linear", "dora", "whole module", "embedding and parameter"],
 )
-def test_the_base_keeps_every_bit_and_what_is_sent_is_base_and_delta(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lora: dict[str, Any]
-) -> None:
+def test_the_base_keeps_every_bit_and_what_is_sent_is_base_and_delta(tmp_path, monkeypatch, lora):
     engines = vllm_engine.install(monkeypatch)
     made = trainer(tmp_path, LoraConfig(r=4, lora_alpha=16, task_type="CAUSAL_LM", **lora))
     before = base_of(made)
@@ -153,9 +145,7 @@ def test_the_base_keeps_every_bit_and_what_is_sent_is_base_and_delta(
     assert len(changed) >= 2
 
 
-def test_an_adapter_trains_with_vllm_in_bfloat16_beside_a_base_that_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_trains_with_vllm_in_bfloat16_beside_a_base_that_stays(tmp_path, monkeypatch):
     engines = vllm_engine.install(monkeypatch)
     lora = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM")
     made = trainer(

@@ -1,7 +1,5 @@
 """Which trainings are taken for a collapse, on recorded series and on odd ones."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,7 +37,7 @@ def fired(curves: dict[str, Any], guards: GuardOptions = USUAL, **options: Any) 
     return found
 
 
-def test_the_papers_training_with_k_16_fires() -> None:
+def test_the_papers_training_with_k_16_fires():
     found = fired(K16)
     # Entropy ends at .41 of .665, which is 62 % of its peak.
     assert found.keys() == {"length", "all_right", "evaluation"}
@@ -48,7 +46,7 @@ def test_the_papers_training_with_k_16_fires() -> None:
     assert found["evaluation"] == 150
 
 
-def test_entropy_fires_where_it_falls_further_and_k_8_fires_nothing() -> None:
+def test_entropy_fires_where_it_falls_further_and_k_8_fires_nothing():
     deeper = {**K16, "entropy": (0.50, 0.60, 0.665, 0.56, 0.42, 0.35)}
     assert 126 < fired(deeper)["entropy"] < 136  # 0.399
     assert fired(K16, every=5).keys() == fired(K16).keys()
@@ -57,7 +55,7 @@ def test_entropy_fires_where_it_falls_further_and_k_8_fires_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["entropy", "completions/mean_length"])
 @pytest.mark.parametrize("factor", [0.01, 100.0])
-def test_two_odd_values_in_a_row_fire_nothing(name: str, factor: float) -> None:
+def test_two_odd_values_in_a_row_fire_nothing(name, factor):
     entries = history(K8)
     odd = [entry for entry in entries if 60 <= entry["step"] <= 61 and name in entry]
     for entry in odd:
@@ -65,14 +63,14 @@ def test_two_odd_values_in_a_row_fire_nothing(name: str, factor: float) -> None:
     assert len(odd) == 2 and alarms(entries, USUAL) == []
 
 
-def test_a_window_of_1_takes_every_value_as_it_is() -> None:
+def test_a_window_of_1_takes_every_value_as_it_is():
     entries = history(K8)
     next(entry for entry in entries if entry["step"] == 60)["entropy"] = 0.01
     (alarm,) = alarms(entries, GuardOptions(guard_window=1))
     assert (alarm.guard, alarm.step, alarm.value) == ("entropy", 60, 0.01)
 
 
-def test_values_that_are_missing_or_no_numbers_are_passed_over() -> None:
+def test_values_that_are_missing_or_no_numbers_are_passed_over():
     entries = history(K8)
     for entry in entries[10:30]:
         entry.pop("entropy", None)
@@ -87,7 +85,7 @@ def _cut_off(*shares: float, name: str = "verdict/cut_off") -> list[dict[str, An
 
 
 @pytest.mark.parametrize("name", ["verdict/cut_off", "thinker/truncated"])
-def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name: str) -> None:
+def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name):
     (warned,) = alarms(_cut_off(0.2, 0.9, 0.9, 0.9, 0.9, 1.0, 1.0, 1.0, 0.9, name=name), USUAL)
     assert (warned.guard, warned.step, warned.action) == ("cut_off", 5, "warn")
     assert "0.9 of the responses are cut off" in alarm_text(warned, USUAL)
@@ -100,7 +98,7 @@ def test_most_responses_cut_off_is_a_warning_and_all_of_them_an_end(name: str) -
     assert [(alarm.step, alarm.action) for alarm in both] == [(5, "warn"), (10, "stop")]
 
 
-def test_what_is_done_about_cut_off_responses_can_be_chosen() -> None:
+def test_what_is_done_about_cut_off_responses_can_be_chosen():
     for action, found in (("off", []), ("roll_back", ["roll_back"])):
         fired = alarms(_cut_off(*[1.0] * 6), GuardOptions(guard_cut_off=action))
         assert [alarm.action for alarm in fired] == found
@@ -124,9 +122,7 @@ def _evaluations(values: list[float], rewards: list[float]) -> list[dict[str, An
         ([0.4, 0.5, 0.4, 0.3], [0.1, 0.2, 0.3], False),  # twice
     ],
 )
-def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(
-    values: list[float], rewards: list[float], fires: bool
-) -> None:
+def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(values, rewards, fires):
     found = alarms(_evaluations(values, rewards), GuardOptions(guard_window=1))
     assert [alarm.guard for alarm in found] == ["evaluation"] * fires
     if fires:
@@ -134,16 +130,14 @@ def test_an_evaluation_fires_at_the_third_fall_while_the_reward_rises(
 
 
 @pytest.mark.parametrize("again", [0.6, 0.9])
-def test_an_evaluation_that_is_repeated_where_a_training_goes_on_hides_no_fall(
-    again: float,
-) -> None:
+def test_an_evaluation_that_is_repeated_where_a_training_goes_on_hides_no_fall(again):
     entries = _evaluations([0.7, 0.6, 0.5, 0.4], [0.1, 0.2, 0.3])
     entries.insert(3, {"eval_hm": again, "step": 1})
     (alarm,) = alarms(entries, GuardOptions(guard_window=1))
     assert (alarm.guard, alarm.step, alarm.bound, alarm.value) == ("evaluation", 3, 0.7, 0.4)
 
 
-def test_another_metric_may_be_the_one_that_is_held_out() -> None:
+def test_another_metric_may_be_the_one_that_is_held_out():
     entries = _evaluations([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3])
     renamed = [
         {"eval_pass_at_1" if key == "eval_hm" else key: value for key, value in entry.items()}
@@ -154,13 +148,13 @@ def test_another_metric_may_be_the_one_that_is_held_out() -> None:
     assert len(alarms(renamed, guards, metric="eval_pass_at_1")) == 1
 
 
-def test_a_guard_that_is_off_is_silent_and_the_others_say_what_is_done() -> None:
+def test_a_guard_that_is_off_is_silent_and_the_others_say_what_is_done():
     guards = GuardOptions(guard_length="off", guard_evaluation="roll_back")
     found = {alarm.guard: alarm.action for alarm in alarms(history(K16), guards)}
     assert found == {"all_right": "warn", "evaluation": "roll_back"}
 
 
-def test_a_guard_fires_once() -> None:
+def test_a_guard_fires_once():
     values = [1.0, 0.5, 0.5, 0.9, 0.5]
     entries = [{"entropy": value, "step": step} for step, value in enumerate(values, start=1)]
     found = alarms(entries, GuardOptions(guard_window=1))
@@ -168,7 +162,7 @@ def test_a_guard_fires_once() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 2), st.floats(0, 1), st.floats(0, 1)), max_size=30))
-def test_what_fired_earlier_stays_as_it_was(values: list[tuple[float, float, float]]) -> None:
+def test_what_fired_earlier_stays_as_it_was(values):
     """A training that goes on finds in its history what it found before."""
     entries: list[dict[str, Any]] = []
     for step, (entropy, reward, hm) in enumerate(values, start=1):
@@ -181,7 +175,7 @@ def test_what_fired_earlier_stays_as_it_was(values: list[tuple[float, float, flo
         assert whole[: len(before)] == before
 
 
-def test_an_alarm_is_told_with_its_values() -> None:
+def test_an_alarm_is_told_with_its_values():
     sentences = [alarm_text(alarm, USUAL) for alarm in alarms(history(K16, noise=0), USUAL)]
     assert any("below 50% of its peak" in one and "tokens" in one for one in sentences)
     assert any("fell 3 times in a row, from 0.565 to 0.534" in one for one in sentences)
@@ -208,7 +202,7 @@ def check(guards: dict[str, Any], **arguments: Any) -> None:
     check_guards(config)
 
 
-def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None:
+def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint():
     for action in ACTIONS:
         guards = {f"guard_{guard}": action for guard in GUARDS}
         check(guards)
@@ -226,14 +220,12 @@ def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint() -> None
         ({"guard_length": "roll_back"}, {"save_strategy": "no"}, "--save_strategy best"),
     ],
 )
-def test_what_cannot_be_done_is_refused(
-    guards: dict[str, Any], arguments: dict[str, Any], said: str
-) -> None:
+def test_what_cannot_be_done_is_refused(guards, arguments, said):
     with pytest.raises(ConfigError, match=said):
         check(guards, **arguments)
 
 
-def test_without_rolling_back_the_others_need_no_evaluation() -> None:
+def test_without_rolling_back_the_others_need_no_evaluation():
     for action in ("warn", "stop"):
         others = {f"guard_{guard}": action for guard in GUARDS}
         check({**others, **UNMEASURED}, **NEVER)
@@ -273,7 +265,7 @@ def _train(
     return made, watch
 
 
-def test_a_warning_changes_nothing(tmp_path: Path, capsys: Any) -> None:
+def test_a_warning_changes_nothing(tmp_path, capsys):
     made, watch = _train(tmp_path, "warn")
     assert made.state.global_step == 6
     (alarm,) = watch.alarms
@@ -284,7 +276,7 @@ def test_a_warning_changes_nothing(tmp_path: Path, capsys: Any) -> None:
     assert {"curves.png", "curves.svg"} <= {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_training_in_which_all_is_cut_off_ends(tmp_path: Path, capsys: Any) -> None:
+def test_a_training_in_which_all_is_cut_off_ends(tmp_path, capsys):
     cut_off = rewarding(verdict__cut_off=lambda step: 0.75 if step == 2 else 1.0)
     watch = WatchGuards(GuardOptions(guard_window=2, guard_entropy="off"))
     made = trainer(tmp_path, cut_off, [watch])
@@ -296,9 +288,7 @@ def test_a_training_in_which_all_is_cut_off_ends(tmp_path: Path, capsys: Any) ->
 
 
 @pytest.mark.slow
-def test_a_stop_leaves_the_model_of_that_step_and_going_on_stops_again(
-    tmp_path: Path, capsys: Any
-) -> None:
+def test_a_stop_leaves_the_model_of_that_step_and_going_on_stops_again(tmp_path, capsys):
     import torch
 
     made, watch = _train(tmp_path, "stop")
@@ -317,7 +307,7 @@ def test_a_stop_leaves_the_model_of_that_step_and_going_on_stops_again(
     assert "Guard all_right, step 4" in capsys.readouterr().out  # said again where it goes on
 
 
-def test_rolling_back_makes_the_best_checkpoint_the_model(tmp_path: Path, capsys: Any) -> None:
+def test_rolling_back_makes_the_best_checkpoint_the_model(tmp_path, capsys):
     import torch
 
     made, watch = _train(tmp_path, "roll_back")
@@ -330,7 +320,7 @@ def test_rolling_back_makes_the_best_checkpoint_the_model(tmp_path: Path, capsys
     assert not all(torch.equal(last[name], weight) for name, weight in best.items())
 
 
-def test_what_cannot_be_rolled_back_is_said(tmp_path: Path, capsys: Any) -> None:
+def test_what_cannot_be_rolled_back_is_said(tmp_path, capsys):
     made, watch = _train(
         tmp_path, "roll_back", eval_strategy="no", save_strategy="no", metric_for_best_model=None
     )

@@ -1,9 +1,6 @@
 """Which caches and problems are held out, and what is measured on them in a training."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 
 import pytest
 from runs import rows
@@ -24,7 +21,7 @@ def asked(problem: Problem) -> str:
     return f"Think: {problem.text}"
 
 
-def test_the_caches_are_those_of_the_runs_one_a_problem_whatever_their_success(sets: Path) -> None:
+def test_the_caches_are_those_of_the_runs_one_a_problem_whatever_their_success(sets):
     found = held_out(sets, 100, asked)
     problems = {row["id"]: row for row in rows(sets, "problems") if row["split"] == "validation"}
     caches = {row["id"]: row for row in rows(sets, "caches")}
@@ -46,26 +43,26 @@ def test_the_caches_are_those_of_the_runs_one_a_problem_whatever_their_success(s
     assert not learnt & problems.keys()
 
 
-def test_fewer_are_always_the_same(sets: Path) -> None:
+def test_fewer_are_always_the_same(sets):
     few, many = held_out(sets, 2, asked), held_out(sets, 5, asked)
     assert few.roles == {role: rows[:2] for role, rows in many.roles.items()}
     assert len(few.roles["deliberator"]) == 2
     assert held_out(sets, 2, None).roles["thinker"] == []
 
 
-def test_every_label_of_a_build_is_known_to_be_fit_or_not(sets: Path) -> None:
+def test_every_label_of_a_build_is_known_to_be_fit_or_not(sets):
     unfit = {"too_long_for_student", "few_attempts", "other_writer", "contaminated"}
     assert {row["rl_label"] for row in rows(sets, "caches")} <= FIT | unfit
 
 
-def test_a_cache_that_the_build_drew_stands_in_where_no_run_made_one(tmp_path: Path) -> None:
+def test_a_cache_that_the_build_drew_stands_in_where_no_run_made_one(tmp_path):
     folder = write_sets(tmp_path / "sets")
     rewrite(folder, "caches", lambda row: [{**row, "drawn": True}])
     found = held_out(folder, 10, asked)
     assert found.drawn == len(found.roles["deliberator"]) == 1
 
 
-def test_a_folder_without_attempts_or_validation_is_refused(tmp_path: Path, sets: Path) -> None:
+def test_a_folder_without_attempts_or_validation_is_refused(tmp_path, sets):
     folder = shutil.copytree(sets, tmp_path / "refiltered")
     shutil.rmtree(folder / "trajectories")
     with pytest.raises(ConfigError, match="A refilter leaves them out"):
@@ -78,21 +75,21 @@ def test_a_folder_without_attempts_or_validation_is_refused(tmp_path: Path, sets
         held_out(tmp_path, 10, asked)
 
 
-def test_problems_that_are_learnt_from_are_refused(sets: Path) -> None:
+def test_problems_that_are_learnt_from_are_refused(sets):
     text = next(row["text"] for row in rows(sets, "problems") if row["split"] == "validation")
     held_out(sets, 100, asked, learnt=["Another one."])
     with pytest.raises(ConfigError, match="1 of the held-out problems are learnt from"):
         held_out(sets, 100, asked, learnt=[text])
 
 
-def test_rows_that_do_not_fit_are_left_out_and_counted(sets: Path) -> None:
+def test_rows_that_do_not_fit_are_left_out_and_counted(sets):
     whole = held_out(sets, 5, asked).roles
     missed = {role: rows[0] for role, rows in whole.items()}
     kept = held_out(sets, 5, asked, fits=lambda role, row: row != missed[role])
     assert kept.roles == {role: rows[1:] for role, rows in whole.items()} and kept.too_long == 2
 
 
-def test_the_figures_count_what_is_undecided_as_wrong() -> None:
+def test_the_figures_count_what_is_undecided_as_wrong():
     caches = problem_rows(2, cache="c", vote=0.5)
     caches[0]["vote"] = 1.0
     unanswered = Reward(0.0, "unanswered", "missing")
@@ -116,12 +113,12 @@ def test_the_figures_count_what_is_undecided_as_wrong() -> None:
     )
 
 
-def test_what_is_not_held_out_has_no_figure() -> None:
+def test_what_is_not_held_out_has_no_figure():
     found = figures({"thinker": problem_rows(1)}, {"thinker": [(0, RIGHT)]})
     assert found.keys() == {"pass_at_1", "pass_at_d", "undecided", "unanswered", "cut_off"}
 
 
-def test_a_training_logs_them_once_an_evaluation_and_draws_the_same(tmp_path: Path) -> None:
+def test_a_training_logs_them_once_an_evaluation_and_draws_the_same(tmp_path):
     judge = Scripted(0.5, 0.25)
     made = trainer(
         tmp_path,

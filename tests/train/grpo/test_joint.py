@@ -1,7 +1,5 @@
 """The joint objective is what it says: TRL's numbers are those of plain loops over episodes."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from itertools import chain
@@ -65,9 +63,7 @@ def relative_error(one: torch.Tensor, other: torch.Tensor) -> float:
     ("k", "masks_truncated", "bounds"),
     [(1, True, GSPO), (2, False, WIDE), (3, True, WIDE), (4, False, GSPO), (4, True, WIDE)],
 )
-def test_loss_and_gradients_are_those_of_plain_loops(
-    tmp_path: Path, k: int, masks_truncated: bool, bounds: tuple[float, float]
-) -> None:
+def test_loss_and_gradients_are_those_of_plain_loops(tmp_path, k, masks_truncated, bounds):
     least, most = bounds
     played = made_up(len(REWARDS), k, seed=k)
     if masks_truncated:  # one of which nothing is left
@@ -107,7 +103,7 @@ def test_loss_and_gradients_are_those_of_plain_loops(
     assert relative_error(trainer_options, brute_force.gradient(made.model)) <= 1e-5
 
 
-def test_rows_of_an_episode_stay_together(tmp_path: Path) -> None:
+def test_rows_of_an_episode_stay_together(tmp_path):
     k = 3
     played = made_up(len(REWARDS), k, truncated=0)
     made = trainer(tmp_path, played, REWARDS)
@@ -137,7 +133,7 @@ def asked_in(batch: dict[str, torch.Tensor], number: int) -> tuple[int, ...]:
     return tuple(id for id in ids if id != 676)
 
 
-def test_a_reward_sees_deliberations_and_all_their_rows_have_it(tmp_path: Path) -> None:
+def test_a_reward_sees_deliberations_and_all_their_rows_have_it(tmp_path):
     k, played = 2, made_up(8, 2, truncated=0)
     made = trainer(tmp_path, played, [1.0, 0.0] * 4)
     seen: list[dict[str, Any]] = []
@@ -158,9 +154,7 @@ def test_a_reward_sees_deliberations_and_all_their_rows_have_it(tmp_path: Path) 
     assert list(made._logs["extra"]["verdict"]) == [f"v{n}" for n in range(8) for _ in range(k + 1)]
 
 
-def test_nothing_is_learnt_of_an_episode_that_failed(
-    tmp_path: Path,
-) -> None:
+def test_nothing_is_learnt_of_an_episode_that_failed(tmp_path):
     played = made_up(4, 2, truncated=0)
     rows = [dataclasses.replace(row, is_learnt=False) for row in played[1].rows]
     played[1] = dataclasses.replace(played[1], rows=rows, failed="too_few_usable")
@@ -181,7 +175,7 @@ def test_nothing_is_learnt_of_an_episode_that_failed(
     assert logged["rewards/reward/mean"] == pytest.approx(1 / 3)
 
 
-def test_thinkers_and_deliberations_are_not_padded_to_each_other(tmp_path: Path) -> None:
+def test_thinkers_and_deliberations_are_not_padded_to_each_other(tmp_path):
     k, played = 3, made_up(4, 3, truncated=0)
     made = trainer(tmp_path, played, [1.0, 0.0] * 2)
     seen = rollouts.widths(made.model)
@@ -206,9 +200,7 @@ FLOATS = st.floats(-1, 1, width=32)
     scale=st.sampled_from(["group", "batch", "none"]),
     shift=FLOATS,
 )
-def test_advantages_compare_the_episodes_of_a_problem(
-    groups: list[list[float | None]], scale: str, shift: float
-) -> None:
+def test_advantages_compare_the_episodes_of_a_problem(groups, scale, shift):
     rewards = [torch.nan if one is None else one for group in groups for one in group]
     table = torch.tensor(rewards, dtype=torch.float64)
     found = episode_advantages(table, 3, scale)
@@ -288,9 +280,7 @@ def uneven() -> list[Episode]:
 
 @pytest.mark.parametrize("of_episodes", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
-def test_the_ratios_of_unchanged_weights_are_exactly_1(
-    tmp_path: Path, of_episodes: bool, mixed: bool
-) -> None:
+def test_the_ratios_of_unchanged_weights_are_exactly_1(tmp_path, of_episodes, mixed):
     rows = EPISODES * (K + 1)
     kind = WatchedEpisodes if of_episodes else WatchedRows
     own = {"episodes": Replayed(K, uneven()), "verdicts": VerdictPool()}

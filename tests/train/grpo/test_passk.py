@@ -4,7 +4,6 @@ import itertools
 import math
 from statistics import fmean
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -32,14 +31,14 @@ def by_enumeration(rewards: list[float], k: int) -> list[float]:
 
 
 @given(GROUPS, st.data())
-def test_the_advantage_is_that_of_all_sets_one_by_one(rewards: list[float], data: Any) -> None:
+def test_the_advantage_is_that_of_all_sets_one_by_one(rewards, data):
     k = data.draw(st.integers(1, len(rewards) - 1))
     assert advantages(rewards, k) == pytest.approx(by_enumeration(rewards, k), abs=1e-12)
 
 
 @pytest.mark.parametrize(("size", "k"), [(2, 1), (4, 1), (4, 2), (4, 3), (6, 2), (6, 4), (8, 7)])
 @pytest.mark.parametrize("chance", [0.1, 0.5, 0.8])
-def test_its_expectation_is_the_gradient_of_pass_at_k(size: int, k: int, chance: float) -> None:
+def test_its_expectation_is_the_gradient_of_pass_at_k(size, k, chance):
     """Answers are right with a chance; the gradient is by the logit of that chance."""
     expected = 0.0
     for group in itertools.product([0.0, 1.0], repeat=size):
@@ -52,9 +51,7 @@ def test_its_expectation_is_the_gradient_of_pass_at_k(size: int, k: int, chance:
 
 
 @given(GROUPS, st.integers(0, 3), st.data())
-def test_answers_without_a_reward_change_nothing(
-    rewards: list[float], undecided: int, data: Any
-) -> None:
+def test_answers_without_a_reward_change_nothing(rewards, undecided, data):
     k = data.draw(st.integers(1, len(rewards) - 1))
     order = data.draw(st.permutations([*rewards, *[math.nan] * undecided]))
     found = advantages(order, k)
@@ -63,12 +60,12 @@ def test_answers_without_a_reward_change_nothing(
     assert all(a == 0 for a, one in zip(found, order, strict=True) if math.isnan(one))
 
 
-def test_a_group_with_no_more_answers_than_a_set_has_none() -> None:
+def test_a_group_with_no_more_answers_than_a_set_has_none():
     assert advantages([1.0, 0.0, math.nan, math.nan], 2) == [0.0] * 4
     assert advantages([], 2) == []
 
 
-def test_a_process_gets_its_own_part_and_the_log_says_all(monkeypatch: Any) -> None:
+def test_a_process_gets_its_own_part_and_the_log_says_all(monkeypatch):
     """Two processes, of which this is the second."""
     nan = math.nan
     rewards = torch.tensor([1.1, 0.0, 0.0, 0.0, nan, 1.0, nan, 0.0])

@@ -1,7 +1,5 @@
 """The reward: what a verifier says of an answer, and nothing for tricks."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator
@@ -76,7 +74,7 @@ class Told:
         )
 
 
-def test_right_is_1_wrong_is_0_and_both_are_logged(pool: VerdictPool, chat: Chat) -> None:
+def test_right_is_1_wrong_is_0_and_both_are_logged(pool, chat):
     told = Told()
     reward = VerdictReward(pool, chat, group=2)
     assert told(reward, SUM, HONEST_RIGHT, HONEST_WRONG, *[HONEST_RIGHT] * 2) == [
@@ -92,9 +90,7 @@ def test_right_is_1_wrong_is_0_and_both_are_logged(pool: VerdictPool, chat: Chat
     assert told.extra["verdict"] == ["equal", "different", "equal", "equal"]
 
 
-def test_an_episode_that_failed_has_no_reward_whatever_its_answer(
-    pool: VerdictPool, chat: Chat
-) -> None:
+def test_an_episode_that_failed_has_no_reward_whatever_its_answer(pool, chat):
     told = Told()
     reward = VerdictReward(pool, chat, group=2)
     given = told(reward, SUM, *[HONEST_RIGHT] * 4, failed=[True, True, False, False])
@@ -104,7 +100,7 @@ def test_an_episode_that_failed_has_no_reward_whatever_its_answer(
     assert told.extra["verdict"] == ["failed", "failed", "equal", "equal"]
 
 
-def test_held_out_responses_are_judged_as_rewarded_ones_are(pool: VerdictPool, chat: Chat) -> None:
+def test_held_out_responses_are_judged_as_rewarded_ones_are(pool, chat):
     texts = [
         HONEST_RIGHT,
         HONEST_WRONG,
@@ -122,7 +118,7 @@ def test_held_out_responses_are_judged_as_rewarded_ones_are(pool: VerdictPool, c
     ]
 
 
-def test_cut_off_or_undecided_is_none_and_counted(pool: VerdictPool, chat: Chat) -> None:
+def test_cut_off_or_undecided_is_none_and_counted(pool, chat):
     told = Told()
     cut = HONEST_RIGHT.removesuffix("<|im_end|>")
     units = "It is \\boxed{42\\text{ furlongs}}.<|im_end|>"
@@ -167,9 +163,7 @@ HACKS = {
 
 @pytest.mark.parametrize("share", [0.0, 0.05])
 @pytest.mark.parametrize("trick", HACKS)
-def test_a_trick_earns_no_more_than_an_honest_wrong_answer(
-    pool: VerdictPool, chat: Chat, trick: str, share: float
-) -> None:
+def test_a_trick_earns_no_more_than_an_honest_wrong_answer(pool, chat, trick, share):
     told = Told()
     reward = VerdictReward(pool, chat, share)
     reward.ends |= {chat.tokenizer.pad_token_id}  # as a training has it
@@ -180,7 +174,7 @@ def test_a_trick_earns_no_more_than_an_honest_wrong_answer(
     assert earned is not None and earned <= wrong
 
 
-def test_padding_behind_the_end_is_no_fault(pool: VerdictPool, chat: Chat) -> None:
+def test_padding_behind_the_end_is_no_fault(pool, chat):
     reward = VerdictReward(pool, chat)
     reward.ends |= {chat.tokenizer.pad_token_id}
     texts = [f"{HONEST_RIGHT}<|pad|><|pad|>", HONEST_RIGHT.replace("<|im_end|>", "<|pad|>")]
@@ -199,13 +193,11 @@ def test_padding_behind_the_end_is_no_fault(pool: VerdictPool, chat: Chat) -> No
         (EXACT, "\\boxed{The capital of France?}"),
     ],
 )
-def test_tricks_on_other_verifiers_earn_nothing(
-    pool: VerdictPool, chat: Chat, problem: Problem, answer: str
-) -> None:
+def test_tricks_on_other_verifiers_earn_nothing(pool, chat, problem, answer):
     assert Told()(VerdictReward(pool, chat), problem, hidden(answer)) == [0.0]
 
 
-def test_form_is_a_small_share_that_right_answers_have_too(pool: VerdictPool, chat: Chat) -> None:
+def test_form_is_a_small_share_that_right_answers_have_too(pool, chat):
     reward = VerdictReward(pool, chat, 0.05)
     without = "<think></think>\nIt is \\boxed{42}.<|im_end|>"
     plain = "It is \\boxed{42}.<|im_end|>"
@@ -213,7 +205,7 @@ def test_form_is_a_small_share_that_right_answers_have_too(pool: VerdictPool, ch
     assert given == pytest.approx([1.0, 1.0, 0.95, 0.05])
 
 
-def test_thinking_that_the_prompt_opens_is_no_answer(pool: VerdictPool) -> None:
+def test_thinking_that_the_prompt_opens_is_no_answer(pool):
     template = (MICRO / "chat_template.jinja").read_text(encoding="utf-8")
     opened = template.replace(
         "<|im_start|>assistant\n{% endif -%}", "<|im_start|>assistant\n<think>\n{% endif -%}"
@@ -227,7 +219,7 @@ def test_thinking_that_the_prompt_opens_is_no_answer(pool: VerdictPool) -> None:
     assert told.extra["verdict"][0] == "open_thinking"
 
 
-def test_code_earns_the_share_of_tests_that_it_passes(pool: VerdictPool, chat: Chat) -> None:
+def test_code_earns_the_share_of_tests_that_it_passes(pool, chat):
     need_sandbox()
     tests = ["assert f(1) == 2", "assert f(2) == 3", "assert f(3) == 4", "assert f(0) == 7"]
     problem = Problem(
@@ -245,7 +237,7 @@ def test_code_earns_the_share_of_tests_that_it_passes(pool: VerdictPool, chat: C
     assert given == [1.0, 0.75, 0.25, 0.0, 0.0, 0.0]
 
 
-def test_a_verifier_that_hangs_or_dies_holds_up_no_step(chat: Chat) -> None:
+def test_a_verifier_that_hangs_or_dies_holds_up_no_step(chat):
     own = Path(__file__).parents[2] / "verifiers" / "own_verifiers.py"
     config = Verifying(workers=1, timeout_s=0.5, own=[str(own)])
     with VerdictPool(config) as pool:
@@ -273,15 +265,13 @@ R, W, U = True, False, None
         ([R, U, U, R, W, U, U, U, U], 3, 1 / 3, 0, 2 / 3),
     ],
 )
-def test_groups_that_teach_nothing_are_told_apart(
-    right: list[bool | None], size: int, all_right: float, all_wrong: float, uncompared: float
-) -> None:
+def test_groups_that_teach_nothing_are_told_apart(right, size, all_right, all_wrong, uncompared):
     shares = (all_right, all_wrong, uncompared)
     assert tuple(group_shares(right, size).values()) == shares
 
 
 @given(st.integers(1, 5), st.lists(st.lists(st.sampled_from([True, False, None])), min_size=1))
-def test_no_group_is_counted_twice(size: int, drawn: list[list[bool | None]]) -> None:
+def test_no_group_is_counted_twice(size, drawn):
     right = [one for group in drawn for one in (*group, *[None] * size)[:size]]
     shares = group_shares(right, size)
     assert 0 <= shares.pop("groups/uncompared") <= 1
@@ -289,6 +279,6 @@ def test_no_group_is_counted_twice(size: int, drawn: list[list[bool | None]]) ->
 
 
 @pytest.mark.parametrize(("answers", "size"), [(0, 2), (3, 2), (2, 0)])
-def test_answers_that_are_no_groups_are_refused(answers: int, size: int) -> None:
+def test_answers_that_are_no_groups_are_refused(answers, size):
     with pytest.raises(ValueError, match="no groups"):
         group_shares([True] * answers, size)

@@ -1,7 +1,5 @@
 """Micro-batches without their padding: the same loss and gradients, in less columns."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any
@@ -95,8 +93,8 @@ def noise(columns: int = COMPLETION) -> torch.Tensor:
     ["on policy", "truncated", "all truncated", "off policy", "reference", "by token", "by row"],
 )
 def test_loss_and_gradients_are_those_of_padded_micro_batches(
-    tmp_path: Path, trainers: Any, loss_type: str, level: str, more: str
-) -> None:
+    tmp_path, trainers, loss_type, level, more
+):
     masked = {"truncated": (1, 3), "all truncated": (0, 1, 2, 3)}.get(more, ())
     inputs = micro_batch(masked)
     if more in ("off policy", "by token", "by row"):
@@ -122,7 +120,7 @@ def trainers(tmp_path_factory: pytest.TempPathFactory) -> list[RlTrainer]:
     return [trainer(kind, tmp_path_factory.mktemp("out")) for kind in (Padded, RlTrainer)]
 
 
-def test_no_column_is_padding_in_all_rows(tmp_path: Path) -> None:
+def test_no_column_is_padding_in_all_rows(tmp_path):
     made = trainer(RlTrainer, tmp_path)
     seen = rollouts.widths(made.model)
     loss_and_gradients(made, micro_batch())
@@ -146,7 +144,7 @@ def test_no_column_is_padding_in_all_rows(tmp_path: Path) -> None:
     assert logps[inputs["completion_mask"] == 1].all()
 
 
-def test_what_goes_on_asks_what_it_would_have_asked(tmp_path: Path) -> None:
+def test_what_goes_on_asks_what_it_would_have_asked(tmp_path):
     asked: list[str] = []
 
     def reward(problem: list[str], **_: Any) -> list[float]:
@@ -191,7 +189,7 @@ PRIVATE = (
 )
 
 
-def test_what_is_replaced_of_trl_is_there_and_known() -> None:
+def test_what_is_replaced_of_trl_is_there_and_known():
     from heavydistill.train.grpo.joint import JointTrainer
 
     assert all(callable(getattr(GRPOTrainer, name)) for name in PRIVATE)
@@ -204,7 +202,7 @@ def test_what_is_replaced_of_trl_is_there_and_known() -> None:
     assert replaced <= set(PRIVATE)
 
 
-def test_a_training_that_diverges_is_an_error_and_none_that_has_no_figure(tmp_path: Path) -> None:
+def test_a_training_that_diverges_is_an_error_and_none_that_has_no_figure(tmp_path):
     made = trainer(RlTrainer, tmp_path)
     made._metrics["train"]["policy_loss"] = [float("nan")]
     made.log({"loss": 0.5})
@@ -228,9 +226,7 @@ def rolled_out(folder: Path, **changes: Any) -> tuple[list[list[int]], list[int]
     return written, rows
 
 
-def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(tmp_path, monkeypatch):
     monkeypatch.setattr("heavydistill.models.local.decoding._STRETCH", 4)
     ours, rows = rolled_out(tmp_path / "ours")
     theirs, all_rows = rolled_out(tmp_path / "theirs", cache_implementation="dynamic")
@@ -240,14 +236,12 @@ def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(
 
 
 @pytest.mark.parametrize("keys", [{}, {"cache_implementation": "dynamic"}])
-def test_settings_that_keep_rows_are_said(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], keys: dict[str, Any]
-) -> None:
+def test_settings_that_keep_rows_are_said(tmp_path, capfd, keys):
     trainer(RlTrainer, tmp_path, **keys)
     assert ("until the longest of their batch" in capfd.readouterr().out) == bool(keys)
 
 
-def test_settings_of_the_models_own_bend_nothing_and_stay(tmp_path: Path) -> None:
+def test_settings_of_the_models_own_bend_nothing_and_stay(tmp_path):
     made = trainer(RlTrainer, tmp_path, max_completion_length=4)
     own = made.model.generation_config
     own.min_p, own.no_repeat_ngram_size = 1.0, 3  # only the likeliest token

@@ -1,7 +1,5 @@
 """Problems with options, and what responses to them claim: the right option C, another, or none."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

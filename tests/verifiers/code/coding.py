@@ -1,7 +1,5 @@
 """Judging answers that hold programs, with little time so that loops end soon."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

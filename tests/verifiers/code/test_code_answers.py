@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from linear import assert_linear
 
@@ -35,7 +33,7 @@ F = "def f(x):\n    return 1\n"
         ("import math\n" + F, "import math\n" + F),
     ],
 )  # fmt: skip
-def test_the_program_is_found(text: str, program: str) -> None:
+def test_the_program_is_found(text, program):
     assert program_in(text, ["f"], "") == program
 
 
@@ -46,12 +44,12 @@ def test_the_program_is_found(text: str, program: str) -> None:
         "```text\ndef f(x): return 1\n```",
     ],
 )  # fmt: skip
-def test_prose_and_other_languages_are_no_program(text: str) -> None:
+def test_prose_and_other_languages_are_no_program(text):
     assert program_in(text, ["f"], "") is None
     assert program_in(text, ["f"], PROMPT) is None
 
 
-def test_of_a_program_without_names_the_last_python_block_counts() -> None:
+def test_of_a_program_without_names_the_last_python_block_counts():
     text = "```python\nprint(1)\n```\n```python\nprint(2)\n```\nOutput:\n```\n2\n```"
     assert program_in(text, [], "") == "print(2)\n"
 
@@ -66,7 +64,7 @@ READS = "n = int(input())\nprint(n)\n"
         "```bash\npython x.py\n```",
     ],
 )  # fmt: skip
-def test_of_a_program_that_reads_a_piece_behind_it_is_none(after: str) -> None:
+def test_of_a_program_that_reads_a_piece_behind_it_is_none(after):
     assert program_in(f"```python\n{READS}```\nThe step is\n{after}", [], "") == READS
 
 
@@ -86,7 +84,7 @@ def test_of_a_program_that_reads_a_piece_behind_it_is_none(after: str) -> None:
         (["if 1:\n    def g(x): return x\n", "def f(x):\n    return g(1)\n"], 1),
     ],
 )
-def test_earlier_blocks_are_taken_only_for_what_is_missing(parts: list[str], taken: int) -> None:
+def test_earlier_blocks_are_taken_only_for_what_is_missing(parts, taken):
     text = "\n".join(f"```python\n{part}```" for part in parts)
     assert program_in(text, ["f"], "") == "\n".join(parts[-taken:])
 
@@ -106,7 +104,7 @@ def test_earlier_blocks_are_taken_only_for_what_is_missing(parts: list[str], tak
         ),
     ],
 )  # fmt: skip
-def test_a_completion_is_put_behind_its_prompt(text: str, program: str) -> None:
+def test_a_completion_is_put_behind_its_prompt(text, program):
     assert program_in(text, ["f"], PROMPT) == program
 
 
@@ -125,7 +123,7 @@ DRAFT = "```python\ndef x(): y()\n```\n"
         (PYTHON, "class x(", LAST),
     ],
 )  # fmt: skip
-def test_finding_the_program_takes_linear_time(before: str, piece: str, after: str) -> None:
+def test_finding_the_program_takes_linear_time(before, piece, after):
     def text_of(size: int) -> str:
         return before + piece * (size // len(piece)) + after
 

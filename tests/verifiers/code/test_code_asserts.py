@@ -1,7 +1,4 @@
-from __future__ import annotations
-
 import ast
-from typing import Any
 
 import pytest
 
@@ -22,7 +19,7 @@ from heavydistill.verifiers.code.values import tree_of
         ("f(2) == float('inf')", "f(2)", float("inf")), ("f(2) == set()", "f(2)", set()),
     ],
 )  # fmt: skip
-def test_a_call_is_sent_and_the_right_value_stays(test: str, call: str, right: Any) -> None:
+def test_a_call_is_sent_and_the_right_value_stays(test, call, right):
     node = ast.parse(test, mode="eval").body
     assert split(node, ["f", "g", "Stack"]) == (call, tree_of(right))
 
@@ -40,7 +37,7 @@ def test_a_call_is_sent_and_the_right_value_stays(test: str, call: str, right: A
         "f(2) == float('one')", "f(2) == -'a'",
     ],
 )  # fmt: skip
-def test_all_else_is_rehearsed_and_no_constant_is_run(test: str) -> None:
+def test_all_else_is_rehearsed_and_no_constant_is_run(test):
     assert split(ast.parse(test, mode="eval").body, ["f", "g", "Stack"]) is None
 
 
@@ -53,6 +50,6 @@ def test_all_else_is_rehearsed_and_no_constant_is_run(test: str) -> None:
         ("helper(f(2)) == 1", ["f"]), ("Solution().run(1) == 1", ["Solution"]),
     ],
 )  # fmt: skip
-def test_the_programs_names_are_those_that_tests_do_not_bring(text: str, names: list[str]) -> None:
+def test_the_programs_names_are_those_that_tests_do_not_bring(text, names):
     tree = ast.parse(text, mode="eval").body
     assert sorted(program_names([tree], {"helper"})) == sorted(names)

@@ -1,7 +1,5 @@
 """Programs that want to be called right without being right. None of them is."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import signal
@@ -150,13 +148,13 @@ LONG = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_no_attack_is_correct(attack: str) -> None:
+def test_no_attack_is_correct(attack):
     label, _ = said(ATTACKS[attack], **SPLIT)
     assert label != "correct"
 
 
 @pytest.mark.parametrize("attack", [attack for attack in ATTACKS if attack not in LONG])
-def test_no_attack_of_a_program_that_prints_is_correct(attack: str) -> None:
+def test_no_attack_of_a_program_that_prints_is_correct(attack):
     label, _ = said(ATTACKS[attack], **PRINTED)
     assert label != "correct"
 
@@ -170,12 +168,12 @@ def test_no_attack_of_a_program_that_prints_is_correct(attack: str) -> None:
         "a list that shows another face each time",
     ],
 )  # fmt: skip
-def test_no_attack_is_correct_in_other_formats(attack: str, form: str) -> None:
+def test_no_attack_is_correct_in_other_formats(attack, form):
     label, _ = said(ATTACKS[attack], **FORMATS[form])
     assert label != "correct"
 
 
-def test_the_tests_are_such_that_a_right_program_passes() -> None:
+def test_the_tests_are_such_that_a_right_program_passes():
     program = "def f(x): return x * x\nif __name__ == '__main__': print(f(int(input())))"
     assert {said(program, **tests) for tests in FORMATS.values()} == {("correct", "passed")}
 
@@ -225,7 +223,7 @@ if __name__ == "__main__":
         },
     ],
 )  # fmt: skip
-def test_what_is_right_is_not_where_the_program_is(tests: dict[str, Any]) -> None:
+def test_what_is_right_is_not_where_the_program_is(tests):
     seen = Recording(Ran("unavailable"))
     asked = problem(**tests)
     found = decision(asked, fenced(SEARCH), test_s=5.0)
@@ -238,12 +236,12 @@ def test_what_is_right_is_not_where_the_program_is(tests: dict[str, Any]) -> Non
     assert not any("SECRET" in str(files) for files in with_program)
 
 
-def test_a_forged_report_is_an_answer_and_no_more() -> None:
+def test_a_forged_report_is_an_answer_and_no_more():
     assert said(FORGED.format(answers=(4, 8))) == ("incorrect", "different")
     assert said(FORGED.format(answers=(4, 9))) == ("correct", "passed")
 
 
-def test_the_search_finds_what_is_there() -> None:
+def test_the_search_finds_what_is_there():
     assert said(SEARCH, asserts=["assert f('SECRET') == 'found'"]) == ("correct", "passed")
 
 
@@ -274,7 +272,7 @@ class Recording(Sandbox):
         (Ran("wall"), "timeout"),
     ],
 )  # fmt: skip
-def test_a_sandbox_that_fails_is_never_the_programs_fault(ran: Ran, reason: str, form: str) -> None:
+def test_a_sandbox_that_fails_is_never_the_programs_fault(ran, reason, form):
     asked = problem(**FORMATS[form])
     found = decide(task_of(asked), "def f(x): return x * x", Recording(ran), Sandboxing())
     assert (found.label, found.reason) == ("undecided", reason)
@@ -282,7 +280,7 @@ def test_a_sandbox_that_fails_is_never_the_programs_fault(ran: Ran, reason: str,
         assert "Install it." in found.evidence
 
 
-def test_a_program_that_was_right_before_must_be_right_again() -> None:
+def test_a_program_that_was_right_before_must_be_right_again():
     program = "import sys\ncount = sys.modules.setdefault('seen', [])\ncount.append(1)\n"
     program += "def f(x): return x * x if len(count) < 2 else 0"
     assert said(program) == ("incorrect", "different")
@@ -303,7 +301,7 @@ def test_a_program_that_was_right_before_must_be_right_again() -> None:
         (Ran("files"), "incorrect", "died"),
     ],
 )  # fmt: skip
-def test_only_what_a_program_did_is_its_fault(ran: Ran, label: str, reason: str) -> None:
+def test_only_what_a_program_did_is_its_fault(ran, label, reason):
     found = decide(
         task_of(problem(**SPLIT)),
         "def f(x): return 1",

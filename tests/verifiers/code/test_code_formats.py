@@ -1,14 +1,10 @@
 """Tests as data sets hold them; those that are packed as in LiveCodeBench are never run."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
 import pickle
 import zlib
-from pathlib import Path
-from typing import Any
 
 import pytest
 from coding import decision, fenced, problem
@@ -56,7 +52,7 @@ CHECK = "def check(candidate):\n    assert candidate(2) == 4\n"
         ({"test": "import math\n" + CHECK, "entry_point": "f"}, Rehearsable),
     ],
 )  # fmt: skip
-def test_tests_of_every_format_are_read(args: dict[str, Any], kind: type) -> None:
+def test_tests_of_every_format_are_read(args, kind):
     assert isinstance(task_of(problem(**args)).tests, kind)
     assert Code().check_reference(problem(**args)) is None
 
@@ -107,13 +103,13 @@ def test_tests_of_every_format_are_read(args: dict[str, Any], kind: type) -> Non
         ({"test": "import numpy\n" + CHECK, "entry_point": "f"}, "imports numpy"),
     ],
 )  # fmt: skip
-def test_malformed_tests_are_refused_with_what_is_wrong(args: dict[str, Any], says: str) -> None:
+def test_malformed_tests_are_refused_with_what_is_wrong(args, says):
     fault = Code().check_reference(problem(**args))
     assert fault is not None
     assert says in fault
 
 
-def test_the_text_of_the_problem_is_the_prompt_if_it_holds_the_function() -> None:
+def test_the_text_of_the_problem_is_the_prompt_if_it_holds_the_function():
     prompt = 'def f(x):\n    """Square x."""\n'
     args = {"test": CHECK, "entry_point": "f"}
     assert task_of(problem(prompt, **args)).prompt == prompt
@@ -121,7 +117,7 @@ def test_the_text_of_the_problem_is_the_prompt_if_it_holds_the_function() -> Non
     assert task_of(problem("Write f.", **args, prompt=prompt)).prompt == prompt
 
 
-def test_more_tests_may_take_more_time() -> None:
+def test_more_tests_may_take_more_time():
     few, many = ({"tests": [RUN] * count} for count in (1, 5))
     limits = [Code().limit_s(problem(**args), Verifying()) for args in (few, many)]
     assert limits[0] < limits[1] < 300
@@ -138,7 +134,7 @@ def packing(value: object) -> str:
 
 
 @given(JSON, st.sampled_from(range(pickle.HIGHEST_PROTOCOL + 1)))
-def test_what_was_packed_is_read_back(tests: list[dict[str, str]], protocol: int) -> None:
+def test_what_was_packed_is_read_back(tests, protocol):
     text = json.dumps(tests, ensure_ascii=False)
     cell = base64.b64encode(zlib.compress(pickle.dumps(text, protocol))).decode()
     assert (
@@ -167,16 +163,14 @@ class Intruder:
         ("eJx!", "neither JSON nor packed JSON"), (7, "is a list of tests"),
     ],
 )  # fmt: skip
-def test_anything_else_is_refused_and_not_run(
-    cell: object, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_anything_else_is_refused_and_not_run(cell, complaint, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     fault = Code().check_reference(problem(public_test_cases=[], private_test_cases=cell))
     assert fault and complaint in fault and "private_test_cases" in fault
     assert not list(tmp_path.iterdir())
 
 
-def test_what_unpacks_to_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_unpacks_to_too_much_is_refused(monkeypatch):
     monkeypatch.setattr(formats, "MOST_UNPACKED", 1000)
     bomb = packing(json.dumps([{"input": "0" * 10**6, "output": "0"}]))
     with pytest.raises(ValueError, match="unpacks to more than 1,000 bytes"):
@@ -195,9 +189,7 @@ TOTAL = "class Solution:\n    def total(self, a, b):\n        return sum(a) + b"
         (([], CALLS), TOTAL.replace("+", "-"), ("incorrect", "different", 0.0)),
     ],
 )
-def test_a_program_has_to_pass_public_and_private_tests(
-    tests: Any, program: str, decided: tuple[str, str, float]
-) -> None:
+def test_a_program_has_to_pass_public_and_private_tests(tests, program, decided):
     need_sandbox()
     public, private = map(json.dumps, tests)
     entry = {"entry_point": "Solution.total"} if program.startswith("class") else {}

@@ -1,7 +1,5 @@
 """The 20 recorded HumanEval tasks, their reference solutions and 20 completions of each."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -36,7 +34,7 @@ def passes(row: dict[str, Any], completion: str) -> bool:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_reference_solution_is_correct(number: int) -> None:
+def test_a_reference_solution_is_correct(number):
     row = task(number)
     whole = row["prompt"] + row["canonical_solution"]
     for answer in (row["canonical_solution"], fenced(whole), whole):
@@ -46,7 +44,7 @@ def test_a_reference_solution_is_correct(number: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
-def test_recorded_completions_get_the_verdict_of_the_benchmark(number: int) -> None:
+def test_recorded_completions_get_the_verdict_of_the_benchmark(number):
     row = task(number)
     samples = {found["task_id"]: found for found in rows("humaneval_20_samples_k20.jsonl")}
     for completion in samples[row["task_id"]]["samples"]:

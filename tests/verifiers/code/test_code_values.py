@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import enum
 import json
 import math
@@ -76,7 +74,7 @@ class LyingDict(dict):  # type: ignore[type-arg]
 
 
 @given(VALUES)
-def test_a_value_travels_and_stays_what_it_is(value: Any) -> None:
+def test_a_value_travels_and_stays_what_it_is(value):
     tree = json.loads(encode(value, MOST))
     back = decode(tree)
     assert back == value
@@ -85,7 +83,7 @@ def test_a_value_travels_and_stays_what_it_is(value: Any) -> None:
 
 
 @given(VALUES, VALUES)
-def test_likeness_is_equality_in_python(left: Any, right: Any) -> None:
+def test_likeness_is_equality_in_python(left, right):
     found = likeness(tree_of(left), tree_of(right))
     assert (found in ("same", "alike")) == (left == right)
     assert found == likeness(tree_of(right), tree_of(left))
@@ -110,11 +108,11 @@ def test_likeness_is_equality_in_python(left: Any, right: Any) -> None:
         ("a", "a ", "different"), ({1: [1]}, {1: [2]}, "different"),
     ],
 )  # fmt: skip
-def test_types_and_values_are_told_apart(left: Any, right: Any, found: str) -> None:
+def test_types_and_values_are_told_apart(left, right, found):
     assert likeness(tree_of(left), tree_of(right)) == found
 
 
-def test_tuples_may_count_as_lists() -> None:
+def test_tuples_may_count_as_lists():
     left, right = tree_of([(1, 2), [3]]), tree_of(([1, 2], (3,)))
     assert likeness(left, right, tuples_are_lists=True) == "same"
     assert likeness(left, right) == "different"
@@ -128,14 +126,14 @@ def test_tuples_may_count_as_lists() -> None:
         (LyingText("wrong"), "wrong"), (LyingList([9]), [9]), (LyingDict(wrong=1), {"wrong": 1}),
     ],
 )  # fmt: skip
-def test_of_a_subclass_travels_what_it_is_not_what_it_says(value: Any, plain: Any) -> None:
+def test_of_a_subclass_travels_what_it_is_not_what_it_says(value, plain):
     assert decode(json.loads(encode(value, MOST))) == plain
 
 
 @pytest.mark.parametrize(
     "value", [object(), len, int, iter([1]), range(3), [object()], {1: object()}, (x for x in "a")]
 )
-def test_nothing_else_travels(value: Any) -> None:
+def test_nothing_else_travels(value):
     with pytest.raises(NotAValue):
         encode(value, MOST)
 
@@ -161,7 +159,7 @@ def doubled(times: int) -> Any:
     ],
     ids=["loop", "doubled", "integer", "text", "list", "set", "bytes", "decimal"],
 )  # fmt: skip
-def test_what_is_too_large_is_refused_before_it_is_written(value: Any) -> None:
+def test_what_is_too_large_is_refused_before_it_is_written(value):
     with pytest.raises(TooLarge):
         encode(value, MOST)
 
@@ -174,7 +172,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("payload", FORGED)
-def test_forged_values_are_malformed_or_equal_nothing(payload: bytes) -> None:
+def test_forged_values_are_malformed_or_equal_nothing(payload):
     try:
         tree = parsed(payload)
         assert likeness(tree, tree_of(4)) == "different"
@@ -184,6 +182,6 @@ def test_forged_values_are_malformed_or_equal_nothing(payload: bytes) -> None:
     assert payload == b'["l"]'
 
 
-def test_a_set_whose_hashes_collide_costs_no_time() -> None:
+def test_a_set_whose_hashes_collide_costs_no_time():
     colliding = ["s", *(["i", hex(i * (2**61 - 1))] for i in range(20_000))]
     assert likeness(colliding, tree_of({1})) == "different"

@@ -1,7 +1,5 @@
 """Programs as models write them, against tests as data sets have them."""
 
-from __future__ import annotations
-
 import json
 import signal
 import time
@@ -58,7 +56,7 @@ FUNCTIONS = {
     ("program", "expected"),
     [(program, expected) for expected, programs in FUNCTIONS.items() for program in programs],
 )
-def test_verdicts_on_functions(program: str, expected: str) -> None:
+def test_verdicts_on_functions(program, expected):
     assert " ".join(said(program)) == expected
 
 
@@ -105,7 +103,7 @@ threading.Thread(target=lambda: print(sum(map(int, input().split())))).start()
         DEEP.format(cached="@functools.cache", depth=50000) + ADD,
     ],
 )
-def test_programs_that_read_stdin_may_do_so_in_any_way(program: str) -> None:
+def test_programs_that_read_stdin_may_do_so_in_any_way(program):
     assert said(program, **SUM) == ("correct", "passed")
 
 
@@ -127,7 +125,7 @@ def test_programs_that_read_stdin_may_do_so_in_any_way(program: str) -> None:
         ("while True: pass", "too_slow"),
     ],
 )
-def test_programs_that_print_something_else_are_incorrect(program: str, reason: str) -> None:
+def test_programs_that_print_something_else_are_incorrect(program, reason):
     label, found = said(program, **SUM)
     assert label == "incorrect"
     assert found == reason or {found, reason} == {"too_large", "raised"}
@@ -143,7 +141,7 @@ def test_programs_that_print_something_else_are_incorrect(program: str, reason: 
         ("print(1, 2)", "1 2 3\n", "tokens", "different"),
     ],
 )
-def test_outputs_are_compared_whole(program: str, wanted: str, compare: str, reason: str) -> None:
+def test_outputs_are_compared_whole(program, wanted, compare, reason):
     assert said(program, tests=[{"input": "", "output": wanted}], compare=compare)[1] == reason
 
 
@@ -164,8 +162,8 @@ def test_outputs_are_compared_whole(program: str, wanted: str, compare: str, rea
 )  # fmt: skip
 @pytest.mark.parametrize("compare", ["lines", "tokens"])
 def test_how_a_number_is_rounded_is_told_from_a_wrong_one(
-    printed: str, wanted: str, tolerance: float | None, reason: str, compare: str
-) -> None:
+    printed, wanted, tolerance, reason, compare
+):
     if compare == "tokens" and "  " in printed:
         reason = "rounding"
     tests = [{"input": "", "output": wanted}]
@@ -186,14 +184,14 @@ def test_how_a_number_is_rounded_is_told_from_a_wrong_one(
     ],
 )  # fmt: skip
 def test_a_float_that_is_near_is_undecided_or_within_the_tolerance(
-    value: str, expected: object, tolerance: float | None, reason: str
-) -> None:
+    value, expected, tolerance, reason
+):
     tests = [{"args": [], "expected": expected}]
     args = {"tests": tests, "entry_point": "f", "tolerance": tolerance}
     assert said(f"def f():\n    return {value}", **args)[1] == reason
 
 
-def test_every_test_reads_its_own_input_and_the_score_is_the_share_passed() -> None:
+def test_every_test_reads_its_own_input_and_the_score_is_the_share_passed():
     tests = [{"input": f"{i}\n" * 3, "output": f"{min(i, 2)}\n"} for i in range(4)]
     found = decision(problem(tests=tests), fenced("print(input())"))
     assert (found.label, found.reason, found.score) == ("incorrect", "different", 0.75)
@@ -223,13 +221,11 @@ REVERSED = [
         (METHOD + "return nums[::-1]", "correct", "rev"),
     ],
 )  # fmt: skip
-def test_functions_and_methods_are_called_as_contest_sites_do(
-    program: str, label: str, entry: str
-) -> None:
+def test_functions_and_methods_are_called_as_contest_sites_do(program, label, entry):
     assert said(program, tests=REVERSED, entry_point=entry)[0] == label
 
 
-def test_python_equality_is_an_option() -> None:
+def test_python_equality_is_an_option():
     program = "def f(x): return float(x * x)"
     assert said(program) == ("undecided", "types")
     assert said(program, asserts=SQUARES, equality="python") == ("correct", "passed")
@@ -240,11 +236,11 @@ def test_python_equality_is_an_option() -> None:
     assert said(program, **table, equality="python") == ("correct", "passed")
 
 
-def test_an_answer_without_a_program_is_undecided() -> None:
+def test_an_answer_without_a_program_is_undecided():
     assert decision(problem(asserts=SQUARES), "I do not know.").reason == "no_code"
 
 
-def test_the_same_answer_gets_the_same_decision() -> None:
+def test_the_same_answer_gets_the_same_decision():
     program = (
         "import random\ndef f(x):\n    names = {'a', 'b', 'c', 'd'}\n"
         "    return [random.random(), list(names), id(object) > 0]"
@@ -253,7 +249,7 @@ def test_the_same_answer_gets_the_same_decision() -> None:
     assert first == second
 
 
-def test_one_call_without_end_takes_the_time_of_one_test_not_of_all() -> None:
+def test_one_call_without_end_takes_the_time_of_one_test_not_of_all():
     asserts = [f"assert f({i}) == {i * i}" for i in range(50)]
     begun = time.monotonic()
     found = decision(
@@ -266,9 +262,7 @@ def test_one_call_without_end_takes_the_time_of_one_test_not_of_all() -> None:
     assert time.monotonic() - begun < 20
 
 
-def test_a_program_that_ignores_signals_has_the_time_of_one_test(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_program_that_ignores_signals_has_the_time_of_one_test(monkeypatch):
     runs: list[Ran] = []
     run = Bubblewrap.run
 
@@ -296,7 +290,7 @@ def f(x):
     assert 1 < ran.cpu_s < 5
 
 
-def test_time_for_all_tests_together_is_nobodys_fault() -> None:
+def test_time_for_all_tests_together_is_nobodys_fault():
     tests = [{"input": str(i), "output": str(i)} for i in range(6)]
     program = "import time\nwhile time.process_time() % 0.5 < 0.45: pass\nprint(input())"
     found = decision(problem(tests=tests), fenced(program), total_s=0.2)
@@ -334,7 +328,7 @@ VALUES = [("1.5000000001", "correct"), *((value, "incorrect") for value in (1.6,
         *((test, "def f(x): return float('nan')", "incorrect") for test in NEAR),
     ],
 )  # fmt: skip
-def test_assertions_as_in_mbpp(test: str, program: str, label: str) -> None:
+def test_assertions_as_in_mbpp(test, program, label):
     setup = {"imports": "import math", "setup": "pairs = [1, 2]"} if "pairs" in test else {}
     assert said(program, asserts=[f"assert {test}"], **setup)[0] == label
 
@@ -397,7 +391,7 @@ ROOT = "def f(x):\n    if x < 0: raise ValueError\n    return {}(x ** 0.5)"
         (RAISING, "def f(x): raise ValueError", "incorrect"),
     ],
 )
-def test_checks_of_any_shape_are_rehearsed(test: str, program: str, label: str) -> None:
+def test_checks_of_any_shape_are_rehearsed(test, program, label):
     entry, prompt = ("decode", ENCODE) if test is ROUND_TRIP else ("f", "")
     found = decision(problem(test=test, entry_point=entry, prompt=prompt), fenced(program))
     assert (found.label, json.loads(found.evidence)["way"]) == (label, "rehearsal")
@@ -412,5 +406,5 @@ def test_checks_of_any_shape_are_rehearsed(test: str, program: str, label: str) 
         "def check(candidate):\n    for i in [1]:\n        candidate(i)\n",
     ],
 )
-def test_tests_that_cannot_be_rehearsed_are_undecided(test: str) -> None:
+def test_tests_that_cannot_be_rehearsed_are_undecided(test):
     assert said("def f(x): return 1", test=test, entry_point="f") == ("undecided", "unfit_tests")

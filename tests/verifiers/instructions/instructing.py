@@ -1,7 +1,5 @@
 """Problems of the verifier ``instructions`` for tests."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

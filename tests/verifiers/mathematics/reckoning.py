@@ -1,7 +1,5 @@
 """Problems of the math verifier as tests pose them, and what it says of a response."""
 
-from __future__ import annotations
-
 import json
 
 from judging import judged

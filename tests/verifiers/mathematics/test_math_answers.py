@@ -1,7 +1,5 @@
 """The verdict on a final answer, by what kind of answer it is."""
 
-from __future__ import annotations
-
 import pytest
 from reckoning import boxed, outcome, problem
 from text_tables import pairs, texts

@@ -1,7 +1,5 @@
 """What stands around a box: words that leave its answer alone, and what makes another of it."""
 
-from __future__ import annotations
-
 import pytest
 from reckoning import boxed, outcome, problem
 from text_tables import pairs, texts

@@ -1,7 +1,5 @@
 """Every family of reasoning-gym: its right answers, and answers that only look right."""
 
-from __future__ import annotations
-
 import functools
 import json
 import re

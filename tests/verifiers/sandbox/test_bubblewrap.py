@@ -1,7 +1,5 @@
 """What a good program gets, what is said where nothing can run, and what a kill leaves behind."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -24,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 @works
-def test_a_program_reads_its_files_and_no_input() -> None:
+def test_a_program_reads_its_files_and_no_input():
     program = """
         import sys
         print(open("data.txt").read(), repr(sys.stdin.read()), flush=True)
@@ -59,13 +57,13 @@ def test_a_program_reads_its_files_and_no_input() -> None:
         "if __name__ == '__main__':\n    print(42)",
     ],
 )
-def test_ordinary_python_works(program: str) -> None:
+def test_ordinary_python_works(program):
     result = ran(program)
     assert (result.ended, result.exit_code, result.stdout) == ("exit", 0, b"42\n"), result
 
 
 @works
-def test_runs_at_the_same_time_do_not_mix() -> None:
+def test_runs_at_the_same_time_do_not_mix():
     def one(number: int) -> bytes:
         return ran(
             f"import time; time.sleep(0.05); print({number}, open('n').read())", n=str(number)
@@ -92,7 +90,7 @@ def _refused(words: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("untried")
-def test_without_bubblewrap_or_a_filter_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_bubblewrap_or_a_filter_nothing_runs(monkeypatch):
     for machine in ("i686", "armv7l", "riscv64", "ppc64le", ""):
         with monkeypatch.context() as other:
             other.setattr(bubblewrap.platform, "machine", lambda machine=machine: machine)
@@ -115,9 +113,7 @@ def test_without_bubblewrap_or_a_filter_nothing_runs(monkeypatch: pytest.MonkeyP
         ("echo 'bwrap: Unknown option --size' >&2; exit 1", ["too old", "--size", "0.7"]),
     ],
 )  # fmt: skip
-def test_a_bubblewrap_that_does_not_do_it_all_runs_nothing(
-    script: str, words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_bubblewrap_that_does_not_do_it_all_runs_nothing(script, words, monkeypatch, tmp_path):
     _put_bwrap(tmp_path, script)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     tmp_path.chmod(0o755)
@@ -132,7 +128,7 @@ def _put_bwrap(folder: Path, script: str) -> None:
 
 @works
 @pytest.mark.usefixtures("untried")
-def test_what_failed_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_failed_once_is_tried_again(monkeypatch):
     place = open_sandbox(Sandboxing())
     with monkeypatch.context() as without:
         without.setenv("PATH", "/nonexistent")
@@ -141,7 +137,7 @@ def test_what_failed_once_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @works
-def test_the_interpreter_is_the_one_behind_the_virtual_environment() -> None:
+def test_the_interpreter_is_the_one_behind_the_virtual_environment():
     version = ran("import sys; print(sys.version, sys.prefix == sys.base_prefix)").stdout.decode()
     assert version == f"{sys.version} True\n"
     assert not Path(bubblewrap.interpreter()[0]).is_relative_to(sys.prefix) or (
@@ -153,7 +149,7 @@ def test_the_interpreter_is_the_one_behind_the_virtual_environment() -> None:
 @pytest.mark.skipif(
     os.getuid() != 0 or not Path(SYSTEM_PYTHON).exists(), reason="needs root and a system Python"
 )
-def test_an_ordinary_user_is_contained_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ordinary_user_is_contained_as_well(monkeypatch):
     monkeypatch.setattr(sys, "_base_executable", SYSTEM_PYTHON)
     bubblewrap.interpreter.cache_clear()
     program = """
@@ -213,9 +209,7 @@ while True:
     ("program", "waits", "times"),
     [("import time; time.sleep(1000)", (0.3, 0.3), 2), ("pass", (0.0, 0.08), 4)],
 )
-def test_a_killed_process_takes_its_program_with_it(
-    program: str, waits: tuple[float, float], times: int
-) -> None:
+def test_a_killed_process_takes_its_program_with_it(program, waits, times):
     chance = random.Random(0)
     for _ in range(times):
         before = children()

@@ -1,7 +1,5 @@
 """SandboxFusion's client against a server that speaks its format, and against what goes wrong."""
 
-from __future__ import annotations
-
 import base64
 import json
 import subprocess
@@ -83,7 +81,7 @@ def real(tmp_path: Path) -> Iterator[Sandbox]:
         yield place
 
 
-def test_a_program_runs_with_its_files(real: Sandbox) -> None:
+def test_a_program_runs_with_its_files(real):
     program = """
 import sys
 print(open("data.txt").read(), __name__, sys.argv)
@@ -104,15 +102,13 @@ sys.exit(3)
         ("print('x' * 20_000)", "output", -1),
     ],
 )  # fmt: skip
-def test_limits_hold_on_the_other_side(
-    real: Sandbox, program: str, ended: str, exit_code: int
-) -> None:
+def test_limits_hold_on_the_other_side(real, program, ended, exit_code):
     result = real.run({"main.py": program}, Limits(1, 4, 256, 10_000))
     assert (result.ended, result.exit_code) == (ended, exit_code)
     assert len(result.stdout) <= 10_000
 
 
-def test_it_is_there_when_it_answers() -> None:
+def test_it_is_there_when_it_answers():
     with _server(_saying({})) as place:
         assert place.unavailable() is None
     reason = place.unavailable()
@@ -164,9 +160,7 @@ def _flood(handler: Handler) -> None:
         (_saying(_result(return_code=True)), "code True"),
     ],
 )  # fmt: skip
-def test_what_goes_wrong_is_no_run(
-    answer: Answer, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_goes_wrong_is_no_run(answer, said, monkeypatch):
     monkeypatch.setattr(sandbox_fusion, "_QUEUE_S", 0.5)
     result = _run(answer, Limits(0.2, 0.3, 256, 10_000))
     assert result.ended == "unavailable"
@@ -184,17 +178,17 @@ def test_what_goes_wrong_is_no_run(
         ({"stdout": "x" * 10_001}, "output", -1), ({"stdout": None, "stderr": None}, "exit", 0),
     ],
 )  # fmt: skip
-def test_ends_are_read(result: dict[str, Any], ended: str, exit_code: int) -> None:
+def test_ends_are_read(result, ended, exit_code):
     ran = _run(_saying(_result(**result)))
     assert (ran.ended, ran.exit_code) == (ended, exit_code)
 
 
-def test_what_the_server_may_have_cut_does_not_count() -> None:
+def test_what_the_server_may_have_cut_does_not_count():
     cut = _run(_saying(_result(stdout="x" * (1 << 20))), Limits(1, 1, 256, 8 << 20))
     assert cut.ended == "output"
 
 
-def test_what_is_sent_is_what_the_server_takes() -> None:
+def test_what_is_sent_is_what_the_server_takes():
     sent: list[dict[str, Any]] = []
 
     def answer(handler: Handler) -> None:

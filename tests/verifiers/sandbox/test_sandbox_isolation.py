@@ -1,7 +1,5 @@
 """Programs that look or reach out of the sandbox, each in one way."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import socket
@@ -19,7 +17,7 @@ X86 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_
 
 
 @X86
-def test_no_call_that_is_not_listed_is_there() -> None:
+def test_no_call_that_is_not_listed_is_there():
     # Kernels let uretprobe and uprobe pass every filter, and kill whoever calls them.
     unlisted = sorted({*range(335), *range(337, 500)} - set(seccomp.numbers("x86_64").values()))
     attack = f"""
@@ -33,7 +31,7 @@ def test_no_call_that_is_not_listed_is_there() -> None:
 
 
 @X86
-def test_a_call_of_i386_kills() -> None:
+def test_a_call_of_i386_kills():
     program = """
         import ctypes, mmap
         code = mmap.mmap(-1, 4096, prot=7)
@@ -172,19 +170,19 @@ def refuses(attack: str, others: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=X86 if "x32" in name else ()) for name in ATTACKS]
 )
-def test_there_is_no_way_out(name: str) -> None:
+def test_there_is_no_way_out(name):
     refuses(*ATTACKS[name])
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="an ordinary user is always the same")
-def test_every_run_is_another_nobody() -> None:
+def test_every_run_is_another_nobody():
     first, second = (ran("import os; print(os.getuid())").stdout for _ in range(2))
     assert first != second
     with pytest.raises(KeyError):
         pwd.getpwuid(int(first))
 
 
-def test_there_is_no_network_of_any_kind() -> None:
+def test_there_is_no_network_of_any_kind():
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
@@ -217,7 +215,7 @@ def test_there_is_no_network_of_any_kind() -> None:
                 listener.recv(1) if listener is udp else listener.accept()
 
 
-def test_no_secret_of_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_of_the_environment_is_told(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-attack-4711")
     attack = """
         import ctypes
@@ -232,7 +230,7 @@ def test_no_secret_of_the_environment_is_told(monkeypatch: pytest.MonkeyPatch) -
     assert said["block"][0] == "refused"
 
 
-def test_no_open_file_is_inherited(tmp_path: Path) -> None:
+def test_no_open_file_is_inherited(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("4711")
     inherited = os.open(secret, os.O_RDWR)
@@ -253,7 +251,7 @@ def test_no_open_file_is_inherited(tmp_path: Path) -> None:
     assert secret.read_text() == "4711"
 
 
-def test_writing_outside_reaches_nothing() -> None:
+def test_writing_outside_reaches_nothing():
     mark = f"heavydistill-attack-{os.getpid()}"
     places = ["/tmp", "/var/tmp", "/dev/shm", "/run", "/root", str(ROOT), str(Path.home()), "/"]
     attack = f"""
@@ -264,7 +262,7 @@ def test_writing_outside_reaches_nothing() -> None:
     assert not [place for place in places if Path(place, mark).exists()]
 
 
-def test_a_daemon_cannot_be_left_behind() -> None:
+def test_a_daemon_cannot_be_left_behind():
     program = """
         import os, sys
         os.setsid() if os.getpid() != os.getsid(0) else None
@@ -276,7 +274,7 @@ def test_a_daemon_cannot_be_left_behind() -> None:
     assert ran(program).stdout == b"alone\n"  # that nothing is left the fixture looks at
 
 
-def test_the_launcher_leaves_no_name_and_no_report_channel() -> None:
+def test_the_launcher_leaves_no_name_and_no_report_channel():
     program = """
         import sys
         print({"start", "_become", "resource", "ctypes"} & set(globals()))

@@ -1,7 +1,5 @@
 """Programs that want more than their share, each in one way. The defence each tests is its name."""
 
-from __future__ import annotations
-
 import signal
 import textwrap
 import time
@@ -46,7 +44,7 @@ WITHOUT_END = {
 
 
 @pytest.mark.parametrize("name", WITHOUT_END)
-def test_what_has_no_end_is_ended_by_processor_time_or_the_clock(name: str) -> None:
+def test_what_has_no_end_is_ended_by_processor_time_or_the_clock(name):
     program, ended = WITHOUT_END[name]
     begun = time.monotonic()
     result = ran(
@@ -57,13 +55,13 @@ def test_what_has_no_end_is_ended_by_processor_time_or_the_clock(name: str) -> N
     assert ended == "wall" or 0.9 <= result.cpu_s < 2.5
 
 
-def test_time_of_others_is_not_the_programs() -> None:
+def test_time_of_others_is_not_the_programs():
     result = ran("import time; time.sleep(1.5); print('slow')", cpu_s=1)
     assert (result.ended, result.stdout) == ("exit", b"slow\n")
     assert result.cpu_s < 1
 
 
-def test_a_sandbox_that_has_no_time_to_start_is_unavailable() -> None:
+def test_a_sandbox_that_has_no_time_to_start_is_unavailable():
     result = ran("print(1)", wall_s=0.001)
     assert result.ended == "unavailable"
     assert b"did not start" in result.stderr
@@ -79,7 +77,7 @@ def test_a_sandbox_that_has_no_time_to_start_is_unavailable() -> None:
         "[object() for _ in range(50_000)]",
     ],
 )  # fmt: skip
-def test_memory_is_a_total_of_all_kinds(grow: str) -> None:
+def test_memory_is_a_total_of_all_kinds(grow):
     attack = f"""
         import mmap
         MIB, kept, said["mib"] = 1 << 20, [], 0
@@ -128,11 +126,11 @@ THREADS_HELD = """
     [(PIPES, 0, 64 * MIB), (TIMERS, 0, 499), (THREADS_HELD, 32, 64)],
     ids=["pipes", "timers", "threads"],
 )
-def test_what_the_system_keeps_for_a_program_is_little(attack: str, least: int, most: int) -> None:
+def test_what_the_system_keeps_for_a_program_is_little(attack, least, most):
     assert least <= attempted(attack)["held"] <= most
 
 
-def test_a_stack_is_memory_too() -> None:
+def test_a_stack_is_memory_too():
     attack = """
         import functools, resource
         resource.setrlimit(resource.RLIMIT_STACK, (1 << 40, resource.getrlimit(3)[1]))
@@ -146,7 +144,7 @@ def test_a_stack_is_memory_too() -> None:
 
 
 @pytest.mark.slow
-def test_a_program_that_computes_nothing_is_ended_before_the_clock() -> None:
+def test_a_program_that_computes_nothing_is_ended_before_the_clock():
     begun = time.monotonic()
     result = ran(
         "import threading; threading.Lock().acquire(); x = threading.Lock(); x.acquire(); "
@@ -158,7 +156,7 @@ def test_a_program_that_computes_nothing_is_ended_before_the_clock() -> None:
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_output_is_cut_and_ends_the_program(stream: str) -> None:
+def test_output_is_cut_and_ends_the_program(stream):
     begun = time.monotonic()
     result = ran(f"import sys\nwhile True: sys.{stream}.write('x' * 10_000)", output_bytes=100_000)
     assert result.ended == "output"
@@ -166,14 +164,14 @@ def test_output_is_cut_and_ends_the_program(stream: str) -> None:
     assert time.monotonic() - begun < 10
 
 
-def test_output_up_to_the_limit_is_whole() -> None:
+def test_output_up_to_the_limit_is_whole():
     result = ran("print('x' * 999)", output_bytes=1000)
     assert (result.ended, len(result.stdout)) == ("exit", 1000)
     assert ran("print('x' * 1000)", output_bytes=1000).ended == "output"
 
 
 @pytest.mark.parametrize("folder", ["/program", "/tmp"])
-def test_the_disk_that_a_program_has_is_small(folder: str) -> None:
+def test_the_disk_that_a_program_has_is_small(folder):
     attack = f"""
         said["bytes"] = 0
         for number in range(100):
@@ -194,7 +192,7 @@ def test_the_disk_that_a_program_has_is_small(folder: str) -> None:
         "os.close(os.open('.', os.O_TMPFILE | os.O_RDWR)) or open(name, 'w').close()",
     ],
 )  # fmt: skip
-def test_a_flood_of_files_is_ended(make: str) -> None:
+def test_a_flood_of_files_is_ended(make):
     program = f"""
         import itertools, os
         for number in itertools.count():
@@ -206,7 +204,7 @@ def test_a_flood_of_files_is_ended(make: str) -> None:
     assert result.cpu_s < 3
 
 
-def test_a_thousand_files_are_no_flood() -> None:
+def test_a_thousand_files_are_no_flood():
     program = "import time\nfor number in range(1000): open(str(number), 'w').close()\n"
     assert ran(f"{program}time.sleep(0.3)\nprint('fine')").stdout == b"fine\n"
 
@@ -221,12 +219,12 @@ def test_a_thousand_files_are_no_flood() -> None:
         ("os.kill(os.getpid(), signal.SIGXCPU)", signal.SIGXCPU),  # not the limit
     ],
 )  # fmt: skip
-def test_a_crash_is_its_signal(crash: str, number: int) -> None:
+def test_a_crash_is_its_signal(crash, number):
     result = ran(f"import ctypes, os, signal, time\n{crash}\nprint('alive')")
     assert (result.ended, result.exit_code, result.stdout) == ("signal", number, b"")
 
 
-def test_recursion_without_end_ends() -> None:
+def test_recursion_without_end_ends():
     program = "import sys\nsys.setrecursionlimit(10**9)\nf = lambda: [f()]\nf()\nprint('alive')"
     result = ran(program, cpu_s=1, memory_mb=128)
     assert result.stdout == b"" and (result.ended, result.exit_code) != ("exit", 0)

@@ -1,7 +1,5 @@
 """The filter, run here as the kernel would run it, and its numbers against the system's headers."""
 
-from __future__ import annotations
-
 import re
 import struct
 from pathlib import Path
@@ -41,7 +39,7 @@ def verdict(machine: str, number: int, *arguments: int, audit: int | None = None
 
 
 @MACHINES
-def test_exactly_the_listed_calls_are_allowed(machine: str) -> None:
+def test_exactly_the_listed_calls_are_allowed(machine):
     listed = set(seccomp.numbers(machine).values())
     looked_at = {seccomp.numbers(machine)[name] for name in LOOKED_AT}
     for number in [*range(700), 2**30 + 1, 2**31, 2**32 - 1]:
@@ -50,7 +48,7 @@ def test_exactly_the_listed_calls_are_allowed(machine: str) -> None:
 
 
 @MACHINES
-def test_a_call_of_another_machine_kills(machine: str) -> None:
+def test_a_call_of_another_machine_kills(machine):
     for audit in (0x40000003, 0x40000028, *set(AUDIT.values()) - {AUDIT[machine]}):
         assert verdict(machine, 0, audit=audit) == KILL
 
@@ -72,7 +70,7 @@ LOOKED_AT = {
 
 @MACHINES
 @pytest.mark.parametrize("name", LOOKED_AT)
-def test_arguments_are_looked_at(machine: str, name: str) -> None:
+def test_arguments_are_looked_at(machine, name):
     number = seccomp.numbers(machine)[name]
     for expected, calls in zip((ALLOW, REFUSE), LOOKED_AT[name], strict=True):
         for arguments in calls:
@@ -94,12 +92,12 @@ DANGEROUS = """
 
 
 @MACHINES
-def test_no_call_that_could_reach_out_is_listed(machine: str) -> None:
+def test_no_call_that_could_reach_out_is_listed(machine):
     assert not seccomp.numbers(machine).keys() & set(DANGEROUS.split())
 
 
 @MACHINES
-def test_numbers_are_those_of_the_headers(machine: str) -> None:
+def test_numbers_are_those_of_the_headers(machine):
     files = (Path("/usr/include", name) for name in HEADERS[machine])
     header = next((file for file in files if file.exists()), None)
     if header is None:
@@ -112,7 +110,7 @@ def test_numbers_are_those_of_the_headers(machine: str) -> None:
     assert ours == {name: known[name] for name in ours if name in known}
 
 
-def test_other_machines_have_no_filter() -> None:
+def test_other_machines_have_no_filter():
     assert seccomp.machines() == ["aarch64", "x86_64"]
     with pytest.raises(KeyError):
         seccomp.program("i686")
