@@ -20,7 +20,7 @@ from heavydistill.report.page import writer
 from heavydistill.report.page.html import tag
 from heavydistill.report.page.runs import ReportedRun, figures, name_of
 from heavydistill.report.page.sections import of_all, of_run
-from heavydistill.report.page.writer import SAID, entry, whole
+from heavydistill.report.page.writer import STATES, entry, whole
 from heavydistill.schema import FAILED, Trace
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
@@ -92,7 +92,7 @@ def test_a_file_that_is_no_report_is_not_replaced(run, tmp_path):
     thesis = tmp_path / "thesis.html"
     thesis.write_text("<h1>Ten years of work</h1>")
     for out in (thesis, tmp_path):
-        with pytest.raises(ConfigError, match="is no report"):
+        with pytest.raises(ConfigError, match="is not a report"):
             writer.write_report([run], out)
     assert thesis.read_text() == "<h1>Ten years of work</h1>"
 
@@ -160,9 +160,9 @@ def test_an_entry_counts_what_is_said_of_each_response():
     ]
     told = entry(Trace(problem=problem("a  b\n" * 400), pool=pool, status=f"{FAILED}step: boom"))
     named = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed")
-    said = dict(zip(SAID, told["pool"], strict=True))
+    said = dict(zip(STATES, told["pool"], strict=True))
     assert said == {**dict.fromkeys(named, 1), "truncated": 2}
-    assert told["deliberations"] == [0] * len(SAID)
+    assert told["deliberations"] == [0] * len(STATES)
     assert told["status"] == "failed" and len(told["text"]) <= 640
     assert (told["verifier"], told["family"]) == ("math", "")
     assert entry(Trace(problem=problem(args={"family": "sums"}), pool=pool))["family"] == "sums"

@@ -24,7 +24,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def report(run: Path) -> Path:
     """Of the run, in chunks of a few traces."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chunks, "_ENOUGH", 20_000)
+        patch.setattr(chunks, "_CHUNK_CHARACTERS", 20_000)
         return write_report([run], run.with_suffix(".html")).file
 
 
@@ -286,7 +286,7 @@ def test_a_file_that_is_cut_off_says_so(browser, report, tmp_path):
         visit.page.focus("#list")
         visit.press("End")
         visit.shows(f"sum:{PROBLEMS - 1}")
-        assert "cut off" in visit.page.inner_text("#trace .banner")
+        assert "incomplete" in visit.page.inner_text("#trace .banner")
 
 
 # The longest run of a text in which no line can be broken, over the elements of a page.

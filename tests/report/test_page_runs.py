@@ -67,7 +67,7 @@ def test_an_evaluation_is_reported_when_it_is_whole(traces, tmp_path):
 
 
 def test_what_is_no_run_is_refused_with_what_is_missing(tmp_path):
-    with pytest.raises(ConfigError, match=r"no traces/\*\.parquet, and of an evaluation no"):
+    with pytest.raises(ConfigError, match=r"which has traces/\*\.parquet, nor an evaluation"):
         runs.find(tmp_path)
     with pytest.raises(ConfigError, match="does not exist"):
         runs.find(tmp_path / "gone")
@@ -76,7 +76,7 @@ def test_what_is_no_run_is_refused_with_what_is_missing(tmp_path):
         runs.find(tmp_path)
     (tmp_path / "summary.json").write_text("{")
     write_traces([], tmp_path / TRACES_FOLDER)
-    with pytest.raises(ConfigError, match="is no JSON"):
+    with pytest.raises(ConfigError, match="is not valid JSON"):
         runs.find(tmp_path)
 
 

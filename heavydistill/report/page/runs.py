@@ -1,14 +1,14 @@
-"""The runs of a report: where their rows lie on disk, how far they got, and their figures.
+"""The runs of a report: the files of their rows, their progress, and their figures.
 
-A finished run is its folder. The finished rows of one that is in progress, or was killed, lie in
-the hidden folder beside it (see ``store.atomic``); what was answered since is in the journal alone,
-by the content of its requests, and shows in no report. An evaluation or a crossing has several,
-and is reported when it is whole.
+The rows of a finished run are in its folder. The finished rows of a run that is in progress or was
+killed are in the hidden folder beside it (see ``store.atomic``); later responses are only in the
+journal and are not reported. Evaluations and crossings hold several runs and are reported when
+they are finished.
 
-Figures come from the rows, so that a run in progress has them too. What rows do not say is
-taken from the run's ``summary.json`` where there is one: prices, and problems without a row.
+Figures are computed from the rows, so that a run in progress has them too. ``summary.json``, where
+there is one, adds prices and the number of problems without a row.
 
-Not covered: the journal; runs on other machines of which this one sees no folder.
+Not covered: the journal; runs on other machines whose folder is not visible here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from heavydistill.store.portable import portable_config
 from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
 
 SIDES = ("before", "after")
-"""Folders of an evaluation that stand before its others."""
+"""The folders of an evaluation that come first."""
 _CONFIG, _SUMMARY = "config.yaml", "summary.json"
 
 
@@ -46,47 +46,47 @@ _CONFIG, _SUMMARY = "config.yaml", "summary.json"
 class ReportedRun:
     """A run to report."""
 
-    name: str  # name of its folder, behind that of its evaluation or crossing
+    name: str  # name of its folder, after that of its evaluation or crossing
     files: Sequence[Path]  # files with its rows
-    unfinished: str = ""  # how far a run got that is not whole
-    config: str = ""  # its configuration as YAML without places; empty if not known
+    unfinished: str = ""  # progress of an unfinished run, as sentences
+    config: str = ""  # its configuration as YAML without paths; empty if not known
     recorded: dict[str, Any] = field(default_factory=dict)  # contents of its `summary.json`
 
     @property
     def written(self) -> datetime | None:
-        """When the last of its files was written; None if it has none."""
+        """Time at which its last file was written; None without files."""
         times = [file.stat().st_mtime for file in self.files]
         return datetime.fromtimestamp(max(times), UTC) if times else None
 
     @property
     def label(self) -> str:
-        """The name, and whether the run is whole."""
+        """The name, marked if the run is unfinished."""
         return f"{self.name} (unfinished)" if self.unfinished else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """What is computed from the rows of a run."""
+    """The figures computed from the rows of a run."""
 
-    summary: Summary  # with the `usage` of the run's own summary where there is one
-    is_own_usage: bool  # whether there is; rows include what another run paid for the pools
+    summary: Summary  # with the `usage` that the run recorded, if it did
+    is_own_usage: bool  # whether it did; the rows also count what another run paid for the pools
     thinkers: list[str]
     deliberators: list[str]
-    problems: frozenset[int]  # hashes of the problems, which differ in another process
+    problems: frozenset[int]  # hashes of the problems, valid in this process
 
 
 def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
-    """The figures of a run, whose traces are read once and not kept.
+    """Compute the figures of a run; the traces are read once and not kept.
 
     Raises:
-        ConfigError: The run is whole and has no verdicts.
+        ConfigError: The run is finished and has no verdicts.
         RunError: There are no traces.
     """
     tally = RunTally(traces)
     summary = summary_of(tally)
-    if not (tally.verifiers or source.unfinished):  # an unfinished run may get some yet
+    if not (tally.verifiers or source.unfinished):  # an unfinished run may still get verdicts
         raise _nothing_judged(source.name, summary)
-    try:  # the run's own summary knows prices and what was paid elsewhere
+    try:  # the run's own summary knows prices, and leaves out what another run paid
         usage = TypeAdapter(dict[str, Usage]).validate_python(source.recorded["usage"])
     except (KeyError, ValidationError):
         usage = None
@@ -105,16 +105,16 @@ def _nothing_judged(name: str, summary: Summary) -> ConfigError:
     requests = f" (failed requests: {listed(failed)})" if failed else ""
     return ConfigError(
         f"{name} has no verdicts: no response to its {problems} was judged{requests}",
-        "Give its command again, which asks anew for what failed; `heavydistill generate --pools "
-        "RUN` judges what has no verdict.",
+        "Repeat its command, which sends failed requests again; `heavydistill generate --pools "
+        "RUN` judges responses without a verdict.",
     )
 
 
 def find(folder: Path, name: str = "") -> list[ReportedRun]:
-    """The run in a folder, or the runs of the evaluation or the crossing in it.
+    """The run in a folder, or the runs of the evaluation or crossing there.
 
     Raises:
-        ConfigError: There is neither, or nothing of it is on the disk yet.
+        ConfigError: There is none, or it has no rows on the disk yet.
     """
     name = name or folder.absolute().name
     is_several = any((folder / file).is_file() for file in (COMPARISON, CROSSING))
@@ -123,21 +123,20 @@ def find(folder: Path, name: str = "") -> list[ReportedRun]:
     if (folder / TRACES_FOLDER).is_dir():
         return [_finished(folder, name)]
     place = Workplace(folder)
-    if place.lacks_its_name:  # whole, and its writer was killed before it was renamed
+    if place.lacks_its_name:  # finished, but its writer was killed before the renaming
         return find(place.new, name)
     if files := sorted((place.rows / LEAF_FOLDER).glob("*.parquet")):
-        state = "is in progress" if place.is_claimed else "was killed and has not gone on"
+        state = "is in progress" if place.is_claimed else "was killed and not continued"
         progress = (
-            f"The run {state}: these are the rows that it had written when this report was made, "
-            f"in {len(files):,} files. Which problems come first depends on how long they take, so "
-            "figures over them favour the quick ones."
+            f"The run {state}: this report covers the rows that it had written so far, in "
+            f"{len(files):,} files. Quick problems finish first, so the figures favour them."
         )
         return [ReportedRun(name=name, files=files, unfinished=progress)]
     raise _nothing(folder, place)
 
 
 def _members(folder: Path) -> list[str]:
-    """Names of the runs in the folder of an evaluation or a crossing, in the report's order."""
+    """The names of the runs of an evaluation or crossing, in the order of the report."""
     names = [traces.parent.name for traces in folder.glob(f"[!.]*/{TRACES_FOLDER}")]
     return sorted(names, key=lambda name: (name not in SIDES, name == SIDES[-1], name))
 
@@ -151,14 +150,14 @@ def _finished(run: Path, name: str) -> ReportedRun:
     if not files:
         raise ConfigError(
             f"{run} is not the folder of a run: it has no {TRACES_FOLDER}/*.parquet",
-            "Give the folder that `heavydistill generate --out FOLDER` wrote.",
+            "Give a folder that `heavydistill generate --out FOLDER` wrote.",
         )
     recorded = _recorded(run / _SUMMARY)
     missing, lacks = recorded.get("missing", 0), []
     if missing:
         lacks.append(f"{missing:,} problems have no row: the run was stopped.")
     if Workplace(run).is_claimed:
-        lacks.append("The same command is going on just now; its new rows are not in this report.")
+        lacks.append("The run is being continued; its new rows are not in this report.")
     try:
         tree = portable_config(load_config(run / _CONFIG))
         config = str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
@@ -174,16 +173,16 @@ def _nothing(folder: Path, place: Workplace) -> ConfigError:
     if place.path.is_dir():
         state = "is in progress" if place.is_claimed else "was killed"
         return ConfigError(
-            f"{folder} {state} and has no row on the disk yet; what was answered is in its journal",
-            "Wait for the first rows of a run, or for the end of an evaluation or a crossing; or "
-            "give its command again: nothing is asked twice.",
+            f"{folder} {state} and has no rows on the disk yet; its responses are in the journal",
+            "Wait for the first rows of a run, or for the end of an evaluation or crossing; if it "
+            "was killed, repeat its command: no request is sent twice.",
         )
     if not folder.exists():
-        return ConfigError(f"{folder} does not exist", "Name the folder of a run.")
+        return ConfigError(f"{folder} does not exist", "Give the folder of a run.")
     return ConfigError(
-        f"{folder} is not the folder of a run: it has no {TRACES_FOLDER}/*.parquet, and of an "
-        f"evaluation no {COMPARISON}",
-        "Give the folder that `heavydistill generate` or `heavydistill evaluate` wrote.",
+        f"{folder} is neither a run, which has {TRACES_FOLDER}/*.parquet, nor an evaluation, which "
+        f"has {COMPARISON}",
+        "Give a folder that `heavydistill generate` or `heavydistill evaluate` wrote.",
     )
 
 
@@ -194,12 +193,12 @@ def _recorded(path: Path) -> dict[str, Any]:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ConfigError(
-            f"{path} is no JSON: {error}", "Take it away; figures come from the traces."
+            f"{path} is not valid JSON: {error}", "Remove it; figures come from the traces."
         ) from error
     return tree if isinstance(tree, dict) else {}
 
 
 def name_of(model: str) -> str:
-    """A model without the folder that it lies in on some machine."""
+    """The name of a model, without the local folder that it is in."""
     path = PurePosixPath(model)
     return path.name if path.is_absolute() else model

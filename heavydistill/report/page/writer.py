@@ -1,18 +1,18 @@
-"""Writes the report: one HTML file, which appears under its name when all of it is there.
+"""Writes the report as one HTML file, which gets its name when it is complete.
 
-    head       the policy, the style
-    body       the figures of each run, the frame of the viewer
-    indices    what the list and the filters of each run need, as JSON
-    scripts    KaTeX and ours
-    chunks     the traces of each run, behind all that shows them
+    head       policy and style
+    body       the figures of each run, and the frame of the viewer
+    indices    data for the list and the filters of each run, as JSON
+    scripts    KaTeX and the scripts in ``web``
+    chunks     the traces of each run
 
-Traces are read once and written as they come; only their entries in the list stay in memory. All
-but the traces is rendered from ``web/page.html`` by Jinja2, which escapes every value. The policy
-of the page allows the scripts and the style that are in it, by their hashes, and nothing else.
+Traces are read once and written one by one; only their entries in the list stay in memory. Jinja2
+renders everything else from ``web/page.html`` and escapes every value. The policy of the page
+allows the scripts and the style of the page by their hashes, and nothing else.
 
 A chunk is a JSON list of traces, deflated (RFC 1951, without a header) and in base64, in a script
-element of a type that no browser executes. It is closed when its JSON has reached ``_ENOUGH``
-characters, so that unpacking one is quick, however many trajectories a trace has.
+element of a type that browsers do not execute. It ends when its JSON has ``_CHUNK_CHARACTERS``, so
+that unpacking one is quick.
 
 Not covered: deliberations that use an attempt without naming it or giving its answer; see
 ``heavy.mentions``.
@@ -51,22 +51,22 @@ from heavydistill.schema import FAILED, Cache, Deliberation, Generation, Trace, 
 from heavydistill.store.traces import read_files, writing
 
 SCRIPTS = ("dom", "data", "maths", "text", "search", "list", "response", "trace", "app")
-"""In ``web``, in the order in which they stand in the page, as one script."""
+"""Names of the files in ``web`` that form the script of the page, in their order."""
 _GENERATOR = '<meta name="generator" content="heavydistill'
 _HEAD_BYTES = 2000
-SAID = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated")
-"""What can be said of a response: ``unanswered`` stands in place of its verdict, ``failed`` and
-``truncated`` come beside it."""
+STATES = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated")
+"""What is counted of responses. An unanswered response is not counted by its verdict; a failed or
+truncated one may have a verdict too."""
 _SNIPPET = 160  # characters of a problem in the list
 _BEGINNING = 640  # characters in which problems may begin alike
 _LEAST_CUT, _MOST_ALIKE = 32, 32
-_ENOUGH = 400_000
+_CHUNK_CHARACTERS = 400_000
 _TYPE = "application/octet-stream"
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport:
-    """A report that was written, with its runs and the figures of each."""
+    """A written report, with its runs and the figures of each."""
 
     file: Path
     runs: list[ReportedRun]
@@ -74,23 +74,23 @@ class WrittenReport:
 
 
 def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
-    """Report runs and evaluations.
+    """Write the report of runs and evaluations.
 
     Args:
         folders: Folders of runs, evaluations and crossings.
-        out: The file; one that an earlier call wrote is replaced.
+        out: File to write; an earlier report is replaced.
 
     Raises:
-        ConfigError: A folder holds no run, or a whole one without verdicts, or one of another
-            schema version; or ``out`` is something else than a report.
-        RunError: A run has no traces, or the disk is full or fails. There is no new file.
+        ConfigError: A folder holds no run, a finished run without verdicts, or one of another
+            schema version; or ``out`` exists and is not a report.
+        RunError: A run has no traces, or the disk is full or fails; no file is written.
     """
     _refuse_others(out)
     sources: list[ReportedRun] = []
     seen: Counter[str] = Counter()
     for source in (source for folder in folders for source in find(folder)):
         seen[source.name] += 1
-        more = seen[source.name]  # a number tells runs of one name apart
+        more = seen[source.name]  # runs of one name are numbered
         name = f"{source.name} ({more})" if more > 1 else source.name
         sources.append(dataclasses.replace(source, name=name))
     together = [section for folder in folders for section in of_folder(folder)]
@@ -111,13 +111,13 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
 
 
 def script() -> str:
-    """Our scripts as one."""
+    """The script of the page, without KaTeX."""
     parts = (shipped("web", f"{name}.js") for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{"".join(parts)}}})();\n'
 
 
 def _read(number: int, source: ReportedRun, file: IO[bytes]) -> tuple[RunFigures, Markup]:
-    """The figures of a run and the index of its traces, which go into the file."""
+    """Write the traces of a run to the file; returns the run's figures and its index."""
     chunks = Chunks(file, number)
     entries: list[dict[str, Any]] = []
 
@@ -163,12 +163,12 @@ def _write(
         )
     )
     file.write(page.encode())
-    shutil.copyfileobj(chunks, file)  # there may be more of them than fits into memory
+    shutil.copyfileobj(chunks, file)  # which may be larger than the memory
     file.write(b"</body>\n</html>\n")
 
 
 def _policy(scripts: Sequence[str], style: str) -> str:
-    """What the page may do."""
+    """The content security policy of the page."""
     *allowed, styled = (
         f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
         for text in (*scripts, style)
@@ -180,7 +180,7 @@ def _policy(scripts: Sequence[str], style: str) -> str:
 
 
 def _refuse_others(out: Path) -> None:
-    """Refuse a name that something has which is no report."""
+    """Raise a ConfigError if the path exists and is not a report."""
     if not out.exists():
         return
     if out.is_file():
@@ -188,16 +188,16 @@ def _refuse_others(out: Path) -> None:
             if _GENERATOR.encode() in file.read(_HEAD_BYTES):
                 return
     raise ConfigError(
-        f"--out: {out} exists and is no report", "Name another file, or remove this one."
+        f"--out: {out} exists and is not a report", "Name another file, or remove this one."
     )
 
 
 def entry(trace: Trace) -> dict[str, Any]:
-    """What the list and the filters need; counts are in the order of ``SAID``."""
+    """The data that the list and the filters need; counts are in the order of ``STATES``."""
     return {
         "id": trace.problem.id,
         "text": " ".join(trace.problem.text[: 2 * _BEGINNING].split())[:_BEGINNING],
-        "crc": zlib.crc32(trace.problem.text.encode()),  # tells problems of one id apart
+        "crc": zlib.crc32(trace.problem.text.encode()),  # distinguishes problems of one id
         "stratum": trace.stratum,
         "outcome": trace.outcome,
         "status": "failed" if trace.status.startswith(FAILED) else trace.status,
@@ -211,9 +211,9 @@ def entry(trace: Trace) -> dict[str, Any]:
 
 
 def differing(texts: Sequence[str]) -> list[str]:
-    """The beginnings of problems from where they differ, so that a list of them can be told apart.
+    """The texts from where they differ, each cut to the length that a list shows.
 
-    What a tenth of the problems, or 32 of them, begin with in common is replaced by an ellipsis.
+    A beginning that a tenth of the texts (at least 2, at most 32) share is replaced by an ellipsis.
     """
     alike = min(max(2, len(texts) // 10), _MOST_ALIKE)
     order = sorted(range(len(texts)), key=texts.__getitem__)
@@ -232,7 +232,7 @@ def differing(texts: Sequence[str]) -> list[str]:
 
 
 def whole(trace: Trace) -> dict[str, Any]:
-    """All of a trace, with what is worked out."""
+    """A trace as JSON, with the fields that are derived for the viewer."""
     caches = {cache.id: cache for cache in trace.caches}
     responses = (*trace.pool, *trace.deliberations)
     answers = {response.id: response.extracted for response in responses}
@@ -261,7 +261,7 @@ def _counts(generations: Sequence[Generation]) -> list[int]:
         if verdict:
             counts["unanswered" if unanswered_because(generation) else verdict.label] += 1
         counts["truncated"] += generation.finish_reason == "length"
-    return [counts[said] for said in SAID]
+    return [counts[state] for state in STATES]
 
 
 def _uses(
@@ -270,7 +270,7 @@ def _uses(
     answers: dict[str, str | None],
     problem: str,
 ) -> dict[str, Any]:
-    """Ids of the generations in the cache that it agrees with, and of those that it names."""
+    """The ids of the attempts in the cache with the same answer, and of those that it names."""
     shown = [item.generation for item in cache.items] if cache else []
     said = named(f"{deliberation.reasoning}\n\n{deliberation.answer_text}", problem)
     answer = deliberation.extracted
@@ -282,11 +282,11 @@ def _uses(
 
 
 class Chunks:
-    """Writes the chunks of one run.
+    """Writer of the chunks of one run.
 
     Args:
         file: Binary file that they are written to.
-        run: Number of the run, which is part of the ids of its elements.
+        run: Number of the run, which is part of the ids of the elements.
     """
 
     def __init__(self, file: IO[bytes], run: int) -> None:
@@ -297,19 +297,19 @@ class Chunks:
         self.count = 0  # chunks begun
 
     def add(self, row: dict[str, Any]) -> tuple[int, int]:
-        """Add a trace; returns its chunk and its place in it."""
+        """Add a trace; returns the number of its chunk and its place there."""
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         if not self._rows:
             self.count += 1
         place = self.count - 1, len(self._rows)
         self._rows.append(text)
         self._characters += len(text)
-        if self._characters >= _ENOUGH:
+        if self._characters >= _CHUNK_CHARACTERS:
             self.close()
         return place
 
     def close(self) -> None:
-        """Write the traces that were added since the last chunk."""
+        """Write the traces added since the last chunk."""
         if not self._rows:
             return
         packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
@@ -322,9 +322,9 @@ class Chunks:
 
 
 def json_element(name: str, value: Any) -> str:
-    """A script element with JSON that a browser keeps and does not run.
+    """A script element with JSON, which browsers do not run.
 
-    ``<`` is escaped, so no text in it can end the element or open a comment.
+    ``<`` is escaped, so that no text can end the element or open a comment.
     """
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return f'<script type="application/json" id="{name}">{text}</script>\n'

@@ -1,19 +1,19 @@
-// The page: which view is shown, the keys, the colours. The address says it (#traces/RUN/NUMBER), so
-// that the browser's own way back works.
+// The page: views, keys and colours. The address names the view (#traces/RUN/NUMBER), so that the
+// browser's back button works.
 
 const list = new List((number) => go(state.run, number));
 const state = { run: 0, number: -1, view: "summary", listed: -1 };
 let search = null;
-let typed = 0; // the timer that searches when nothing more is typed
-let looked = 0; // counts what was asked to be shown, so that only the last of it is
+let typed = 0; // timer that starts the search after the last key
+let looked = 0; // number of the last view that was opened; earlier ones are dropped
 
-let routed = null; // the address whose view is shown
+let routed = null; // address of the view that is shown
 
 function go(run, number) {
   open(number < 0 ? `traces/${run}` : `traces/${run}/${number}`);
 }
 
-/** Show an address at once, so that the next key finds its view. */
+/** Show an address immediately, so that the next key applies to its view. */
 function open(address) {
   location.hash = address;
   route();
@@ -38,7 +38,7 @@ function route() {
 }
 
 function showTraces() {
-  looked++; // what is still being read is not wanted any more
+  looked++; // a trace that is still being unpacked is dropped
   if (state.listed !== state.run) {
     state.listed = state.run;
     stopSearch();
@@ -73,7 +73,7 @@ async function showTrace(entry) {
   highlight(place, queryOf());
 }
 
-/** The runs of this file that have the same problem. */
+/** The other runs of this file with the same problem. */
 function sameElsewhere(entry) {
   const others = [];
   for (let run = 0; run < runCount(); run++) {
@@ -108,7 +108,7 @@ function stopSearch() {
 }
 
 function showSearch(shown) {
-  if (shown !== search) return; // another one has begun
+  if (shown !== search) return; // another search has begun
   const all = runOf(shown.run).entries.length;
   const ending = shown.error || (shown.ended && shown.searched < all ? "Stopped" : "");
   byId("searched").textContent = `${ending ? `${ending}. ` : ""}${number(shown.found.size)} found in ${number(shown.searched)} of ${number(all)} searched`;
@@ -144,23 +144,23 @@ const inTraces = (action) => () => {
 };
 const firstOf = (kind) => document.querySelector(`#trace section[id^="${kind}"]`)?.id;
 
-// key -> [what it does, how it is told]
+// key -> [action, its description]
 const KEYS = {
   j: [inTraces(() => list.choose(list.chosen + 1)), "next problem (or ↓ in the list)"],
   k: [inTraces(() => list.choose(list.chosen - 1)), "previous problem (or ↑ in the list)"],
   "/": [inTraces(() => byId("query").focus()), "search; Enter searches at once, Escape stops"],
   f: [inTraces(() => byId("filter-stratum").focus()), "filters"],
-  p: [() => jumpTo("problem"), "to the problem"],
-  t: [() => jumpTo("trajectories"), "to the trajectories"],
-  c: [() => jumpTo(firstOf("cache")), "to the cache"],
-  a: [() => jumpTo(firstOf("deliberations")), "to the deliberations (the answers)"],
-  e: [() => refreshTexts((allOpen = !allOpen)), "long texts whole, or their beginnings"],
-  m: [() => ((showsMaths = !showsMaths), refreshTexts()), "formulas rendered, or as they were written"],
+  p: [() => jumpTo("problem"), "go to the problem"],
+  t: [() => jumpTo("trajectories"), "go to the trajectories"],
+  c: [() => jumpTo(firstOf("cache")), "go to the cache"],
+  a: [() => jumpTo(firstOf("deliberations")), "go to the deliberations (the answers)"],
+  e: [() => refreshTexts((allOpen = !allOpen)), "show long texts in full, or their beginnings"],
+  m: [() => ((showsMaths = !showsMaths), refreshTexts()), "formulas rendered, or as written"],
   r: [() => switchRun(1), "next run"],
   s: [() => open(`summary/${state.run}`), "summary"],
   v: [() => go(state.run, state.number), "traces"],
-  d: [nextTheme, "colours: automatic, dark, light"],
-  "?": [() => byId("keys").showModal(), "these keys"],
+  d: [nextTheme, "theme: system, dark, light"],
+  "?": [() => byId("keys").showModal(), "this list"],
 };
 
 function switchRun(step) {
@@ -174,7 +174,7 @@ function onKey(event) {
   if (event.key === "Escape" && !byId("keys").open) {
     stopSearch();
     event.target.blur();
-    event.preventDefault(); // which would empty the search
+    event.preventDefault(); // the default action empties the search
   } else if (event.target === byId("query") && event.key === "Enter") startSearch();
   else if (typing || byId("keys").open) return;
   else if (event.target === byId("list") && LIST_KEYS[event.key]) LIST_KEYS[event.key]();
@@ -195,7 +195,7 @@ const LIST_KEYS = {
 };
 
 function start() {
-  const keys = Object.entries(KEYS).map(([key, [, told]]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", {}, key)), el("td", {}, told)));
+  const keys = Object.entries(KEYS).map(([key, [, description]]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", {}, key)), el("td", {}, description)));
   byId("keys-table").append(...keys);
   byId("show-summary").addEventListener("click", () => open(`summary/${state.run}`));
   byId("show-traces").addEventListener("click", () => go(state.run, state.number));

@@ -1,10 +1,10 @@
-// The runs in this file. Indices are read when a run is chosen; traces lie in compressed chunks, of
-// which the few that were looked at last stay unpacked.
+// The runs in this file. The index of a run is read when it is chosen. Traces are in compressed chunks;
+// the last few that were shown stay unpacked.
 
 const KEPT_CHUNKS = 4;
-const SLICE = 1 << 14; // characters of base64, in fours: what is small does not stay in memory for long
+const SLICE = 1 << 14; // characters of base64, a multiple of 4; small pieces are freed sooner
 const indices = new Map();
-const unpacked = new Map(); // name of a chunk -> promise of its traces, the latest last
+const unpacked = new Map(); // name of a chunk -> promise of its traces, the most recent last
 
 const runCount = () => byId("run").options.length;
 
@@ -25,16 +25,16 @@ function chunkOf(run, chunk) {
   const traces = unpacked.get(name) ?? unpack(name);
   unpacked.delete(name);
   unpacked.set(name, traces);
-  traces.catch(() => unpacked.delete(name)); // so that the next look tries again
+  traces.catch(() => unpacked.delete(name)); // so that the next call tries again
   if (unpacked.size > KEPT_CHUNKS) unpacked.delete(unpacked.keys().next().value);
   return traces;
 }
 
 const unpack = async (name) => JSON.parse(await new Response(await unpacking(name)).text());
 
-/** Whether a pattern, which matches no more than so many characters, is found in the JSON of a chunk.
+/** Whether a pattern, whose matches have at most `longest` characters, is in the JSON of a chunk.
  *
- * It is read in pieces: whole texts fill the memory for long after they were searched. */
+ * The chunk is read in pieces, since whole texts fill the memory for long after the search. */
 async function chunkHas(name, pattern, longest) {
   const pieces = (await unpacking(name)).pipeThrough(new TextDecoderStream()).getReader();
   let tail = "";
@@ -69,13 +69,13 @@ function fromBase64(text) {
   return bytes;
 }
 
-/** The element of a chunk, which may not have been read yet: chunks stand at the end of the file. */
+/** The element of a chunk, which may not have been parsed yet: chunks are at the end of the file. */
 async function chunkElement(name) {
-  // The last element that was read may still grow.
+  // The last element that was parsed may still grow.
   const isThere = () => byId(name) && (document.readyState !== "loading" || byId(name).nextElementSibling);
   if (!isThere() && document.readyState === "loading") {
     await new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
   }
-  if (!byId(name)) throw new Error(`This file is cut off: ${name} is missing. Make the report again.`);
+  if (!byId(name)) throw new Error(`This file is incomplete: ${name} is missing. Write the report again.`);
   return byId(name);
 }

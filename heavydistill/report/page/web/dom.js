@@ -1,4 +1,4 @@
-// Elements out of JavaScript. A string is always text, never markup.
+// Elements made by JavaScript. A string is always text, never markup.
 
 /** An element: class names after dots ("p.note.warning"), attributes, children. */
 function el(name, attributes = {}, ...children) {
@@ -7,7 +7,7 @@ function el(name, attributes = {}, ...children) {
   if (classes.length) element.className = classes.join(" ");
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (key.startsWith("aria-")) element.setAttribute(key, value); // where false is a value
+    else if (key.startsWith("aria-")) element.setAttribute(key, value); // "false" is a value here
     else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
   }
   element.append(...children.filter((child) => child !== null));
@@ -22,7 +22,7 @@ const tokens = (count) => (count < 0 ? "unknown" : number(count));
 
 const counted = (count, noun) => `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-/** A table with a head; cells are strings or elements, the first one names its row. */
+/** A table with a head; cells are strings or elements, the first cell of a row names it. */
 function table(head, rows) {
   const cells = (row) => row.map((cell, place) => el(place ? "td" : "th", place ? {} : { scope: "row" }, cell));
   const frame = el(
@@ -41,7 +41,7 @@ function table(head, rows) {
 
 const widths = new ResizeObserver((seen) => seen.forEach(({ target }) => markWidth(target)));
 
-/** Keep marking whether a frame has more to its right, and let keys scroll one that has. */
+/** Mark a frame while it has columns to its right, and let the keyboard scroll it. */
 function watchWidth(frame) {
   frame.addEventListener("scroll", () => markWidth(frame));
   widths.observe(frame);

@@ -1,10 +1,10 @@
-// The list of problems: filters, and the rows that are in sight. It holds no more rows than fit.
+// The list of problems: its filters, and the rows that are visible; no other rows are in the page.
 
 const ROW = 62; // pixels, as in the style
-const SAID = ["correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated"];
-const SAID_NAMES = { unanswered: "no final answer", unjudged: "not judged", failed: "request failed", truncated: "cut off" };
+const STATES = ["correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated"];
+const STATE_NAMES = { unanswered: "no final answer", unjudged: "not judged", failed: "request failed", truncated: "cut off" };
 const FILTERS = ["stratum", "outcome", "verdict", "verifier", "family", "status"];
-const NEEDS_TWO = ["family", "status"]; // filters that are not shown where all problems are alike
+const NEEDS_TWO = ["family", "status"]; // filters that are hidden if all problems have one value
 const NONE = { stratum: "none", outcome: "not deliberated" };
 const OUTCOMES = {
   kept: "the vote and the deliberation are right",
@@ -20,13 +20,13 @@ const ORDER = {
 };
 
 class List {
-  /** `onChosen` is called with the number of an entry. */
+  /** `onChosen` is called with the number of the chosen entry. */
   constructor(onChosen) {
     this.element = byId("list");
     this.rows = byId("rows");
     this.onChosen = onChosen;
     this.shown = []; // numbers of entries
-    this.chosen = -1; // place in `shown`
+    this.chosen = -1; // its index in `shown`
     this.search = null;
     this.element.addEventListener("scroll", () => this.draw());
     this.rows.addEventListener("click", (event) => {
@@ -44,7 +44,7 @@ class List {
     this.filter();
   }
 
-  /** The choices of a filter that occur in the run, each with how many problems have it. */
+  /** Fill a filter with the values that occur in the run and their numbers of problems. */
   fillFilter(name) {
     const counts = new Map();
     for (const entry of this.entries) for (const value of valuesOf(entry, name)) counts.set(value, (counts.get(value) ?? 0) + 1);
@@ -79,7 +79,7 @@ class List {
     this.filter();
   }
 
-  /** Choose what stands at a place, and show it. */
+  /** Choose the entry at an index of `shown`, and show it. */
   choose(place) {
     if (!this.shown.length) return;
     this.chosen = Math.max(0, Math.min(this.shown.length - 1, place));
@@ -87,7 +87,7 @@ class List {
     this.onChosen(this.shown[this.chosen]);
   }
 
-  /** Take an entry for the chosen one, if it is in the list. */
+  /** Mark an entry as chosen if it is in the list. */
   mark(number) {
     this.chosen = this.shown.indexOf(number);
     if (this.chosen >= 0) this.reveal();
@@ -107,7 +107,7 @@ class List {
     const rows = [];
     for (let place = first; place < last; place++) rows.push(this.row(place));
     this.rows.replaceChildren(...rows);
-    if (!this.shown.length) this.rows.replaceChildren(el("p.note.empty", {}, "No problem is like that."));
+    if (!this.shown.length) this.rows.replaceChildren(el("p.note.empty", {}, "No problem matches."));
     if (this.chosen >= first && this.chosen < last) this.element.setAttribute("aria-activedescendant", `row-${this.chosen}`);
     else this.element.removeAttribute("aria-activedescendant");
   }
@@ -135,7 +135,7 @@ class List {
   }
 }
 
-/** What stands in the place of a problem until one is chosen: the outcomes, and what the list says. */
+/** The text shown until a problem is chosen: what the list shows, and the outcomes in it. */
 function guide(list) {
   const only = (outcome) => () => {
     byId("filter-outcome").value = outcome;
@@ -153,7 +153,7 @@ function guide(list) {
     "section.guide",
     {},
     el("h2", {}, "Choose a problem"),
-    el("p", {}, "Click one in the list or press ", el("kbd", {}, "j"), ". Each shows how many attempts are right → how many deliberations are right, and its outcome:"),
+    el("p", {}, "Click one in the list or press ", el("kbd", {}, "j"), ". The list shows for each how many attempts are right → how many deliberations are right, and the outcome:"),
     table(["Outcome", "Meaning", "Problems", ""], rows),
   );
 }
@@ -165,20 +165,20 @@ const outcomeChip = (entry) =>
 
 const statusName = (status) => status.replaceAll("_", " ");
 
-/** The values of an entry that a filter looks at. */
+/** The values of an entry that a filter compares. */
 function valuesOf(entry, name) {
   if (name !== "verdict") return [entry[name] ?? ""].map((value) => value || "-");
   const found = [];
-  for (const stage of ["pool", "deliberations"]) entry[stage].forEach((count, place) => count && found.push(`${stage} ${SAID[place]}`));
+  for (const stage of ["pool", "deliberations"]) entry[stage].forEach((count, place) => count && found.push(`${stage} ${STATES[place]}`));
   return found;
 }
 
-const verdictChoices = () => ["pool", "deliberations"].flatMap((stage) => SAID.map((said) => `${stage} ${said}`));
+const verdictChoices = () => ["pool", "deliberations"].flatMap((stage) => STATES.map((state) => `${stage} ${state}`));
 
 function choiceName(name, value) {
   if (value === "-") return NONE[name] ?? "none";
   if (name === "status") return statusName(value);
   if (name !== "verdict") return value;
-  const [stage, said] = value.split(" ");
-  return `a ${stage === "pool" ? "trajectory" : "deliberation"}: ${SAID_NAMES[said] ?? said}`;
+  const [stage, state] = value.split(" ");
+  return `a ${stage === "pool" ? "trajectory" : "deliberation"}: ${STATE_NAMES[state] ?? state}`;
 }

@@ -1,5 +1,5 @@
-// Formulas as MathML. KaTeX turns TeX into markup with trust off; that is read as XML, and of it only
-// the elements and attributes named here are copied into the page.
+// Formulas as MathML. KaTeX converts TeX to markup with trust off; the markup is parsed as XML, and only
+// the elements and attributes listed here are copied into the page.
 
 const LONGEST_FORMULA = 4000;
 const MATHML = "http://www.w3.org/1998/Math/MathML";
@@ -10,7 +10,7 @@ const ATTRIBUTES = new Set(
   "display mathvariant mathsize mathcolor mathbackground width height depth lspace rspace voffset linethickness stretchy symmetric fence separator largeop movablelimits accent accentunder minsize maxsize scriptlevel displaystyle rowspacing columnspacing columnalign rowalign columnlines rowlines frame notation form".split(" "),
 );
 
-/** A formula, one in a line in a frame that can scroll; null if it is none that KaTeX knows. */
+/** A formula, inside a line in a frame that can scroll; null if KaTeX cannot render it. */
 function formula(tex, display) {
   if (tex.length > LONGEST_FORMULA) return null;
   try {
@@ -23,13 +23,13 @@ function formula(tex, display) {
       maxExpand: 200,
       maxSize: 5,
     });
-    // The policy of the page allows no styles of elements, and says so in the console for each.
+    // The policy of the page forbids styles of elements, and the console would report each.
     const parsed = new DOMParser().parseFromString(markup.replace(/ style="[^"]*"/g, ""), "application/xml");
     const maths = parsed.getElementsByTagNameNS(MATHML, "math")[0];
     if (!maths) return null;
     return display ? copied(maths) : el("span.formula", {}, copied(maths));
   } catch {
-    return null; // it is shown as it was written
+    return null; // the source is shown
   }
 }
 
@@ -45,12 +45,12 @@ function copied(node) {
 
 /**
  * The formulas in a text, each { start, end, tex, display }: $..$, $$..$$, \(..\), \[..\] and a bare
- * \boxed{..}. A dollar opens only before a character, and closes behind one and before no digit, so
- * prices are none. The time is linear in the length of the text.
+ * \boxed{..}. A dollar opens a formula only before a character, and closes it only after one and not
+ * before a digit, so that prices are no formulas. The time is linear in the length of the text.
  */
 function* formulas(text) {
   const openers = /\\\[|\\\(|\$\$|\$|\\boxed\{/g;
-  const closers = new Map(); // closer -> where the next one is, so that none is looked for twice
+  const closers = new Map(); // closer -> position of the next one, so that none is searched twice
   const next = (closer, from) => {
     let at = closers.get(closer) ?? -2;
     if (at !== -1 && at < from) closers.set(closer, (at = text.indexOf(closer, from)));
@@ -79,7 +79,7 @@ function* formulas(text) {
 
 const isInline = (tex, after) => !/^\s|\s$|\n/.test(tex) && !/\d/.test(after ?? "");
 
-/** Where the brace closes that was open before `from`; -1 if it does not soon. */
+/** Position after the brace that closes the one open before `from`; -1 if it is not near. */
 function braced(text, from) {
   const last = Math.min(text.length, from + 400);
   for (let at = from, depth = 1; at < last; at++) {

@@ -1,29 +1,29 @@
-// One response, a trajectory or a deliberation: its verdict, its tokens, its texts.
+// One response, a trajectory or a deliberation: its verdict, tokens and texts.
 
 const MARKS = { correct: "✓", incorrect: "✗", unanswered: "∅", undecided: "?", unjudged: "○", failed: "!" };
 
-/** What is said of a response, in one word. */
-function saidOf(one) {
+/** The verdict of a response, or why it has none, in one word. */
+function stateOf(one) {
   if (one.verdict) return one.unanswered ? "unanswered" : one.verdict.label;
   return one.finish_reason === "error" ? "failed" : "unjudged";
 }
 
 function verdictChip(one) {
-  const said = saidOf(one);
-  return el(`span.verdict.${said}`, {}, el("span", { "aria-hidden": "true" }, `${MARKS[said]} `), SAID_NAMES[said] ?? said);
+  const state = stateOf(one);
+  return el(`span.verdict.${state}`, {}, el("span", { "aria-hidden": "true" }, `${MARKS[state]} `), STATE_NAMES[state] ?? state);
 }
 
-/** Only the mark, with the word for those who do not see it. */
+/** The mark alone, with its word for screen readers. */
 const verdictMark = (one) => {
-  const said = saidOf(one);
-  return el(`span.verdict.bare.${said}`, { title: SAID_NAMES[said] ?? said, role: "img", "aria-label": SAID_NAMES[said] ?? said }, MARKS[said]);
+  const state = stateOf(one);
+  return el(`span.verdict.bare.${state}`, { title: STATE_NAMES[state] ?? state, role: "img", "aria-label": STATE_NAMES[state] ?? state }, MARKS[state]);
 };
 
 const answerOf = (one) => (one.verdict?.extracted == null ? el("span.note", {}, "no answer found") : shortText(one.verdict.extracted, 60));
 
 const lengthOf = (one) => `${tokens(one.prompt_tokens)} read, ${tokens(one.completion_tokens)} written`;
 
-/** Id of the card of a response in the page, in which the response's own might be that of a chunk. */
+/** The id of a response's card, prefixed because a response could have the id of a chunk. */
 const cardId = (id) => `r:${id}`;
 
 /** The card of a response; `facts` are further lines: [name, content]. */
@@ -35,9 +35,9 @@ function responseCard(one, title, facts, query) {
     ...facts,
     ["model", el("span", {}, shortText(one.model, 60), one.seed < 0 ? "" : `, seed ${one.seed}`)],
   ];
-  if (one.finish_reason !== "stop") lines.splice(2, 0, ["ended", one.finish_reason === "length" ? "cut off at the most tokens" : "the request failed"]);
+  if (one.finish_reason !== "stop") lines.splice(2, 0, ["ended", one.finish_reason === "length" ? "cut off at the token limit" : "the request failed"]);
   const card = el(
-    `article.response.${saidOf(one)}`,
+    `article.response.${stateOf(one)}`,
     { id: cardId(one.id) },
     el("header", {}, el("h4", {}, title), verdictChip(one)),
     factList(lines),
@@ -62,13 +62,13 @@ function verdictReason(one) {
   return el("span", {}, `${parts.join(", ")} `, el("span.note", {}, shortText(verifier, 60)));
 }
 
-/** What a verdict rests on: outcomes of tests, or the votes of a judge. */
+/** The evidence of a verdict: results of tests, or the votes of a judge. */
 function evidence(text) {
   let shown = text;
   try {
     shown = JSON.stringify(JSON.parse(text), null, 1);
   } catch {
-    // It is shown as it is.
+    // It is not JSON and is shown unchanged.
   }
-  return el("details", {}, el("summary", {}, "What the verdict rests on"), el("pre.text", { dir: "auto" }, ...plain(shown)));
+  return el("details", {}, el("summary", {}, "Evidence of the verdict"), el("pre.text", { dir: "auto" }, ...plain(shown)));
 }

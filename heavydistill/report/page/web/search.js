@@ -1,8 +1,8 @@
-// Search over all texts of a run: chunk by chunk, with progress, until it is stopped.
+// Search over all texts of a run, chunk by chunk, with progress, until it ends or is stopped.
 
 const PAUSE_MS = 8;
 
-/** Whether a trace has a text in which a pattern is found. */
+/** Whether a pattern is in any text of a trace. */
 function contains(trace, pattern) {
   const has = (text) => Boolean(text) && pattern.test(text);
   const problem = trace.problem;
@@ -12,16 +12,16 @@ function contains(trace, pattern) {
   );
 }
 
-/** A pattern that is found where a text stands, in any case. */
+/** A pattern that matches a text, ignoring case. */
 const patternOf = (text) => new RegExp(text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu");
 
 class Search {
-  /** `onProgress` is called with this search now and then, and at its end. */
+  /** `onProgress` is called with this search repeatedly, and at its end. */
   constructor(run, query, onProgress) {
     this.run = run;
     this.pattern = patternOf(query);
-    // As it stands in the JSON of a chunk, which need not be parsed where it is not. A letter of the
-    // other case may take twice the characters.
+    // The query as JSON has it: a chunk without it need not be parsed. A letter of the other case may
+    // have twice the characters.
     const packed = JSON.stringify(query).slice(1, -1);
     this.packedPattern = patternOf(packed);
     this.longest = 2 * packed.length;
@@ -41,7 +41,7 @@ class Search {
     const { entries, chunks } = runOf(this.run);
     const places = Array.from({ length: chunks }, () => []);
     entries.forEach((entry, number) => places[entry.at[0]].push(number));
-    let told = performance.now();
+    let reported = performance.now();
     try {
       for (let chunk = 0; chunk < chunks && !this.stopped; chunk++) {
         const name = `chunk-${this.run}-${chunk}`;
@@ -52,11 +52,11 @@ class Search {
           }
         }
         this.searched += places[chunk].length;
-        if (performance.now() - told > 100) {
+        if (performance.now() - reported > 100) {
           this.onProgress(this);
-          told = performance.now();
+          reported = performance.now();
         }
-        // Keys and clicks come first, and so does the memory of the chunks that were searched.
+        // Let the browser handle keys and clicks, and free the memory of searched chunks.
         await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
       }
     } catch (error) {

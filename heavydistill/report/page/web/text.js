@@ -1,15 +1,15 @@
-// Texts of problems and models: as text nodes, with formulas rendered and control characters shown.
+// Texts of problems and models as text nodes, with formulas rendered and control characters visible.
 
-const PREVIEW = 1800; // characters that are shown of a long text until all of it is asked for
+const PREVIEW = 1800; // characters shown of a long text until the user asks for all of it
 const MOST_FORMULAS = 300;
-// Characters that are not seen, or turn around what stands behind them.
+// Characters that are invisible or change the direction of the text after them.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]+/g;
-// Layout takes time with the square of a run in which no line can be broken.
+// Layout time grows with the square of the length of a run without line breaks.
 const LONG_RUN = /[^ \t\n]{4000}/gu;
 let showsMaths = true;
 let allOpen = false;
 
-/** A block with a text that may be long. */
+/** A block with a text, shortened if it is long. */
 function textBlock(text, { label = "", open = false } = {}) {
   text = text.replace(/\r\n/g, "\n").trim();
   const body = el("div.text", { dir: "auto" });
@@ -29,7 +29,7 @@ function textBlock(text, { label = "", open = false } = {}) {
   return block;
 }
 
-/** The first lines of a text, if it has any that end. */
+/** The first lines of a text, or its first characters if the lines are long. */
 function beginning(text) {
   const cut = text.lastIndexOf("\n", PREVIEW);
   return text.slice(0, cut > PREVIEW / 2 ? cut : PREVIEW).replace(/[\ud800-\udbff]$/, "") + " …";
@@ -42,7 +42,7 @@ function pieces(text) {
   let count = 0;
   for (const { start, end, tex, display } of formulas(text)) {
     if (count === MOST_FORMULAS) {
-      parts.push(...plain(text.slice(at)), el("p.note", {}, `Formulas behind the first ${MOST_FORMULAS} are shown as they were written.`));
+      parts.push(...plain(text.slice(at)), el("p.note", {}, `Formulas after the first ${MOST_FORMULAS} are shown as written.`));
       return parts;
     }
     count++;
@@ -60,14 +60,14 @@ function plain(text) {
   const parts = [];
   let at = 0;
   for (const { 0: run, index } of text.matchAll(HIDDEN)) {
-    parts.push(...breakable(text.slice(at, index)), el("span.control", { title: "Characters that are not seen" }, codes(run)));
+    parts.push(...breakable(text.slice(at, index)), el("span.control", { title: "Invisible characters" }, codes(run)));
     at = index + run.length;
   }
   parts.push(...breakable(text.slice(at)));
   return parts.filter((part) => part !== "");
 }
 
-/** A text in which lines can be broken now and then; what is copied of it is the same. */
+/** A text with possible line breaks; a copy of it has the same characters. */
 function breakable(text) {
   const parts = [];
   let at = 0;
@@ -87,13 +87,13 @@ function codes(run) {
   return run.length > 20 ? `${shown} and ${number(run.length - 20)} more` : shown;
 }
 
-/** A short text of one line, in which nothing is a formula. */
+/** A short text on one line, without formulas. */
 function shortText(text, longest = 80) {
   const cut = text.length > longest ? `${text.slice(0, longest)}…` : text;
   return el("bdi", { title: cut === text ? null : text.slice(0, 1000) }, ...plain(cut));
 }
 
-/** Mark what was searched for in an element, without touching its nodes. */
+/** Highlight a query in an element without changing its nodes. */
 function highlight(element, query) {
   if (!("highlights" in CSS)) return;
   CSS.highlights.delete("found");
@@ -102,7 +102,7 @@ function highlight(element, query) {
   const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   for (let node; (node = walker.nextNode()) && ranges.length < 2000; ) {
     const text = node.data.toLowerCase();
-    if (text.length !== node.data.length) continue; // places would be others
+    if (text.length !== node.data.length) continue; // positions would differ
     for (let at = -1; (at = text.indexOf(query, at + 1)) >= 0 && ranges.length < 2000; ) {
       const range = new Range();
       range.setStart(node, at);

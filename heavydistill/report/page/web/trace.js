@@ -1,6 +1,6 @@
-// One problem: its trajectories side by side, each cache as the deliberator saw it, deliberations.
+// One problem: its trajectories, each cache as the deliberator saw it, and its deliberations.
 
-/** All of a trace; `others` are runs with the same problem: { name, hash }. */
+/** The view of a trace; `others` are runs with the same problem: { name, hash }. */
 function traceView(trace, entry, others, query) {
   const names = responseNames(trace);
   const view = [problemCard(trace, entry, others), glance(trace, names)];
@@ -10,14 +10,14 @@ function traceView(trace, entry, others, query) {
     const of = rounds.length > 1 ? ` of round ${round}` : "";
     const caches = trace.caches.filter((cache) => cache.round === round);
     view.push(...caches.map((cache) => section(`cache-${round}`, `Cache${of}`, "as the deliberator saw it", cacheView(trace, cache, names))));
-    const told = trace.deliberations.filter((one) => one.round === round);
-    if (told.length) view.push(section(`deliberations-${round}`, `Deliberations${of}`, counted(told.length, "answer"), responseGrid(trace, told, names, query)));
+    const answers = trace.deliberations.filter((one) => one.round === round);
+    if (answers.length) view.push(section(`deliberations-${round}`, `Deliberations${of}`, counted(answers.length, "answer"), responseGrid(trace, answers, names, query)));
   }
-  if (!trace.deliberations.length) view.push(el("p.note", {}, "Nobody deliberated on this problem."));
+  if (!trace.deliberations.length) view.push(el("p.note", {}, "This problem was not deliberated."));
   return view;
 }
 
-/** Id of a response -> how it is called. */
+/** Id of a response -> its short name. */
 function responseNames(trace) {
   const names = new Map(trace.pool.map((one) => [one.id, `T${one.index + 1}`]));
   const several = new Set(trace.deliberations.map((one) => one.round)).size > 1;
@@ -50,7 +50,7 @@ function problemCard(trace, entry, others) {
   );
 }
 
-/** All responses in one table, which leads to them. */
+/** A table of all responses with links to them. */
 function glance(trace, names) {
   const rows = [...trace.pool, ...trace.deliberations].map((one) => [
     link(one.id, names),
@@ -59,24 +59,24 @@ function glance(trace, names) {
     tokens(one.completion_tokens),
     el("span", {}, ...(one.uses ? usedBy(one, names) : placesOf(trace, one))),
   ]);
-  return el("details.glance", { open: true }, el("summary", {}, "At a glance"), table(["Response", "Verdict", "Answer", "Written", "In the cache, or from it"], rows));
+  return el("details.glance", { open: true }, el("summary", {}, "At a glance"), table(["Response", "Verdict", "Answer", "Written", "Place in the cache, or attempts used"], rows));
 }
 
 const link = (id, names) => el("a.jump", { href: "#", "data-jump": cardId(id) }, names.get(id) ?? id);
 
 const separated = (parts) => parts.flatMap((part, place) => (place ? [", ", part] : [part]));
 
-/** Where a response stands in the caches, and what was cut of it. */
+/** The place of a response in the caches, and how much of it was cut. */
 function placesOf(trace, one) {
-  const said = [];
+  const places = [];
   for (const cache of trace.caches) {
     const round = trace.caches.length > 1 ? `round ${cache.round}: ` : "";
     const place = cache.items.findIndex((item) => item.generation === one.id);
     const out = cache.left_out.find((left) => left.generation === one.id);
-    if (place >= 0) said.push(`${round}attempt ${place + 1}, ${cutOf(cache.items[place])}`);
-    else if (out) said.push(`${round}left out: ${statusName(out.reason)}`);
+    if (place >= 0) places.push(`${round}attempt ${place + 1}, ${cutOf(cache.items[place])}`);
+    else if (out) places.push(`${round}left out: ${statusName(out.reason)}`);
   }
-  return said.length ? [said.join("; ")] : ["in no cache"];
+  return places.length ? [places.join("; ")] : ["in no cache"];
 }
 
 function cutOf(item) {
@@ -85,13 +85,13 @@ function cutOf(item) {
   return `${mode}, ${number(item.tokens_before)} → ${number(item.tokens_after)} tokens`;
 }
 
-/** Which attempts a deliberation uses. */
+/** The attempts that a deliberation uses. */
 function usedBy(one, names) {
   const parts = [];
   const { same, named, several } = one.uses;
   parts.push(...(same.length ? ["same answer as ", ...separated(same.map((id) => link(id, names)))] : ["no attempt has its answer"]));
   if (named.length) parts.push("; names ", ...separated(named.map((id) => link(id, names))));
-  if (several) parts.push("; speaks of several together");
+  if (several) parts.push("; refers to several together");
   return parts;
 }
 
@@ -100,20 +100,20 @@ function responseGrid(trace, responses, names, query) {
   const cards = responses.map((one) => {
     const facts = [["in the cache", el("span", {}, ...placesOf(trace, one))]];
     if (one.uses) facts.unshift(["uses", el("span", {}, ...usedBy(one, names))]);
-    if (one.uses && !trace.caches.some((cache) => cache.round > one.round)) facts.pop(); // there is none to be in
+    if (one.uses && !trace.caches.some((cache) => cache.round > one.round)) facts.pop(); // no later cache can contain it
     const title = `${kind(one)} ${names.get(one.id).slice(1)}`;
     return responseCard(one, title, facts, query);
   });
   return el("div.responses", {}, ...cards);
 }
 
-/** The cache, block by block, with what each attempt is. */
+/** The cache, block by block, with the origin of each attempt. */
 function cacheView(trace, cache, names) {
   const facts = [
     ["tokens", `${number(cache.prompt_tokens)} of at most ${number(cache.budget_tokens)}, counted by ${cache.reader}`],
     ["order", `drawn with seed ${cache.seed}, selection ${statusName(cache.selection)}`],
     ["wording", cache.prompt_version],
-    ["made harmless", `${counted(cache.defused, "control token")} in the problem`],
+    ["disarmed", `${counted(cache.defused, "control token")} in the problem`],
   ];
   const left = cache.left_out.map((out) => el("span", {}, link(out.generation, names), ` (${statusName(out.reason)})`));
   if (left.length) facts.push(["left out", el("span", {}, ...separated(left))]);
@@ -121,19 +121,19 @@ function cacheView(trace, cache, names) {
 }
 
 function blocks(trace, cache, names) {
-  if (!cache.blocks) return [el("p.note", {}, "Its wording is none that can be taken apart, so where its attempts begin is not marked."), cacheBlock("Prompt", cache.prompt)];
+  if (!cache.blocks) return [el("p.note", {}, "The prompt has another form than this version writes, so its attempts are not marked."), cacheBlock("Prompt", cache.prompt)];
   const [opening, problem, ...rest] = cache.blocks;
   const end = rest.pop();
   const attempts = rest.map((text, place) => {
     const item = cache.items[place];
     const one = responseOf(trace, item.generation);
-    const heading = [`${place + 1} `, link(item.generation, names), one ? verdictMark(one) : "", el("span.note", {}, ` ${cutOf(item)}${item.defused ? `, ${counted(item.defused, "control token")} made harmless` : ""}`)];
+    const heading = [`${place + 1} `, link(item.generation, names), one ? verdictMark(one) : "", el("span.note", {}, ` ${cutOf(item)}${item.defused ? `, ${counted(item.defused, "control token")} disarmed` : ""}`)];
     return cacheBlock(heading, text, "attempt");
   });
   return [cacheBlock("Wording", opening), cacheBlock("Problem", problem), ...attempts, cacheBlock("Wording", end)];
 }
 
-/** A part of the prompt as it stands there: formulas are not rendered in it. */
+/** A part of the prompt, unchanged: formulas are not rendered. */
 function cacheBlock(heading, text, kind = "frame") {
   const body = el("div.text.exact", { dir: "auto" });
   const show = (shown) => body.replaceChildren(...plain(shown));
