@@ -1,9 +1,9 @@
-"""The curves of a GRPO training, ``curves.png`` and ``curves.svg``, from ``log_history`` alone.
+"""Draws the curves of a GRPO training, ``curves.png`` and ``curves.svg``, from its log history.
 
-Logged steps are thin lines, their running median, which the guards look at, a thick one;
-evaluations have markers. A guard that fired is a vertical line, named in the panel that it watches.
-Colours are those of Okabe and Ito, and no two lines of a panel differ in colour alone. The same
-history and matplotlib give the same bytes.
+Logged steps are a thin line and their running median, which the guards compare, a thick one;
+evaluations have markers. A guard that fired is a vertical line, named in the panel of its figure.
+Colours are those of Okabe and Ito; lines of one panel also differ in dashes or markers. The same
+history and version of matplotlib give the same bytes.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _PANELS = (  # title, unit, guard, lines
     ("Training reward", "mean reward", "", ["reward"]),
     ("Entropy", "nats a token", "entropy", ["entropy"]),
     ("Length", "tokens a completion", "length", ["completions/mean_length"]),
-    ("Groups that teach nothing", "share of groups", "all_right", _GROUPS),
+    ("Groups without a signal", "share of groups", "all_right", _GROUPS),
 )
 
 
 def series(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
-    """Every finite value that was logged under a name, in the order of the log.
+    """All finite values logged under a name, in the order of the log.
 
-    Entries without the name are skipped, as trainers log figures at different steps.
+    Entries without the name are skipped, since trainers log figures at different steps.
     """
     return [
         (int(entry["step"]), float(entry[name]))
@@ -60,7 +60,7 @@ def series(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
 
 
 def smoothed(points: Sequence[Point], window: int) -> list[Point]:
-    """The median of each value and those before it, ``window`` in all, from the first whole one."""
+    """The running median over ``window`` values, from the first complete window."""
     values = [value for _, value in points]
     ends = range(window, len(points) + 1)
     return [(points[end - 1][0], median(values[end - window : end])) for end in ends]
@@ -71,14 +71,13 @@ def draw(
 ) -> None:
     """Write both files, each atomically, into a folder that is created if missing.
 
-    The same history gives the same bytes, whatever style the user has set for matplotlib. A panel
-    for which nothing was logged says so.
+    The user's matplotlib style has no effect. A panel without logged values says so.
 
     Args:
-        history: What a trainer logged: mappings with a ``step`` each.
-        folder: Gets ``curves.png`` and ``curves.svg``.
-        fired: Alarms of guards, drawn as upright lines in the panel of their guard.
-        window: Number of logged values in the running median, those that the guards look at.
+        history: Log of a trainer: mappings with a ``step`` each.
+        folder: Folder for ``curves.png`` and ``curves.svg``.
+        fired: Alarms of guards, drawn as vertical lines in the panel of the guard.
+        window: Number of logged values in the running median, as for the guards.
     """
     import matplotlib
     from matplotlib.figure import Figure
@@ -107,8 +106,8 @@ def draw(
             axes.set_xlabel("training step")
             axes.xaxis.get_major_locator().set_params(integer=True)
         figure.supxlabel(
-            f"Thin: every step that was logged. Thick: the median of {window} of them, at which "
-            "the guards look. With marks: evaluations.",
+            f"Thin: logged steps. Thick: running median of {window} steps, which the guards "
+            "compare. With markers: evaluations.",
             fontsize=8,
         )
         for kind, said in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
@@ -118,7 +117,7 @@ def draw(
 
 
 def _draw_line(axes: Axes, name: str, points: list[Point], window: int) -> bool:
-    """Draw what was logged under a name; whether there was anything."""
+    """Draw the values logged under a name; returns whether there were any."""
     label, colour, style, marker = _LINES[name]
     thick = [] if marker else smoothed(points, window)
     if thick:

@@ -1,8 +1,8 @@
-"""Figures as grids of cells, and numbers as they are written everywhere.
+"""Tables as grids of cells, and the format of numbers.
 
-A figure is computed once, as a ``Grid``; ``terminal``, ``markdown`` and ``page`` print it. A cell
-is a text, whose further lines explain the first, or an ``IntervalCell``, which each printer lays
-out in its own way. Everything here is ASCII.
+A table is computed once, as a ``Grid``; ``terminal``, ``markdown`` and ``page`` print it. A cell is
+a text, whose further lines explain the first, or an ``IntervalCell``, which each printer lays out.
+All texts here are ASCII.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
 
 UNKNOWN = "-"
 FEW = "(few)"
-"""Marks figures over fewer problems than intervals can be relied on for."""
-FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, whose intervals are not to be relied on."
-# Sampling parameters with these values change nothing and are not shown.
+"""Mark of figures over so few problems that their intervals are unreliable."""
+FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, too few to rely on the interval."
+# Sampling parameters with these values have no effect and are not shown.
 _NEUTRAL = {"min_p": 0, "repetition_penalty": 1}
 
 
@@ -25,13 +25,13 @@ _NEUTRAL = {"min_p": 0, "repetition_penalty": 1}
 class IntervalCell:
     """A share with its interval, or a difference of shares in points."""
 
-    value: Interval | None  # None is shown as "-"
+    value: Interval | None  # None is printed as "-"
     signed: bool = False  # whether it is a difference
-    narrow: bool = False  # whether many stand side by side, so that ends may be whole numbers
-    note: str = ""  # stands below
+    narrow: bool = False  # whether the ends may be rounded to whole numbers to save width
+    note: str = ""  # printed below
 
     def lines(self, sign: str = "") -> list[str]:
-        """Mean, ends and note; ends of a share stand without per cent sign, but for ``sign``."""
+        """Mean, ends and note; ``sign`` follows the ends of a share."""
         note = [self.note] if self.note else []
         if self.value is None:
             return [UNKNOWN, *note]
@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
     label: str
     cells: Sequence[Value]
-    note: str = ""  # what is to be known of the label
+    note: str = ""  # explanation of the label
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +56,12 @@ class Grid:
 
     head: Sequence[str]
     lines: Sequence[Line]
-    notes: Sequence[str] = ()  # what is to be known of the whole table
-    wordy: bool = False  # whether the last column holds words and stands left
+    notes: Sequence[str] = ()  # explanations of the table
+    wordy: bool = False  # whether the last column holds words, which are left-aligned
 
     @property
     def has_few(self) -> bool:
-        """Whether anything in it is marked as over few problems."""
+        """Whether any cell or label is marked with ``FEW``."""
         return any(
             FEW in (cell.note if isinstance(cell, IntervalCell) else cell)
             for line in self.lines
@@ -80,23 +80,23 @@ def difference(value: Interval | None, *, narrow: bool = False) -> IntervalCell:
 
 
 def mean_and_ends(value: Interval, *, signed: bool = False) -> list[str]:
-    """The cells of two columns: a share or difference, and the ends of its interval."""
+    """The cells of two columns: a share or difference, and its interval."""
     return [points(value.mean) if signed else percent(value.mean), ends(value, signed=signed)]
 
 
 def percent(value: float | None) -> str:
-    """A share in per cent; ``-`` if there is none."""
+    """A share in per cent; ``-`` for None."""
     return UNKNOWN if value is None else f"{100 * value:.1f}%"
 
 
 def points(value: float) -> str:
-    """A difference of shares in percentage points, signed; what rounds to zero has no sign."""
+    """A difference of shares in percentage points with its sign; 0.0 has none."""
     rounded = round(100 * value, 1)
     return f"{rounded:+.1f}" if rounded else "0.0"
 
 
 def ends(value: Interval, *, signed: bool = False) -> str:
-    """The ends of an interval, with their per cent signs."""
+    """The ends of an interval, with per cent signs."""
     written = points if signed else percent
     return f"{written(value.low)} to {written(value.high)}"
 
@@ -112,12 +112,12 @@ def bracketed(value: Interval, *, signed: bool = False) -> str:
 
 
 def part(count: int, whole: int) -> str:
-    """A count of a whole with its share; the share of nothing is ``-``."""
+    """A count, its total and its share; the share of an empty total is ``-``."""
     return f"{count:,} of {whole:,} ({percent(count / whole if whole else None)})"
 
 
 def count(value: int | None) -> str:
-    """A number with separators; ``-`` if it is not known."""
+    """A number with separators; ``-`` for None."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
@@ -127,7 +127,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def sizes(problems: int, k: object, d: object, rounds: object) -> list[str]:
-    """Problems, K, D and rounds of a run, or of several whose sizes differ."""
+    """Problems, K, D and rounds of a run, or of several runs, as texts."""
     return [
         counted(problems, "problem"),
         f"K={k} trajectories",
@@ -137,7 +137,7 @@ def sizes(problems: int, k: object, d: object, rounds: object) -> list[str]:
 
 
 def reading(difference: Interval | None) -> str:
-    """What the interval of a difference shows: ``better``, ``worse`` or nothing."""
+    """The reading of a difference: ``better``, ``worse``, or empty if its interval includes 0."""
     if difference and difference.low > 0:
         return "better"
     return "worse" if difference and difference.high < 0 else ""
@@ -152,37 +152,37 @@ def support(added: Interval, problems: int) -> str:
 
 
 def marked(text: str, problems: int) -> str:
-    """A text, marked if the number of problems is small."""
+    """The text, with the mark ``FEW`` if the number of problems is small."""
     return f"{text} {FEW}" if 0 < problems < FEW_PROBLEMS else text
 
 
 def marked_problems(problems: int) -> str:
-    """A number of problems, marked if it is small."""
+    """A number of problems, with the mark ``FEW`` if it is small."""
     return marked(counted(problems, "problem"), problems)
 
 
 def few_note(grids: Iterable[Grid]) -> list[str]:
-    """What the mark of few problems says, if one of the grids has it."""
+    """The explanation of the mark ``FEW``, if one of the grids has it."""
     return [FEW_NOTE] if any(grid.has_few for grid in grids) else []
 
 
 def few_warning(problems: int) -> list[str]:
-    """A warning if there are so few problems that intervals over them mislead."""
+    """A warning if intervals over so few problems are unreliable."""
     return [FEW_WARNING] if problems < FEW_PROBLEMS else []
 
 
 def p_value(value: float) -> str:
-    """A p-value to three digits; smaller ones are given as a bound, not as zero."""
+    """A p-value to three digits; smaller ones as a bound instead of zero."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def listed(counts: dict[str, int]) -> str:
-    """Counts with their names, in one line."""
+    """Counts with their names, on one line."""
     return ", ".join(f"{number:,} {name}" for name, number in counts.items())
 
 
 def sampled(parameters: dict[str, Any]) -> str:
-    """Sampling parameters in one line, without those that change nothing."""
+    """Sampling parameters on one line, without those that have no effect."""
     shown = {
         name: value
         for name, value in parameters.items()
@@ -192,6 +192,6 @@ def sampled(parameters: dict[str, Any]) -> str:
 
 
 def versions(prompts: Iterable[str], verifiers: Iterable[str]) -> str:
-    """Prompt templates and verifiers by name and version."""
+    """Names and versions of prompt templates and verifiers, as a sentence."""
     asked, judged = (", ".join(names) or "unknown" for names in (prompts, verifiers))
     return f"Prompts {asked}; verdicts by {judged}."

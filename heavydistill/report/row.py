@@ -1,7 +1,7 @@
-"""One row of a folder of sets, printed so that a person can read it, or see what of it is learnt.
+"""Prints one row of a folder of sets, field by field or as the tokens that are learnt.
 
-What is learnt is coloured, and what is not is dim. Where there is no colour, the learnt part
-stands between ``[[`` and ``]]``.
+Tokens that are learnt are coloured, and the others dim. Without colour, the learnt part is between
+``[[`` and ``]]``.
 
 Not covered: tables over all rows, which the build prints and the manifest keeps.
 """
@@ -31,19 +31,19 @@ _KEPT_LINES = 12
 def print_row(
     folder: Path, name: str | None, problem: str | None, console: Console, full: bool = False
 ) -> None:
-    """Print one row of a set, field by field; the parts of a completion once.
+    """Print one row of a set, field by field.
 
     Args:
         folder: Folder of the sets.
-        name: Name of the set; None for the first one with rows to train on.
+        name: Name of the set; None for the first trained set with rows.
         problem: Id of the problem; None for the first row.
-        console: Where to print it.
-        full: Whether to print long texts whole.
+        console: Console to print to.
+        full: Whether to print long texts in full.
 
     Raises:
         ConfigError: There is no such folder, set or row.
     """
-    read_manifest(folder)  # which says what is wrong with a folder that holds no sets
+    read_manifest(folder)  # raises an error with a fix if the folder holds no sets
     row = _first_row(folder, name, problem, console)
     for field, value in row.items():
         _print_field(field, value, console, full)
@@ -59,19 +59,19 @@ def print_tokens(
 ) -> None:
     """Print one row as the student reads it, and which of its tokens are learnt.
 
-    The other arguments are those of ``print_row``; the set must be one that is trained on.
+    The other arguments are those of ``print_row``; the set must be one used for training.
 
     Args:
         student_name: Folder, Hub id or profile of the student; None for the one in the manifest.
 
     Raises:
-        ConfigError: See ``print_row``; or nobody trains on the set, the student in the manifest
-            cannot be found, or its template does not accept the row.
-        TeacherError: There is no student under the given name.
+        ConfigError: As in ``print_row``; or the set is not used for training, the student of the
+            manifest cannot be found, or its template does not accept the row.
+        TeacherError: There is no student with the given name.
     """
     if name in folders.VIEWS:
         raise ConfigError(
-            f"--tokens: nothing is trained on the set {name}",
+            f"--tokens: the set {name} is not used for training",
             f"Give --set with one of {', '.join(folders.TRAINED)}.",
         )
     manifest = read_manifest(folder)
@@ -87,8 +87,8 @@ def print_tokens(
     if student.template_sha256 != manifest.student.template_sha256:
         console.print(
             plain(
-                f"The chat template of {student.name} is not the one that the rows were made for; "
-                "this is how it renders them now.",
+                f"The chat template of {student.name} differs from the one that the rows were made "
+                "for; the rows are rendered with the present one.",
                 style="yellow",
             )
         )
@@ -108,8 +108,8 @@ def print_tokens(
             f"{manifest.student.max_tokens:,}"
         )
     )
-    for note in manifest.student.mended:  # the kept template needs no more, and says nothing of it
-        console.print(plain(f"template mended: {note}", style="dim"))
+    for note in manifest.student.mended:  # the stored template has these changes already
+        console.print(plain(f"template changed: {note}", style="dim"))
     console.print()
     lines = _lines(plain(chat.decode(unlearnt), style=_NOT_LEARNT), console, full)
     if learnt:
@@ -122,11 +122,11 @@ def print_tokens(
     for fault in faults:
         console.print(plain(f"guard: {fault.code}: {fault.detail}", style="red"))
     if learnt and not faults:
-        console.print(Text("guard: all of it is learnt, and nothing else"))
+        console.print(Text("guard: the whole completion is learnt, and nothing else"))
 
 
 def _parts(student: Student, learnt: list[int]) -> Iterator[Text]:
-    """The learnt text, with what ends a response set off."""
+    """The learnt text, with the tokens that end a response highlighted."""
     start = 0
     for at, token in enumerate(learnt):
         if token in student.chat.stops:
@@ -139,7 +139,7 @@ def _parts(student: Student, learnt: list[int]) -> Iterator[Text]:
 def _first_row(
     folder: Path, name: str | None, problem: str | None, console: Console
 ) -> dict[str, Any]:
-    """The first row that is meant; its set, split and ids are printed."""
+    """The first row that matches; its set, split and ids are printed."""
     if name is not None and name not in folders.SETS:
         raise ConfigError(f"There is no set {name!r}", f"Give one of {', '.join(folders.SETS)}.")
     ids: dict[str, None] = {}
@@ -158,7 +158,7 @@ def _first_row(
         raise ConfigError(f"{where} has no rows", "Give another set with --set.")
     raise ConfigError(
         f"{where} has no row of problem {problem!r}",
-        f"It has rows of {len(ids):,} problems, for instance {', '.join(list(ids)[:3])}.",
+        f"It has rows of {len(ids):,} problems, for example {', '.join(list(ids)[:3])}.",
     )
 
 
@@ -177,6 +177,6 @@ def _print_field(field: str, value: Any, console: Console, full: bool) -> None:
 
 
 def _lines(text: Text, console: Console, full: bool) -> list[Text]:
-    """A text as printed; of one with many lines only the first and the last, unless in full."""
+    """A wrapped text; unless in full, only the first and last of many lines."""
     lines = list(text.wrap(console, console.width))
     return lines if full else folded(lines, _KEPT_LINES, _KEPT_LINES)

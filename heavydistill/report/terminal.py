@@ -1,7 +1,7 @@
-"""Printer of grids and texts to a ``rich`` console.
+"""Prints grids and texts to a ``rich`` console.
 
-Everything that this package itself writes is ASCII unless the console is a terminal. Texts of
-problems and models are printed literally: nothing in them is read as markup.
+The texts of this package are ASCII unless the console is a terminal. Texts of problems and models
+are printed literally, never as markup.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from heavydistill.report.grid import Grid, Value
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
 )
-_COLOURS = {"better than": "green", "worse than": "red"}  # of cells that begin so
+_COLOURS = {"better than": "green", "worse than": "red"}  # by the beginning of the cell
 
 
 def plain(text: str, style: str = "") -> Text:
-    """A text of a user or a model, literally: no markup, and control characters shown as hex.
+    """A text without markup, with control characters in hexadecimal.
 
     A raw control character could move the cursor, recolour the terminal or reverse a line.
     """
@@ -33,7 +33,7 @@ def plain(text: str, style: str = "") -> Text:
 
 
 def folded(lines: Sequence[Text], first: int, last: int = 0) -> list[Text]:
-    """Only the first and last of many printed lines, and between them how many more there are."""
+    """The first and last of many lines, with the number of those between them."""
     hidden = len(lines) - first - last
     if hidden <= 1:
         return list(lines)
@@ -42,7 +42,7 @@ def folded(lines: Sequence[Text], first: int, last: int = 0) -> list[Text]:
 
 
 def table(console: Console, *columns: str) -> Table:
-    """An empty table: the first column left, the others right, their names literal."""
+    """An empty table, with the first column left-aligned and the others right-aligned."""
     result = Table(
         box=box.SIMPLE_HEAD if console.is_terminal else _ASCII_BOX,
         show_edge=False,
@@ -61,9 +61,9 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def print_grid(grid: Grid, console: Console) -> None:
-    """Print a figure with its notes, if it has rows.
+    """Print a grid with its notes, if it has rows.
 
-    Labels and cells are folded where the console is narrow, and never cut off.
+    Labels and cells wrap on a narrow console and are never truncated.
     """
     if not grid.lines:
         return
@@ -118,7 +118,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
 
 
 def _cell(cell: Value) -> Text:
-    """A cell; of narrow ones, the ends of intervals are whole numbers."""
+    """A cell as text; in narrow cells, the ends of intervals are whole numbers."""
     if isinstance(cell, str):
         style = next((_COLOURS[start] for start in _COLOURS if cell.startswith(start)), "")
         return plain(cell, style=style)

@@ -1,9 +1,9 @@
-"""One trace, printed so that a person can follow what happened to a problem.
+"""Prints one trace: the problem, its attempts, its caches and its deliberations.
 
-Attempts are numbered from 1 in the order of the pool, positions in a cache from 1 as the
-deliberator saw them. Texts of users and models are printed literally.
+Attempts are numbered from 1 in the order of the pool, positions in a cache from 1 in the order that
+the deliberator saw. Texts of users and models are printed literally.
 
-Not covered: which trace to show, and the prompt of a cache as a whole.
+Not covered: selecting a trace, and the whole prompt of a cache.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MARKS = {"correct": ("[+]", "green"), "incorrect": ("[-]", "red"), "undecided":
 
 
 def print_trace(trace: Trace, console: Console, full: bool = False) -> None:
-    """Print one trace, with all of the reasoning if ``full``, else with its first lines."""
+    """Print one trace, with the first lines of each reasoning or, with ``full``, all of it."""
     problem = trace.problem
     _print_heading(f"Problem {problem.id}", console)
     _print_body(problem.text, console)
@@ -94,7 +94,7 @@ def _print_cache(cache: Cache, names: dict[str, str], console: Console) -> None:
         plain(
             f"{cache.prompt_tokens:,} of at most {cache.budget_tokens:,} tokens, counted by "
             f"{cache.reader}\nprompt: {cache.prompt_version}   selection: {cache.selection}   "
-            f"seed: {cache.seed}\ncontrol tokens made harmless in the problem: {cache.defused}"
+            f"seed: {cache.seed}\ncontrol tokens defused in the problem: {cache.defused}"
         )
     )
     items = table(console, "Position", "shows", "cut by", "tokens", "defused")
@@ -124,7 +124,7 @@ def _print_heading(title: str, console: Console) -> None:
 
 
 def _print_body(text: str, console: Console, full: bool = True, style: str = "") -> None:
-    """A text, indented; unless in full, its first lines and how many more there are."""
+    """Print a text indented; unless in full, its first lines and the number of the others."""
     lines = list(plain(text.strip(), style=style).wrap(console, console.width - _INDENT))
     if not full:
         lines = folded(lines, _FOLDED_LINES)

@@ -103,7 +103,7 @@ def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
     code, printed, _ = call(*built, "--set", "max_tokens=2048")
     assert code == 0
     code, shown, _ = call(*proposed(printed, "A row as the student sees it"))
-    assert code == 0 and "guard: all of it is learnt, and nothing else" in shown
+    assert code == 0 and "guard: the whole completion is learnt, and nothing else" in shown
     train = proposed(printed)
     assert train[train.index("--model_name_or_path") + 1] == "my models/mine"
     assert train[-4:] == ["--role", "deliberator", "--dataset_name", "new sets"]

@@ -58,7 +58,7 @@ def test_tokens_marks_what_is_learnt(sets, show):
         int, re.search(r"(\d+) read \+ (\d+) learnt = (\d+) of at most 2,048", shown).groups()
     )
     assert read + learnt == both and learnt > 20
-    assert "guard: all of it is learnt, and nothing else" in shown
+    assert "guard: the whole completion is learnt, and nothing else" in shown
 
 
 def test_tokens_is_coloured_on_a_terminal_unless_colour_is_not_wanted(sets):
@@ -110,7 +110,7 @@ def test_long_texts_are_folded_unless_in_full(tmp_path, show, monkeypatch):
 
 def test_the_template_that_is_kept_with_the_sets_is_used(sets, tmp_path, show):
     folder = write_sets(tmp_path / "sets")
-    assert "is not the one that the rows were made for" in show(folder, "--tokens")
+    assert "differs from the one that the rows were made for" in show(folder, "--tokens")
     (folder / "chat_template.jinja").write_text(real_template("qwen3"), encoding="utf-8")
     manifest = json.loads((folder / "manifest.json").read_text())
     student = Student("micro-student", folder / "chat_template.jinja")
@@ -119,7 +119,7 @@ def test_the_template_that_is_kept_with_the_sets_is_used(sets, tmp_path, show):
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     shown = show(folder, "--tokens")
     assert "is not the one" not in shown and "</think>\n\nThe product" in shown
-    assert "template mended: its date is fixed" in shown
+    assert "template changed: its date is fixed" in shown
 
 
 def test_what_is_lost_is_said(tmp_path, show):
@@ -129,7 +129,7 @@ def test_what_is_lost_is_said(tmp_path, show):
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     shown = " ".join(show(folder, "--tokens").split())
     assert "guard: reasoning_lost: 'Attempt 1 is right, attempt 2" in shown
-    assert "all of it is learnt" not in shown
+    assert "the whole completion is learnt" not in shown
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_what_is_lost_is_said(tmp_path, show):
         ("{sets} --tokens --student=x", "There is no model 'x'"),
         ("{sets} --tokens --set=problems", "sft_deliberator, sft_thinker, rl"),
         ("{sets} --set=sft", "There is no set 'sft'"),
-        ("{sets} --problem=p_9", "for instance p_0, p_1"),
+        ("{sets} --problem=p_9", "for example p_0, p_1"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_the_fix(sets, tmp_path, call, flags, said):

@@ -83,7 +83,7 @@ def test_the_cache_shows_order_cuts_and_what_is_left_out(trace, printed):
     lines = _normal(printed(print_trace, trace))
     assert "3,210 of at most 8,000 tokens, counted by reader-y" in lines
     assert "prompt: deliberator.general.en@abc selection: random seed: 5" in lines
-    assert "control tokens made harmless in the problem: 7" in lines
+    assert "control tokens defused in the problem: 7" in lines
     assert "1 trajectory 2 answer_only 812 -> 120 0" in lines
     assert "2 trajectory 1 answer_only 90 -> 90 3" in lines
     assert "left out: trajectory 3 (error)" in lines

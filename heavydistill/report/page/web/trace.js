@@ -113,7 +113,7 @@ function cacheView(trace, cache, names) {
     ["tokens", `${number(cache.prompt_tokens)} of at most ${number(cache.budget_tokens)}, counted by ${cache.reader}`],
     ["order", `drawn with seed ${cache.seed}, selection ${statusName(cache.selection)}`],
     ["wording", cache.prompt_version],
-    ["disarmed", `${counted(cache.defused, "control token")} in the problem`],
+    ["defused", `${counted(cache.defused, "control token")} in the problem`],
   ];
   const left = cache.left_out.map((out) => el("span", {}, link(out.generation, names), ` (${statusName(out.reason)})`));
   if (left.length) facts.push(["left out", el("span", {}, ...separated(left))]);
@@ -127,7 +127,7 @@ function blocks(trace, cache, names) {
   const attempts = rest.map((text, place) => {
     const item = cache.items[place];
     const one = responseOf(trace, item.generation);
-    const heading = [`${place + 1} `, link(item.generation, names), one ? verdictMark(one) : "", el("span.note", {}, ` ${cutOf(item)}${item.defused ? `, ${counted(item.defused, "control token")} disarmed` : ""}`)];
+    const heading = [`${place + 1} `, link(item.generation, names), one ? verdictMark(one) : "", el("span.note", {}, ` ${cutOf(item)}${item.defused ? `, ${counted(item.defused, "control token")} defused` : ""}`)];
     return cacheBlock(heading, text, "attempt");
   });
   return [cacheBlock("Wording", opening), cacheBlock("Problem", problem), ...attempts, cacheBlock("Wording", end)];
