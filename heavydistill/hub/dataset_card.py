@@ -163,7 +163,7 @@ def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
         for role in ("thinker", "deliberator")
     )
     if manifest.refiltered:
-        return f"Prompts for RL of attempts by {thinkers}"
+        return f"Prompts for RL from attempts by {thinkers}"
     return (
         f"Deliberations by {deliberators} on attempts by {thinkers}"
         if deliberators

@@ -1,6 +1,6 @@
-"""The card of a trained model: its ``README.md``, with the metadata that the Hub reads.
+"""The model card of a trained model: its ``README.md``, with the metadata that the Hub reads.
 
-All of it comes from ``training.json``, the configuration of an adapter, the figures of an
+The card depends only on ``training.json``, the configuration of an adapter, the figures of an
 evaluation and the profiles of the models, so the same training has the same card.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FIGURES = f"{EVALUATION}/{COMPARISON}"
 _SERVER = "http://localhost:8000/v1"
-# Bounds on the rank for which vLLM has compiled kernels.
+# Maximum ranks for which vLLM has compiled kernels.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _ODD = ("use_dora", "modules_to_save", "lora_bias")
 _PLAIN = re.compile(r"[\w.-]+")
@@ -49,11 +49,11 @@ _METHODS = {
 
 
 def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = IN_FOLDER) -> str:
-    """The card of a trained model, whose training has ended, for the place where it goes.
+    """The card of a model whose training has ended, with the address that the options give.
 
     Raises:
-        ConfigError: A profile of the options is none, the card in the folder is no text, or the
-            figures of the evaluation or the configuration of the adapter cannot be read.
+        ConfigError: A profile, the configuration of the adapter or the figures of the evaluation
+            cannot be read, or the card in the folder is not UTF-8 text.
     """
     origin, adapter = origin_of(record, options.profiles), adapter_config(folder)
     licence = origin.licence
@@ -61,11 +61,13 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         licence = Licence(options.licence, "chosen by the publisher")
     title = f"{record.base.name} as {' and '.join(record.roles)}"
     comparison = comparison_in(folder)
-    ancestors, before = [], record.base.training  # as far as its folders tell
+    ancestors, before = [], record.base.training  # as far as they are recorded
     while before:
         ancestors.append(before)
         before = before.base.training
-    folders: dict[str, tuple[str, set[str], Manifest]] = {}  # each once, with the roles learnt
+    folders: dict[
+        str, tuple[str, set[str], Manifest]
+    ] = {}  # each once, with the roles that learn from it
     for used in record.sets:
         key = json.dumps([used.name, used.revision, used.manifest.files])
         folders.setdefault(key, (used.name, set(), used.manifest))[1].add(used.role)
@@ -95,10 +97,10 @@ def write_model_card(folder: Path) -> None:
 
 
 def comparison_in(folder: Path) -> Comparison | None:
-    """The evaluation in the folder of a trained model; None if it was not evaluated.
+    """The evaluation in the folder of a trained model; None if there is none.
 
     Raises:
-        ConfigError: The file is of another version.
+        ConfigError: The file has another version.
     """
     path = folder / FIGURES
     return read_comparison(path) if path.is_file() else None
@@ -137,7 +139,7 @@ def _metadata(
 
 
 def _results(comparison: Comparison, role: str) -> list[EvalResult]:
-    """The shares after training, as the Hub lists them: what this model did, and no other one."""
+    """The shares after training in the form of the Hub, only those of this model's roles."""
     from huggingface_hub import EvalResult
 
     source = str(at(comparison.config, "problems.source") or "another run").removeprefix("hub:")
@@ -158,7 +160,7 @@ def _results(comparison: Comparison, role: str) -> list[EvalResult]:
 
 
 def _evaluation(comparison: Comparison) -> dict[str, Any]:
-    """The tables of the figures before, if there are any, and after training."""
+    """The tables of the figures after training and, if measured, before it."""
     grid = metrics(comparison)
     rows = [[text(line.label), text(line.note), *map(_estimate, line.cells)] for line in grid.lines]
     head = ["Metric", "What it says", "Before", "After", "Difference, points"]
@@ -183,8 +185,8 @@ def _estimate(value: Value) -> str:
 def _usage(
     record: TrainingRecord, adapter: dict[str, Any] | None, base: Base, options: PublishOptions
 ) -> dict[str, Any]:
-    """Names and commands of the section that says how the model is used."""
-    rank = None  # the bound for vLLM, if its `PEFTHelper` accepts the adapter
+    """Names and commands for the section on how to use the model."""
+    rank = None  # maximum rank for vLLM, if its `PEFTHelper` accepts the adapter
     if adapter and adapter.get("bias", "none") == "none" and not any(map(adapter.get, _ODD)):
         largest = max(adapter["r"], *(adapter.get("rank_pattern") or {}).values(), 0)
         rank = next((bound for bound in _RANKS if bound >= largest), None)
@@ -198,7 +200,7 @@ def _usage(
     generate = ["heavydistill", "generate"]
     own = [*generate, *_models(record, base.profile or parent, place), *problems]
     parser = ["--reasoning-parser", base.parser] if base.parser else []
-    if rank:  # base model and adapter on one server, each under a name of its own
+    if rank:  # base model and adapter on one server, with different names
         name = "student" if record.role == "both" else record.role
         serve = ["vllm", "serve", parent, *(["--revision", base.revision] if base.revision else [])]
         serve += ["--tokenizer", place, "--enable-lora", "--max-lora-rank", str(rank)]
@@ -207,13 +209,13 @@ def _usage(
     else:
         tokenizer = place if adapter is None else "merged"
         serve = ["vllm", "serve", tokenizer, *parser]
-        # One server has one model, so a deliberator gets attempts that are there already.
+        # The server has one model, so a deliberator gets attempts of an earlier run.
         ask = {
             "thinker": [],
             "deliberator": ["--pools", "runs/attempts", "--deliberator", tokenizer],
             "both": ["--teacher", tokenizer, *problems],
         }[record.role]
-    if ask:  # a served model is asked within the context that it learnt
+    if ask:  # within the context length of the training
         ask = [*generate, *ask, "--endpoint", _SERVER, "--tokenizer", tokenizer]
         ask += ["--set", f"endpoint.context={record.max_length}"]
     return {
@@ -229,7 +231,7 @@ def _usage(
 
 
 def _attempts(record: TrainingRecord) -> int | None:
-    """The largest K of the runs from which a deliberator learnt; None if no run tells."""
+    """The largest K of the runs that a deliberator was trained on; None if not recorded."""
     configs = [run.config for used in record.sets for run in used.manifest.runs]
     if record.rl and record.rl.run:
         configs = [record.rl.run]
@@ -237,7 +239,7 @@ def _attempts(record: TrainingRecord) -> int | None:
 
 
 def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
-    """Flags of a run in which the model has the role that it learnt, and its base the other."""
+    """Flags of a run with the model in its role and the base model in the other."""
     if record.role == "both":
         return ["--teacher", trained]
     thinker, deliberator = (trained, base) if record.role == "thinker" else (base, trained)
@@ -245,7 +247,7 @@ def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
 
 
 def _run_flags(record: TrainingRecord) -> list[str]:
-    """Problems, as many attempts as a deliberator learnt from, and the prompts that it learnt."""
+    """Flags for the problems, the number of attempts in training, and the prompts of training."""
     versions = {version for used in record.sets for version in used.manifest.prompts}
     wordings = [version.partition("@")[0].split(".") for version in versions]
     flags = ["--problems", "problems.jsonl"]

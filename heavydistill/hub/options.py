@@ -46,4 +46,4 @@ class PublishOptions:
 
 
 IN_FOLDER = PublishOptions(repo_id="")
-"""For a card that stays in its folder."""
+"""Options for a card that stays in its folder."""

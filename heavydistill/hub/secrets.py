@@ -1,12 +1,12 @@
-"""No key leaves with what is published.
+"""Refuses to publish files that contain a key.
 
-A key is what an environment variable holds whose name says so (``..._API_KEY``, ``..._TOKEN``,
-``..._SECRET``, ``..._PASSWORD``, with or without a number), one that a provider or a configuration
-names, and the token for the Hub, wherever it is kept. Its value is looked for in everything before
-it leaves; in weights, only their header is text.
+Keys are the values of environment variables with a name such as ``..._API_KEY``, ``..._TOKEN``,
+``..._SECRET`` or ``..._PASSWORD`` (a number may follow), of variables that a provider or a
+configuration names, and the token for the Hub. They are searched in every file before it is sent;
+in weights, only in the header.
 
-Not covered: values of fewer than eight characters, which are stand-ins for servers that want no
-key, and keys that this process cannot see.
+Not covered: values of fewer than eight characters, which are placeholders for servers without keys,
+and keys that this process cannot read.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _KEY_FIELD = "api_key_env"
 
 
 def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
-    """The keys that this process can see: where each is kept, to its value.
+    """The keys that this process can read, by the name of their variable.
 
-    ``trees`` are manifests, records and configurations, which may name variables.
+    ``trees`` are manifests, records and configurations, which may name further variables.
     """
     from huggingface_hub import get_token
 
@@ -45,30 +45,30 @@ def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
 
 
 def refuse_secrets(
-    files: Mapping[str, Path | bytes], secrets: Mapping[str, str], mend: str
+    files: Mapping[str, Path | bytes], secrets: Mapping[str, str], remedy: str
 ) -> None:
-    """Look for the keys in files that are about to be sent.
+    """Check that no file contains a key.
 
     Args:
-        files: Path in the repository, to a file here or its content.
+        files: Paths in the repository, each with a local file or the content.
         secrets: Result of ``known_secrets``.
-        mend: How a key is removed from files other than the card.
+        remedy: How a key is removed from files other than the card.
 
     Raises:
-        PublishError: Names the file, row or line, and the variable, not the value.
+        PublishError: A file contains a key; names the file, the row or line and the variable.
     """
     for name, source in files.items():
         is_rows = isinstance(source, Path) and source.suffix == ".parquet"
         for variable, place in (_in_rows if is_rows else _in_text)(source, secrets):
             raise PublishError(
-                f"The value of {variable} stands in {name}, {place}; nothing was sent",
-                "Revoke that key if others may have seen it. Take it out of the Notes in the card, "
-                f"or {mend}.",
+                f"The value of {variable} is in {name}, {place}; nothing was sent",
+                "Revoke that key if others may have seen it. Remove it from the Notes of the card, "
+                f"or {remedy}.",
             )
 
 
 def _leaves(tree: Any, key: Any = None) -> Iterator[tuple[Any, Any]]:
-    """(key, value) of each value that holds no others."""
+    """(key, value) of each value that is not a mapping or list."""
     if isinstance(tree, dict | list):
         for name, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from _leaves(value, name)
@@ -77,7 +77,7 @@ def _leaves(tree: Any, key: Any = None) -> Iterator[tuple[Any, Any]]:
 
 
 def _in_text(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(variable, line) of each key in a text; of weights, in what is told before they begin."""
+    """(variable, line) of each key in a text, or in the header of weights."""
     if isinstance(source, bytes):
         content = source
     elif source.suffix == ".safetensors":
@@ -93,7 +93,7 @@ def _in_text(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple
 
 
 def _in_rows(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(variable, row and column) of each key in a parquet file, a row group in memory at a time."""
+    """(variable, row and column) of each key in a parquet file, read by row groups."""
     import pyarrow.parquet as pq
 
     first = 1
@@ -101,7 +101,7 @@ def _in_rows(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple
         for number in range(file.num_row_groups):
             group = file.read_row_group(number)
             for name, column in zip(group.column_names, group.columns, strict=True):
-                # Texts lie in the memory of a column in a row, so most columns are never unpacked.
+                # The texts of a column are contiguous in memory, so most need no unpacking.
                 buffers = [buffer for chunk in column.chunks for buffer in chunk.buffers()]
                 memory = [buffer.to_pybytes() for buffer in buffers if buffer]
                 for variable, value in secrets.items():

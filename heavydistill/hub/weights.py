@@ -1,8 +1,8 @@
-"""The weights of a trained model in a folder: which files they are, and that each is whole.
+"""Finds the weights of a trained model in a folder and checks that their files are complete.
 
-Only safetensors are weights here. Of each file the header is read, and compared with its length.
+Weights are safetensors files. The header of each file is compared with the length of the file.
 
-Not covered: what the values are, and whether an adapter fits its base model.
+Not covered: the values of the weights, and whether an adapter fits its base model.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ ADAPTER_CONFIG = "adapter_config.json"
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 WEIGHTS = "|".join([*map(re.escape, (FULL, INDEX, ADAPTER)), _SHARD.pattern])
-"""Expression of the names that files of weights have."""
-_AGAIN = "Train again; a training that was broken off goes on from its last checkpoint."
+"""Pattern of the names of files with weights."""
+_AGAIN = "Repeat the training; an interrupted one continues from its last checkpoint."
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether the weights in a folder are those of an adapter."""
+    """Whether a folder holds the weights of an adapter."""
     return (folder / ADAPTER).is_file()
 
 
@@ -44,24 +44,24 @@ def adapter_config(folder: Path) -> dict[str, Any] | None:
         return {**config, "r": int(config["r"])}
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ConfigError(
-            f"{path} is no configuration of an adapter", "Train again, or put back the file."
+            f"{path} is not the configuration of an adapter", "Put the file back, or train again."
         ) from error
 
 
 def weights_of(folder: Path) -> list[str]:
-    """The names of the files with the weights, and of their index if they have one.
+    """The names of the files with the weights, and of their index if there is one.
 
-    As transformers does, one file with all weights is taken before an index.
+    As in transformers, a single file with all weights has precedence over an index.
 
     Raises:
-        PublishError: There are none, those of a full model and of an adapter, or a file of them is
-            missing, cut off or without values.
+        PublishError: There are no weights, weights of both a full model and an adapter, or a file
+            is missing, incomplete or without values.
     """
     is_full = (folder / FULL).is_file() or (folder / INDEX).is_file()
     if is_adapter(folder) and is_full:
         raise PublishError(
             f"{folder} holds the weights of a full model and of an adapter",
-            "Remove those that are of another training.",
+            "Remove the files of the other training.",
         )
     for name in (ADAPTER, FULL):
         if (folder / name).is_file():
@@ -73,15 +73,15 @@ def weights_of(folder: Path) -> list[str]:
 
 
 def _shards(folder: Path) -> list[str]:
-    """The files that the index names, each with all tensors that it says are in it."""
+    """The files that the index names, checked for all tensors that it lists."""
     try:
         places: dict[str, str] = json.loads((folder / INDEX).read_bytes())["weight_map"]
         names = sorted(set(places.values()))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise PublishError(f"{folder / INDEX} is no index of weights", _AGAIN) from error
+        raise PublishError(f"{folder / INDEX} is not an index of weights", _AGAIN) from error
     for name in names:
         if not _SHARD.fullmatch(name) or not (folder / name).is_file():
-            raise PublishError(f"{folder / INDEX} names {name}, which is not there", _AGAIN)
+            raise PublishError(f"{folder / INDEX} names {name}, which is missing", _AGAIN)
         there = _tensors(folder / name)
         if missing := sorted(key for key in places if places[key] == name and key not in there):
             raise PublishError(f"{folder / name} lacks {missing[0]}, which is in the index", _AGAIN)
@@ -93,13 +93,13 @@ def _tensors(path: Path) -> set[str]:
     from safetensors import SafetensorError, safe_open
 
     try:
-        # It maps the file, and refuses a header that does not cover the file to its last byte.
+        # safe_open refuses a header that does not cover the file to its last byte.
         with safe_open(path, framework="numpy") as file:
             names = set(file.keys())
             empty = [name for name in sorted(names) if 0 in file.get_slice(name).get_shape()]
     except (SafetensorError, OSError, ValueError) as error:
-        raise PublishError(f"{path} is not whole: {error}", _AGAIN) from error
+        raise PublishError(f"{path} is incomplete: {error}", _AGAIN) from error
     if empty or not names:
-        # So does ZeRO-3 save weights that were not gathered.
+        # ZeRO-3 saves weights that were not gathered in this form.
         raise PublishError(f"{path} has no values for {(empty or ['anything'])[0]}", _AGAIN)
     return names

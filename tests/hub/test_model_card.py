@@ -66,7 +66,7 @@ def test_the_hub_understands_its_metadata(tmp_path):
         ({}, "apache-2.0", "that of the base model"),
         ({"sets": [sets(manifest(models=GLM))]}, "apache-2.0", "that of the base model"),
         ({"sets": [sets(manifest(models=GLM | {"thinker": ["gpt-5"]}))]}, "other", "gpt-5"),
-        ({"base": ON_HUB.model_copy(update={"name": "someone/small"})}, "other", "none that is"),
+        ({"base": ON_HUB.model_copy(update={"name": "someone/small"})}, "other", "unknown"),
     ],
 )
 def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it(changes, licence, because):

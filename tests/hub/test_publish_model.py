@@ -87,7 +87,7 @@ def test_weights_that_are_cut_off_or_not_at_their_end_are_refused(refused, tmp_p
     whole = path.read_bytes()
     for length in (len(whole) - 1, len(whole) // 2, 20, 4, 0):
         path.write_bytes(whole[:length])
-        assert f"{path} is not whole" in refused(folder), length
+        assert f"{path} is incomplete" in refused(folder), length
     path.unlink()
     assert f"{folder} holds no weights" in refused(folder)
 
@@ -95,15 +95,15 @@ def test_weights_that_are_cut_off_or_not_at_their_end_are_refused(refused, tmp_p
 def test_a_shard_that_is_missing_or_cut_off_or_another_one_is_refused(refused, folder):
     first, second, *_ = sorted(shard(folder).glob("model-*.safetensors"))
     for content, fault in (
-        (first.read_bytes()[:-1], f"{first} is not whole"),
+        (first.read_bytes()[:-1], f"{first} is incomplete"),
         (second.read_bytes(), f"{first} lacks "),
     ):
         first.write_bytes(content)
         assert fault in refused(folder)
     first.unlink()
-    assert f"names {first.name}, which is not there" in refused(folder)
+    assert f"names {first.name}, which is missing" in refused(folder)
     (folder / "model.safetensors.index.json").write_text("{}")
-    assert "is no index of weights" in refused(folder)
+    assert "is not an index of weights" in refused(folder)
 
 
 def test_weights_without_values_or_of_two_trainings_are_refused(refused, folder, tmp_path):
@@ -124,16 +124,16 @@ def test_a_key_is_found_in_every_text_and_in_what_weights_tell(refused, folder, 
     monkeypatch.setenv("WANDB_API_KEY", KEY)
     write_record(record(arguments={"run_name": f"with {KEY}"}), folder)
     said = refused(folder)
-    assert "The value of WANDB_API_KEY stands in README.md, line" in said and KEY not in said
+    assert "The value of WANDB_API_KEY is in README.md, line" in said and KEY not in said
     assert "train again without it" in said
     write_record(record(), folder)
     template = folder / "chat_template.jinja"
     text = template.read_text()
     template.write_text(f"{{# {KEY} #}}{text}")
-    assert "stands in chat_template.jinja, line 1" in refused(folder)
+    assert "is in chat_template.jinja, line 1" in refused(folder)
     template.write_text(text)
     save_file({"a": np.ones(3)}, folder / "model.safetensors", metadata={"by": KEY})
-    assert "stands in model.safetensors" in refused(folder)
+    assert "is in model.safetensors" in refused(folder)
 
 
 def test_terms_are_those_of_who_wrote_what_was_learnt(hub, publish, refused, tmp_path):
@@ -141,7 +141,7 @@ def test_terms_are_those_of_who_wrote_what_was_learnt(hub, publish, refused, tmp
     folder = write_model(tmp_path / "model", sets=[sets(manifest(models=models))])
     assert "openai/gpt-5: what the services write" in refused(folder)
     said = refused(folder, "--allow-restricted-terms")
-    assert "someone/else: no profile tells more" in said
+    assert "someone/else: it has no profile" in said
     # A thinker learnt nothing from the deliberator of its sets.
     learnt = sets(manifest(models=models | {"thinker": ["micro"]}), role="thinker")
     folder = write_model(tmp_path / "thinker", role="thinker", sets=[learnt])

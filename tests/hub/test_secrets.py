@@ -46,7 +46,7 @@ def test_a_key_in_a_row_is_found_with_its_place(hub, publish, tmp_path, monkeypa
     code, said = publish(folder, "--to", REPO)
     assert code == 2 and KEY not in said
     assert (
-        "The value of ZHIPU_API_KEY stands in sft_deliberator/train-00000-of-00001.parquet, "
+        "The value of ZHIPU_API_KEY is in sft_deliberator/train-00000-of-00001.parquet, "
         "row 150, column completion; nothing was sent" in said
     )
     assert hub.requests == []
@@ -56,7 +56,7 @@ def test_a_key_in_a_row_is_found_with_its_place(hub, publish, tmp_path, monkeypa
 
 def test_the_token_itself_is_looked_for(refused, tmp_path):
     folder = rewritten(write_sets(tmp_path / "sets"), f"export HF_TOKEN={TOKEN}")
-    assert "The value of HF_TOKEN stands in" in refused(folder, "--dry-run")
+    assert "The value of HF_TOKEN is in" in refused(folder, "--dry-run")
     assert not folder.with_name("sets.dry-run").exists()
 
 
@@ -65,13 +65,13 @@ def test_a_key_in_the_manifest_or_the_users_notes_is_found(refused, tmp_path, mo
     folder = write_sets(tmp_path / "sets")
     (folder / "README.md").write_text(f"\n## Notes\n\nAsk with {KEY}\n", encoding="utf-8")
     said = refused(folder)
-    assert "stands in README.md, line" in said and KEY not in said
+    assert "is in README.md, line" in said and KEY not in said
     run = RunUsed(name="run", traces=2, config={"note": KEY}, summary={})
     said = refused(write_sets(tmp_path / "other", runs=[run]))
     assert KEY not in said
     lines = (tmp_path / "other" / "manifest.json").read_text(encoding="utf-8").splitlines()
     (line,) = [number for number, text in enumerate(lines, 1) if KEY in text]
-    assert f"The value of OPENAI_API_KEY stands in manifest.json, line {line}" in said
+    assert f"The value of OPENAI_API_KEY is in manifest.json, line {line}" in said
 
 
 def test_variables_that_sound_like_keys_or_are_named_in_a_run_are_looked_for(monkeypatch):
