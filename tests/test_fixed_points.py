@@ -199,7 +199,9 @@ def test_the_sets_are_read_and_shown():
         ("rl", "train"): 2,
     }  # fmt: skip
     assert "\\boxed{" in run("show", SETS, "--set", "sft_deliberator")
-    assert "guard: the whole completion is learnt, and nothing else" in run("show", SETS, "--tokens")
+    assert "guard: the whole completion is learnt, and nothing else" in run(
+        "show", SETS, "--tokens"
+    )
 
 
 def test_the_sets_are_learnt_from(capfd):
