@@ -19,12 +19,12 @@ import jinja2
 
 from heavydistill.config.run import Language
 from heavydistill.errors import ConfigError
-from heavydistill.hub.terms import problem_sources
-from heavydistill.report.grid import UNKNOWN, count, counted, part, percent
+from heavydistill.hub.terms import has_others_pools, problem_sources
+from heavydistill.report import comparison
+from heavydistill.report.grid import UNKNOWN, count, counted, few_warning, part, percent
 from heavydistill.report.markdown import at, code, from_grid, interval, table, text
 from heavydistill.report.sets import strata
 from heavydistill.store.sets.folder import Manifest
-from heavydistill.store.training_record import SetsUsed
 
 CARD = "README.md"
 
@@ -76,22 +76,14 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {"text": text, "code": code, "count": count, "interval": interval}
     environment.filters |= {"known": lambda value: UNKNOWN if value is None else value}
-    environment.filters |= {"place": _place}
-    for function in (text, code, count, at, counted, percent, problem_sources, table, versions):
+    functions = (text, code, count, at, counted, percent, few_warning, table, versions)
+    for function in (*functions, problem_sources, has_others_pools):
         environment.globals[function.__name__] = function
     environment.globals |= {"share": part, "from_grid": from_grid, "strata_grid": strata}
-    environment.globals |= {"place": _place, "json": partial(json.dumps, ensure_ascii=False)}
+    environment.globals |= {"json": partial(json.dumps, ensure_ascii=False), "compared": comparison}
     return environment
 
 
 def _template(name: str) -> str:
     source = (_TEMPLATES / name).read_text(encoding="utf-8")
     return re.sub(r"\n +(?=\S)", " ", source)
-
-
-def _place(used: SetsUsed) -> str:
-    """Sets that a model was trained on, with a link if they are on the Hub."""
-    if not used.revision:
-        return code(used.name)
-    address = f"https://huggingface.co/datasets/{used.name}"
-    return f"[{text(used.name)}]({address}) {code(used.revision[:12])}"

@@ -7,7 +7,7 @@ so the same sets have the same card. With the card in the folder,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ _ROWS = {
     "rl": "prompt: a candidate set; with the verifier's reference and arguments",
 }
 _STAGES = ("trajectories", "deliberations")
-_SAMPLING = ("temperature", "top_p", "top_k", "max_tokens")
 
 RowCounts = dict[str, dict[str, int]]  # rows of each set that has any, by split
 
@@ -77,16 +76,11 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         if (splits := splits_of(folder, name))
     }
     sizes = [problems for run in manifest.runs if (problems := run.summary.get("problems"))]
-    samples = [
-        (run, stage, run.summary[stage])
-        for run in manifest.runs
-        for stage in _STAGES
-        if run.summary.get(stage)
-    ]
     unanswered = [
         f"{code(run.name)}: {text(fact)}"
-        for run, stage, counted in samples
-        if "unanswered" in counted  # not counted by earlier versions
+        for run in manifest.runs
+        for stage in _STAGES
+        if "unanswered" in (counted := run.summary.get(stage) or {})  # earlier versions lack it
         for fact in unanswered_facts(
             {stage: GenerationCounts(**counted)}, run.summary.get("by_verifier", {})
         )
@@ -104,11 +98,10 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         views=VIEWS,
         place=options.repo_id or "path/to/this/folder",
         revision=f', revision="{options.revision}"' if options.revision else "",
-        samples=samples,
+        stages=_STAGES,
         filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
         labels={"used": "passed all filters", **dict(LABELS)},
         headlines=[(run, shown) for run in manifest.runs if (shown := _headline(run))],
-        sampling=list(_sampling(manifest)),
         few_warning=[f" {warning}" for warning in few_warning(min(sizes, default=FEW_PROBLEMS))],
         unanswered=unanswered,
         costs=_costs(manifest),
@@ -196,18 +189,3 @@ def _costs(manifest: Manifest) -> dict[str, Any]:
         rows.append(("refilter", count(manifest.refiltered.deliberations), *[UNKNOWN] * 3))
     total = usd(sum(cost for cost in costs if cost is not None))
     return {"rows": rows, "total": f"At least {total}" if None in costs else total}
-
-
-def _sampling(manifest: Manifest) -> Iterator[tuple[str, list[Any]]]:
-    """How attempts and deliberations were sampled: label and values of the table's columns."""
-    for run in manifest.runs:
-        for stage, samples in (("think", "k"), ("deliberate", "d")):
-            if asked := run.config.get(stage):
-                is_own = stage == "deliberate" or not has_others_pools(run)
-                seed = run.config.get("seed") if is_own else None
-                values = [at(asked, f"sampling.{key}") for key in _SAMPLING]
-                yield f"{code(run.name)} {stage}", [asked.get(samples), *values, seed]
-    again = manifest.build.get("redeliberate") or {}
-    for answered in manifest.asked:
-        values = list(map(answered.sampling.get, _SAMPLING))
-        yield f"{code(answered.model)} again", [again.get("d"), *values, again.get("seed")]

@@ -6,7 +6,6 @@ evaluation and the profiles of the models, so the same training has the same car
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shlex
@@ -18,10 +17,7 @@ from heavydistill.hub.options import IN_FOLDER, PublishOptions
 from heavydistill.hub.terms import Base, Licence, Origin, origin_of
 from heavydistill.hub.weights import adapter_config
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
-from heavydistill.metrics.counts import COLUMNS
-from heavydistill.report.comparison import headline, metrics, samples, unanswered_lines
-from heavydistill.report.grid import Value, few_warning
-from heavydistill.report.markdown import at, cell, interval, table, text
+from heavydistill.report.markdown import at
 from heavydistill.store.sets.folder import Manifest
 from heavydistill.store.training_record import (
     EVALUATION,
@@ -82,8 +78,6 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         is_adapter=adapter is not None,
         use=_usage(record, adapter, origin.base, options),
         comparison=comparison,
-        evaluation=_evaluation(comparison) if comparison else None,
-        headline=headline(comparison) if comparison else None,
         record=record,
         folders=list(folders.values()),
         origin=origin,
@@ -157,29 +151,6 @@ def _results(comparison: Comparison, role: str) -> list[EvalResult]:
         if "-" not in name
         and (did_both or role == ("deliberator" if name.startswith("H") else "thinker"))
     ]
-
-
-def _evaluation(comparison: Comparison) -> dict[str, Any]:
-    """The tables of the figures after training and, if measured, before it."""
-    grid = metrics(comparison)
-    rows = [[text(line.label), text(line.note), *map(_estimate, line.cells)] for line in grid.lines]
-    head = ["Metric", "What it says", "Before", "After", "Difference, points"]
-    counts = [
-        [text(f"{line.label} {line.note}"), *map(cell, line.cells)]
-        for line in samples(comparison).lines
-    ]
-    return {
-        "metrics": table(head if comparison.before else [*head[:2], head[3]], rows),
-        "few_warning": "".join(f" {warning}" for warning in few_warning(comparison.problems)),
-        "samples": table(["Answers", "All", *(name.capitalize() for name in COLUMNS)], counts),
-        "unanswered": unanswered_lines(comparison),
-    }
-
-
-def _estimate(value: Value) -> str:
-    if isinstance(value, str) or not value.value:
-        return cell(value)
-    return interval(dataclasses.asdict(value.value), signed=value.signed)
 
 
 def _usage(

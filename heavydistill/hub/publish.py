@@ -80,16 +80,8 @@ _COPY, _COPY_MARK = ".dry-run", ".heavydistill-dry-run"
 _FULL_CONFIGS = ("config.json", "generation_config.json")
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER = (
-    "tokenizer.json",
-    _TOKENIZER_CONFIG,
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.json",
-    "vocab.txt",
-    "merges.txt",
-    "tokenizer.model",
-    "spiece.model",
-    CHAT_TEMPLATE,
+    *("tokenizer.json", _TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", CHAT_TEMPLATE),
 )
 
 Kind = Literal["dataset", "model"]

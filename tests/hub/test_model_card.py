@@ -269,8 +269,8 @@ def test_an_evaluation_without_a_before_has_no_difference(tmp_path):
         name: dataclasses.replace(c, before=None, difference=None) for name, c in changes.items()
     }
     card = evaluated(tmp_path / "model", comparison(before=None, **alone))
-    assert "| Metric | What it says | After |" in card and "Before:" not in card
-    assert "| HM@4 | a deliberation is right | 75.0% (70.0 to 80.0) |" in card
+    assert "| Metric, 95% intervals | After |" in card and "Before:" not in card
+    assert "| HM@4, a deliberation is right | 75.0% (70.0 to 80.0) |" in card
 
 
 ASKED = RlUsed(

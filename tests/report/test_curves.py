@@ -37,7 +37,7 @@ def test_a_single_point_is_seen_and_the_smoothing_is_said(tmp_path):
         entries = [{"reward": 0.5, "groups/all_wrong": 0.2, "step": step} for step in steps]
         draw([*entries, {"eval_v": 0.4, "step": 1}], tmp_path, [])
         text = (tmp_path / "curves.svg").read_text(encoding="utf-8")
-        for said in ("hopeless", "V: vote of the attempts", "Thick: the median of 5 of them"):
+        for said in ("hopeless", "V: vote of the attempts", "Thick: running median of 5 steps"):
             assert said in text
         marks.append(text.count(" <use ") - text.count("xtick") - text.count("ytick"))
     assert marks[0] > marks[1] > 0  # two points are a line already

@@ -70,14 +70,11 @@ def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Ite
     summaries = {name: each.summary for name, each in zip(names, figures, strict=True)}
     same = len({each.problems for each in figures}) == 1
     judges = {tuple(each.verifiers) for each in summaries.values() if each.verifiers}
-    readings = {
-        name: grids.reading(s.heavy_minus_vote) if s.heavy_minus_vote else None
-        for name, s in summaries.items()
-    }
+    added = {name: s.heavy_minus_vote for name, s in summaries.items() if s.heavy_minus_vote}
     support = [
         f"{counted(len(alike), 'run')} with {claim}: {', '.join(alike)}."
         for word, claim in _CLAIMS.items()
-        if (alike := [name for name, found in readings.items() if found == word])
+        if (alike := [name for name, value in added.items() if grids.reading(value) == word])
     ]
     bars = []
     for title, attribute in (("Strata", "strata"), ("Outcomes", "outcomes")):
