@@ -33,34 +33,34 @@ else:
     _TrlConfig = object  # the subclasses that are used have TRL's fields, and are made with TRL
 
 Refused = Mapping[str, tuple[tuple[Any, ...], str]]
-"""Parameters of TRL: the values that they may have, and why they may have no other."""
+"""Parameters of TRL: their accepted values, and why others are refused."""
 
-# What every script refuses.
+# Refused by every training.
 REFUSED: Refused = {
-    "hub_token": ((None,), "the token is taken from HF_TOKEN, or from `hf auth login`"),
+    "hub_token": ((None,), "the token is read from HF_TOKEN, or from `hf auth login`"),
     "hub_strategy": (("every_save", "end"), "the model is pushed once, at the end, with its card"),
-    "save_only_model": ((False,), "a checkpoint is there to go on from"),
-    "auto_find_batch_size": ((False,), "the batch is the one that is asked for"),
+    "save_only_model": ((False,), "a checkpoint must be one that a training can continue from"),
+    "auto_find_batch_size": ((False,), "the batch size is the given one"),
 }
-# Beginnings of parameters that have no effect without another one.
+# Prefixes of parameters that have no effect without another parameter.
 _NEEDED = {
     "use_peft": ("lora_", "use_dora", "use_rslora", "load_in_"),
     "load_in_4bit": ("bnb_4bit_", "use_bnb_"),
     "push_to_hub": ("hub_model_id", "hub_revision", "license"),
 }
-# What ``model_init_kwargs`` could say past the flag that says it.
+# Parameters that have flags, and so are refused in ``model_init_kwargs``.
 _FLAGS = {"revision", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code"}
 _MORE_THAN_0 = (
     *("learning_rate", "num_train_epochs", "gradient_accumulation_steps", "num_iterations"),
     "save_steps",
     *("per_device_train_batch_size", "per_device_eval_batch_size", "steps_per_generation"),
 )
-# Keys of earlier versions, and what to do instead.
+# Keys of earlier versions, with their fix.
 _REMOVED = {
     "final_norm_learning_rate": "Leave it out: all weights learn with learning_rate.",
     "objective": "Leave it out: mode joint always learns whole episodes.",
 }
-# Places, keys, what stands elsewhere in the record or is only shown, and what the libraries set.
+# Paths, keys, what the record has elsewhere, what only affects output, and what libraries set.
 _NOT_RECORDED = re.compile(
     r".*_dir|.*token|.*_path|hub_.*|run_name|trackio_.*|model_init_kwargs|dataset_kwargs|"
     r"max_length|deepspeed|fsdp.*|accelerator_config|parallelism_config|local_rank|_.*|"
@@ -71,7 +71,7 @@ _NOT_RECORDED = re.compile(
 
 
 def option(default: Any, text: str, *choices: str) -> Any:
-    """A field of a script's configuration: its default, help, and what it may be."""
+    """A field of a training's configuration with its default, its help and its choices."""
     metadata = {"help": text} | ({"choices": [*choices]} if choices else {})
     return field(default=default, metadata=metadata)
 
@@ -87,22 +87,22 @@ class TrainingOptions(_TrlConfig):
     model_options: ClassVar[type | None] = None
     """Fields of TRL's ``ModelConfig`` that have other defaults."""
     refused: ClassVar[Refused]
-    """Parameters of TRL that it refuses beside ``REFUSED``."""
+    """Parameters of TRL that this training refuses, beside ``REFUSED``."""
     recorded: ClassVar[Mapping[str, Any]]
-    """Fields of its own that are recorded, unless they have these values."""
+    """Fields of ours that are recorded unless they have these values."""
 
     evaluate: str | None = option(
         None,
-        "Configuration of a run (as of `heavydistill evaluate --config`) in which the model is "
-        "measured before and after.",
+        "Configuration file of `heavydistill evaluate`, which then compares the model with its "
+        "base at the end of the training.",
     )
     license: str | None = option(
         None,
-        "With push_to_hub: licence of the model, e.g. apache-2.0, where no profile names that of "
-        "its base.",
+        "Licence of the published model, e.g. apache-2.0; needed with push_to_hub if no profile "
+        "names that of the base.",
     )
     dry_run: bool = option(
-        False, "Read and check everything but the weights, print what would be trained."
+        False, "Check everything but the weights, and print what would be trained."
     )
 
 
@@ -111,7 +111,7 @@ C = TypeVar("C", bound=TrainingOptions)
 
 @dataclass(frozen=True, slots=True)
 class TrainArguments(Generic[C]):
-    """A training as the user wants it."""
+    """The arguments of a training."""
 
     config: C
     model: ModelConfig
@@ -126,13 +126,13 @@ def read_arguments(
     """Make the configurations of flags and the file that they name.
 
     Raises:
-        ConfigError: As ``given_values``, or values do not go together.
+        ConfigError: As ``given_values``, or the values contradict each other.
     """
     values = given_values(options, arguments)
     try:
         found = TrainArguments(_made(config, values), _made(model, values))
         _check(found)
-    # From the checks that the dataclasses make of themselves.
+    # Raised by the checks of the dataclasses.
     except (ArithmeticError, ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         fix = _keys_of(options.script)
         if "bf16" in str(error):
@@ -163,7 +163,7 @@ def given_values(
     ``others`` are flags of the caller, which a mistyped one may be.
 
     Raises:
-        ConfigError: Names that are unknown, or values that are no number or none of the words.
+        ConfigError: Unknown names, or values of another type or that are no choice.
     """
     known = known_arguments(options)
     parser = _flag_parser(options.script, known)
@@ -204,7 +204,7 @@ def given_values(
 
 
 class _FlagParser(argparse.ArgumentParser):
-    """Raises what argparse would print below the usage of two hundred flags."""
+    """Raises what argparse would print below a usage of two hundred flags."""
 
     script = ""
 
@@ -236,7 +236,7 @@ def _nearest(name: str, known: Sequence[str], script: str) -> str:
 
 
 def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
-    """The arguments as the record has them: simple values other than TRL's defaults, sorted."""
+    """The arguments for the record: simple values that differ from TRL's defaults, sorted."""
     import trl
 
     config, model = arguments.config, arguments.model
@@ -286,12 +286,12 @@ def shipped_file(kind: str, name: str) -> Path:
 
 
 def _check(arguments: TrainArguments[Any]) -> None:
-    """What every training needs."""
+    """Check what every training needs."""
     config, model = arguments.config, arguments.model
     for name, (allowed, why) in {**REFUSED, **config.refused}.items():
         if getattr(config, name) not in allowed:
-            # Without its value, for it may be a key.
-            raise ConfigError(f"{name}: it cannot be set: {why}", f"Leave {name} out.")
+            # Without the value, which may be a key.
+            raise ConfigError(f"{name} cannot be set: {why}", f"Leave {name} out.")
     for name in _MORE_THAN_0:
         if not 0 < getattr(config, name, 1) < math.inf:
             raise ConfigError(
@@ -299,7 +299,7 @@ def _check(arguments: TrainArguments[Any]) -> None:
             )
     if config.max_steps == 0 or config.max_steps < -1:
         raise ConfigError(
-            f"max_steps: {config.max_steps} is no number of steps",
+            f"max_steps: {config.max_steps} is not a number of steps",
             "Give 1 or more, or leave it out for num_train_epochs.",
         )
     values = {
@@ -310,16 +310,16 @@ def _check(arguments: TrainArguments[Any]) -> None:
     for needed, (name, (value, usual)) in itertools.product(_NEEDED, values.items()):
         if name.startswith(_NEEDED[needed]) and value != usual and not values[needed][0]:
             raise ConfigError(
-                f"{name} is set, and {needed} is not",
+                f"{name} is set, but {needed} is not",
                 f"Set {needed}: true, or leave {name} out.",
             )
     if config.push_to_hub and not config.hub_model_id:
         raise ConfigError(
-            "push_to_hub is set, and where to is not said", "Give --hub_model_id ORG/NAME."
+            "push_to_hub is set without a repository", "Give --hub_model_id ORG/NAME."
         )
     if config.evaluate and model.model_revision not in (None, "main"):
         raise ConfigError(
-            f"evaluate measures the main branch, and model_revision {model.model_revision} is "
+            f"evaluate measures the main branch, but model_revision {model.model_revision} is "
             "trained",
             "Fetch that revision with `hf download --local-dir FOLDER`, and train FOLDER.",
         )
@@ -329,7 +329,7 @@ def _check(arguments: TrainArguments[Any]) -> None:
         )
     if named := _FLAGS & {*(config.model_init_kwargs or {})}:
         raise ConfigError(
-            f"model_init_kwargs: {min(named)} has a flag of its own", "Give that one in its place."
+            f"model_init_kwargs: {min(named)} has a flag of its own", f"Give --{min(named)}."
         )
     if model.model_name_or_path is None:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""The model that is trained: where it is, its tokenizer, and the chat template that it learns.
+"""The model to train: its place, its tokenizer and its chat template.
 
-The template is that of ``chat_template_path``, or else the one beside the sets, which the build had
-to mend, or else the model's own.
+The template is that of ``chat_template_path``, or else the one in the folder of the sets, which the
+build repaired, or else the model's own.
 
 Not covered: adapters as a base (merge them first), and models of images.
 """
@@ -32,24 +32,24 @@ _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 
 @dataclass(frozen=True, slots=True)
 class BaseCheckpoint:
-    """A model, without its weights, whose tokenizer has the template of ``chat``."""
+    """A model without its weights; its tokenizer has the template of ``chat``."""
 
     name: str
     """Name of its folder, its id on the Hub, or a profile's name."""
     path: str
-    """What transformers loads it from."""
+    """Folder or Hub id from which transformers loads the model."""
     revision: str
     """Commit on the Hub, or a digest of the files."""
     tokenizer: Any
     chat: Chat
     context: int
-    """Number of positions that it was made for."""
+    """Maximum number of tokens of prompt and response."""
     training: TrainingRecord | None
-    """Record of its own training, if there is one."""
+    """Record of the training of this model; None if it has none."""
 
     @property
     def used(self) -> BaseModelUsed:
-        """The model as the record has it."""
+        """The model for the record of a training."""
         return BaseModelUsed(
             name=self.name,
             revision=self.revision,
@@ -73,8 +73,8 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
             path = file.folder or file.hub or given
     if (Path(path) / "adapter_config.json").is_file():
         raise ConfigError(
-            f"{given} is an adapter, and what is trained is a model",
-            f"Merge it first: python scripts/merge.py --adapter {given} --out {given}-merged",
+            f"{given} is an adapter, and a training needs a whole model",
+            f"Merge it first: heavydistill merge --adapter {given} --out {given}-merged",
         )
     options = {
         "revision": arguments.model.model_revision,
@@ -90,7 +90,7 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
         )
         revision = getattr(config, "_commit_hash", None) or local_revision(path)
     except Exception as error:  # no such model, no network, no tokenizer: there is no common base
-        where = "" if Path(path).exists() else "no such folder is here, and of the Hub: "
+        where = "" if Path(path).exists() else "there is no such folder, and on the Hub: "
         raise ConfigError(
             f"model_name_or_path: {given} cannot be loaded: {where}{error}",
             "Give a folder, an id on the Hub (HF_TOKEN for a private one), or a profile's name.",
@@ -100,8 +100,8 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
     _check_opening(chat, given)
     if len(tokenizer) > config.vocab_size:
         raise ConfigError(
-            f"The tokenizer of {given} has {len(tokenizer):,} tokens, and the model knows "
-            f"{config.vocab_size:,}: it is the tokenizer of another model",
+            f"The tokenizer of {given} has {len(tokenizer):,} tokens, but the model has only "
+            f"{config.vocab_size:,}: the tokenizer belongs to another model",
             "Give the model with its own tokenizer.",
         )
     tokenizer.chat_template = template
@@ -121,8 +121,8 @@ def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[Se
     if len(texts) > 1:
         names = ", ".join(sorted({sets.name for sets in found}))
         raise ConfigError(
-            f"The sets {names} are rendered with different chat templates",
-            "Build them for the same student, or give one with --chat_template_path FILE.",
+            f"The sets {names} have different chat templates",
+            "Build them for the same student, or give a template with --chat_template_path FILE.",
         )
     template = next(iter(texts), "") or own_template(tokenizer)
     chat = Chat(tokenizer, template=template)
@@ -130,16 +130,16 @@ def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[Se
         student = sets.manifest.student
         if student.template_sha256 != chat.sha256:
             raise ConfigError(
-                f"{sets.name} was built for {student.name}, and {name} has another chat template",
+                f"{sets.name} was built for {student.name}, but {name} has another chat template",
                 f"Build the sets with --student {name}, or give --chat_template_path FILE.",
             )
     return template
 
 
 def _check_opening(chat: Chat, name: str) -> None:
-    """Refuse a template whose prompts do not end with what opens an answer.
+    """Refuse a template whose prompts do not end with the opening of an answer.
 
-    The model would learn to write control tokens, and be asked in a way that servers do not know.
+    The model would learn to write control tokens, and servers would prompt it differently.
     """
     question = [{"role": "user", "content": _QUESTION}]
     answer = [{"role": "assistant", "content": _ANSWER}]
@@ -147,11 +147,11 @@ def _check_opening(chat: Chat, name: str) -> None:
         closed, opened = chat.render(question), chat.render(question, opens=True)
         whole = chat.render([*question, *answer])
     except ValueError:
-        return  # the guard says what of which row it does not take
+        return  # the guard reports the rows that it cannot render
     header = whole.removeprefix(opened).partition(_ANSWER)[0]
     if closed == opened and whole.startswith(opened) and chat.control_token(header):
         raise ConfigError(
-            f"The chat template of {name} has no generation prompt: {header!r} opens an answer",
-            "Give a template that adds it where add_generation_prompt is set, with "
+            f"The chat template of {name} has no generation prompt ({header!r} opens an answer)",
+            "Give a template that adds it if add_generation_prompt is true with "
             "--chat_template_path FILE, and build the sets with --chat-template FILE.",
         )

@@ -19,7 +19,7 @@ from heavydistill.train import checkpoints
 from heavydistill.train.grpo.guards import ROLL_BACK, WARN, GuardOptions, alarm_text, alarms
 
 LOG = "log.jsonl"
-"""File in the output folder with everything that was logged, an entry a line."""
+"""File in the output folder with every log entry, one per line."""
 _HEADER_EVERY = 20
 # Heading, name in the log, format, width.
 _Column = tuple[str, str, str, int]
@@ -50,7 +50,7 @@ _EVALUATED = (
 
 
 class LogLines(TrainerCallback):
-    """Prints a line of the figures that matter, and writes all that is logged into ``LOG``.
+    """Prints a line of the figures that matter, and writes every log entry into ``LOG``.
 
     Args:
         right: What the share of right responses is in GRPO, ``HM`` or ``pass@1``; empty for SFT.
@@ -65,14 +65,14 @@ class LogLines(TrainerCallback):
         self._start = (0.0, 0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Begin the file with what a training that is resumed logged before."""
+        """Start the file with the entries before the checkpoint of a resumed training."""
         self._start = time.monotonic(), state.global_step
         if state.is_world_process_zero:
             entries = [f"{json.dumps(entry)}\n" for entry in state.log_history]
             (Path(args.output_dir) / LOG).write_text("".join(entries), encoding="utf-8")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Write the entry, and print its line."""
+        """Append the entry to the file, and print its line."""
         if not state.is_world_process_zero:
             return
         with (Path(args.output_dir) / LOG).open("a", encoding="utf-8") as file:
@@ -101,9 +101,10 @@ class LogLines(TrainerCallback):
 
 
 class KeepWhole(TrainerCallback):
-    """Says of each checkpoint that all of it is there, once every process has written its part.
+    """Marks each checkpoint as whole once every process has written its part.
 
-    Older ones are removed only then: a training killed in between would have none to resume from.
+    Older checkpoints are removed only then, so that a killed training always has one to resume
+    from.
     """
 
     def __init__(self, limit: int | None) -> None:
@@ -120,35 +121,35 @@ class KeepWhole(TrainerCallback):
 
 
 class GoOn(TrainerCallback):
-    """Has a training that goes on follow its own arguments, not those of the checkpoint.
+    """Makes a resumed training follow its own arguments instead of those of the checkpoint.
 
-    The Trainer takes from the checkpoint when to log, evaluate and save, and with which value later
-    ones are compared. If ``measure`` (what is measured on what, by the names of the arguments) has
-    changed, that value says nothing of them: then none is the best so far.
+    The Trainer restores from a checkpoint when to log, evaluate and save, and the best value so
+    far. If ``measure`` (arguments that define the measured value) has changed, that best value does
+    not compare with later ones and is dropped.
     """
 
     def __init__(self, measure: Mapping[str, Any]) -> None:
         self._measure = dict(measure)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Correct what was read from the checkpoint."""
+        """Replace what was restored from the checkpoint."""
         state.compute_steps(args, state.max_steps)
-        # In every checkpoint, for another than the last one may be gone on from.
+        # In every checkpoint, because a training may resume from any of them.
         before = state.stateful_callbacks.get("best_by", self._measure)
         state.stateful_callbacks["best_by"] = self._measure
         if before == self._measure:
             return
         if state.best_global_step and state.is_world_process_zero:
             step = f"Step {state.best_global_step} is no longer the best one"
-            print(f"{step}: what is measured has changed.", flush=True)
+            print(f"{step}: the measure has changed.", flush=True)
         state.best_metric = state.best_global_step = state.best_model_checkpoint = None
 
 
 class WatchGuards(TrainerCallback):
-    """Looks for a collapse in all that is logged, does what the guards are set to, draws curves.
+    """Applies the guards to the log, and draws the curves. ``alarms`` are those so far.
 
-    A training that resumes from a checkpoint behind which a guard ended it ends again, without a
-    step; with that guard at ``warn`` it goes on. ``alarms`` are what fired so far.
+    A training that resumes from a checkpoint at which a guard ended it ends again without a step,
+    unless that guard is set to ``warn``.
     """
 
     def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
@@ -156,7 +157,7 @@ class WatchGuards(TrainerCallback):
         self.alarms: list[Alarm] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Find what fired before the checkpoint."""
+        """Find the alarms before the checkpoint."""
         self.alarms = []
         self.on_log(args, state, control)
         if control.should_training_stop:
@@ -169,7 +170,7 @@ class WatchGuards(TrainerCallback):
             draw(state.log_history, folder, self.alarms, window)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note which checkpoint became the model, which the Trainer has loaded by now, and draw."""
+        """Note the checkpoint that the Trainer has rolled back to, and draw the curves."""
         rolled_back = [alarm for alarm in self.alarms if alarm.action == ROLL_BACK]
         if rolled_back:
             best = state.best_model_checkpoint
@@ -179,7 +180,7 @@ class WatchGuards(TrainerCallback):
                 self.alarms[at] = alarm.model_copy(update={"rolled_back_to": step})
             if state.is_world_process_zero:
                 print(
-                    f"There was no checkpoint to roll back to: the model is step "
+                    f"There was no checkpoint to roll back to: the model is that of step "
                     f"{state.global_step}."
                     if step is None
                     else f"Rolled back to checkpoint-{step}, the best one by "
@@ -189,8 +190,8 @@ class WatchGuards(TrainerCallback):
         self.on_evaluate(args, state, control)
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Look at what was logged."""
-        # The first process decides for all: one that went on alone would wait for ever.
+        """Look for new alarms, and act on them."""
+        # The first process decides for all: one that continued alone would wait for ever.
         shared = [alarms(state.log_history, self._guards, self._metric)]
         if PartialState().num_processes > 1:
             broadcast_object_list(shared)
@@ -199,7 +200,7 @@ class WatchGuards(TrainerCallback):
         for alarm in new:
             if alarm.action != WARN:
                 control.should_training_stop = True
-                # What the Trainer does at the end, with every engine.
+                # The Trainer loads it at the end, with every engine.
                 args.load_best_model_at_end |= alarm.action == ROLL_BACK
             if state.is_world_process_zero:
                 ending = "" if alarm.action == WARN else " The training ends here."

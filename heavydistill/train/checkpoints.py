@@ -1,12 +1,12 @@
-"""What lies in the output folder is whole, or is not taken for it.
+"""The output folder of a training: nothing in it is mistaken for whole.
 
-    training.json     the record; without a result as long as the training has not ended
-    checkpoint-N/     for going on; whole if ``whole.json`` is in it, which is written last
+    training.json     the record; it has a result once the training has ended
+    checkpoint-N/     to resume from; whole if it has ``whole.json``, which is written last
     model files       the trained model; ``config.json`` or ``adapter_config.json``, without which
-                      nobody can load them, gets its name last
+                      it cannot be loaded, is written last
 
-A training goes on from the last checkpoint that is whole, and only if it is the same training:
-the same model, rows, batches and schedule.
+A training resumes from the last whole checkpoint, and only if it is the same training: the same
+model, rows, batches and schedule.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ WHOLE = "whole.json"
 _ENTRIES = ("config.json", "adapter_config.json")
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 _NEW = ".new"
-# What may differ when a training goes on: what is said, looked at and kept, and how much memory
-# it takes.
+# Arguments that may differ in a resumed training: logging, evaluation, saving and memory.
 _FREE = re.compile(
     r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
     r"trackio_.*|dataset_num_proc|dataloader_(?!drop_last).*|per_device_eval_batch_size|"
@@ -40,7 +39,7 @@ _FREE = re.compile(
 
 
 def mark_whole(checkpoint: Path) -> None:
-    """Note the sizes of all files of a checkpoint in it."""
+    """Write the sizes of all files of a checkpoint into it."""
     new = checkpoint / f".{WHOLE}{_NEW}"
     new.write_text(json.dumps(_sizes(checkpoint), indent=1), encoding="utf-8")
     new.replace(checkpoint / WHOLE)
@@ -56,7 +55,7 @@ def remove_old(folder: Path, limit: int | None, best: str | None) -> None:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether nothing is missing of a checkpoint that was noted when it was written."""
+    """Whether all files are there with the sizes that ``mark_whole`` wrote."""
     try:
         noted = json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -66,23 +65,23 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def start_of(folder: Path, resume: str | bool | None) -> Path | None:
-    """The checkpoint of the output folder that a training starts from; None if it starts anew.
+    """The checkpoint of the output folder to resume from; None for a new training.
 
     Raises:
-        ConfigError: ``resume`` names none that is whole; or what is in the folder would be lost.
+        ConfigError: ``resume`` names no whole checkpoint, or the folder's content would be lost.
     """
-    if (folder / EVALUATION).exists():  # the card would tell its figures of the model that comes
+    if (folder / EVALUATION).exists():  # the card would show its figures for the new model
         raise ConfigError(
-            f"output_dir: there is an evaluation in {folder}, of the model that was there before",
+            f"output_dir: {folder} has an evaluation of an earlier model",
             f"Move {folder / EVALUATION} elsewhere, or remove it.",
         )
     checkpoints, chosen = _checkpoints(folder), str(resume).lower()
     if resume is None or chosen in ("false", "no"):
-        # A record alone is of a training that broke before there was anything to go on from.
+        # A record alone is left by a training that failed before its first checkpoint.
         if checkpoints or any((folder / name).exists() for name in _ENTRIES):
             raise ConfigError(
-                f"output_dir: there is a training in {folder}",
-                "Give --resume_from_checkpoint true or another --output_dir, or remove this one.",
+                f"output_dir: {folder} already has a training",
+                "Give --resume_from_checkpoint true or another --output_dir, or remove the folder.",
             )
         return None
     whole = [path for path in checkpoints if is_whole(path)]
@@ -98,9 +97,9 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
 
 
 def remove_others(folder: Path, start: Path | None) -> None:
-    """Remove the checkpoints that are not whole or come after the start, and say so.
+    """Remove checkpoints that are not whole or later than the start, and print their names.
 
-    A later one would be overwritten file by file, and look whole meanwhile.
+    A later one would be overwritten file by file and look whole meanwhile.
     """
     for path in _checkpoints(folder):
         if not is_whole(path):
@@ -114,20 +113,20 @@ def remove_others(folder: Path, start: Path | None) -> None:
 
 
 def check_same(folder: Path, record: TrainingRecord) -> None:
-    """Raise a ``ConfigError`` if another training began in the folder; it says what differs."""
+    """Raise a ``ConfigError`` with the first difference if the folder has another training."""
     old, new = _schedule(read_record(folder)), _schedule(record)
     for key in {**old, **new}:
         if old.get(key) != new.get(key):
             raise ConfigError(
-                f"{folder} began with {key} {old.get(key)!r}, and now it is {new.get(key)!r}",
-                "Go on with what it began with, or begin anew with another --output_dir.",
+                f"{folder} was started with {key} {old.get(key)!r}, and now it is {new.get(key)!r}",
+                "Resume with the same value, or start again with another --output_dir.",
             )
 
 
 def save_model(trainer: Trainer, folder: Path) -> None:
-    """Write the trained model into a folder, so that it can be loaded only when it is whole.
+    """Write the trained model into a folder; it can be loaded only once it is whole.
 
-    Called by all processes, for the weights may be spread over them.
+    All processes call this, because the weights may be spread over them.
     """
     new = folder / _NEW
     if trainer.args.should_save:
@@ -138,20 +137,20 @@ def save_model(trainer: Trainer, folder: Path) -> None:
     trainer.save_model(str(new))
     trainer.accelerator.wait_for_everyone()
     if trainer.args.should_save:
-        (new / "README.md").unlink(missing_ok=True)  # that of PEFT; ours is made of the record
-        (new / "training_args.bin").unlink(missing_ok=True)  # the record says it, without paths
+        (new / "README.md").unlink(missing_ok=True)  # PEFT's; ours is made from the record
+        (new / "training_args.bin").unlink(missing_ok=True)  # the record has them, without paths
         for path in sorted(new.iterdir(), key=lambda path: (path.name in _ENTRIES, path.name)):
             path.replace(folder / path.name)
         new.rmdir()
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step after which it was written."""
+    """The step after which a checkpoint was written."""
     return int(checkpoint.name.rpartition("-")[2])
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a folder, whole or not, the first one first."""
+    """All checkpoints of a folder, whole or not, in the order of their steps."""
     if not folder.is_dir():
         return []
     found = (path for path in folder.iterdir() if _CHECKPOINT.fullmatch(path.name))
@@ -168,13 +167,13 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _schedule(record: TrainingRecord) -> dict[str, Any]:
-    """All that must be the same, a key each."""
+    """Everything that must be equal in a resumed training, by name."""
     rl = record.rl
     arguments = {
         name: value for name, value in record.arguments.items() if not _FREE.fullmatch(name)
     }
     return {
-        # Not the rows of validation, which are looked at.
+        # Validation rows may differ.
         **{
             f"source {number}": (
                 used.role,
@@ -187,7 +186,7 @@ def _schedule(record: TrainingRecord) -> dict[str, Any]:
         "base": (record.base.name, record.base.revision, record.base.template_sha256),
         "method": record.method,
         "processes": record.launch.processes,
-        "engine": record.launch.engine,  # each reads the optimizer's state of its own alone
+        "engine": record.launch.engine,  # an engine reads only its own optimizer states
         **arguments,
         "max_length": record.max_length,
     }

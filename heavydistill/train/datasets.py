@@ -1,4 +1,4 @@
-"""Folders of sets, on this machine or on the Hub, and which of their rows are learnt by SFT."""
+"""Folders of sets, on this machine or on the Hub, and the sources of rows for SFT."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ class SetSource(Section):
     """A folder that ``heavydistill build`` wrote, or its id on the Hub."""
     role: Literal["thinker", "deliberator"]
     fraction: float | None = Field(default=None, gt=0, le=1, strict=True)
-    """Share of the mixture, as in TRL: shares add up to one, and no row is repeated. None takes
-    all rows; then all sources take all of theirs."""
+    """Share of the mixture, as in TRL: shares are scaled to a sum of 1, and no row is repeated.
+    None, for all sources, takes all rows."""
     revision: str | None = None
     """Branch, tag or commit on the Hub."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetsFolder:
-    """A folder of sets, and what is known of it before its rows are read."""
+    """A folder of sets with its manifest, before its rows are read."""
 
     folder: Path
-    """On this machine."""
+    """Folder on this machine."""
     name: str
     """Name of the folder, or the id on the Hub."""
     revision: str
     """The commit on the Hub; empty for a folder."""
     manifest: Manifest
     template: str
-    """The chat template beside the sets; empty if there is none."""
+    """The chat template in the folder; empty if there is none."""
 
     def file(self, role: str, split: str) -> Path | None:
         """The rows of a role and a split for SFT; None if there are none."""
@@ -70,15 +70,15 @@ def locate_source(source: SetSource) -> SetsFolder:
         has = f"it has rows for a {' and a '.join(there)}" if there else "it has none for any role"
         raise ConfigError(
             f"{source.path} has no rows to train a {source.role}: {has}",
-            "Take another role, or build it with other bounds: see the table of the build.",
+            "Give another role, or build with other bounds: see the filters that the build prints.",
         )
     return sets
 
 
 def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
-    """Number of rows that each source gives to the mixture; all where no fraction is given.
+    """Number of rows that each source contributes; all if no fraction is given.
 
-    As in TRL, fractions are scaled to a sum of one, and no row is repeated.
+    As in TRL, fractions are scaled to a sum of 1, and no row is repeated.
     """
     known = [fraction for fraction in fractions if fraction is not None]
     if not known:
@@ -89,10 +89,10 @@ def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
 
 
 def locate(path: str, names: Sequence[str], revision: str | None = None) -> SetsFolder:
-    """Find a folder of sets by its path or Hub id; from the Hub only ``names`` are downloaded.
+    """Find a folder of sets by its path or Hub id; only ``names`` are downloaded.
 
     Raises:
-        ConfigError: There are no such sets, or files that are read are not those of the build.
+        ConfigError: There are no such sets, or their files differ from those of the build.
     """
     folder = Path(path)
     if folder.is_dir():
@@ -112,13 +112,13 @@ def locate(path: str, names: Sequence[str], revision: str | None = None) -> Sets
 
 
 def _check_files(folder: Path, names: Sequence[str], manifest: Manifest) -> None:
-    """What is read is what was built: the record has its manifest, and a cache is kept by it."""
+    """Raise a ``ConfigError`` if a file differs from the manifest, which the record has."""
     files = [file_of(folder, name, split) for name in names for split in SPLITS]
     for path in (*files, folder / CHAT_TEMPLATE):
         built = manifest.files.get(path.relative_to(folder).as_posix())
         if built != (_digest(path) if path.is_file() else None):
             raise ConfigError(
-                f"{path} is not what {MANIFEST} says: changed, added or removed after the build",
+                f"{path} differs from {MANIFEST}: changed, added or removed after the build",
                 "Build the sets again; those of the Hub are downloaded when it can be reached.",
             )
 
@@ -143,6 +143,6 @@ def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
     except Exception as error:  # not there, no network, no right: the library has no common base
         reason = obstacle() or error
         raise ConfigError(
-            f"There is no folder {path}, and the Hub does not give such a dataset: {reason}",
+            f"There is no folder {path}, and no such dataset on the Hub: {reason}",
             f"{fix} A private one needs HF_TOKEN.",
         ) from error

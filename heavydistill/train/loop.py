@@ -1,9 +1,9 @@
-"""How every training runs, from a checked plan to a model and its record in the output folder.
+"""The steps that all trainings share, from a checked plan to a model and its record.
 
-Some launches are silently less than they were asked to be: FSDP on a CPU falls back to plain data
-parallelism, which is refused here. That ``--cpu --num_processes 2`` starts one process cannot be
-told from within it: the number of processes is shown before training begins, and recorded. What the
-libraries raise is explained; out of memory names the settings to change, in order.
+Some launches silently do less than requested. FSDP on a CPU would fall back to plain data
+parallelism, which is refused here. A launch with ``--cpu --num_processes 2`` starts one process,
+which cannot detect that; so the number of processes is printed and recorded. Errors of libraries
+are explained; out of memory names the settings to change, in order.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 FALLBACK = "sdpa"
-# Compute capabilities from and below which a kernel of the Hub is taken; FlashAttention 3 does not
-# run on what came after Hopper.
+# Kernels of the Hub with their compute capabilities (from, below); FlashAttention 3 does not run on
+# GPUs after Hopper.
 _KERNELS = (
     ((9, 0), (10, 0), "kernels-community/vllm-flash-attn3"),
     ((8, 0), (99, 0), "kernels-community/flash-attn2"),
@@ -42,8 +42,8 @@ _KERNELS = (
 _PACKAGES = ("trl", "transformers", "peft", "accelerate", "torch", "datasets")
 _GIB = 2**30
 _LONG = 8192
-"""Tokens of a sequence above which sdpa costs much more time and memory than FlashAttention."""
-# Values of the best checkpoint and of others are compared only where all of these are the same.
+"""Length in tokens above which sdpa needs much more time and memory than FlashAttention."""
+# Arguments that must be equal for the values of two checkpoints to compare.
 _MEASURE = (
     "metric_for_best_model",
     "greater_is_better",
@@ -52,16 +52,16 @@ _MEASURE = (
     "num_generations_eval",
 )
 _MEMORY = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator", "out of memory")
-# First what costs time alone, then long rows, then the method.
+# First settings that only cost time, then long rows, then the method.
 _LESS_MEMORY = (
-    "Change these, in this order: 1. --per_device_train_batch_size, with as many times more "
-    "--gradient_accumulation_steps (of GRPO --steps_per_generation too): the same rows a step. "
-    "2. --gradient_checkpointing true; beside vLLM on one GPU --vllm_enable_sleep_mode true. "
-    "3. --max_length with --too_long leave_out; of GRPO --max_completion_length. "
+    "Change these, in this order: 1. a smaller --per_device_train_batch_size, with a larger "
+    "--gradient_accumulation_steps (for GRPO --steps_per_generation too). "
+    "2. --gradient_checkpointing true; with vLLM on the same GPU --vllm_enable_sleep_mode true. "
+    "3. a smaller --max_length with --too_long leave_out; for GRPO --max_completion_length. "
     "4. --use_peft true, and without vLLM --load_in_4bit true. "
     "5. configs/accelerate/zero3_offload.yaml, a smaller model, or a larger machine."
 )
-# The last two: what torch says of a disk that took less than it was given.
+# The last two are torch's errors after a write that was cut short.
 _DISK = (
     *("No space left", "Not enough disk space", "Disk quota exceeded", "File too large"),
     *("PytorchStreamWriter failed", "unexpected pos"),
@@ -70,7 +70,7 @@ _DISK = (
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A training, checked, without its weights; it resumes from the checkpoint ``start``."""
+    """A checked training without the weights; ``start`` is the checkpoint to resume from."""
 
     arguments: TrainArguments[Any]
     base: BaseCheckpoint
@@ -79,7 +79,7 @@ class TrainingPlan:
 
 
 def begin(arguments: TrainArguments[Any]) -> tuple[Launch, Path | None]:
-    """The launch, and the checkpoint that the training resumes from; both stages begin so."""
+    """The launch, and the checkpoint to resume from."""
     config = arguments.config
     method_of(arguments.model)
     start = checkpoints.start_of(Path(str(config.output_dir)), config.resume_from_checkpoint)
@@ -94,9 +94,9 @@ def new_record(
     packages: Sequence[str] = (),
     **stage: Any,
 ) -> TrainingRecord:
-    """What is known of a training before it is launched; a ``ConfigError`` if it resumes another.
+    """The record of a training before it runs; a ``ConfigError`` if it would resume another one.
 
-    ``packages`` are those that it needs beside the usual ones, ``stage`` its own fields.
+    ``packages`` are recorded beside the usual ones; ``stage`` has further fields.
     """
     method = method_of(arguments.model)
     names = [*_PACKAGES, *["deepspeed"] * launch.engine.startswith("zero"), *packages]
@@ -119,10 +119,10 @@ def new_record(
 
 
 def method_of(model: ModelConfig) -> str:
-    """What is trained of the model, as the record calls it."""
+    """The method of a training, as the record names it."""
     if model.load_in_4bit and model.dtype == "auto":
         raise ConfigError(
-            "dtype: auto does not say what 4 bits are unpacked to", "Give --dtype bfloat16."
+            "load_in_4bit needs a type to compute in, and dtype is auto", "Give --dtype bfloat16."
         )
     if not model.use_peft:
         return "full"
@@ -132,7 +132,7 @@ def method_of(model: ModelConfig) -> str:
 
 
 def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
-    """What TRL's trainers are made with in every stage; adapts the arguments to it."""
+    """The arguments of TRL's trainers in every stage; changes the configuration for them."""
     from transformers.utils.logging import disable_progress_bar
     from trl import get_peft_config, get_quantization_config
 
@@ -149,19 +149,19 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
     config.disable_tqdm = True  # ``LogLines`` shows the progress
     if config.log_level == "passive":
         config.log_level = config.log_level_replica = "error"
-    config.push_to_hub = False  # once, at the end, with the card
-    config.logging_nan_inf_filter = False  # a loss that is no number would be logged as one
+    config.push_to_hub = False  # the model is pushed at the end, with its card
+    config.logging_nan_inf_filter = False  # the log must show a loss of nan
     accumulate_in_float32(config.deepspeed_plugin)
     peft_config = get_peft_config(model)
     if peft_config and not Path(base.path).is_dir():
-        # Whoever loads the adapter gets the base that it was trained on, and not a later one.
+        # The adapter loads the revision of the base that it was trained on.
         peft_config.revision = base.revision
     measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
     rl = plan.record.rl
     right = ("pass@1" if rl.mode == "thinker" else "HM") if rl else ""
     lines = LogLines(right, has_kl=bool(getattr(config, "beta", 0)))
     callbacks = [GoOn(measure), KeepWhole(config.save_total_limit), lines]
-    config.save_total_limit = None  # the callback sees to it
+    config.save_total_limit = None  # ``KeepWhole`` applies it
     return {
         "model": base.path,
         "args": config,
@@ -179,12 +179,12 @@ def run_training(
 ) -> TrainingRecord:
     """Train, and write the model and its record into the output folder.
 
-    Every process of the launch calls this, and in it, before the model is saved, ``measured``: the
-    fields of the result in which stages differ, of the trainer and the step that it began behind.
+    Every process of the launch calls this. ``measured`` returns further fields of the result, for
+    the trainer and the step that it resumed from (0: none), before the model is saved.
 
     Raises:
-        ConfigError: The memory does not suffice, or TRL, PEFT or transformers reject the arguments.
-        RunError: The disk is full. Checkpoints that are whole stay.
+        ConfigError: Too little memory, or TRL, PEFT or transformers refuse the arguments.
+        RunError: The disk is full. Whole checkpoints remain.
     """
     import torch
     from transformers.trainer_callback import PrinterCallback
@@ -214,7 +214,7 @@ def run_training(
         result = Result(
             steps=state.global_step,
             epochs=float(state.epoch or 0),
-            # The Trainer divides the losses of these steps by the number of all.
+            # The Trainer divides the losses of these steps by the number of all steps.
             train_loss=output.training_loss * state.global_step / steps if steps else None,
             seconds=seconds,
             peak_memory_gib=torch.cuda.max_memory_reserved() / _GIB if on_gpu else None,
@@ -230,21 +230,21 @@ def run_training(
 
 
 def step_at_end(trainer: Trainer) -> int:
-    """The step whose model the trainer has at the end: the last one, or that of the best."""
+    """The step of the final model: the last one, or that of the best checkpoint."""
     state = trainer.state
     best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
     return checkpoints.step_of(Path(best)) if best else int(state.global_step)
 
 
 def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[str, str]]:
-    """(what, how much) of what every training has: steps, model, launch, start.
+    """(label, text) of the lines on steps, model, launch and start.
 
-    ``batches`` are those of an epoch, of as many ``unit`` as the processes take at once.
+    ``batches`` is the number of micro-batches of an epoch, ``unit`` the name of their elements.
     """
     record, launch, config = plan.record, plan.record.launch, plan.arguments.config
     accumulated = config.gradient_accumulation_steps
     of_step = config.per_device_train_batch_size * launch.processes * accumulated
-    # As the Trainer counts: what is left of an epoch after its last full step is a step as well.
+    # As in the Trainer, the rest of an epoch after its last full step is a step too.
     of_epoch = math.ceil(batches / accumulated)
     steps = math.ceil(of_epoch * float(config.num_train_epochs))
     if config.max_steps > 0:
@@ -259,20 +259,20 @@ def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[st
     wants_flash = plan.arguments.model.attn_implementation == AUTO
     if wants_flash and launch.attention == FALLBACK and record.max_length > _LONG:
         text = (
-            f"no FlashAttention fits this machine, and {FALLBACK} takes the square of "
-            f"{record.max_length:,} tokens; on a GPU: pip install 'heavydistill[kernels]'"
+            f"no FlashAttention on this machine: {FALLBACK} needs time and memory by the square "
+            f"of {record.max_length:,} tokens; on a GPU: pip install 'heavydistill[kernels]'"
         )
         lines.append(("warning", text))
     if plan.start:
-        lines.append(("goes on from", plan.start.name))
+        lines.append(("resumes from", plan.start.name))
     return lines
 
 
 def planned(arguments: TrainArguments[Any]) -> Launch:
-    """The launch that ``accelerate launch`` or flags ask for, before anything is loaded.
+    """The launch that flags and ``accelerate launch`` request, before anything is loaded.
 
     Raises:
-        ConfigError: They ask for FSDP where it would be plain data parallelism.
+        ConfigError: FSDP is requested, and would be plain data parallelism.
     """
     import torch
 
@@ -287,8 +287,8 @@ def planned(arguments: TrainArguments[Any]) -> Launch:
         version = config.fsdp_plugin_args["fsdp_version"] if config.fsdp else by_launcher
         if not on_gpu or state.distributed_type.value == "NO":
             raise ConfigError(
-                f"The launch asks for fsdp{version}, and would be {engine} on {device}",
-                "FSDP needs GPUs and a launcher. On a CPU take configs/accelerate/cpu2.yaml, or "
+                f"The launch requests fsdp{version}, but would run {engine} on {device}",
+                "FSDP needs GPUs and a launcher. On a CPU give --accelerate cpu2, or a copy of "
                 "zero2 with use_cpu: true.",
             )
         engine = f"fsdp{version}"
@@ -301,23 +301,23 @@ def planned(arguments: TrainArguments[Any]) -> Launch:
 
 
 def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
-    """Have ZeRO add the gradients of a step's micro-batches in float32.
+    """Make ZeRO add the gradients of a step's micro-batches in float32.
 
-    DeepSpeed adds them in the type it computes with, and a sum of several in bfloat16 keeps 8 bits.
-    A ``grad_accum_dtype`` in the user's own DeepSpeed configuration stays as it is. Call this
-    before the trainer is made.
+    DeepSpeed adds them in the type of the computation, and a sum in bfloat16 keeps 8 bits. A
+    ``grad_accum_dtype`` in the user's own DeepSpeed configuration is kept. Call this before the
+    trainer is made.
     """
-    # Stage 0 spreads nothing, and DeepSpeed refuses another type than the model's there.
+    # In stage 0 DeepSpeed refuses any other type than the model's.
     if plugin is not None and plugin.zero_stage > 0:
         types = plugin.deepspeed_config.setdefault("data_types", {})
         types.setdefault("grad_accum_dtype", "fp32")
 
 
 def attention(arguments: TrainArguments[Any]) -> str:
-    """The implementation of attention: the user's, or for ``auto`` what fits this machine.
+    """The implementation of attention: the user's, or for ``auto`` the best on this machine.
 
-    FlashAttention from the Hub's kernels where GPU and packages allow it, or else ``sdpa``, with
-    which packed rows do not attend to each other either, at the cost of memory.
+    That is FlashAttention from the Hub's kernels if GPU and packages allow it, or else ``sdpa``,
+    which also keeps packed rows apart but needs more memory.
     """
     chosen = str(arguments.model.attn_implementation or FALLBACK)
     if chosen != AUTO:
@@ -333,7 +333,7 @@ def attention(arguments: TrainArguments[Any]) -> str:
     capability = torch.cuda.get_device_capability()
     for least, end, name in _KERNELS:
         if least <= capability < end:
-            # Offline, or no build for this torch: whatever it is, there is another way.
+            # No network, or no build for this torch: the next one may do.
             with contextlib.suppress(Exception):
                 get_kernel(name)
                 return name
@@ -342,22 +342,24 @@ def attention(arguments: TrainArguments[Any]) -> str:
 
 @contextlib.contextmanager
 def _explaining(plan: TrainingPlan, is_set_up: bool = True) -> Iterator[None]:
-    """Raise what a user can correct as an error of ours."""
+    """Turn errors that the user can correct into errors of ours."""
     try:
         yield
     except Exception as error:
         reason = explained(error, plan)
-        # Of arguments, a model or a machine that do not fit.
+        # Kinds that arguments, model or machine may cause.
         kinds = (ValueError, ImportError, OSError, RuntimeError)
         if not (reason or is_set_up) and isinstance(error, kinds):
-            reason = ConfigError(f"The training cannot be set up: {error}", "Change what it names.")
+            reason = ConfigError(
+                f"The training cannot be set up: {error}", "Change the argument that it names."
+            )
         if reason:
             raise reason from error
         raise
 
 
 def explained(error: Exception, plan: TrainingPlan) -> HeavydistillError | None:
-    """An error of memory or disk in the user's words; None if it is another one."""
+    """The error of ours for too little memory or disk; None for any other error."""
     import torch
 
     message = str(error)
@@ -367,11 +369,11 @@ def explained(error: Exception, plan: TrainingPlan) -> HeavydistillError | None:
     )
     if is_memory or any(words in message for words in _MEMORY):
         device = plan.record.launch.device
-        return ConfigError(f"The memory does not suffice ({device}; {first_line})", _LESS_MEMORY)
+        return ConfigError(f"Out of memory ({device}; {first_line})", _LESS_MEMORY)
     if any(words in message for words in _DISK):
         return RunError(
             f"The disk of {plan.arguments.config.output_dir} is full, or fails ({first_line})",
-            "Make room, and go on with --resume_from_checkpoint true; --save_total_limit keeps "
-            "fewer checkpoints.",
+            "Free some space, and continue with --resume_from_checkpoint true; --save_total_limit "
+            "keeps fewer checkpoints.",
         )
     return None

@@ -1,15 +1,15 @@
-"""An adapter merged into its base model: a folder with a whole model, for any engine.
+"""Merging an adapter into its base model: a folder with a whole model, for any engine.
 
-It holds the weights, in the base's dtype unless another is chosen, the base's configuration and
-generation settings, the adapter's tokenizer with its chat template and end of sequence, and its
-``training.json`` unless another base is named.
+The folder has the weights, in the base's dtype unless another is given, the base's configuration
+and generation settings, the adapter's tokenizer with its chat template and end of sequence, and its
+``training.json`` unless another base is given.
 
-Before the folder gets its name the model is loaded from it and must give the logits of base and
-adapter up to rounding, which is measured on the model itself: every weight is rounded once more,
-and a difference of more than ``TIMES`` its effect is a fault. Merging made 0.4 to 2.2 of it, with
-LoRA, rsLoRA and DoRA, float32, bfloat16 and float16, 3 to 48 layers.
+Before the folder gets its name, the model is loaded from it and must have the logits of base and
+adapter up to rounding. Rounding is measured on the model itself: every weight is rounded once more,
+and the merge fails if the logits differ by more than ``TIMES`` that effect. Correct merges differed
+by 0.4 to 2.2 times, with LoRA, rsLoRA and DoRA, float32, bfloat16 and float16, 3 to 48 layers.
 
-It runs on the CPU. Not covered: quantizing the result, and merging several adapters.
+Merging runs on the CPU. Not covered: quantizing the result, and several adapters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PROBLEM = "A train covers 180 km in 2.5 hours. What is its mean speed in km/h?"
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What was merged, and how far off it is; differences are the largest of any logit."""
+    """The result of a merge. Differences are the largest of any logit."""
 
     base: str
     """Folder or Hub id of the base."""
@@ -52,30 +52,30 @@ class Merged:
 
     @property
     def is_right(self) -> bool:
-        """Whether the difference is one of rounding."""
-        return self.difference <= TIMES * self.rounding  # not if it is nan
+        """Whether rounding explains the difference."""
+        return self.difference <= TIMES * self.rounding  # False for nan
 
     @property
     def is_drowned(self) -> bool:
-        """Whether rounding may have changed as much as the adapter did."""
+        """Whether rounding may have changed as much as the adapter."""
         return self.effect <= TIMES * self.rounding
 
 
 def merge(name: str, out: Path, base: str | None = None, dtype: str | None = None) -> Merged:
-    """Merge an adapter (its folder or Hub id) into its base, and check that it is the same model.
+    """Merge an adapter into its base, and check that the result is the same model.
 
     Args:
-        name: The adapter.
+        name: Folder or Hub id of the adapter.
         out: The new folder.
-        base: Another base than the adapter names, of any revision.
-        dtype: One of ``DTYPES``, to which weights merged in float32 are rounded (default: that of
-            the base).
+        base: Base to use in place of the one that the adapter names.
+        dtype: One of ``DTYPES``; weights are merged in float32 and rounded to it (default: merge
+            in the dtype of the base).
 
     Raises:
-        ConfigError: There is no adapter or its training has not ended; the base is not the one of
-            the training; or ``out`` is taken.
+        ConfigError: There is no adapter, its training has not ended, the base is not that of the
+            training, or ``out`` exists.
         TeacherError: As ``load_adapter``, or there is no tokenizer with a chat template.
-        RunError: What came out is another model, or the disk is full. Nothing is under the name.
+        RunError: The result is another model, or the disk is full. ``out`` is not made.
     """
     from transformers.utils.logging import disable_progress_bar
 
@@ -83,10 +83,10 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
     if adapter is None:
         is_whole = (Path(name) / "config.json").is_file()
         raise ConfigError(
-            f"{name} holds a whole model, so there is nothing to merge"
+            f"{name} has a whole model, so there is nothing to merge"
             if is_whole
             else f"There is no adapter in {name}: it has no adapter_config.json",
-            "Give the folder of an adapter from scripts/sft.py, or its Hub id.",
+            "Give the folder of an adapter from `heavydistill sft`, or its Hub id.",
         )
     record = _record(adapter)
     if base:
@@ -96,8 +96,8 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
     elif record and (found := base_revision(adapter)) != record.base.revision:
         raise ConfigError(
             f"{adapter.base} is not the base model that {adapter.name} was trained on: its "
-            f"revision is {found}, and that of the training was {record.base.revision}",
-            f"Give that one with --base; --base {adapter.base} takes this one all the same.",
+            f"revision is {found}, but that of the training was {record.base.revision}",
+            f"Give that one with --base, or --base {adapter.base} to merge into this one.",
         )
     disable_progress_bar()
     tokenizer = load_tokenizer(adapter.tokenizer)
@@ -110,14 +110,14 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
         if not merged.is_right:
             raise RunError(
                 f"The merged model is not {adapter.base} with {name}: a logit differs by "
-                f"{merged.difference:.3g}, and rounding makes {merged.rounding:.3g}",
-                "Ask the base with the adapter unmerged, and report this with adapter_config.json.",
+                f"{merged.difference:.3g}, but rounding explains only {merged.rounding:.3g}",
+                "Use the base with the adapter unmerged, and report this with adapter_config.json.",
             )
     return merged
 
 
 def _record(adapter: Adapter) -> TrainingRecord | None:
-    """How it was trained; None if something else trained it, and no record is there."""
+    """The record of the adapter's training; None if it has none."""
     try:
         folder = file_in(adapter.name, RECORD).parent
     except (OSError, ValueError):
@@ -126,7 +126,7 @@ def _record(adapter: Adapter) -> TrainingRecord | None:
     if record.result is None:
         raise ConfigError(
             f"The training of {adapter.name} has not ended: {RECORD} has no result",
-            "Let scripts/sft.py go on from its last checkpoint, or give a checkpoint-N folder.",
+            "Resume it with --resume_from_checkpoint true, or give a checkpoint-N folder.",
         )
     return record
 
@@ -134,7 +134,7 @@ def _record(adapter: Adapter) -> TrainingRecord | None:
 def _write(
     adapter: Adapter, tokenizer: Any, folder: Path, dtype: str | None, ids: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Merge into a folder; the logits of base + adapter, and of the base."""
+    """Merge into a folder; returns the logits of base + adapter, and of the base."""
     import torch
 
     adapted = load_adapter(adapter, torch.float32 if dtype else "auto").eval()
@@ -147,19 +147,21 @@ def _write(
     _settle_generation(model.generation_config, tokenizer.eos_token_id)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    for weights in folder.glob("*.safetensors"):  # written for its owner alone
+    for weights in folder.glob(
+        "*.safetensors"
+    ):  # it is written with permissions for the owner alone
         weights.chmod((folder / "config.json").stat().st_mode)
     return wanted, plain
 
 
 def _settle_generation(config: Any, eos: int | None) -> None:
-    """Let generation stop at the tokenizer's end of sequence, and the settings be saved."""
+    """Make generation stop at the tokenizer's end of sequence, and the settings valid."""
     stops = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     if eos not in stops:
         config.eos_token_id = [stop for stop in (*stops, eos) if stop is not None]
     try:
         config.validate(strict=True)
-    except ValueError:  # a temperature without sampling, as many checkpoints have it
+    except ValueError:  # many checkpoints have a temperature without sampling
         config.do_sample = True
 
 
@@ -187,7 +189,7 @@ def _look(
 
 
 def _round_once_more(model: Any) -> None:
-    """Change every weight at random by up to half the distance to its neighbours in its dtype."""
+    """Change every weight at random by up to half its distance to the next value."""
     import torch
 
     generator = torch.Generator().manual_seed(0)

@@ -1,9 +1,8 @@
-"""SFT: sets in, a trained model and its record out.
+"""SFT: from sets to a trained model and its record.
 
-``parse`` reads the command line (see ``arguments``), ``prepare`` reads and checks everything but
-the weights, ``train`` runs TRL's own ``SFTTrainer`` on it. The rows reach the trainer as tokens
-that the guard has seen, and it changes nothing of them. Importing this module imports TRL: a
-variable under ``env`` of the file is set before, by ``arguments.set_environment``.
+``parse`` reads the arguments, ``prepare`` reads and checks everything but the weights, ``train``
+runs TRL's ``SFTTrainer``, which gets the rows as tokens that the guard has seen and changes nothing
+of them.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def parse(arguments: Sequence[str]) -> TrainArguments[SftConfig]:
 
 @dataclass(frozen=True, slots=True)
 class SftPlan(TrainingPlan):
-    """A training by SFT with its sequences of tokens; those of validation by role."""
+    """An SFT training with its sequences of tokens; validation sequences by role."""
 
     arguments: TrainArguments[SftConfig]
     train: Dataset
@@ -62,7 +61,7 @@ class SftPlan(TrainingPlan):
 
 
 def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
-    """Read and check everything but the weights; a ``ConfigError`` if a user can correct it."""
+    """Read and check everything but the weights; raises a ``ConfigError`` on a fault."""
     from datasets import concatenate_datasets
 
     config = arguments.config
@@ -70,8 +69,8 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
     trained = "an adapter" if arguments.model.use_peft else launch.engine
     if config.muon and trained not in ("single", "ddp"):
         raise ConfigError(
-            f"muon is set, and {trained} has no matrices that are whole, as Muon needs them",
-            "Leave out muon, or train all weights with configs/accelerate/single.yaml or ddp.yaml.",
+            f"muon needs whole matrices, and {trained} has none",
+            "Leave out muon, or train all weights with --accelerate single or ddp.",
         )
     found = [locate_source(source) for source in config.sources]
     base = load_base(arguments, found)
@@ -82,7 +81,7 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
         sequences = concatenate_datasets(
             [*sequences_of_roles(train, max_length, config.packing).values()]
         )
-        # Of each role, so that damage to one of them is seen.
+        # By role, so that damage to one role shows.
         validation = sequences_of_roles(held_out, max_length, config.packing)
     losses = [f"{role}_loss" for role in validation]
     metric = config.metric_for_best_model
@@ -107,7 +106,7 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
 
 
 def train(plan: SftPlan) -> TrainingRecord:
-    """Train, and write the model and its record into the output folder; see ``loop``."""
+    """Train, and write the model and its record into the output folder (``loop``)."""
     return run_training(
         plan,
         lambda: new_trainer(plan),
@@ -116,14 +115,14 @@ def train(plan: SftPlan) -> TrainingRecord:
 
 
 def new_trainer(plan: SftPlan) -> SFTTrainer:
-    """TRL's trainer over the sequences, as ``train`` runs it."""
+    """TRL's trainer for the sequences."""
     from heavydistill.train.trainer import RolesTrainer
 
     config = plan.arguments.config
-    # What was read by the guard is what is learnt: TRL renders, cuts and packs nothing again.
+    # TRL must not render, cut or pack again what the guard has seen.
     config.dataset_kwargs = {"skip_prepare_dataset": True}
-    config.chat_template_path = None  # the tokenizer has it
-    # It cuts nothing now, and TRL refuses it with padding_free alone.
+    config.chat_template_path = None  # the tokenizer has the template
+    # It cuts nothing, and TRL refuses it with padding_free without packing.
     config.max_length = plan.record.max_length if config.packing else None
     return RolesTrainer(
         muon=config.muon,
@@ -147,7 +146,7 @@ def _used(part: SourceRows) -> SetsUsed:
 
 
 def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, float]:
-    """The losses on the validation rows of the model that the trainer has at the end, by role."""
+    """The losses of the final model on the validation rows, by role."""
     step = step_at_end(trainer)
     known = {
         name: value
@@ -162,7 +161,7 @@ def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, flo
 
 
 def summary(plan: SftPlan) -> list[tuple[str, str]]:
-    """(what, how much) of a training."""
+    """(label, text) of the lines that describe a training."""
     record, config = plan.record, plan.arguments.config
     lines = []
     for sets in record.sets:

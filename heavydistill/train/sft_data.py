@@ -1,14 +1,14 @@
-"""Rows of sets as sequences of tokens: each checked by the guard, then packed.
+"""Rows of sets as sequences of tokens: each is checked by the guard, then packed.
 
-Training does not start on a row that would lose its thinking, its answer or its end, that has no
-prompt, or whose tokens differ from those the build counted. A row longer than ``max_length`` is
-refused or left out and counted, never cut. Tokens are kept in the cache of ``datasets`` under a
-hash of file, tokenizer and template, for the other processes and the next start.
+A training does not start with a row that would lose its thinking, its answer or its end, that has
+no prompt, or whose number of tokens differs from that of the build. A row longer than
+``max_length`` is refused, or left out and counted, but never cut. The cache of ``datasets`` keeps
+the tokens under a hash of file, tokenizer and template, for other processes and the next start.
 
 Packing is TRL's best fit decreasing: rows stay whole, a sequence has rows of one role, and tokens
 are counted again afterwards. Attention keeps the rows of a sequence apart; linear attention,
 convolutions and state spaces do so only with the right kernels, and transformers silently falls
-back to code that does not. ``check_isolation`` measures it.
+back to code that mixes rows. ``check_isolation`` measures that.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 NOT_LEARNT = -100
 """The label of a token that is not learnt, in PyTorch and TRL."""
 _FORMAT = 1
-"""Goes up when the same rows are read in another way, so that no old cache is taken."""
+"""Version of the reading of rows, part of the key of the cache."""
 _QUANTILE = 0.99
 _COLUMNS = ("role", "problem", "generation")
 _FED = ["input_ids", "labels"]
 _PROBED = 32
-"""Tokens of a row of the probe: more than a convolution spans."""
-# How much the logits of a token may change with the row before its own, relative to their norm.
-# Attention changes nothing at all, the experts of a mixture only the last digit; the least that
-# was found of a row that is seen is 1e-3 in float32, and 5e-3 in bfloat16.
+"""Length of a row of the probe, in tokens: more than a convolution spans."""
+# Maximum change of a token's logits with the row before its own, relative to their norm. Attention
+# changes nothing, a mixture of experts only the last digit. Models that mix rows changed them by at
+# least 1e-3 in float32, and 5e-3 in bfloat16.
 _MOST_IN_FLOAT32, _MOST_IN_HALF = 1e-5, 4e-3
 
 
@@ -51,24 +51,24 @@ class SourceRows:
     source: SetSource
     sets: SetsFolder
     splits: dict[str, Dataset]
-    """``train``, and ``validation`` if it is looked at. Columns ``input_ids``, ``labels``,
-    ``tokens``, ``role``, ``problem`` and ``generation``; lists of token ids, ``-100`` in ``labels``
-    where nothing is learnt."""
+    """``train``, and ``validation`` if there is an evaluation. Columns ``input_ids``, ``labels``
+    (``-100`` for tokens that are not learnt), ``tokens``, ``role``, ``problem`` and
+    ``generation``."""
     left_out: dict[str, int]
-    """Rows of each split that are longer than ``max_length``."""
+    """Number of rows longer than ``max_length``, by split."""
 
 
 def tokenize_sources(
     config: Any, base: BaseCheckpoint, found: Sequence[SetsFolder]
 ) -> tuple[list[SourceRows], int]:
-    """Read, look at and choose the rows of all sources of a ``SftConfig``, in these folders.
+    """Read, check and select the rows of all sources of a ``SftConfig``.
 
     Returns:
         The rows of each source, and ``max_length``: the maximum tokens of a row and of a pack.
 
     Raises:
-        ConfigError: A row would not be learnt as it stands, with its problem and generation; rows
-            do not fit ``max_length``, or that does not fit the model; a split has no rows.
+        ConfigError: A row would not be learnt as it is; rows exceed ``max_length``, or that exceeds
+            the model's context; or a split has no rows.
     """
     names = ["train"] + ["validation"] * (config.do_eval or config.eval_on_start)
     sources = list(zip(config.sources, found, strict=True))
@@ -78,7 +78,7 @@ def tokenize_sources(
     ]
     if len(names) > 1 and not any(len(splits["validation"]) for splits in whole):
         raise ConfigError(
-            "Validation is asked for, and the sets have no validation rows",
+            "There are evaluations, but the sets have no validation rows",
             "Build them with --set validation=0.05, or train with --eval_strategy no "
             "--load_best_model_at_end false.",
         )
@@ -88,7 +88,7 @@ def tokenize_sources(
         _fitting(source, sets, splits, max_length)
         for (source, sets), splits in zip(sources, whole, strict=True)
     ]
-    # Shares of those that fit, for the mixture is of what is learnt.
+    # Shares of the rows that fit, because only they are learnt.
     counts = shares(
         [len(part.splits["train"]) for part in parts],
         [source.fraction for source in config.sources],
@@ -100,7 +100,7 @@ def tokenize_sources(
 
 
 def _split(config: Any, base: BaseCheckpoint, sets: SetsFolder, role: str, split: str) -> Dataset:
-    """The rows of a split as tokens, all of them whole."""
+    """The rows of a split as tokens; a ``ConfigError`` if one is not whole."""
     from datasets import Dataset
 
     file = sets.file(role, split)
@@ -125,9 +125,9 @@ def _split(config: Any, base: BaseCheckpoint, sets: SetsFolder, role: str, split
 
 
 def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
-    """A row of the file as the trainer takes it, and its faults.
+    """The columns of a row for the trainer, and its faults.
 
-    ``counted``: whether its token counts are of this template.
+    ``counted``: whether the row's token counts are those of this template.
     """
     inspection = Inspection(chat, row)
     prompt, completion = inspection.tokens.prompt, inspection.tokens.completion
@@ -137,7 +137,7 @@ def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
         faults.append(
             [
                 "other_tokenizer",
-                f"it has {counts[0]:,} and {counts[1]:,} tokens, and the build counted "
+                f"it has {counts[0]:,} and {counts[1]:,} tokens, but the build counted "
                 f"{row['prompt_tokens']:,} and {row['completion_tokens']:,}",
             ]
         )
@@ -176,7 +176,7 @@ def _max_length(config: Any, base: BaseCheckpoint, lengths: list[int]) -> int:
         limit = int(np.quantile(lengths, _QUANTILE, method="higher")) if leaves_out else longest
     if limit > base.context:
         raise ConfigError(
-            f"max_length: {limit:,} tokens do not fit {base.name}, which takes {base.context:,}",
+            f"max_length: {limit:,} tokens exceed the context of {base.name}, {base.context:,}",
             f"Give --max_length {base.context} --too_long leave_out, or build shorter rows.",
         )
     if longest > limit and not leaves_out:
@@ -207,13 +207,14 @@ def _fitting(
 def sequences_of_roles(
     parts: Sequence[Dataset], max_length: int, packing: bool
 ) -> dict[str, Dataset]:
-    """The rows of each role that has some, in sequences of up to ``max_length`` tokens if packed.
+    """The rows of each role, as sequences of up to ``max_length`` tokens if packed.
 
     Returns:
-        Columns ``input_ids``, ``labels`` and, if packed, ``seq_lengths``, the tokens of each row.
+        Columns ``input_ids``, ``labels`` and, if packed, ``seq_lengths`` (tokens of each row), by
+        role; roles without rows are left out.
 
     Raises:
-        RunError: Tokens are missing after packing.
+        RunError: Packing lost tokens.
     """
     from datasets import concatenate_datasets
     from trl import pack_dataset
@@ -241,7 +242,7 @@ def sequences_of_roles(
 
 
 def sum_of(rows: Dataset) -> tuple[int, int]:
-    """(tokens, those of them that are learnt)."""
+    """(number of tokens, number of learnt tokens)."""
     import pyarrow.compute as pc
 
     tokens = learnt = 0
@@ -261,14 +262,14 @@ def check_isolation(
 ) -> None:
     """Check that the logits of a packed row do not depend on the row before it.
 
-    The same row is read behind two different ones, which leaves all shapes, and so all rounding,
-    as they are. Under ZeRO and FSDP all processes have to call this.
+    The same row is read after two different rows, with equal shapes and so equal rounding. Under
+    ZeRO and FSDP all processes must call this.
 
     Args:
-        model: The model as it is trained, with whatever an engine has wrapped around it.
-        collate: Makes a batch of packed rows, where the model computes.
-        vocabulary: Number of tokens that the model knows.
-        is_mixed: Whether it computes in half precision beside weights in float32.
+        model: The model of the training, as the engine has wrapped it.
+        collate: Makes a batch of packed rows on the device of the computation.
+        vocabulary: Number of tokens of the vocabulary.
+        is_mixed: Whether the computation is in half precision and the weights in float32.
     """
     import torch
 
@@ -294,8 +295,8 @@ def check_isolation(
     change = float(((one - other).norm(dim=-1) / one.norm(dim=-1)).max())
     if change > (_MOST_IN_HALF if is_half else _MOST_IN_FLOAT32):
         raise ConfigError(
-            "packing: rows of one sequence see each other in this model: the logits of a row "
-            f"change by up to {change:.2%} with the row before it",
-            "Give --packing false, or install the kernels on a machine with a GPU: "
+            "packing: this model mixes the rows of a sequence: the logits of a row change by up to "
+            f"{change:.2%} with the row before it",
+            "Give --packing false, or on a machine with a GPU install the kernels: "
             "pip install flash-linear-attention causal-conv1d",
         )

@@ -1,4 +1,4 @@
-"""What SFT accepts beside TRL's arguments: roles, sources of rows, rows that are too long.
+"""Arguments of SFT beside TRL's: the role, sources of rows, and rows that are too long.
 
 Importing this module does not import TRL: its fields are read before that, see ``arguments``.
 """
@@ -14,18 +14,18 @@ from heavydistill.errors import ConfigError
 from heavydistill.train.arguments import Refused, TrainingOptions, option
 from heavydistill.train.datasets import ROLES, SetSource
 
-_COMPLETION = "what is learnt are the completions of the sets, and nothing else"
-_WHOLE = "rows are never cut; too_long says what becomes of those that do not fit"
+_COMPLETION = "a training learns the completions of the sets and nothing else"
+_WHOLE = "rows are never cut; too_long refuses or leaves out those that do not fit"
 
 
 @dataclass
 class SftOptions(TrainingOptions):
-    """Our arguments of SFT. ``max_length`` is None where the data decides it."""
+    """Our arguments of SFT. A ``max_length`` of None is replaced by the length of the data."""
 
     script: ClassVar[str] = "sft"
     trl_config: ClassVar[str] = "SFTConfig"
     recorded: ClassVar[Mapping[str, Any]] = {"muon": False}
-    # What would be ignored or would cut rows.
+    # Parameters that would be ignored or would cut rows.
     refused: ClassVar[Refused] = {
         "completion_only_loss": ((None, True), _COMPLETION),
         "assistant_only_loss": ((False,), _COMPLETION),
@@ -33,9 +33,9 @@ class SftOptions(TrainingOptions):
         "dataset_kwargs": ((None,), "the rows are prepared by the guard"),
         "truncation_mode": (("keep_start",), _WHOLE),
         "packing_strategy": (("bfd",), _WHOLE),
-        "eval_packing": ((None,), "validation rows are packed where those of the training are"),
+        "eval_packing": ((None,), "validation rows are packed if training rows are"),
         "eos_token": ((None,), "a response ends as the chat template ends it"),
-        "pad_token": ((None,), "the tokenizer's own is taken, or else its end of sequence"),
+        "pad_token": ((None,), "the tokenizer's own is used, or else its end of sequence"),
         "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
     }
 
@@ -44,35 +44,35 @@ class SftOptions(TrainingOptions):
     )
     role: str | None = option(
         None,
-        "Role whose rows are learnt. output_dir is out/ROLE by default, and metric_for_best_model "
-        "the loss on the role's validation rows, of both the deliberator's.",
+        "Role to train; sets the defaults of output_dir (out/ROLE) and metric_for_best_model (the "
+        "loss on the role's validation rows; for both, on the deliberator's).",
         *ROLES,
         "both",
     )
     datasets: list[dict] = field(  # type: ignore[type-arg]
         default_factory=list,
         metadata={
-            "help": "Instead of both, in the file: a list of sources with `path`, `role` and, if "
-            "wanted, `fraction` and `revision`."
+            "help": "In the file, in place of dataset_name and role: list of sources with `path`, "
+            "`role` and optionally `fraction` and `revision`."
         },
     )
     muon: bool = option(
         False,
-        "Muon for the matrices of the layers and AdamW for all else, instead of `optim`. For full "
-        "training of small models, with one process or plain data parallelism.",
+        "Use Muon for the matrices of the layers and AdamW for the rest, instead of `optim`. Meant "
+        "for full training of small models, in one process or with plain data parallelism.",
     )
     too_long: str = option(
         "refuse",
-        "Rows of more than max_length tokens: `refuse` to train, or `leave_out` and count them. "
-        "They are never cut.",
+        "What to do with rows of more than max_length tokens: `refuse` to train, or `leave_out` "
+        "and count them. They are never cut.",
         "refuse",
         "leave_out",
     )
     # TRL's 1,024 would cut the answers off long rows.
     max_length: int | None = option(
         None,
-        "Maximum tokens of a row and of a pack. [default: the longest row's length, or with "
-        "`too_long leave_out` that of the 99th of 100]",
+        "Maximum tokens of a row and of a pack. [default: the longest row, or with `too_long "
+        "leave_out` the 99th percentile]",
     )
 
     def __post_init__(self) -> None:
@@ -85,18 +85,19 @@ class SftOptions(TrainingOptions):
 
     @property
     def sources(self) -> tuple[SetSource, ...]:
-        """Where the rows are; a ``ConfigError`` if that is not said, or said twice."""
+        """The sources of the rows; a ``ConfigError`` if none are given, or in two ways."""
         given = [bool(self.datasets), bool(self.dataset_name), bool(self.role)]
         if given not in ([True, False, False], [False, True, True]):
             raise ConfigError(
-                f"What is learnt is not said, or said twice: dataset_name {self.dataset_name}, "
-                f"role {self.role}, {len(self.datasets)} datasets",
-                "Give --dataset_name, a folder from `heavydistill build` or its id on the Hub, and "
-                "--role, one or both; or in the file datasets alone.",
+                "The training has no source of rows, or two: dataset_name is "
+                f"{self.dataset_name}, role {self.role}, and datasets has {len(self.datasets)} "
+                "entries",
+                "Give --dataset_name (a folder from `heavydistill build`, or its id on the Hub) "
+                "and --role; or datasets alone, in the file.",
             )
         roles = ROLES if self.role == "both" else (self.role,)
         entries = self.datasets or [{"path": self.dataset_name, "role": role} for role in roles]
-        fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two may be left out."
+        fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two are optional."
         sources = tuple(
             parse_section(SetSource, {**entry}, f"datasets, entry {number}: ", fix)
             for number, entry in enumerate(entries, start=1)
@@ -110,6 +111,6 @@ class SftOptions(TrainingOptions):
 
     @property
     def roles(self) -> str:
-        """Whose rows are learnt: a role or ``both``."""
+        """The role that is trained, or ``both``."""
         roles = {source.role for source in self.sources}
         return roles.pop() if len(roles) == 1 else "both"

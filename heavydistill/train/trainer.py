@@ -1,12 +1,11 @@
-"""What our trainers do beside TRL's: no cards, tied weights once, Muon where it is asked for.
+"""Additions to TRL's trainers: no cards, tied weights saved once, the optimizer Muon.
 
-TRL would write a card over ours at every checkpoint. Weights that an engine gathers from several
-processes may hold a tied one twice; it is written once, so that the file has the same names with
-every launch.
+TRL would overwrite our card at every checkpoint. Weights gathered from several processes may hold a
+tied weight twice; it is saved once, so that the file has the same names with every launch.
 
-Muon (https://kellerjordan.github.io/posts/muon/) makes every direction of a matrix learn alike; the
+Muon (https://kellerjordan.github.io/posts/muon/) updates all directions of a matrix equally; the
 bundled models were made with it. Not covered: weights spread over processes (DeepSpeed's ZeRO,
-FSDP), because it needs whole matrices; adapters, whose matrices are thin.
+FSDP), because Muon needs whole matrices; adapters, whose matrices are thin.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from trl import SFTTrainer
 from heavydistill.errors import ConfigError
 from heavydistill.train.sft_data import check_isolation
 
-# accelerate numbers the CPUs of several processes, and the Trainer has checkpoints read to "cpu:1",
-# which torch does not know by itself.
+# accelerate numbers the CPUs of several processes, and the Trainer loads checkpoints to "cpu:1",
+# which torch does not know.
 torch.serialization.register_package(
     11, lambda _: None, lambda storage, place: storage if place.startswith("cpu:") else None
 )
@@ -36,47 +35,47 @@ _SHARE_OF_REST = 0.5
 
 
 class RolesMixin(Trainer):
-    """Stands before one of TRL's trainers; writes no card, and tied weights once."""
+    """A base before TRL's trainers, which writes no card and tied weights once."""
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
         """Do nothing."""
 
     def log(self, logs: dict[str, float], *arguments: Any) -> None:
-        """Log, and end a training that has diverged, in all processes alike."""
+        """Log, and end a training that has diverged, in all processes."""
         super().log(logs, *arguments)
         for name, value in logs.items():
-            # With fp16 the scaler leaves out steps whose gradients are too large.
+            # With fp16 the scaler skips steps whose gradients are too large.
             of_gradient = name == "grad_norm" and self.accelerator.mixed_precision != "fp16"
             is_watched = (name.endswith("loss") or of_gradient) and value is not None
             if is_watched and not math.isfinite(value):
                 raise ConfigError(
                     f"The training diverged: {name} is {value} at step {self.state.global_step}",
-                    "Begin anew with another --output_dir and a --learning_rate smaller than "
+                    "Start again with another --output_dir and a --learning_rate smaller than "
                     f"{self.args.learning_rate:g}.",
                 )
 
     def _run_epoch(self, **options: Any) -> None:
-        # One that goes on from its last step would take one more.
+        # A training resumed at its last step would make one more.
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(**options)
 
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
     ) -> None:
-        """Write the model, whole or for a checkpoint; all of the Trainer's ways lead here."""
+        """Write the model, or that of a checkpoint; the Trainer always saves by this."""
         if state_dict:
             model = self.accelerator.unwrap_model(self.model)
             for name, source in model.all_tied_weights_keys.items():
                 weight = state_dict.get(source)
                 copy = state_dict.get(name)
                 if weight is not None and copy is not None and torch.equal(weight, copy):
-                    # Tied ones are told by their memory, and of them transformers writes one.
+                    # transformers recognizes tied weights by their memory, and writes one.
                     state_dict[name] = weight
         super()._save(output_dir, state_dict)
 
 
 class RolesTrainer(RolesMixin, SFTTrainer):
-    """TRL's trainer for SFT with these manners, which packs only rows that stay apart.
+    """TRL's trainer for SFT, which refuses packing if the model mixes packed rows.
 
     With ``muon``, Muon replaces the optimizer of the arguments.
     """
@@ -106,7 +105,7 @@ class RolesTrainer(RolesMixin, SFTTrainer):
         if self.args.packing and not self._is_probed:
             check_isolation(
                 options["model"],
-                # Where ZeRO offloads weights, they are not where the model computes.
+                # With offloading, weights are not on the device of the computation.
                 lambda rows: self._prepare_inputs(self.data_collator(rows)),
                 self.model.config.get_text_config().vocab_size,
                 is_mixed=self.args.bf16 or self.args.fp16,
@@ -116,9 +115,9 @@ class RolesTrainer(RolesMixin, SFTTrainer):
 
 
 class MuonAdamW(torch.optim.Optimizer):
-    """Both as one optimizer, so that schedules, clipping and checkpoints see a usual one.
+    """Muon and AdamW as one optimizer, for schedules, clipping and checkpoints.
 
-    ``lr`` and ``weight_decay`` are of the matrices; all else has half the rate and no decay.
+    ``lr`` and ``weight_decay`` apply to the matrices; the rest has half the rate and no decay.
     """
 
     def __init__(
@@ -143,11 +142,11 @@ class MuonAdamW(torch.optim.Optimizer):
             torch.optim.AdamW(rest, lr=lr * _SHARE_OF_REST, betas=betas, eps=eps, weight_decay=0.0),
         ]
         super().__init__([{"params": matrices}, {"params": rest}], {"lr": lr})
-        # The same groups in both places, so that a schedule that changes these changes those.
+        # The groups are shared, so that a schedule changes those of both.
         self.param_groups = [group for part in self._parts for group in part.param_groups]
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One step of both."""
+        """Make a step of both."""
         loss = closure() if closure else None
         muon, adamw = self._parts
         on_cpu = all(matrix.device.type == "cpu" for matrix in muon.param_groups[0]["params"])
@@ -157,21 +156,21 @@ class MuonAdamW(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of both."""
+        """The states of both optimizers."""
         return {"parts": [part.state_dict() for part in self._parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what ``state_dict`` gave."""
+        """Restore a state of ``state_dict``."""
         for part, state in zip(self._parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
         self.param_groups = [group for part in self._parts for group in part.param_groups]
 
 
 class _SinglePrecision(TorchFunctionMode):
-    """What torch's Muon casts to bfloat16 stays in single precision.
+    """Keeps torch's Muon from casting to bfloat16.
 
-    Processors without instructions for bfloat16 emulate it: a step of the bundled student took four
-    times as long.
+    Processors without instructions for bfloat16 emulate it, which made a step of the bundled
+    student four times as long.
     """
 
     def __torch_function__(

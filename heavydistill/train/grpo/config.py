@@ -19,18 +19,19 @@ class GrpoConfig(GrpoOptions, GRPOConfig):
 
 @dataclass
 class GrpoModelConfig(GrpoModelOptions, ModelConfig):
-    """TRL's arguments of the model; an adapter has no dropout."""
+    """The arguments of the model. An adapter has no dropout."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.use_peft and self.lora_dropout:
             raise ConfigError(
-                f"lora_dropout: {self.lora_dropout} adds noise to the importance ratios",
-                "Leave it out.",
+                f"lora_dropout: {self.lora_dropout} adds noise to the importance ratios that "
+                "exceeds the clipping range",
+                "Set lora_dropout to 0, or leave it out.",
             )
         if "lm_head" in (self.lora_target_modules or ()):
             raise ConfigError(
-                "lora_target_modules: an adapter of lm_head would learn nothing in TRL",
+                "lora_target_modules: TRL does not train an adapter of lm_head",
                 "Leave lm_head out.",
             )
 
@@ -44,15 +45,16 @@ def parse(arguments: Sequence[str]) -> TrainArguments[GrpoConfig]:
     if model.load_in_4bit or model.load_in_8bit:
         bits = 4 if model.load_in_4bit else 8
         raise ConfigError(
-            f"load_in_{bits}bit with use_vllm: base + adapter would be quantized anew for every "
-            "generation, so that vLLM would sample from another model",
+            f"load_in_{bits}bit with use_vllm: base + adapter would be quantized again for every "
+            "generation, and vLLM would sample from a different model",
             f"Give --load_in_{bits}bit false, or --use_vllm false (samples with transformers).",
         )
     correction = config.vllm_importance_sampling_mode
     is_of_rows = config.vllm_importance_sampling_correction and correction.startswith("sequence")
     if is_of_rows and config.mode == JOINT:
         raise ConfigError(
-            f"vllm_importance_sampling_mode: {correction} is of rows, and a sample is an episode",
+            f"vllm_importance_sampling_mode: {correction} corrects rows, and a sample of mode "
+            "joint is an episode",
             "Set vllm_importance_sampling_mode: token_truncate.",
         )
     return found

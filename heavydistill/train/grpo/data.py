@@ -1,22 +1,21 @@
-"""The prompts of a GRPO training, caches or problems, and which of them are asked.
+"""The prompts of a GRPO training, caches or problems, and their selection.
 
-A deliberator is asked the prompts of the set ``rl``, with ``unmeasured: ask`` also caches whose
-success is unmeasured; thinkers, alone or in episodes, are asked the problems of a folder of sets or
-of a run, in the wording of the run. Prompts that are left out are counted by reason:
+A deliberator is trained on the prompts of the set ``rl``, with ``unmeasured: ask`` also on caches
+whose success is unmeasured. Thinkers, alone or in episodes, are trained on the problems of a folder
+of sets or of a run, in the wording of the run. Prompts are left out for these reasons, and counted:
 
     never_right    no response was right, so that a group would teach nothing
     always_right   all responses were right
-    over_accuracy  more than ``max_accuracy`` of its attempts are right
-    too_long       no room for a response in the model's context; prompts are never cut
-    unfit          its problem cannot be judged, and the run has ``problems.unfit: leave_out``
+    over_accuracy  more than ``max_accuracy`` of the attempts are right
+    too_long       the model's context has no room for a response; prompts are never cut
+    unfit          the problem cannot be judged, and the run has ``problems.unfit: leave_out``
 
-The responses are two or more judged ones: deliberations on the cache; for a thinker attempts of the
-set ``trajectories``; for an episode both. Problems with fewer, as after a refilter, which drops the
-attempts, are asked unfiltered, as all of a run are.
+The first two reasons need two or more judged responses: deliberations on the cache; for a thinker
+attempts of the set ``trajectories``; for an episode both. Problems with fewer are not filtered (a
+refilter drops the attempts), and neither are those of a run.
 
-How problems are asked is the configuration of the given run or of those behind the sets: its
-``domain``, ``language``, ``think``, ``cache`` and ``deliberate``, of a given one also ``problems``
-and ``verify``. Not covered: what is measured while it trains (``held_out``).
+The wording, K and the cache are those of the given run or of the runs behind the sets; a given run
+also has the problems and ``verify``. Held-out prompts are in ``held_out``.
 """
 
 from __future__ import annotations
@@ -64,22 +63,22 @@ _Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """All prompts of a training."""
+    """The prompts of a training."""
 
     train: Dataset
-    """Rows with ``prompt`` (one user turn) and the columns of a problem; of a cache also ``cache``
-    (its id), ``stratum``, ``right``, ``width`` and ``success`` (null: unmeasured), of a problem
-    ``domain`` and, from sets, ``success``."""
+    """Rows with ``prompt`` (one user turn) and the columns of a problem. Caches also have ``cache``
+    (the id), ``stratum``, ``right``, ``width`` and ``success`` (null: unmeasured); problems have
+    ``domain`` and, if they are from sets, ``success``."""
     lengths: list[int]
-    """Tokens of the prompts of ``train``, with the template and what opens an answer."""
+    """Tokens of each prompt of ``train``, with the template and the opening of the answer."""
     left_out: dict[str, int]
-    """Number of prompts that are not asked, by reason."""
+    """Number of prompts that are left out, by reason."""
     run: RunConfig | None
-    """How problems are asked; None where the prompts are caches."""
+    """The configuration by which problems are asked; None if the prompts are caches."""
     episodes: Episodes | None
-    """What plays the episodes of mode ``joint``."""
+    """Plays the episodes of mode ``joint``; None in other modes."""
     verify: Verifying
-    """How answers are judged."""
+    """Settings of the verifiers."""
 
     @property
     def longest(self) -> int:
@@ -88,7 +87,7 @@ class Prompts:
 
     @property
     def problems_sha256(self) -> str:
-        """Hash of what is asked and what is right, in order."""
+        """Hash of the prompts and references, in order."""
         digest = hashlib.sha256()
         columns = [self.train[name] for name in ("prompt", *PROBLEM_COLUMNS)]
         for row in zip(*columns, strict=True):
@@ -97,7 +96,7 @@ class Prompts:
 
 
 def find_sets(config: GrpoConfig) -> SetsFolder | None:
-    """The folder of sets; None where a run is given."""
+    """The folder of sets; None if a run is given."""
     if not config.dataset_name:
         return None
     names = {"rl"} if config.mode == DELIBERATOR else {"problems", "trajectories", "caches"}
@@ -109,12 +108,12 @@ def find_sets(config: GrpoConfig) -> SetsFolder | None:
 def read_prompts(
     arguments: TrainArguments[GrpoConfig], base: BaseCheckpoint, sets: SetsFolder | None
 ) -> Prompts:
-    """Read and choose the prompts.
+    """Read and select the prompts.
 
     Raises:
-        ConfigError: There are none to learn from, too few for a generation, or one that does not
-            fit the model; or nobody here can judge an answer.
-        BudgetError: A cache does not even hold its problem.
+        ConfigError: No prompt is left, too few for a generation, or one that does not fit the
+            model; or a verifier is not available.
+        BudgetError: The problem alone exceeds the budget of a cache.
     """
     config = arguments.config
     left_out: Counter[str] = Counter()
@@ -157,10 +156,10 @@ def read_prompts(
     rows, lengths = with_room(config, base, rows, response, left_out)
     if episodes:
         for row in rows:
-            episodes.cache_of(problem_of(row), [])  # raises where there is not even room for that
+            episodes.cache_of(problem_of(row), [])  # raises if the problem alone does not fit
     if len(rows) < config.prompts_of_generation:
         raise ConfigError(
-            f"A generation asks {config.prompts_of_generation:,} prompts, and there are "
+            f"A generation has {config.prompts_of_generation:,} prompts, but there are only "
             f"{len(rows):,}",
             "Give a smaller --steps_per_generation, or more prompts.",
         )
@@ -172,7 +171,7 @@ def read_prompts(
 
 
 def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
-    """The caches that were deliberated too seldom to tell, each once."""
+    """The caches with fewer than two judged deliberations."""
     problems = {
         row["id"]: from_row(ProblemRow, row)
         for row in read_rows(sets.folder, "problems")
@@ -190,7 +189,7 @@ def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
 
 
 def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
-    """The share of each problem's judged responses that is right."""
+    """The share of right responses among the judged ones, by problem."""
     right: Counter[str] = Counter()
     judged: Counter[str] = Counter()
     for row in read_rows(sets.folder, "trajectories", columns=["problem", "verdict.label"]):
@@ -217,7 +216,7 @@ def check_verifiers(rows: Iterable[_Row], verify: Verifying, source: object) -> 
 
 
 def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) -> list[_Row]:
-    """The prompts that can teach something, of caches those of this accuracy at most."""
+    """The prompts that can teach something; of caches, those of at most this accuracy."""
     kept = []
     for row in rows:
         if row["success"] in (0, 1):
@@ -230,24 +229,24 @@ def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) 
 
 
 def _nothing_left(config: GrpoConfig, model: str, left_out: Counter[str]) -> ConfigError:
-    """What is said where no prompt can teach something."""
+    """The error if no prompt can teach something."""
     listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
     path = str(config.dataset_name)
     again = ["heavydistill", "refilter", path, "--checkpoint", model, "--out", f"{path}-refiltered"]
     return ConfigError(
-        f"{path} has nothing to learn from that is answered rightly sometimes and not always"
+        f"{path} has no prompt that is answered correctly sometimes and not always"
         f"{f' ({listed})' if listed else ''}",
-        f"Measure the caches on this model with `{shlex.join(again)}`, ask them as they are with "
-        "--unmeasured ask, or give a larger max_accuracy; or build sets from harder problems, or "
-        "train the model on sft_deliberator first, where they are never right."
+        f"Measure the caches on this model with `{shlex.join(again)}`, or use unmeasured ones with "
+        "--unmeasured ask, or give a larger max_accuracy. If they are never right, train the model "
+        "on sft_deliberator first; if always, build sets from harder problems."
         if config.mode == DELIBERATOR
-        else "Build sets from harder or easier problems or from the model's own run, or ask all of "
-        "them: give --run, the configuration of a run, in place of --dataset_name.",
+        else "Build sets from harder or easier problems or from the model's own run; or use all "
+        "problems of a run: give --run, its configuration file, in place of --dataset_name.",
     )
 
 
 def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
-    """How problems are asked: the run that is given, or that behind the sets of the manifest.
+    """The configuration by which problems are asked: the given run, or the one behind the sets.
 
     Raises:
         ConfigError: The file is not the configuration of a run, sets a key without effect, or has a
@@ -270,15 +269,17 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
 
 
 def _run_behind(manifest: Manifest | None) -> RunConfig:
-    """How the runs behind the sets asked, without what was right for their teachers alone."""
+    """The common configuration of the runs behind sets, without settings for their teachers."""
     runs = manifest.runs if manifest else []
     ways = [_way(run.config) for run in runs if run.config]
-    fix = "Say how it is to be asked: give --run in place of --dataset_name."
+    fix = "Give --run, the configuration file of a run, in place of --dataset_name."
     if not ways:
-        raise ConfigError("The sets do not tell how their problems were asked", fix)
+        raise ConfigError("The sets do not record how their problems were asked", fix)
     if any(way != ways[0] for way in ways):
         names = ", ".join(run.name for run in runs)
-        raise ConfigError(f"The runs behind the sets, {names}, were asked in different ways", fix)
+        raise ConfigError(
+            f"The runs behind the sets, {names}, have different prompts or settings", fix
+        )
     return parse(RunConfig, ways[0], "The run behind the sets: ", fix)
 
 
@@ -291,18 +292,18 @@ def _way(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def wording_of(manifest: Manifest | None) -> RunConfig | None:
-    """How the runs behind sets worded their prompts; None if they did not do it alike."""
+    """The configuration with the wording of the runs behind sets; None if they differ."""
     with contextlib.suppress(ConfigError):
         return _run_behind(manifest)
     return None
 
 
 def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
-    """Refuse sampling that another key of the training says, and what no training does."""
+    """Refuse keys of a run that have no effect in a training."""
     if run.pools:
         raise ConfigError(
-            f"{config.run}: pools has no effect: the model that is trained thinks",
-            "Leave it out, and say with problems what is asked.",
+            f"{config.run}: pools has no effect, because the trained model makes the attempts",
+            "Leave it out, and set problems.",
         )
     most, is_joint = config.max_completion_length, config.mode == JOINT
     stages = [("think", run.think.sampling)]
@@ -311,14 +312,14 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
     for name, sampling in stages:
         if sampling.model_copy(update={"max_tokens": None}) != SamplingChoice():
             raise ConfigError(
-                f"{config.run}: of {name}.sampling max_tokens alone counts in a training",
-                "Leave the others out; temperature is a key of the training.",
+                f"{config.run}: a training uses only max_tokens of {name}.sampling",
+                "Leave the others out; give temperature to the training.",
             )
-        # In an episode either role may have a smaller number of its own.
+        # In an episode each role may have a smaller number of its own.
         tokens = sampling.max_tokens or most
         if tokens > most or (tokens < most and not is_joint):
             raise ConfigError(
-                f"{name}.sampling.max_tokens is {tokens}, and max_completion_length {most}",
+                f"{name}.sampling.max_tokens is {tokens}, but max_completion_length is {most}",
                 f"Give --max_completion_length {tokens}, or the same max_tokens.",
             )
 
@@ -336,9 +337,9 @@ def with_room(
     response: int,
     left_out: Counter[str],
 ) -> tuple[list[_Row], list[int]]:
-    """The prompts that fit with a response of so many tokens, and their tokens.
+    """The prompts that leave room for ``response`` tokens, and their lengths in tokens.
 
-    Others are counted in ``left_out``, or a ``ConfigError``.
+    Others are counted in ``left_out``, or raise a ``ConfigError``.
     """
     room = context_of(config, base) - response
     lengths = [_tokens(base, row) for row in rows]
@@ -347,8 +348,8 @@ def with_room(
     if lacking and (config.too_long != LEAVE_OUT or not kept):
         raise ConfigError(
             f"{lacking:,} of {len(rows):,} prompts do not fit: the longest has "
-            f"{max(lengths):,} tokens, and beside {response:,} of a response there is room for "
-            f"{room:,} (the model reads {base.context:,})",
+            f"{max(lengths):,} tokens, but {response:,} for a response leave {room:,} of the "
+            f"model's {base.context:,}",
             "Give a smaller max_completion_length or a larger vllm_max_model_length, "
             f"--too_long {LEAVE_OUT}, or sets with a smaller max_tokens.",
         )
@@ -362,5 +363,5 @@ def _tokens(base: BaseCheckpoint, row: _Row) -> int:
     except ValueError as error:
         raise ConfigError(
             f"The prompt of problem {row['problem']} cannot be rendered: {error}",
-            "Give a chat template that takes it, with --chat_template_path FILE.",
+            "Give a chat template that accepts it, with --chat_template_path FILE.",
         ) from error

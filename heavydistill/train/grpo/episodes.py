@@ -1,21 +1,21 @@
 """Episodes: K thinkers on one problem, the cache of their attempts, one deliberation on it.
 
-The policy writes both, as it is at that step. Attempts are judged and become a cache by
-``heavy.build_cache``, as in a run, with the student's tokenizer as the reader; selection,
-pruning, width and wording are those of a run's configuration. An episode is K + 1 rows: the
-thinkers in their order, then the deliberation.
+The policy of the current step writes both. Attempts are judged, and ``heavy.build_cache`` makes a
+cache of them as in a run, with the student's tokenizer; selection, pruning, width and wording are
+those of a run's configuration. An episode has K + 1 rows: the attempts in their order, then the
+deliberation.
 
-As in a run, an episode with fewer than ``think.min_k`` usable attempts (``too_few_usable``), or
-whose cache does not even hold the final answers (``too_long``), has failed: a run would have given
-no answer. Nothing of it is learnt: the attempts that were cut off are masked, so a reward would
-fall on those alone that were whole. The deliberation is sampled all the same, because all processes
-must ask a server as often as each other.
+An episode fails as in a run if it has fewer than ``think.min_k`` usable attempts
+(``too_few_usable``), or if the final answers alone exceed the budget of the cache (``too_long``).
+It is left out of the loss: attempts that were cut off are masked, so that a reward would reach only
+the whole ones. Its deliberation is sampled nevertheless, because all processes must call a server
+equally often.
 
-Nothing is cut but by the cache's pruning: ``data`` looks at prompts before a training, and
-``figures`` counts what each cache leaves out and what it shortens.
+Only the cache's pruning cuts text: ``data`` checks prompts before a training, and ``figures``
+counts what each cache leaves out and shortens.
 
-Not covered: several rounds or deliberations; temperature, top_p and the like, which are those of
-the trainer, because the ratios are of its distribution; which row gets which reward (``joint``).
+Not covered: several rounds or deliberations. Temperature, top_p and the like are those of the
+trainer, because ratios are of its distribution; ``joint`` assigns the rewards.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from heavydistill.verifiers.pool import VerdictPool
 
 Failed = Literal["too_few_usable", "too_long"]
 PROBLEM_COLUMNS = ("problem", "text", "reference", "verifier", "verifier_args")
-"""What a row that is trained or measured on has of its problem; the first is its id."""
+"""Columns of a row with the fields of its problem; the first is the problem's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyCompletion:
-    """What the policy wrote."""
+    """A completion that the policy wrote."""
 
     ids: list[int]
     """Token ids, at least one, the end token included."""
     is_whole: bool
-    """Whether it ended by itself."""
+    """Whether the completion ended by itself."""
     logprobs: list[float] | None = None
-    """By who sampled it; None if not known."""
+    """Log-probabilities by the sampler; None if unknown."""
 
 
 Sample = Callable[[list[list[int]], int], list[PolicyCompletion]]
-"""One completion for each prompt, of so many tokens at most."""
+"""Samples one completion for each prompt, of at most this number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class EpisodeRow:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The attempts at one problem, and the deliberation on them."""
+    """The attempts at a problem, and the deliberation on them."""
 
     rows: list[EpisodeRow]
     """The thinkers' rows, then the deliberation."""
@@ -84,10 +84,10 @@ class Episode:
 class Episodes:
     """Plays episodes of a run whose tokens fit ``context``; ``reader`` is the student's tokenizer.
 
-    ``max_tokens`` bounds a response where the run has no ``sampling.max_tokens`` for the role.
+    ``max_tokens`` bounds a response if the run has no ``sampling.max_tokens`` for the role.
 
     Raises:
-        ConfigError: Another task, other than one round, or tokens that do not fit the context.
+        ConfigError: The run has another task or several rounds, or its tokens exceed the context.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Episodes:
     ) -> None:
         if run.rounds != 1 or run.deliberate.task != "deliberate":
             raise ConfigError(
-                f"deliberate has {run.rounds} rounds to {run.deliberate.task}, and an episode has "
-                "one to deliberate",
+                f"An episode has one round of task deliberate, but the run has {run.rounds} of "
+                f"task {run.deliberate.task}",
                 "Set deliberate.rounds to 1, deliberate.d to 1 or more, task to deliberate.",
             )
         self.k = run.think.k
@@ -104,7 +104,7 @@ class Episodes:
             "thinker": run.think.sampling.max_tokens or max_tokens,
             "deliberator": run.deliberate.sampling.max_tokens or max_tokens,
         }
-        """Maximum tokens of a response of each role."""
+        """Maximum number of tokens of a response, by role."""
         response = self.most_tokens["deliberator"]
         around = chat.prompt_tokens([{"role": "user", "content": "?"}])
         room = context - response - max(around, TEMPLATE_TOKENS)
@@ -112,8 +112,8 @@ class Episodes:
         least = run.cache.budget_tokens or 1
         if room < least:
             raise ConfigError(
-                f"A cache of {least} tokens and {response} of a deliberation do not "
-                f"fit the student's {context}: there is room for {room} of the cache",
+                f"A cache of {least} tokens and a deliberation of {response} do not fit the "
+                f"student's context of {context}, which leaves {room} for the cache",
                 "Set a smaller cache.budget_tokens, or a smaller deliberate.sampling.max_tokens.",
             )
         self._run, self._chat, self._reader = run, chat, reader
@@ -125,9 +125,9 @@ class Episodes:
         sample: Sample,
         verdicts: VerdictPool,
     ) -> list[Episode]:
-        """An episode for each row, which has a thinker's ``prompt`` and the fields of a problem.
+        """Play an episode for each row, which has a thinker's ``prompt`` and a problem's fields.
 
-        ``seeds`` choose and order the attempts of each cache; ``sample`` is called twice.
+        ``seeds`` select and order the attempts of each cache; ``sample`` is called twice.
         """
         problems = [problem_of(row) for row in rows]
         prompts = [list(row["prompt"]) for row in rows for _ in range(self.k)]
@@ -204,7 +204,7 @@ class Episodes:
             return self.cache_of(problem, [], seed), "too_long"
 
     def cache_of(self, problem: Problem, pool: Sequence[Trajectory], seed: int = 0) -> Cache:
-        """The cache of a pool, as in an episode; a ``BudgetError`` if it does not fit."""
+        """The cache of a pool; a ``BudgetError`` if it does not fit."""
         domain = problem.domain or self._run.domain or "general"
         return build_cache(
             problem,
@@ -222,27 +222,26 @@ class Episodes:
 
 
 def problem_row(problem: Problem, prompt: str) -> dict[str, Any]:
-    """A problem and how it is asked, as a row of a set that is trained or measured on."""
+    """A row of a problem and its prompt, for training or measuring."""
     values = (problem.id, problem.text, problem.reference, problem.verifier, problem.verifier_args)
     columns = dict(zip(PROBLEM_COLUMNS, values, strict=True))
     return {"prompt": [{"role": "user", "content": prompt}], **columns}
 
 
 def problem_of(row: Mapping[str, Any]) -> Problem:
-    """The problem of such a row."""
+    """The problem of a row that ``problem_row`` made."""
     fields = {name: row[name] for name in PROBLEM_COLUMNS[1:]}
     return Problem(id=row["problem"], domain=row.get("domain") or "", **fields)
 
 
 def figures(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What became of the attempts and the episodes of a step, for the log.
+    """Figures of the attempts and episodes of a step, for the log.
 
     Returns:
-        ``attempts/...``: of all attempts the share that is right, shown, shown in part
-        (``shortened``), and left out as ``truncated``, ``empty`` or ``not_selected``, or in an
-        episode that failed though there was nothing against them (``unused``);
-        ``episodes/...``: of all episodes the share that failed, and why; ``thinker/...`` and
-        ``deliberator/...``: mean tokens and the share that was cut off.
+        ``attempts/...``: share of attempts that are right, in the cache (``shown``), ``shortened``
+        there, left out of it (``truncated``, ``empty``, ``not_selected``), or usable in an episode
+        that failed (``unused``); ``episodes/...``: share of episodes that failed, by reason;
+        ``thinker/...`` and ``deliberator/...``: mean tokens and the share that was cut off.
     """
     attempts = [attempt for episode in episodes for attempt in episode.pool]
     shown = [item for episode in episodes for item in episode.cache.items]

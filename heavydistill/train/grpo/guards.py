@@ -1,22 +1,22 @@
-"""Guards against the collapse that HeavySkill's RLVR with K=16 shows (arXiv 2605.02396, Figure 6).
+"""Guards against the collapse in HeavySkill's RLVR with K=16 (arXiv 2605.02396, Figure 6).
 
-There reward and solved groups climb while entropy, length and the held-out accuracy fall: the model
-learns to copy and to vote. Four guards look for it in the logs, a fifth for responses without end:
+Reward and solved groups rise there while entropy, length and the held-out accuracy fall: the model
+learns to copy and to vote. Four guards look for that in the log, a fifth for endless responses:
 
     entropy     the entropy of the policy is below a share of its peak
     length      the mean completion is shorter than a share of the longest so far
-    all_right   so many groups are solved that the rest teaches little
+    all_right   most groups are solved, so that few are left to learn from
     evaluation  the held-out accuracy fell at several evaluations in a row while the training reward
                 rose
     cut_off     most responses are cut off: they have no reward, and groups shrink
 
-A logged value counts as the median of ``guard_window`` values up to it. Evaluations count as they
-are, of several at one step the first, because ``eval_on_start`` evaluates again on resuming. When
-all responses are cut off in ``guard_window`` logged values in a row, ``cut_off`` ends the training
-even at ``warn``.
+A guard compares medians of ``guard_window`` logged values. Evaluations are compared singly; of
+several at one step the first counts, because ``eval_on_start`` evaluates again on resuming. If all
+responses are cut off in ``guard_window`` logged values in a row, ``cut_off`` ends the training even
+at ``warn``.
 
-A guard fires once; ``cut_off`` a second time to end the training. Alarms are derived from
-``log_history`` alone, which is in every checkpoint, so a resumed training finds those before it.
+A guard fires once, ``cut_off`` a second time to end the training. Alarms depend on ``log_history``
+alone, which is in every checkpoint, so that a resumed training knows the earlier ones.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from heavydistill.train.arguments import option
 OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
 ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
 GUARDS = ("entropy", "length", "all_right", "evaluation", "cut_off")
-# Of the responses that are rewarded, and of the attempts that an episode begins with.
+# Share of the rewarded responses, and of the attempts of an episode.
 _CUT_OFF = ("verdict/cut_off", "thinker/truncated")
 MORE_TOKENS = (
     "Raise max_completion_length (mode joint: the run's sampling.max_tokens too), or teach the "
-    "model shorter responses first, with scripts/sft.py"
+    "model shorter responses first, with `heavydistill sft`"
 )
 
 
 def _action(what: str, default: str | None = WARN) -> Any:
     text = (
-        f"{what}: {WARN}; {STOP}: end the training; {ROLL_BACK}: end it, and the best whole "
-        f"checkpoint by metric_for_best_model becomes the model; {OFF}."
+        f"Action if {what}: {WARN}, {STOP} (end the training), {ROLL_BACK} (end it with the best "
+        f"checkpoint by metric_for_best_model) or {OFF}."
     )
     if default is None:
         text += f" [default: {WARN}, or {OFF} without evaluation]"
@@ -58,51 +58,51 @@ def _share(what: str, default: float) -> Any:
 
 @dataclass
 class GuardOptions:
-    """What is done about a collapse, and where it begins."""
+    """Actions of the guards, and their bounds."""
 
-    guard_entropy: str = _action("The entropy falls below guard_entropy_below of its peak")
+    guard_entropy: str = _action("the entropy falls below guard_entropy_below of its peak")
     guard_entropy_below: float = _share("the peak", 0.6)
-    guard_length: str = _action("The mean completion falls below guard_length_below of its peak")
+    guard_length: str = _action("the mean length falls below guard_length_below of its peak")
     guard_length_below: float = _share("the peak", 0.5)
-    guard_all_right: str = _action("More than guard_all_right_above of the groups are solved")
+    guard_all_right: str = _action("more than guard_all_right_above of the groups are solved")
     guard_all_right_above: float = _share("the groups", 0.6)
     guard_evaluation: str | None = _action(
-        "The held-out accuracy falls guard_evaluation_falls times in a row while the reward rises",
+        "the held-out accuracy falls guard_evaluation_falls times in a row while the reward rises",
         default=None,
     )
-    guard_evaluation_falls: int = option(3, "Evaluations in a row, each below the one before.")
-    guard_cut_off: str = _action("More than guard_cut_off_above of the responses are cut off")
-    guard_cut_off_above: float = _share("the responses", 0.5)
-    guard_window: int = option(
-        5, "A logged value counts as the median of so many, itself and those before it."
+    guard_evaluation_falls: int = option(
+        3, "Number of evaluations in a row that must fall for guard_evaluation."
     )
+    guard_cut_off: str = _action("more than guard_cut_off_above of the responses are cut off")
+    guard_cut_off_above: float = _share("the responses", 0.5)
+    guard_window: int = option(5, "Number of logged values whose median the guards compare.")
 
     def action_of(self, guard: str) -> str:
-        """What is done when a guard fires."""
+        """The action of a guard."""
         return str(getattr(self, f"guard_{guard}") or WARN)
 
 
 def check_guards(config: Any) -> None:
-    """Whether the guards of a ``GrpoConfig`` can do what they are to do.
+    """Check that the actions of the guards of a ``GrpoConfig`` are possible.
 
     Raises:
-        ConfigError: A guard watches the evaluation, and there is none; or there is no best
-            checkpoint to roll back to.
+        ConfigError: A guard needs evaluations, and there are none; or there is no best checkpoint
+            to roll back to.
     """
     evaluated, saved = str(config.eval_strategy.value), str(config.save_strategy.value)
     if evaluated == "no" and config.action_of("evaluation") != OFF:
         raise ConfigError(
-            f"guard_evaluation is {config.action_of('evaluation')}, and nothing is evaluated",
+            f"guard_evaluation is {config.action_of('evaluation')}, but nothing is evaluated",
             "Give --eval_strategy steps (and beside a run --held_out_from), or leave it out.",
         )
     rolling = [guard for guard in GUARDS if config.action_of(guard) == ROLL_BACK]
     if not rolling:
         return
-    # The best one must have been saved when it was measured.
+    # The best checkpoint must have been saved when it was measured.
     same = saved == evaluated and (saved != "steps" or config.eval_steps == config.save_steps)
     if evaluated == "no" or not (saved == "best" or same):
         raise ConfigError(
-            f"guard_{rolling[0]} is {ROLL_BACK}, and not every evaluation has a checkpoint",
+            f"guard_{rolling[0]} is {ROLL_BACK}, but not every evaluation has a checkpoint",
             "Give --eval_strategy steps, and --save_strategy best, or steps with the same number "
             "for save_steps as for eval_steps.",
         )
@@ -111,9 +111,9 @@ def check_guards(config: Any) -> None:
 def alarms(
     history: Sequence[Mapping[str, Any]], guards: GuardOptions, metric: str = "eval_hm"
 ) -> list[Alarm]:
-    """All that fired in a training's ``log_history``, in the order of its steps.
+    """All alarms of a training's ``log_history``, in the order of its steps.
 
-    Values that are missing, null or not finite are skipped; ``metric`` is the held-out accuracy.
+    Values that are missing, null or not finite are skipped. ``metric`` is the held-out accuracy.
     """
     window = guards.guard_window
     logged = {
@@ -140,7 +140,7 @@ def alarms(
         if in_a_row < window:
             continue
         action = STOP if guards.guard_cut_off == WARN else guards.guard_cut_off
-        # In the place of a warning at the same step.
+        # Replaces a warning at the same step.
         fired = [alarm for alarm in fired if (alarm.guard, alarm.step) != ("cut_off", step)]
         bound = guards.guard_cut_off_above
         fired.append(Alarm(guard="cut_off", step=step, value=1.0, bound=bound, action=action))
@@ -149,7 +149,7 @@ def alarms(
 
 
 def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """(step, share of the responses that were cut off); of an episode that of the worse role."""
+    """(step, share of responses that were cut off); of an episode the worse of both roles."""
     found: dict[int, float] = {}
     for name in _CUT_OFF:
         for step, value in series(history, name):
@@ -158,7 +158,7 @@ def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
 
 
 def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
-    """An alarm as a sentence."""
+    """The sentence for an alarm."""
     value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
     what = {
         "entropy": f"the entropy is {value}, below {guards.guard_entropy_below:.0%} of its peak "
@@ -177,7 +177,7 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
 
 
 _Crossed = Iterator[tuple[int, float, float]]
-"""(step, value, bound) wherever a value is past the bound of its guard."""
+"""(step, value, bound) wherever a value exceeds the bound of its guard."""
 
 
 def _below_peak(points: list[Point], share: float) -> _Crossed:
@@ -193,7 +193,7 @@ def _above(points: list[Point], most: float) -> _Crossed:
 
 
 def _falling(evaluations: list[Point], rewards: list[Point], guards: GuardOptions) -> _Crossed:
-    """The bound is what the accuracy was before it fell."""
+    """The bound is the accuracy before the falls."""
     first_of_steps = list(dict(reversed(evaluations)).items())[::-1]
     falls = guards.guard_evaluation_falls
     for end in range(falls, len(first_of_steps) if rewards else 0):
@@ -204,5 +204,5 @@ def _falling(evaluations: list[Point], rewards: list[Point], guards: GuardOption
 
 
 def _at(points: Sequence[Point], step: int) -> float:
-    """The last value up to a step, or the first one of all."""
+    """The last value up to a step, or else the first value."""
     return next((value for when, value in reversed(points) if when <= step), points[0][1])

@@ -1,21 +1,21 @@
-"""What a GRPO training is measured on while it trains, and how: prompts that it never learns from.
+"""Evaluation during a GRPO training, on prompts of problems that it never learns from.
 
-There is one cache for each problem of the validation split, whatever its success, so HM - V is that
-of the problems. It is one that a run made, or else one that the build drew (counted).
+Each problem of the validation split has one cache, whatever its success, so that HM - V is that of
+the problems: a cache of a run, or else one that the build drew (counted).
 
     eval_hm            share of deliberations on held-out caches that are right
-    eval_v             value of the vote of the attempts in them; the same at every evaluation
+    eval_v             value of the vote of their attempts; the same at every evaluation
     eval_hm_minus_v    HM - V
     eval_pass_at_1     share of a thinker's attempts at held-out problems that are right
     eval_pass_at_d     share of these problems with at least one right attempt
-    eval_undecided     share of all responses that could not be decided; they are not right
-    eval_unanswered    share of all responses without a final answer; they are not right
+    eval_undecided     share of all responses that are undecided; they count as not right
+    eval_unanswered    share of all responses without a final answer; they count as not right
     eval_cut_off       share of all responses that were cut off
 
-Responses are sampled by the code of the training, ``num_generations_eval`` for each row. Without a
-server random numbers are the same at every evaluation, and those of the training stay untouched.
+Responses are sampled as in the training, ``num_generations_eval`` for each row. Without a server,
+every evaluation has the same random numbers, and those of the training are not affected.
 
-Not covered: several rounds; problems that differ in a word from those that are learnt from.
+Not covered: several rounds; problems that differ in a word from those of the training.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.trainer import RolesMixin
 
 DELIBERATOR, THINKER = "deliberator", "thinker"
-# Labels of ``rl`` that say how a cache fares or how many are wanted, and not that it is unfit.
+# Labels of ``rl`` for the success or number of caches; those with other labels are unfit.
 FIT = {
     *(USED, "always_right", "never_right", "unmeasured"),
     *("duplicate", "over_bound", "not_admitted", "over_cap"),
 }
 Row = dict[str, Any]
 ThinkerPrompt = Callable[[Problem], str]
-"""What a thinker is asked about a problem."""
+"""Makes the thinker's prompt of a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Prompts to measure on."""
+    """Prompts of an evaluation."""
 
     roles: dict[str, list[Row]]
-    """Rows of each role, as of ``problem_row``; of a deliberator also with ``cache`` (its id) and
-    ``vote`` (V of its attempts)."""
+    """Rows of each role, as made by ``problem_row``; those of the deliberator also have ``cache``
+    (the id) and ``vote`` (V of the attempts)."""
     drawn: int
-    """Number of caches that no run made but the build."""
+    """Number of caches that the build made, not a run."""
     too_long: int
-    """Rows that are left out because they do not fit."""
+    """Number of rows that are left out because they are too long."""
 
     def __str__(self) -> str:
         drawn = f" ({self.drawn:,} drawn by the build)" if self.drawn else ""
@@ -78,15 +78,18 @@ def held_out(
     learnt: Collection[str] = (),
     fits: Callable[[str, Row], bool] = lambda role, row: True,
 ) -> HeldOut:
-    """The prompts of a folder of sets.
+    """The held-out prompts of a folder of sets.
 
     Args:
         folder: The folder.
-        most: Maximum number of rows of each kind; a hash of the problem's id chooses them, so that
+        most: Maximum number of rows of each role, selected by a hash of the problem's id, so that
             they are the same with every seed.
         thinker_prompt: None if no thinker is measured.
-        learnt: Texts of the problems that are learnt from, which must be others.
+        learnt: Texts of the problems of the training; none may be held out.
         fits: Whether a row of a role fits the model; the others are left out and counted.
+
+    Raises:
+        ConfigError: There are no sets or no validation problems, or some cannot be used.
     """
     read_manifest(folder)  # raises where there are no sets
     rows = (from_row(ProblemRow, row) for row in read_rows(folder, "problems"))
@@ -113,8 +116,8 @@ def held_out(
     }
     if attempts.keys() != wanted:
         raise ConfigError(
-            f"held_out: {folder} has caches without their attempts, whose vote is looked at",
-            "A refilter leaves them out: give the folder of the build with --held_out_from.",
+            f"held_out: {folder} has caches without their attempts, which the vote needs",
+            "A refilter drops attempts: give the folder of the build with --held_out_from.",
         )
     of_roles: dict[str, list[Row]] = {
         DELIBERATOR: [
@@ -132,8 +135,8 @@ def held_out(
     both = {row["text"] for rows in of_roles.values() for row in rows} & set(learnt)
     if both:
         raise ConfigError(
-            f"held_out_from: {len(both)} of the held-out problems are learnt from, such as "
-            f"{min(both)[:80]!r}",
+            f"held_out_from: {len(both)} of the held-out problems of {folder} are also trained on, "
+            f"such as {min(both)[:80]!r}",
             "Give a folder with other problems, or leave it out beside dataset_name.",
         )
     fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
@@ -142,17 +145,17 @@ def held_out(
 
 
 Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequence[Reward]]
-"""Judges one response to each row, as ``VerdictReward.judge``."""
+"""Judges one response to each row (``VerdictReward.judge``)."""
 HeldOutResponse = tuple[int, Reward]
-"""The number of a held-out row, and what a response to it would earn."""
+"""The number of a held-out row, and the reward of a response to it."""
 
 
 def figures(
     rows: Mapping[str, Sequence[Row]], responses: Mapping[str, list[HeldOutResponse]]
 ) -> dict[str, float]:
-    """The metrics of an evaluation, without ``eval_``, of the roles that have rows.
+    """The metrics of an evaluation, without the prefix ``eval_``, of the roles that have rows.
 
-    ``responses``: of each role, equally many to each row.
+    ``responses`` has equally many to each row of a role.
     """
     found: dict[str, float] = {}
     for role, of_role in responses.items():
@@ -171,11 +174,11 @@ def figures(
 
 
 class HeldOutEvaluation(RolesMixin, GRPOTrainer):
-    """TRL's trainer, which evaluates on held-out rows.
+    """TRL's trainer with an evaluation on held-out rows.
 
     ``eval_dataset`` maps ``deliberator`` and ``thinker``, or one of them, to rows as in
-    ``HeldOut``. ``judge`` is needed for an evaluation; ``most_tokens`` bound a role's responses
-    (default: ``max_completion_length``).
+    ``HeldOut``. An evaluation needs ``judge``; ``most_tokens`` are the maximum tokens of a response
+    by role (default: ``max_completion_length``).
     """
 
     control: Any
@@ -193,7 +196,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Measure, log, and call the callbacks, as the Trainer's; ``ignore_keys`` is not used."""
+        """Measure, log and call the callbacks as the Trainer does; ``ignore_keys`` has no use."""
         given = (eval_dataset or self.eval_dataset).items()
         rows = {role: list(of_role) for role, of_role in sorted(given) if len(of_role)}
         started = time.perf_counter()
@@ -205,7 +208,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
             found = figures(rows, responses)
             found["runtime"] = time.perf_counter() - started
             metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
-            self.log(metrics)  # in this mode TRL adds nothing of the training to them
+            self.log(metrics)  # outside training mode TRL adds no figures of the training
         finally:
             self.model.train(was_training)
         self.control = self.callback_handler.on_evaluate(
@@ -214,14 +217,14 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
         return metrics
 
     def _responses(self, role: str, rows: list[Row]) -> list[HeldOutResponse]:
-        """Those of all processes."""
+        """The judged responses of all processes."""
         assert self._judge, "there is nobody to judge"
         ids = self._tokenize_prompts([row["prompt"] for row in rows])[0]
-        # Prompts of like length are asked together, for they are padded to the longest one.
+        # Prompts of similar length share a batch, which is padded to its longest prompt.
         order = sorted(range(len(rows)), key=lambda row: (-len(ids[row]), row))
         prompted = [row for row in order for _ in range(self.num_generations_eval)]
         state = self.accelerator
-        # As many for each process, or one would wait for the others; what is more is dropped.
+        # Equally many for each process, or one would wait for ever; the surplus is dropped.
         missing = -len(prompted) % state.num_processes
         padded = [*prompted, *prompted[:1] * missing]
         mine = padded[state.process_index :: state.num_processes]
@@ -240,7 +243,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
 
     @contextlib.contextmanager
     def _same_draw(self) -> Iterator[None]:
-        """Random numbers that are the same each time, in this process."""
+        """Use the same random numbers each time, in this process."""
         device = self.accelerator.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(self.args.seed + self.accelerator.process_index)
@@ -248,7 +251,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
 
     @contextlib.contextmanager
     def _at_most(self, tokens: int) -> Iterator[None]:
-        """Responses of so many tokens at most, whoever samples them."""
+        """Bound responses to a number of tokens, with and without vLLM."""
         try:
             self._set_most(tokens)
             yield

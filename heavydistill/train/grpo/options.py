@@ -1,6 +1,6 @@
-"""What GRPO accepts beside TRL's arguments: who learns, from which prompts, for which reward.
+"""Arguments of GRPO beside TRL's: the mode, the prompts, the reward, the presets.
 
-Where a field of TRL's has another default here, its help says so; those of ``PRESETS`` have the
+The help of a field of TRL's says if it has another default here; fields of ``PRESETS`` have the
 preset's value unless they are given. Importing this module does not import TRL: its fields are read
 before that, see ``arguments``.
 """
@@ -23,34 +23,33 @@ DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 ASK, LEAVE_OUT = "ask", "leave_out"
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 STEPS = 4
-"""Optimizer steps that learn from one generation, where nothing else is said: in the first of them
-every ratio is 1, so that fewer would leave nothing to clip."""
+"""Default number of optimizer steps for one generation. In the first step every ratio is 1, so that
+a single step would have nothing to clip."""
 GSPO, DAPO, DR_GRPO = "gspo", "dapo", "dr_grpo"
 _OF_TOKENS = {"importance_sampling_level": "token", "beta": 0.0, "epsilon": 0.2}
 PRESETS: dict[str, dict[str, Any]] = {
-    # One ratio for a whole response, clipped as in arXiv 2507.18071; what HeavySkill ran
-    # (arXiv 2605.02396, appendix B), which gives no number of it.
+    # One ratio for a whole response, clipped as in arXiv 2507.18071. HeavySkill used it (arXiv
+    # 2605.02396, appendix B) and gives no values.
     GSPO: {
         **{"importance_sampling_level": "sequence", "loss_type": "grpo", "beta": 0.0},
         **{"epsilon": 3e-4, "epsilon_high": 4e-4},
     },
-    # All tokens of a step weigh the same, more room upward (arXiv 2503.14476). Its dynamic sampling
-    # is our filter of prompts, before a stage.
+    # All tokens of a step have the same weight, and the upper bound is higher (arXiv 2503.14476).
+    # In place of its dynamic sampling, prompts are filtered before the training.
     DAPO: {**_OF_TOKENS, "loss_type": "dapo", "epsilon_high": 0.28},
-    # Neither lengths nor the spread of a group's rewards weigh in (arXiv 2503.20783).
+    # Independent of the lengths and of the spread of a group's rewards (arXiv 2503.20783).
     DR_GRPO: {**_OF_TOKENS, "loss_type": "dr_grpo", "scale_rewards": "none"},
 }
-# What is measured in any case where the role that learns last is, and is better the higher it is.
+# The metric of the role that learns last, with a second one for the best checkpoint.
 _MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
 _NEUTRAL = {
     **{"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "disable_dropout": True},
     **dict.fromkeys(("vllm_structured_outputs_regex", "generation_kwargs", "neftune_noise_alpha")),
 }
-_SAMPLED = "what is learnt is what the model itself would write; ratios are of its distribution"
-_ONE_REWARD = "there is one reward, the verdict; format_share is its share of form"
+_SAMPLED = "responses must be samples of the model's own distribution, which the ratios assume"
+_ONE_REWARD = "there is one reward, the verdict; format_share adds the form"
 _GUARDS = {field.name: field.default for field in dataclasses.fields(GuardOptions)}
-# Least and largest value of numbers that TRL takes as they are; more form would be learnt in place
-# of what is right.
+# Bounds of numbers that TRL does not check. A larger format_share would outweigh correctness.
 _BOUNDS = {
     **{"temperature": (0.01, 100), "max_completion_length": (1, 1_000_000)},
     **dict.fromkeys(("epsilon", "epsilon_high", "beta"), (0, 1000)),
@@ -62,14 +61,14 @@ _BOUNDS = {
 
 
 def _of_preset(what: str) -> Any:
-    return option(None, f"{what}. [default: the preset's, or else TRL's]")
+    return option(None, f"{what}. [default: that of the preset, or else of TRL]")
 
 
 @dataclass
 class GrpoModelOptions:
     """Our defaults of TRL's arguments of the model."""
 
-    lora_dropout: float = option(0.0, "Always 0: it would add noise to the importance ratios.")
+    lora_dropout: float = option(0.0, "Always 0: dropout adds noise to the importance ratios.")
 
 
 @dataclass
@@ -94,26 +93,29 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         **{name: ((value,), _SAMPLED) for name, value in _NEUTRAL.items()},
         "label_smoothing_factor": ((0.0,), "the loss has no labels"),
         "train_sampling_strategy": (("random",), "prompts are drawn in groups"),
-        "logging_strategy": (("steps", "epoch"), "guards and curves are made of what is logged"),
-        "pad_to_multiple_of": ((None,), "columns that are padding in all rows are left out"),
-        "remove_unused_columns": ((False,), "the reward judges by the columns of a problem"),
+        "logging_strategy": (("steps", "epoch"), "guards and curves need the log"),
+        "pad_to_multiple_of": ((None,), "columns of padding are removed"),
+        "remove_unused_columns": ((False,), "the reward needs the columns of a problem"),
         "reward_weights": ((None,), _ONE_REWARD),
         "multi_objective_aggregation": (("sum_then_normalize",), _ONE_REWARD),
-        "chat_template_kwargs": ((None,), "prompts are rendered as the sets and the model have it"),
+        "chat_template_kwargs": (
+            (None,),
+            "prompts are rendered with the template of the sets or the model",
+        ),
         "max_tool_calling_iterations": ((None,), "there are no tools"),
         "log_completions_hub_repo": ((None,), "prompts and responses would be published unread"),
     }
 
     mode: str | None = option(
         None,
-        "Who learns: a deliberator, from caches that are there; joint: K thinkers and a "
-        "deliberation on their attempts, as one episode; or a thinker, from problems.",
+        "What is trained: a deliberator, on existing caches; joint: K attempts and a deliberation "
+        "on them, as one episode; or a thinker, on problems.",
         *MODES,
     )
     preset: str = option(
         GSPO,
-        "How rewards become steps: sets loss_type, importance_sampling_level, epsilon and the "
-        "like where they are not given.",
+        "Objective: sets loss_type, importance_sampling_level, epsilon, epsilon_high, beta and "
+        "scale_rewards where they are not given.",
         *PRESETS,
     )
     dataset_name: str | None = option(
@@ -122,76 +124,80 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     )
     run: str | None = option(
         None,
-        "Instead, for thinkers and joint: configuration of a run (`heavydistill generate "
-        "--config`), whose problems are asked in its way; the model that is trained answers.",
+        "Configuration file of `heavydistill generate`, in place of dataset_name, for thinker and "
+        "joint: its problems, prompts and K are used; the trained model answers.",
     )
     max_accuracy: float | None = option(
         None,
-        "Deliberator: only caches in which at most this share of the attempts is right.",
+        "Deliberator: train only on caches with at most this share of correct attempts.",
     )
     unmeasured: str = option(
         LEAVE_OUT,
-        "Deliberator: caches on which too few deliberations were judged to tell: `leave_out`, or "
-        "`ask` them as well, as in the paper; some of them teach nothing.",
+        "Deliberator: what to do with caches that have fewer than two judged deliberations: "
+        "`leave_out`, or `ask` them too, as in the paper; some of them teach nothing.",
         LEAVE_OUT,
         ASK,
     )
     too_long: str = option(
         "refuse",
-        "Prompts that leave no room for max_completion_length in the model's context: `refuse` to "
-        "train, or `leave_out` and count them. They are never cut.",
+        "What to do with prompts that leave no room for max_completion_length in the model's "
+        "context: `refuse` to train, or `leave_out` and count them. They are never cut.",
         "refuse",
         "leave_out",
     )
     pass_at_k: int = option(
         1,
-        "Thinker: raise the chance that one of so many attempts is right. 1 is plain RLVR; more "
-        "is an extension of ours, for a pool that a deliberator reads.",
+        "Thinker: number of attempts of which one must be right. 1 is plain RLVR; a larger number "
+        "trains for pools that a deliberator reads, and is an extension of ours.",
     )
     format_share: float = option(
         0.0,
-        "Share of the reward that a response earns by its form alone, right or wrong: thinking "
-        "that ends, and one final answer. At most 0.05.",
+        "Share of the reward for the form of a response alone, right or wrong: thinking that "
+        "ends, and one final answer. At most 0.05.",
     )
     verify: dict | None = field(  # type: ignore[type-arg]
         default=None,
         metadata={
-            "help": "In the file: how answers are judged, with the keys of the section `verify` of "
-            "a run (workers, timeout_s, memory_mb, sandbox, own)."
+            "help": "In the file: how answers are judged, with the keys of section `verify` of a "
+            "run (workers, timeout_s, memory_mb, sandbox, own)."
         },
     )
     held_out: int = option(
         128,
-        "With eval_strategy: maximum number of held-out caches, and of problems, that an "
-        "evaluation asks about, each num_generations_eval times.",
+        "With eval_strategy: maximum number of held-out caches, and of held-out problems; each is "
+        "asked num_generations_eval times.",
     )
     held_out_from: str | None = option(
         None,
         "Folder of sets whose validation problems are held out. [default: that of dataset_name]",
     )
     chat_template_path: str | None = option(
-        None, "Jinja file with the chat template, in place of that of the sets or the model."
+        None, "Jinja file with the chat template [default: that of the sets, or else of the model]."
     )
-    # TRL's, with other defaults.
+    # Fields of TRL with other defaults.
     loss_type: str | None = _of_preset("Loss")
     importance_sampling_level: str | None = _of_preset(
-        "What has a ratio of its own: token or sequence"
+        "Unit with an importance ratio of its own: token or sequence"
     )
     scale_rewards: str | None = _of_preset(
-        "Whose standard deviation divides rewards: group, batch, or none"
+        "Standard deviation that divides the rewards: group, batch or none"
     )
-    epsilon: float | None = _of_preset("Lower bound of clipping")
-    epsilon_high: float | None = _of_preset("Upper bound of clipping")
+    epsilon: float | None = _of_preset("Lower clipping range")
+    epsilon_high: float | None = _of_preset("Upper clipping range")
     beta: float | None = _of_preset("Weight of the KL term; 0 loads no reference model")
     mask_truncated_completions: bool = option(
-        True, "Learn nothing of what was cut off: it is neither right nor wrong."
+        True, "Leave responses that were cut off out of the loss: they are neither right nor wrong."
     )
-    min_p: float | None = option(0.0, "Always 0; at TRL's default a model's own would count.")
-    disable_dropout: bool = option(True, "Always true, so that the ratio of the same weights is 1.")
+    min_p: float | None = option(
+        0.0, "Always 0; with TRL's default, None, that of the model would be used."
+    )
+    disable_dropout: bool = option(
+        True, "Always true, so that the ratio is 1 until the weights change."
+    )
     vllm_importance_sampling_mode: str = option(
         "token_truncate",
-        "Correction of what vLLM samples. The ratio of a whole long response is nearly always out "
-        "of bounds.",
+        "Correction for vLLM's probabilities. The ratio of a whole long response is nearly always "
+        "out of bounds.",
     )
 
     def __post_init__(self) -> None:
@@ -206,7 +212,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         is_evaluated = trl.eval_strategy != "no"
         if trl.do_eval and not is_evaluated:
             raise ConfigError(
-                "do_eval is given, and eval_strategy does not say when",
+                "do_eval is given without eval_strategy",
                 "Give --eval_strategy steps.",
             )
         if self.guard_evaluation is None:
@@ -217,28 +223,28 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         self._check_values()
         check_guards(self)
         fix = "Correct the value in the file."
-        # How answers are judged, where the run does not say it.
+        # How answers are judged, unless a run is given.
         self.verifying = parse_section(Verifying, dict(self.verify or {}), "verify: ", fix)
 
     @property
     def looks_at_held_out(self) -> bool:
-        """Whether the model is measured while it trains."""
+        """Whether the model is measured on held-out prompts during the training."""
         return bool(self.do_eval or self.eval_on_start)
 
     @property
     def held_out_metric(self) -> str:
-        """What a model is measured by while it trains: the role that learns last."""
+        """Metric of a held-out evaluation: that of the role that learns last."""
         return PASS_AT_1 if self.mode == THINKER else HM
 
     @property
     def prompts_of_generation(self) -> int:
-        """Number of prompts that are asked at once, ``num_generations`` times each."""
+        """Number of prompts in a generation, each asked ``num_generations`` times."""
         return int(self.generation_batch_size // self.num_generations)
 
     def batches(self, prompts: int) -> int:
-        """Micro-batches of an epoch, as TRL's sampler counts them.
+        """Number of micro-batches of an epoch, as TRL's sampler counts them.
 
-        Prompts that fill no generation are left to another epoch, which draws another order.
+        Prompts beyond the last full generation are skipped; the next epoch has another order.
         """
         generations = prompts // self.prompts_of_generation
         return int(generations * self.steps_per_generation * self.num_iterations)
@@ -258,51 +264,52 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     def _check_sources(self) -> None:
         if self.mode is None:
             raise ConfigError(
-                "Who learns is not said",
-                f"Give --config FILE, such as one of configs/grpo, or --mode: {', '.join(MODES)}.",
+                "There is no mode",
+                f"Give --config FILE, such as 1gpu/{DELIBERATOR}, or --mode: {', '.join(MODES)}.",
             )
         if self.dataset_name and self.run:
-            raise ConfigError("Both dataset_name and run are given", "Leave out one of the two.")
+            raise ConfigError("Both dataset_name and run are given", "Leave out one of them.")
         if self.mode == DELIBERATOR and self.run:
             raise ConfigError(
-                "run is given, and a deliberator learns from caches that are there",
-                "Give --dataset_name, or --mode joint, in which caches are made as it learns.",
+                "run is given, but a deliberator learns from existing caches",
+                "Give --dataset_name, or --mode joint, which makes caches during the training.",
             )
         if not (self.dataset_name or self.run):
             raise ConfigError(
                 "There is nothing to learn from",
-                "Give --dataset_name, a folder from `heavydistill build` or its Hub id; or for "
-                "thinkers --run, the configuration of a run.",
+                "Give --dataset_name, a folder from `heavydistill build` or its Hub id; or in mode "
+                "thinker and joint --run, the configuration file of a run.",
             )
         if self.run and self.verify is not None:
             raise ConfigError(
-                "verify is given beside run, which has a section of that name", "Say it there."
+                "verify is given beside run, which has a section verify", "Move verify there."
             )
         is_of_caches = self.max_accuracy is not None or self.unmeasured != LEAVE_OUT
         if self.mode != DELIBERATOR and is_of_caches:
             raise ConfigError(
-                f"max_accuracy and unmeasured choose caches, and a {self.mode} training has none",
+                f"max_accuracy and unmeasured choose caches, but a {self.mode} training has none",
                 "Leave them out.",
             )
 
     def _check_values(self) -> None:
-        """What TRL takes as it is, or notices only when it trains."""
+        """Check what TRL does not, or only once it trains."""
         for name, (least, most) in _BOUNDS.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:
                 raise ConfigError(
-                    f"{name}: {value} is not between {least:g} and {most:g}", "Give such a number."
+                    f"{name}: {value} is not between {least:g} and {most:g}",
+                    "Give a number within.",
                 )
         measured, metric = _MEASURED[self.held_out_metric], str(self.metric_for_best_model)
         if self.eval_strategy != "no" and f"eval_{metric.removeprefix('eval_')}" not in measured:
             raise ConfigError(
-                f"metric_for_best_model: {metric!r} is no measure of a {self.mode} training",
+                f"metric_for_best_model: {metric!r} is not measured in a {self.mode} training",
                 f"Give {' or '.join(measured)}, or leave it out.",
             )
         k, group = self.pass_at_k, self.num_generations
         if k != 1 and self.mode != THINKER:
             raise ConfigError(
-                f"pass_at_k is {k}, and the mode is {self.mode}",
+                f"pass_at_k is {k}, but the mode is {self.mode}",
                 "Leave it out, or give --mode thinker.",
             )
         if k < 1 or (k > 1 and k >= group):
@@ -312,7 +319,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             )
         if k > 1 and self.scale_rewards != "none":
             raise ConfigError(
-                f"pass_at_k is {k}, and with scale_rewards {self.scale_rewards!r} the advantage "
+                f"pass_at_k is {k}, but with scale_rewards {self.scale_rewards!r} the advantage "
                 "would be that of pass@1",
                 "Give --scale_rewards none.",
             )

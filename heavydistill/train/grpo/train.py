@@ -1,7 +1,7 @@
-"""GRPO: prompts in, a trained model and its record out.
+"""GRPO: from prompts to a trained model and its record.
 
-``prepare`` reads and checks everything but the weights, ``train`` samples responses, has them
-judged and learns from the verdicts, with the trainer of the mode (``new_trainer``).
+``prepare`` reads and checks everything but the weights. ``train`` samples responses, judges them
+and learns from the verdicts, with the trainer of the mode (``new_trainer``).
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from heavydistill.train.grpo.trainer import RlTrainer
 
 TRL = "1.16"
-"""The minor version of TRL that the trainers are made for: they build on what it does inside."""
+"""The minor version of TRL whose internals the trainers rely on."""
 _ROLES = {DELIBERATOR: "deliberator", JOINT: "both"}
-# What the record has of both ends of a training, where it was logged.
+# Logged figures of which the record has the first and the last values.
 _RECORDED = (
     "reward",
     "frac_reward_zero_std",
@@ -66,7 +66,7 @@ _RECORDED = (
 
 @dataclass(frozen=True, slots=True)
 class GrpoPlan(TrainingPlan):
-    """A training by GRPO with its prompts, and those to measure on if it is measured."""
+    """A GRPO training with its prompts, and the held-out ones if it is evaluated."""
 
     arguments: TrainArguments[GrpoConfig]
     prompts: Prompts
@@ -74,20 +74,24 @@ class GrpoPlan(TrainingPlan):
 
 
 def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
-    """Read and check everything but the weights; a ``UserError`` if a user can correct it."""
+    """Read and check everything but the weights.
+
+    Raises:
+        UserError: Something that the user can correct.
+    """
     config = arguments.config
-    # Before anything of it is imported that another version may not have.
+    # Before imports that another version may not have.
     installed = version("trl")
     if not installed.startswith(f"{TRL}."):
         raise ConfigError(
-            f"TRL {installed} is installed, and GRPO builds on what TRL {TRL} does inside",
+            f"TRL {installed} is installed, but GRPO relies on internals of TRL {TRL}",
             f"pip install 'trl=={TRL}.*'",
         )
     launch, start = begin(arguments)
     if launch.engine.startswith("fsdp") and (not config.use_vllm or arguments.model.use_peft):
         raise ConfigError(
-            "FSDP: without vLLM processes with responses of other lengths would wait for ever, and "
-            "for vLLM an adapter cannot be merged into sharded weights",
+            "FSDP without vLLM would deadlock on responses of different lengths, and vLLM cannot "
+            "load an adapter that is merged into sharded weights",
             "Give --use_vllm true and no adapter, or launch with zero2 or zero3.",
         )
     sets = find_sets(config)
@@ -103,7 +107,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
         stage="grpo",
         role=_ROLES.get(str(config.mode), "thinker"),
         sets=[_used(sets, config, prompts, measured_on)] if sets else [],
-        # A cache takes up to what the context leaves beside the response.
+        # A cache may fill the context beside the response.
         max_length=base.context
         if config.mode == JOINT
         else prompts.longest + config.max_completion_length,
@@ -124,13 +128,13 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
 
 
 def train(plan: GrpoPlan) -> TrainingRecord:
-    """Train, and write the model and its record into the output folder; see ``loop``."""
+    """Train, and write the model and its record into the output folder (``loop``)."""
     with VerdictPool(plan.prompts.verify) as pool:
         return run_training(plan, lambda: new_trainer(plan, pool), _measured)
 
 
 def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
-    """The trainer of the mode, as ``train`` runs it; ``pool`` judges responses."""
+    """The trainer of the mode; ``pool`` judges responses."""
     from datasets import Dataset
 
     from heavydistill.train.callbacks import WatchGuards
@@ -159,7 +163,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
         trainer = ThinkerTrainer(pass_at_k=config.pass_at_k, **options)
     else:
         trainer = RlTrainer(**options)
-    # TRL masks by these, which are of the model's own configuration too.
+    # TRL masks by these ids, some of which are from the model's configuration.
     reward.ends = frozenset([*trainer.eos_token_ids, base.tokenizer.pad_token_id])
     return trainer
 
@@ -171,7 +175,7 @@ def _held_out(
         return None
     if config.held_out_from is None and sets is None:
         raise ConfigError(
-            "Evaluation is asked for, and a run holds no problems out",
+            "An evaluation needs held-out problems, and a run has none",
             "Give --held_out_from, a folder of sets, or --eval_strategy no.",
         )
     folder = Path(config.held_out_from or str(sets and sets.folder))
@@ -192,15 +196,15 @@ def _held_out(
     if not found.roles[role]:
         what = "problem" if role == THINKER else "cache"
         raise ConfigError(
-            f"held_out: {folder} has no held-out {what} to measure on ({found.too_long:,} too long "
-            f"for {room[role]:,} tokens beside a response)",
+            f"held_out: {folder} has no held-out {what} ({found.too_long:,} exceed the "
+            f"{room[role]:,} tokens that a response leaves)",
             "Give another --held_out_from, a smaller max_completion_length, or no evaluation.",
         )
     return found
 
 
 def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
-    """(what, how much) of a training, for the terminal."""
+    """(label, text) of the lines that describe a training."""
     record, prompts, config = plan.record, plan.prompts, plan.arguments.config
     group = config.num_generations
     episodes = ""
@@ -251,10 +255,10 @@ def _measured(trainer: Trainer, first: int) -> dict[str, Any]:
     history = trainer.state.log_history
     callbacks = trainer.callback_handler.callbacks
     alarms = next(each.alarms for each in callbacks if isinstance(each, WatchGuards))
-    # What was logged behind the checkpoint that became the model is not of the model.
+    # Entries after the checkpoint that became the model do not describe it.
     last = step_at_end(trainer)
     of_model = [entry for entry in history if entry["step"] <= last]
-    # TRL goes on counting where an earlier start ended.
+    # TRL continues the count of an earlier start.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
     before = max((tokens for step, tokens in counted if step <= first), default=0)
     rollouts = {}

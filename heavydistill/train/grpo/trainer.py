@@ -1,18 +1,18 @@
-"""TRL's ``GRPOTrainer`` without most of its padding, and with what all our trainers do.
+"""TRL's ``GRPOTrainer`` without most of its padding, with exact ratios and a resumable order.
 
 TRL pads the rows of a generation to its longest prompt and completion, shuffles them and cuts the
-result into micro-batches. Here a micro-batch holds rows of similar length, the micro-batches are
-shuffled instead of the rows, and no forward pass has a column that is padding in all of its rows.
-Loss and gradients are those of the padded rows up to rounding.
+result into micro-batches. Here a micro-batch has rows of similar length, the micro-batches are
+shuffled instead of the rows, and no forward pass has a column that is padding in all its rows. Loss
+and gradients are those of the padded rows up to rounding.
 
 Old log-probabilities and those of a reference model are computed on exactly the micro-batches of
-the loss, because rounding depends on the shapes of a pass: in bfloat16, the same weights over the
+the loss, because rounding depends on the shapes of a pass: in bfloat16, log-probabilities of the
 same row in another micro-batch differ by more than GSPO's clipping range. This way a ratio is
 exactly 1 until the weights change.
 
-Where the model itself generates, rows that have ended leave the batch, or it is printed. The order
-of the prompts depends on the seed and the epoch, so that a resumed training asks what it would have
-asked; TRL's depends on the epochs of the process.
+If the model itself generates, rows that have ended leave the batch, or a message says why not. The
+order of the prompts depends on the seed and the epoch, so that a resumed training asks the same
+prompts; TRL's order depends on the epochs of the process.
 
 TRL gives vLLM an adapter by merging it into the base and subtracting it again, which in bfloat16
 does not restore the base that the saved adapter is loaded on. Here PEFT merges into a copy in
@@ -43,9 +43,9 @@ from heavydistill.train.grpo.held_out import HeldOutEvaluation
 
 
 class RlTrainer(HeldOutEvaluation):
-    """TRL's trainer for GRPO, GSPO and their like, measured on held-out rows.
+    """TRL's trainer for GRPO and its variants, evaluated on held-out rows.
 
-    The trainers of a mode may have advantages of their own; their samples have ``_size`` rows.
+    Subclasses may have advantages of their own; their samples have ``_size`` rows.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None
@@ -63,22 +63,21 @@ class RlTrainer(HeldOutEvaluation):
             return
         keeps_rows = (
             self.args.cache_implementation
-            or is_deepspeed_zero3_enabled()  # whose processes must all call the model as often
+            or is_deepspeed_zero3_enabled()  # whose processes must call the model equally often
             or not may_let_rows_go(self.model.config)
         )
         if keeps_rows:
             self.accelerator.print(
-                "Responses that have ended are generated on until the longest of their batch has "
-                "ended too: the model, its cache or ZeRO-3 needs it."
+                "Responses that have ended stay in their batch until its longest one ends: the "
+                "model, its cache or ZeRO-3 needs it."
             )
         else:
             self.model.generate = partial(_generate, self.model.generate)
 
     def _generate_single_turn(self, *arguments: Any) -> Any:
-        """TRL's, with nothing of the model's own ``generation_config.json``.
+        """Generate as TRL does, without the model's own ``generation_config.json``.
 
-        What stands there (penalties, suppressed tokens) would bend what is written, and ratios are
-        of the model's own distribution.
+        Penalties and suppressed tokens would change the distribution that the ratios assume.
         """
         own = self.model.generation_config
         self.model.generation_config = GenerationConfig()
@@ -88,7 +87,7 @@ class RlTrainer(HeldOutEvaluation):
             self.model.generation_config = own
 
     def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
-        # Of all processes, (samples, 1): there is one reward function. NaN where it gives none.
+        # Shape (samples of all processes, 1): there is one reward function. NaN: no reward.
         self._rewards = super()._calculate_rewards(*arguments)
         return self._rewards
 
@@ -101,16 +100,16 @@ class RlTrainer(HeldOutEvaluation):
         first = self.accelerator.process_index * mine
         output["advantages"] = advantages[first : first + mine]
         values = advantages.repeat_interleave(self._size).tolist()
-        logged = self._logs["advantages"]  # whose last ones are TRL's of this batch
+        logged = self._logs["advantages"]  # the last ones are TRL's of this batch
         for _ in range(min(len(values), len(logged))):
             logged.pop()
         logged.extend(values)
         return output
 
     def _own_advantages(self, rewards: torch.Tensor) -> torch.Tensor | None:
-        """The advantages of samples of all processes with these rewards; None if TRL's are meant.
+        """The advantages of the samples of all processes; None for TRL's own.
 
-        Both (samples,), group after group.
+        Rewards and advantages have the shape (samples,), group after group.
         """
         return None
 
@@ -127,15 +126,15 @@ class RlTrainer(HeldOutEvaluation):
         batch_size: int | None = None,
         **options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """TRL's, micro-batch after micro-batch, each without its padding.
+        """Compute what TRL does, by micro-batches without padding.
 
-        Ids and mask are (rows, prompt + completion), the mask all 0 in a completion that is masked
-        as a whole. ``logits_to_keep`` are the columns of the completion, ``batch_size`` the rows of
-        a micro-batch (default: all).
+        Ids and mask are (rows, prompt + completion); the mask is all 0 for a completion that is
+        left out. ``logits_to_keep`` is the number of columns of the completion, ``batch_size`` the
+        number of rows of a micro-batch (default: all).
 
         Returns:
-            Log-probabilities and entropies, (rows, completion), 0 where the mask is, and the mean
-            of the auxiliary losses; the last two if ``options`` ask for them.
+            Log-probabilities and entropies, (rows, completion), 0 where the mask is 0, and the mean
+            of the auxiliary losses; the last two if ``options`` request them.
         """
         lengths = attention_mask.sum(dim=1)
         passes = [
@@ -156,7 +155,7 @@ class RlTrainer(HeldOutEvaluation):
         )
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        """TRL's, but for which samples share a micro-batch: see the top of this module."""
+        """Prepare as TRL does, with micro-batches of similar lengths (see the module)."""
         if not self.model.training:
             return super()._prepare_inputs(generation_batch)
         micro_batches = self.args.steps_per_generation
@@ -166,7 +165,7 @@ class RlTrainer(HeldOutEvaluation):
             cut = by_length(lengths, len(lengths) // micro_batches)
             self._buffered_inputs = [
                 {
-                    # Numbers are of the whole generation.
+                    # Single numbers are of the whole generation.
                     name: value[cut[number]] if torch.is_tensor(value) and value.dim() else value
                     for name, value in made.items()
                 }
@@ -175,15 +174,15 @@ class RlTrainer(HeldOutEvaluation):
         return self._buffered_inputs[self._step % micro_batches]
 
     def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-        """Which rows of these lengths (rows,) are a micro-batch of at most ``size`` rows.
+        """The rows of each micro-batch of at most ``size`` rows, by their lengths (rows,).
 
-        As many in all processes: under DDP and DeepSpeed they run their passes together. Given the
-        rows of one micro-batch, this is that micro-batch with its rows in the same order.
+        All processes have equally many: DDP and DeepSpeed run their passes together. Of the rows of
+        one micro-batch this makes the same micro-batch, with the rows in the same order.
         """
         return by_length(lengths, size)
 
     def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """Which rows of a micro-batch share a forward pass: all of them."""
+        """The rows of a micro-batch that share a forward pass: all."""
         return [rows]
 
     def _trimmed(
@@ -198,7 +197,7 @@ class RlTrainer(HeldOutEvaluation):
         is_used = mask.any(dim=0)
         of_prompt, of_completion = is_used[:before].sum(), is_used[before:].sum()
         prompt, completion = torch.stack([of_prompt, of_completion]).tolist()
-        # One at least, though nothing of it is learnt: to TRL no columns are all of them.
+        # One at least, even if it is not learnt: TRL reads 0 columns as all.
         kept = max(1, completion)
         shown = slice(before - prompt, before + kept)
         logps, entropies, loss = super()._get_per_token_logps_and_entropies(
@@ -209,7 +208,7 @@ class RlTrainer(HeldOutEvaluation):
 
 
 def by_length(lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-    """Cut samples of these lengths, sorted, into parts of at most ``size``: their numbers."""
+    """The numbers of samples, sorted by length, in parts of at most ``size``."""
     return list(lengths.argsort(stable=True).split(size))
 
 
@@ -219,7 +218,7 @@ def _generate(
     attention_mask: torch.Tensor,
     generation_config: GenerationConfig,
 ) -> torch.Tensor:
-    """What ``generate`` returns, (rows, prompt + longest completion)."""
+    """Token ids as ``generate`` returns them, (rows, prompt + longest completion)."""
     written = write(generate, input_ids, attention_mask, generation_config)
     rows = [torch.tensor(row, device=input_ids.device) for row in written]
     completions = pad_sequence(rows, True, generation_config.pad_token_id)
@@ -227,7 +226,7 @@ def _generate(
 
 
 class _OfEpoch(Sampler[int]):
-    """The order of a sampler in an epoch, whatever epochs were before."""
+    """A sampler whose order depends on the epoch alone, not on earlier ones."""
 
     def __init__(self, sampler: RepeatSampler, epoch: Callable[[], int]) -> None:
         self._sampler, self._epoch = sampler, epoch
