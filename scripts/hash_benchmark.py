@@ -1,10 +1,10 @@
-"""Make a file of hashes of a benchmark, so that no build learns from its problems.
+"""Write the hashes of a benchmark's problems, so that builds leave these problems out.
 
     python scripts/hash_benchmark.py --from hub:ORG/NAME --split test --column question \
         --name aime25 --out data/benchmarks/aime25.parquet
 
-``--from`` is a dataset of the Hub, or a .jsonl or .parquet file. What lies in data/benchmarks is
-used by every build and goes into the wheel; any other file is named in a build's ``against``.
+``--from`` is a dataset of the Hub, or a .jsonl or .parquet file. Every build uses the files in
+data/benchmarks, which are part of the wheel; the key ``against`` of a build names other files.
 """
 
 from __future__ import annotations
@@ -24,12 +24,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--from", dest="source", required=True, help="hub:ORG/NAME or a file")
-    parser.add_argument("--subset", help="of a Hub dataset that has several")
-    parser.add_argument("--split", default="test", help="of a Hub dataset")
-    parser.add_argument("--column", help=f"of the texts; else the first of {', '.join(COLUMNS)}")
-    parser.add_argument("--name", required=True, help="for reports; say which part it is")
-    parser.add_argument("--out", type=Path, required=True, help="a .parquet file")
+    parser.add_argument(
+        "--from", dest="source", required=True, help="hub:ORG/NAME, or a .jsonl or .parquet file"
+    )
+    parser.add_argument("--subset", help="subset (configuration) of a Hub dataset")
+    parser.add_argument("--split", default="test", help="split of a Hub dataset")
+    parser.add_argument(
+        "--column", help=f"column of the texts (default: the first of {', '.join(COLUMNS)})"
+    )
+    parser.add_argument(
+        "--name", required=True, help="name of the benchmark for reports, with its part"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="the .parquet file to write")
     chosen = parser.parse_args()
     if chosen.out.suffix != ".parquet":
         parser.error(f"--out {chosen.out} must end in .parquet")

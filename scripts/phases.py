@@ -1,27 +1,27 @@
-"""Train by GRPO in several phases, each of which begins with the model that the last one left.
+"""Train by GRPO in several phases, each starting from the model of the previous one.
 
     python scripts/phases.py --config configs/grpo/phases/alternating.yaml
 
-The file names the phases, and for each the file and keys of scripts/grpo.py:
+The file lists the phases, each with a file and keys of `heavydistill grpo`:
 
-    model_name_or_path: out/student   # what the first phase begins with
+    model_name_or_path: out/student   # model of the first phase
     output_dir: out/alternating
     launch: [--config_file, configs/accelerate/single.yaml]
-    rounds: 2                         # the phases, so many times
+    rounds: 2                         # repetitions of all phases
     phases:
     - name: thinker
       config: configs/grpo/1gpu/thinker.yaml
-      # They win over the file.
+      # Keys win over the file.
       keys: {pass_at_k: 4, scale_rewards: none, max_steps: 100, held_out_from: sets/glm}
     - name: deliberator
       config: configs/grpo/1gpu/deliberator.yaml
       keys: {dataset_name: sets/glm, max_steps: 100}
-      refilter: {d: 8}  # before it: the prompts anew, for what the model can do by then
+      refilter: {d: 8}  # measures the prompts with the current model before the phase
 
-A phase is up to three commands, which are printed as they start: `heavydistill refilter` into
-NN-NAME-sets, `accelerate launch scripts/grpo.py` into NN-NAME (its keys are in NN-NAME.yaml), and
-scripts/merge.py into NN-NAME-merged if it trained an adapter. --dry_run prints all of them and
-runs none. After a crash or Ctrl-C the same command continues: what is done is not done again.
+A phase has up to three commands, which are printed as they start: `heavydistill refilter` into
+NN-NAME-sets, `accelerate launch scripts/grpo.py` into NN-NAME (with its keys in NN-NAME.yaml), and
+scripts/merge.py into NN-NAME-merged if it trained an adapter. --dry_run prints all commands and
+runs none. After a crash or Ctrl-C the same command continues with the unfinished one.
 
 Exit codes: 0 done; 1 a command failed; 2 the file is wrong; 130 interrupted.
 """
@@ -54,7 +54,7 @@ LAUNCH = [sys.executable, "-m", "accelerate.commands.launch"]
 
 
 class Phase(Section):
-    """One training."""
+    """A training of the sequence."""
 
     name: str
     config: str
@@ -63,7 +63,7 @@ class Phase(Section):
 
 
 class Phases(Section):
-    """All of them."""
+    """The content of the file."""
 
     model_name_or_path: str
     output_dir: str
@@ -78,7 +78,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--config", type=Path, required=True, help="the file")
+    parser.add_argument("--config", type=Path, required=True, help="YAML file with the phases")
     parser.add_argument("--dry_run", action="store_true", help="print the commands, run none")
     chosen = parser.parse_args()
     phases = parse(Phases, read_yaml(chosen.config), chosen.config)
@@ -91,7 +91,7 @@ def main() -> None:
         if result and read_yaml(file) != keys:
             raise ConfigError(
                 f"{folder} was trained with other keys than {chosen.config} has now: see {file}",
-                "Restore what it was trained with, or name another output_dir.",
+                "Restore the old keys, or give another output_dir.",
             )
         if not result:
             if phase.refilter is not None and not (Path(keys["dataset_name"]) / MANIFEST).is_file():
@@ -105,7 +105,7 @@ def main() -> None:
             result = result_of(folder)
         if result and result.is_unlearnt:
             raise RunError(
-                f"{folder} learnt nothing: no response earned a reward",
+                f"{folder} learnt nothing, because no response earned a reward",
                 f"Remove {folder} and raise max_completion_length in the keys of {phase.name}.",
             )
         model = str(folder)
@@ -121,24 +121,24 @@ def main() -> None:
 
 
 def keys_of(phase: Phase, folder: Path, model: str) -> tuple[str, dict[str, Any]]:
-    """(the sets of a phase before a refilter, all of its keys)."""
+    """(the sets of a phase before a refilter, all keys of the phase)."""
     keys = {**read_yaml(Path(phase.config)), **phase.keys}
     keys |= {"model_name_or_path": model, "output_dir": str(folder)}
     sets = str(keys.get("dataset_name"))
     if phase.refilter is not None:
-        # A refilter leaves out the attempts, whose vote the evaluation looks at.
+        # A refilter drops the attempts, whose vote the evaluation needs.
         keys = {"held_out_from": sets, **keys, "dataset_name": f"{folder}-sets"}
     return sets, keys
 
 
 def refiltering(sets: str, chosen: dict[str, Any], model: str, out: str) -> list[str]:
-    """The command that measures the prompts of sets on a model."""
+    """The command that measures the prompts of sets with a model."""
     flags = [part for key in chosen for part in ("--set", f"{key}={json.dumps(chosen[key])}")]
     return [*CLI, "refilter", sets, "--checkpoint", model, "--out", out, *flags]
 
 
 def result_of(folder: Path) -> Result | None:
-    """What came out of a training; None as long as it has not ended."""
+    """The result of a training; None if it has not ended."""
     return read_record(folder).result if (folder / RECORD).is_file() else None
 
 
@@ -147,7 +147,7 @@ def print_command(command: list[str]) -> None:
 
 
 def run_command(command: list[str]) -> None:
-    """Run a command in a session of its own, and end all of it if this script is interrupted."""
+    """Run a command in a session of its own; end the session if this script is interrupted."""
     print_command(command)
     process = subprocess.Popen(command, start_new_session=True)
     try:
@@ -158,11 +158,11 @@ def run_command(command: list[str]) -> None:
         raise
     if code:
         raise RunError(
-            f"It ended with exit code {code}: {shlex.join(command)}",
-            "Correct what it says above, and give the same command again: it continues there.",
+            f"This command ended with exit code {code}: {shlex.join(command)}",
+            "Correct the error above, and give the same command again: it continues there.",
         )
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(exit_code(main, "The same command goes on where it ended."))
+    sys.exit(exit_code(main, "The same command continues."))

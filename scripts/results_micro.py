@@ -1,10 +1,10 @@
-"""Write docs/evidence/results.md from the runs that scripts/reproduce_micro.sh has left.
+"""Write docs/evidence/results.md from the runs of scripts/reproduce_micro.sh.
 
     python scripts/results_micro.py out/reproduce --write docs/evidence/results.md
 
-A table of base, SFT, GRPO and teacher on the same problems, each seed in rows of its own, then what
-SFT adds to the base and GRPO to SFT, paired by problem, what holds in how many seeds, and how long
-each stage took. Runs that were not asked and judged alike are refused.
+The page has a table of base, SFT, GRPO and teacher on the same problems, with rows for each seed;
+the differences of SFT to the base and of GRPO to SFT, paired by problem; the number of seeds in
+which each holds; and the time of each stage. Runs with different prompts or verifiers are refused.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("folder", type=Path, help="what reproduce_micro.sh wrote")
-    parser.add_argument("--write", type=Path, required=True, help="a .md file")
+    parser.add_argument("folder", type=Path, help="output folder of reproduce_micro.sh")
+    parser.add_argument("--write", type=Path, required=True, help="the .md file to write")
     chosen = parser.parse_args()
     try:
         text = "\n".join(written(chosen.folder))
@@ -79,8 +79,8 @@ def written(folder: Path) -> Iterator[str]:
     seeds = [path for path in begun if (path / "measured-grpo").is_dir()]
     if not seeds:
         raise ConfigError(
-            f"{folder} has no seed that was measured to the end",
-            "Run `bash scripts/reproduce_micro.sh` first; it goes on where it was.",
+            f"{folder} has no seed with all measurements",
+            "Run `bash scripts/reproduce_micro.sh` first; it continues where it stopped.",
         )
     sides = _measured(folder, seeds)
     added = {
@@ -103,7 +103,7 @@ def written(folder: Path) -> Iterator[str]:
 
 
 def _measured(folder: Path, seeds: list[Path]) -> dict[str, Side]:
-    """All that was measured, in the order of the table."""
+    """All measured models, in the order of the table."""
     runs = {"base": folder / "measured-base"}
     for seed in seeds:
         runs[f"SFT, seed {_number(seed)}"] = seed / "measured-sft"
@@ -123,7 +123,7 @@ def _number(seed: Path) -> str:
 
 
 def _before(name: str) -> str:
-    """What the student was before a stage."""
+    """The model before a stage."""
     return name.replace("GRPO", "SFT") if name.startswith("GRPO") else "base"
 
 
@@ -135,8 +135,8 @@ def _demand_whole(run: Path) -> None:
         is_whole = False
     if not is_whole:
         raise ConfigError(
-            f"{run} is no whole run with K = {K} and D = {D}",
-            "Run `bash scripts/reproduce_micro.sh`; it goes on.",
+            f"{run} is not a complete run with K = {K} and D = {D}",
+            "Run `bash scripts/reproduce_micro.sh`; it continues.",
         )
 
 
@@ -179,7 +179,7 @@ def _metrics(sides: dict[str, Side]) -> Iterator[str]:
 
 
 def _over_votes(side: Side) -> Interval | None:
-    """HM@D minus the vote of as many written tokens; None where that takes more than K."""
+    """HM@D minus the vote with as many written tokens; None if that needs more than K."""
     curve = side.run.summary.curve
     return curve.matched["completion"].heavy_minus_vote if curve else None
 
@@ -196,7 +196,7 @@ def _differences(comparison: Comparison) -> list[Interval]:
 
 
 def _held(sides: dict[str, Side], added: dict[str, Comparison]) -> Iterator[str]:
-    """What the intervals of all seeds say together."""
+    """Lines that summarize the intervals of all seeds."""
     for stage in ("SFT", "GRPO"):
         of_seeds = [_differences(added[name]) for name in added if name.startswith(stage)]
         for name, values in zip(NAMES, zip(*of_seeds, strict=True), strict=True):
@@ -223,27 +223,27 @@ def _signs(values: Sequence[Interval]) -> str:
 
 
 def _times(folder: Path, measured: list[str]) -> Iterator[str]:
-    """Minutes of each stage, a column a seed; what serves all seeds stands in the first one's."""
+    """Minutes of each stage by seed; shared stages are in the column of the first seed."""
     took: dict[str, dict[str, int]] = {}
     try:
         lines = (folder / "seconds.tsv").read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise ConfigError(
-            f"{folder} does not tell how long it took: {error}",
+            f"{folder} has no times: {error}",
             "Give the folder of `bash scripts/reproduce_micro.sh`.",
         ) from error
     for seed, stage, seconds in csv.reader(lines, delimiter="\t"):
         of_stage = took.setdefault(stage, {})
         of_stage[seed] = of_stage.get(seed, 0) + int(seconds)
     seeds = sorted({seed for of_stage in took.values() for seed in of_stage})
-    # A story of one seed alone has to make what another seed has made.
+    # Alone, a seed would also need the stages that another seed has run.
     whole = {
         seed: sum(of_stage.get(seed, next(iter(of_stage.values()))) for of_stage in took.values())
         for seed in measured
     }
     yield _line("minutes", *(f"seed {seed}" for seed in seeds))
     yield _line(":--", *["--:"] * len(seeds))
-    for stage, seconds_of in {**took, "the whole story of this seed": whole}.items():
+    for stage, seconds_of in {**took, "everything for this seed": whole}.items():
         yield _line(stage, *(_minutes(seconds_of.get(seed)) for seed in seeds))
 
 

@@ -1,17 +1,17 @@
-"""Make the bundled micro models from nothing: tokenizer, base student, teacher.
+"""Train the bundled micro models from scratch: tokenizer, base student, teacher.
 
     python scripts/train_micro.py --out heavydistill/micro
 
 Problems are procedural (see heavydistill/micro/rows.py) with seeds that evaluation never uses.
-The stages, each saved under --work so that a stopped run goes on where it was:
+The stages, each saved under --work so that a stopped run continues there:
 
-1. tokenizer     from the texts that the models will see
+1. tokenizer     from texts like those of the training
 2. student       thinker rows, and a few deliberator rows that only restate one attempt
 3. small-caches  the teacher: thinker rows, and deliberations on two or three invented attempts,
-                 so that careful work is learnt where prompts are short
+                 so that careful work is learnt on short prompts
 4. own-caches    the teacher answers fresh problems, and learns to deliberate on its own attempts
 
-heavydistill/micro/README.md gives wall times and what came out.
+heavydistill/micro/README.md has wall times and results.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ SMALL_CACHES_STAGE = Schedule(
     2500, 4e-3, thinker_rows=14, deliberator_rows=8, deliberator_weight=0.5
 )
 OWN_CACHES_STAGE = Schedule(2000, 3e-3, thinker_rows=10, deliberator_rows=8, deliberator_weight=0.5)
-SMALL_CACHE = 3  # most invented attempts
+SMALL_CACHE = 3  # maximum number of invented attempts
 POOLS, POOL_SIZE = 1600, 10
 ALL_RIGHT_KEPT = 1 / 3  # pools without an error teach little
 SAMPLING = Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=160)
 
 
 def main() -> None:
-    """Run the stages that are not done yet and copy the models to --out."""
+    """Run the missing stages, and copy the models to --out."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for teacher/ and student/")
     parser.add_argument(
-        "--work", type=Path, default=Path("runs/micro"), help="stages are kept here"
+        "--work", type=Path, default=Path("runs/micro"), help="folder for the stages"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument(
-        "--only", choices=("student", "teacher"), help="train one of the two, e.g. side by side"
+        "--only", choices=("student", "teacher"), help="train only one of the two models"
     )
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 class Maker:
-    """The stages; each returns the folder that it made, or made in an earlier run."""
+    """The stages; each returns its folder, from this run or an earlier one."""
 
     def __init__(self, work: Path, seed: int) -> None:
         self.work = work
@@ -137,11 +137,11 @@ class Maker:
         )
 
     def _problems(self, stream: int) -> Iterator[MicroProblem]:
-        """Each use of problems has a stream of its own."""
+        """The problems of a stream; each use has a stream of its own."""
         return rows.problems(self.seed * 100 + stream)
 
     def _own_rows(self, model: Path) -> Iterator[MicroRow]:
-        """Endless deliberator rows over pools that the model itself sampled."""
+        """Deliberator rows without end, on pools that the model sampled itself."""
         rng = random.Random(self.seed + 3)
         problems = list(itertools.islice(self._problems(6), POOLS))
         pools = sample_pools(model, problems, self.seed)
@@ -199,7 +199,7 @@ class Maker:
 def sample_pools(
     model: Path, problems: list[MicroProblem], seed: int
 ) -> list[list[tuple[str, str]]]:
-    """For each problem the finished attempts of ``model`` as (answer text, boxed answer)."""
+    """The finished attempts of ``model`` at each problem, as (answer text, boxed answer)."""
     engine = LocalEngine(str(model))
     prompt = prompts.load("thinker", rows.PROMPT_DOMAIN, "en")
     requests = [
@@ -228,12 +228,14 @@ def log(line: str) -> None:
 
 
 def _ship(stage: Path, target: Path) -> None:
-    """Copy a trained stage to where the package looks for it, weights as bfloat16."""
+    """Copy a trained stage into the package, with weights in bfloat16."""
     model = LlamaForCausalLM.from_pretrained(stage, dtype=torch.bfloat16)
     shutil.rmtree(target, ignore_errors=True)
     model.save_pretrained(target)
     AutoTokenizer.from_pretrained(stage).save_pretrained(target)
-    (target / "model.safetensors").chmod(0o644)  # written for its owner alone
+    (target / "model.safetensors").chmod(
+        0o644
+    )  # it is written with permissions for the owner alone
     log(f"wrote {target}")
 
 

@@ -134,7 +134,7 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
         raise PublishError(
             f"{folder} must hold sets, with {MANIFEST}, or a trained model, with {RECORD}",
             "Give the folder that `heavydistill build --out FOLDER` wrote, or the output folder of "
-            "scripts/sft.py.",
+            "`heavydistill sft`.",
         )
     (kind,) = kinds
     _refuse_links(folder, kind)

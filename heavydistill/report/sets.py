@@ -120,7 +120,7 @@ def _advice(manifest: Manifest) -> list[str]:
         lines.append(
             f"{manifest.unmeasured:,} caches are no prompts of RL because fewer than two of their "
             "deliberations were judged: `heavydistill generate --d 2` or more pays for them, "
-            "`heavydistill refilter` asks a checkpoint, and scripts/grpo.py --unmeasured ask "
+            "`heavydistill refilter` asks a checkpoint, and `heavydistill grpo --unmeasured ask` "
             "takes them as they are."
         )
     if manifest.unfit:

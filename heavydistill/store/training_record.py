@@ -153,6 +153,6 @@ def read_record(folder: Path) -> TrainingRecord:
         TrainingRecord,
         FORMAT,
         what="training",
-        missing="Give the output folder of scripts/sft.py or scripts/grpo.py.",
+        missing="Give the output folder of `heavydistill sft` or `grpo`.",
         other="Train again.",
     )

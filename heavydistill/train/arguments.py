@@ -55,11 +55,6 @@ _MORE_THAN_0 = (
     "save_steps",
     *("per_device_train_batch_size", "per_device_eval_batch_size", "steps_per_generation"),
 )
-# Keys of earlier versions, with their fix.
-_REMOVED = {
-    "final_norm_learning_rate": "Leave it out: all weights learn with learning_rate.",
-    "objective": "Leave it out: mode joint always learns whole episodes.",
-}
 # Paths, keys, what the record has elsewhere, what only affects output, and what libraries set.
 _NOT_RECORDED = re.compile(
     r".*_dir|.*token|.*_path|hub_.*|run_name|trackio_.*|model_init_kwargs|dataset_kwargs|"
@@ -232,7 +227,7 @@ def _flag_parser(script: str, known: Mapping[str, Argument]) -> _FlagParser:
 def _nearest(name: str, known: Sequence[str], script: str) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     did_you_mean = f"Did you mean {near[0]}? " if near else ""
-    return _REMOVED.get(name.removeprefix("--"), f"{did_you_mean}{_keys_of(script)}")
+    return f"{did_you_mean}{_keys_of(script)}"
 
 
 def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
@@ -310,8 +305,7 @@ def _check(arguments: TrainArguments[Any]) -> None:
     for needed, (name, (value, usual)) in itertools.product(_NEEDED, values.items()):
         if name.startswith(_NEEDED[needed]) and value != usual and not values[needed][0]:
             raise ConfigError(
-                f"{name} is set, but {needed} is not",
-                f"Set {needed}: true, or leave {name} out.",
+                f"{name} is set, but {needed} is not", f"Set {needed}: true, or leave {name} out."
             )
     if config.push_to_hub and not config.hub_model_id:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""A training in several processes, started by accelerate's own launcher.
+"""Processes of a training: accelerate's launcher, and the exit code of each process.
 
-The launcher runs in a process group of its own, as this module: what it raises below a message of
-the training is not shown, its exit code is that of the training, and signals reach all of it.
+The launcher runs as this module, in a process group of its own. Its traceback is not shown below a
+message of the training, its exit code is that of the training, and signals reach all processes.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def launch(file: Path, flags: Sequence[str], command: Sequence[str]) -> int:
 
 def exit_code(
     script: Callable[[], None],
-    goes_on: str = "--resume_from_checkpoint true goes on from the last checkpoint.",
+    goes_on: str = "--resume_from_checkpoint true continues from the last checkpoint.",
 ) -> int:
-    """Run a script and turn what it raises into a message and an exit code.
+    """Run a training and turn errors into a message and an exit code.
 
-    Each of several processes names itself: what broke one may be on its machine alone.
+    Each of several processes prints its number, because a fault may be on one machine alone.
     """
     try:
         with interrupts.recognized():
@@ -75,7 +75,7 @@ def exit_code(
     except UserError as error:
         return _print(f"Error: {error}", 2)
     except HeavydistillError as error:
-        return _print(f"The training broke: {error}", 1)
+        return _print(f"The training failed: {error}", 1)
     except KeyboardInterrupt:
         return _print(f"Interrupted. {goes_on}", 130)
     return 0
@@ -89,7 +89,7 @@ def is_main() -> bool:
 def _print(message: str, code: int) -> int:
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     process = f"[process {os.environ['RANK']}] " if several else ""
-    # In one write, or the lines of processes that fail together run into each other.
+    # In one write, so that the lines of several processes do not mix.
     sys.stderr.write(f"{process}{message}\n")
     sys.stderr.flush()
     return code
@@ -101,7 +101,7 @@ def main() -> int:
         from accelerate.commands.launch import launch_command, launch_command_parser
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    logging.disable()  # of this process: what a signal does, and defaults that were taken
+    logging.disable()  # messages of the launcher on signals and defaults
     try:
         launch_command(launch_command_parser().parse_args())
     except subprocess.CalledProcessError as error:

@@ -293,10 +293,7 @@ def planned(arguments: TrainArguments[Any]) -> Launch:
             )
         engine = f"fsdp{version}"
     return Launch(
-        processes=state.num_processes,
-        engine=engine,
-        device=device,
-        attention=attention(arguments),
+        processes=state.num_processes, engine=engine, device=device, attention=attention(arguments)
     )
 
 

@@ -1,4 +1,4 @@
-"""What the training scripts do around a training: check, print, train, measure, publish."""
+"""The verbs sft and grpo: check, print, train, evaluate, publish."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from heavydistill.hub.publish import check_before, publish_trained
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train.launch import is_main
 
-# The module with ``parse``, and the one with ``prepare``, ``train`` and ``summary``; importing
-# them imports TRL.
+# Modules with ``parse``, and with ``prepare``, ``train`` and ``summary``; both import TRL.
 _STAGES = {"sft": ("sft", "sft"), "grpo": ("grpo.config", "grpo.train")}
-# What a launcher tells its processes; a program that one of them starts is not of them.
+# Variables that a launcher sets for its processes, and that their own child must not inherit.
 _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
     r"(ACCELERATE|TORCHELASTIC|FSDP|TORCH_NCCL)_.*"
@@ -31,7 +30,7 @@ _OF_LAUNCH = re.compile(
 
 
 def run_script(script: str, words: Sequence[str]) -> None:
-    """A training from its flags to a model, its card, its figures and its place on the Hub."""
+    """Run a training from its flags to the model, its card, its evaluation and its publication."""
     from heavydistill.train.callbacks import LOG
 
     reader, stage = (importlib.import_module(f"{__package__}.{name}") for name in _STAGES[script])
@@ -67,10 +66,10 @@ def run_script(script: str, words: Sequence[str]) -> None:
     write_model_card(folder)
     if result and result.is_unlearnt:
         raise RunError(
-            f"Nothing was learnt, so {folder} holds the model as it was: no response earned a "
+            f"Nothing was learnt, and {folder} has the unchanged model: no response earned a "
             f"reward, and {result.rollouts['verdict/cut_off'].last:.0%} of the last ones were cut "
             f"off at {config.max_completion_length:,} tokens",
-            "Raise max_completion_length, or teach shorter responses first, with scripts/sft.py.",
+            "Raise max_completion_length, or teach shorter responses first, by `heavydistill sft`.",
         )
     base = str(arguments.model.model_name_or_path)
     following = evaluation_command(record, folder, base)
@@ -87,11 +86,13 @@ def run_script(script: str, words: Sequence[str]) -> None:
 
 
 def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> str:
-    """The command that compares a trained model with its base on problems that it never learned.
+    """The command that compares a trained model with its base on problems of no training.
 
-    Problems that are made from a seed are made from another one; otherwise the file is the user's.
+    Generated problems get another seed; otherwise held-out.jsonl stands for the user's file.
     """
     runs = [run.config for sets in record.sets for run in sets.manifest.runs if run.config]
+    if record.rl and record.rl.run:
+        runs.append(record.rl.run)
     words = ["heavydistill", "evaluate", "--before", base]
     words += [word for role in record.roles for word in (f"--{role}", str(folder))]
     sources = [run.get("problems") or {} for run in runs]  # empty where answers were imported
@@ -114,9 +115,9 @@ def evaluate(config: Path, before: str, folder: Path) -> None:
 
     gc.collect()  # a trainer and its model refer to each other
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # which the other process needs
+        torch.cuda.empty_cache()  # the other process needs the memory
     models = ["--thinker", str(folder), "--deliberator", str(folder), "--before", before]
-    # One journal for all trainings in a place: the base is asked once.
+    # One journal for all trainings in a folder, so that the base is asked once.
     journal = ["--journal", str(folder.resolve().parent / "journal")]
     flags = ["--config", str(config), *models, "--out", str(folder / EVALUATION), *journal]
     environment = {

@@ -29,12 +29,7 @@ from heavydistill.train.loop import (
     step_at_end,
     trainer_options,
 )
-from heavydistill.train.sft_data import (
-    SourceRows,
-    sequences_of_roles,
-    sum_of,
-    tokenize_sources,
-)
+from heavydistill.train.sft_data import SourceRows, sequences_of_roles, sum_of, tokenize_sources
 from heavydistill.train.sft_options import SftOptions
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ def test_the_help_holds_a_whole_command():
 def test_a_whole_model_is_nothing_to_merge(tmp_path):
     done = merge("--adapter", MICRO, "--out", tmp_path / "merged")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"Error: {MICRO} holds a whole model")
+    assert done.stderr.startswith(f"Error: {MICRO} has a whole model")
     assert "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
 

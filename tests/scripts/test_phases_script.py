@@ -140,7 +140,7 @@ def test_each_phase_begins_with_what_the_last_one_left(place, capsys):
 def test_a_phase_that_broke_goes_on_and_what_is_done_is_not_done_again(place, capsys):
     place.behaves(_02_deliberator="break")
     assert place.run() == 1 and len(place.calls) == 2
-    assert "It ended with exit code 3" in capsys.readouterr().err
+    assert "This command ended with exit code 3" in capsys.readouterr().err
     place.behaves()
     assert place.run() == 0
     (call,) = place.calls

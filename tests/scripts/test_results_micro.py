@@ -101,7 +101,7 @@ def test_minutes_of_a_seed_and_of_its_whole_story(reproduced):
     lines = (reproduced / "results.md").read_text(encoding="utf-8").splitlines()
     assert cells(lines, "teacher's traces") == [["10.0", "-", "-"]]
     assert cells(lines, "SFT") == [["2.0", "2.0", "1.0"]]
-    assert cells(lines, "the whole story of this seed") == [["12.0", "12.0", "-"]]
+    assert cells(lines, "everything for this seed") == [["12.0", "12.0", "-"]]
     assert "Not measured to the end, and left out: seed-3." in lines
 
 

@@ -64,7 +64,7 @@ def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path):
     (tmp_path / "training.json").write_text("{}", encoding="utf-8")  # alone it is of none
     assert checkpoints.start_of(tmp_path, None) is None
     checkpoint(tmp_path, 3)
-    assert "there is a training in" in refused(tmp_path, None)
+    assert "already has a training" in refused(tmp_path, None)
     shutil.rmtree(tmp_path / "checkpoint-3")
     (tmp_path / "adapter_config.json").write_text("{}", encoding="utf-8")
     assert "--resume_from_checkpoint true" in refused(tmp_path, None)
@@ -147,7 +147,7 @@ def test_another_training_does_not_go_on(sets, tmp_path, record, keys, named):
     checkpoint(tmp_path, 2)
     with pytest.raises(ConfigError) as raised:
         prepare(sft_arguments(sets, tmp_path, resume_from_checkpoint="true", **keys))
-    assert f"began with {named}" in str(raised.value)
+    assert f"was started with {named}" in str(raised.value)
     assert "--output_dir" in str(raised.value)
 
 
@@ -159,7 +159,9 @@ def test_another_engine_does_not_go_on_for_it_would_forget_the_optimizer(tmp_pat
 
     write_record(by(engine), tmp_path)
     checkpoints.check_same(tmp_path, by(engine))
-    with pytest.raises(ConfigError, match=f"began with engine '{engine}', and now it is 'ddp'"):
+    with pytest.raises(
+        ConfigError, match=f"was started with engine '{engine}', and now it is 'ddp'"
+    ):
         checkpoints.check_same(tmp_path, by("ddp"))
 
 
@@ -254,10 +256,10 @@ def test_a_training_that_is_killed_while_it_saves_ends_as_if_it_was_not(sets, tm
     assert not there & {"config.json", "model.safetensors"}
     assert read_record(tmp_path / "killed").result is None
     code, said = run(given)
-    assert code == 2 and "there is a training in" in said
+    assert code == 2 and "already has a training" in said
     code, said = run([*given, "--resume_from_checkpoint", "true"])
     assert code == 0
-    assert "goes on from checkpoint-2" in said
+    assert "resumes from checkpoint-2" in said
     assert "Removed checkpoint-4, which was not whole." in said
     code, _ = run(flags(sets, tmp_path / "whole", **STEPS))
     assert code == 0
@@ -288,7 +290,7 @@ def test_ctrl_c_ends_with_130_and_what_to_do(sets, tmp_path):
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert "Interrupted. --resume_from_checkpoint true goes on" in said
+    assert "Interrupted. --resume_from_checkpoint true continues" in said
     assert "Traceback" not in said
 
 
@@ -297,7 +299,7 @@ FULL = {**STEPS, "max_steps": 2}
 
 def check_full(code: int, said: str, out: Path) -> None:
     assert code == 1
-    assert "The training broke: The disk of" in said and "Make room, and go on" in said
+    assert "The training failed: The disk of" in said and "Free some space, and continue" in said
     assert "Traceback" not in said
     assert not (out / "config.json").exists()
     assert not any(checkpoints.is_whole(path) for path in out.glob("checkpoint-*"))
@@ -338,7 +340,7 @@ resource.setrlimit(resource.RLIMIT_AS, (there + 400 * 2**20,) * 2)
     given = flags(sets, tmp_path / "out", packing=True, per_device_train_batch_size=64, max_steps=2)
     code, said = run(given, limit)
     assert code == 2
-    assert "Error: The memory does not suffice (cpu;" in said
+    assert "Error: Out of memory (cpu;" in said
     order = re.search(r"1\. (.*) 2\. (.*) 3\. (.*)", said)
     assert order
     wanted = (
@@ -419,5 +421,5 @@ def test_the_best_value_of_another_measure_is_forgotten(begun, sets, tmp_path, c
     after = json.loads(text)
     best = (after["best_global_step"], after["best_metric"])
     assert best == ((8, last) if other else (4, 0.0))
-    said = "Step 4 is no longer the best one: what is measured has changed."
+    said = "Step 4 is no longer the best one: the measure has changed."
     assert (said in capsys.readouterr().out) == bool(other)

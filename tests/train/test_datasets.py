@@ -76,7 +76,7 @@ def test_a_file_that_was_changed_after_the_build_is_refused(tmp_path, change):
     else:
         shutil.copy(validation, file)
     message = refused(SetSource(path=str(folder), role="thinker"))
-    assert f"{file.name} is not what manifest.json says: changed, added or removed" in message
+    assert f"{file.name} differs from manifest.json: changed, added or removed" in message
     if change != "added":
         assert locate_source(SetSource(path=str(folder), role="deliberator"))
 
@@ -116,7 +116,7 @@ def test_a_revision_is_asked_for(hub):
 
 def test_what_the_hub_does_not_give_is_said(hub, monkeypatch):
     message = refused(SetSource(path="org/other", role="thinker"))
-    assert "There is no folder org/other, and the Hub does not give such a dataset" in message
+    assert "There is no folder org/other, and no such dataset on the Hub" in message
     assert message.endswith("A private one needs HF_TOKEN.")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     message = refused(SetSource(path="org/sets", role="thinker"))

@@ -45,7 +45,7 @@ DISK = [
 def test_too_little_memory_is_the_users_to_mend(tmp_path, error):
     reason = explained(error, plan_on("cuda", tmp_path))
     assert isinstance(reason, ConfigError)
-    assert "The memory does not suffice (cuda" in str(reason)
+    assert "Out of memory (cuda" in str(reason)
     assert [str(reason).count(f"{number}. --") for number in (1, 2, 3, 4)] == [1] * 4
 
 
@@ -88,7 +88,7 @@ def test_fsdp_on_a_cpu_is_refused(tmp_path, monkeypatch, by):
         monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
         monkeypatch.setenv("FSDP_VERSION", "2")
     with pytest.raises(
-        ConfigError, match=r"asks for fsdp2, and would be single on cpu.*\s.*FSDP needs GPUs"
+        ConfigError, match=r"requests fsdp2, but would run single on cpu.*\s.*FSDP needs GPUs"
     ):
         loop.planned(sft_arguments("sets", tmp_path, **keys))
 

@@ -176,7 +176,7 @@ def test_a_base_that_has_changed_since_is_taken_only_if_named(tmp_path):
     folder = write_training(write_adapter(tmp_path / "adapter", base), base)
     config = base / "config.json"
     config.write_text(config.read_text().replace("1e-06", "2e-06"))
-    with pytest.raises(ConfigError, match=f"--base {base} takes this one"):
+    with pytest.raises(ConfigError, match=f"--base {base} to merge into this one"):
         merge(str(folder), tmp_path / "merged")
     assert not merge(str(folder), tmp_path / "merged", base=str(base)).record
     assert not (tmp_path / "merged" / "training.json").exists(), "it tells of another base"

@@ -160,9 +160,9 @@ def refused(sets: Path, out: Path, **keys: Any) -> str:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"load_in_4bit": True}, "load_in_4bit is set, and use_peft is not"),
-        ({"use_dora": True}, "use_dora is set, and use_peft is not"),
-        ({"lora_r": 8}, "lora_r is set, and use_peft is not. Set use_peft: true, or leave lora_r"),
+        ({"load_in_4bit": True}, "load_in_4bit is set, but use_peft is not"),
+        ({"use_dora": True}, "use_dora is set, but use_peft is not"),
+        ({"lora_r": 8}, "lora_r is set, but use_peft is not. Set use_peft: true, or leave lora_r"),
         (
             {"use_peft": True, "use_bnb_nested_quant": True, "load_in_8bit": True},
             "use_bnb_nested_quant is set, and load_in_4bit is not",
@@ -242,7 +242,7 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"role": None}, "Error: What is learnt is not said, or said twice: "),
+        ({"role": None}, "Error: The training has no source of rows, or two: "),
         ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
         ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
         ({"max_length": 5}, "Error: max_length: "),

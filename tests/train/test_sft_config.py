@@ -85,12 +85,12 @@ def test_folder_and_best_model_are_those_of_the_role(tmp_path, role, learner):
         ({"bf16": True, "fp16": True}, "At most one of fp16 and bf16"),
         ({"bf16": True, "use_cpu": False}, "bf16: false"),
         ({"model_name_or_path": None}, "There is no model to train"),
-        ({"dataset_name": None}, "What is learnt is not said, or said twice: dataset_name None"),
-        ({"role": None}, "role None, 0 datasets"),
-        ({"datasets": [THINKER]}, "1 datasets. Give --dataset_name, a"),
+        ({"dataset_name": None}, "no source of rows, or two: dataset_name is None"),
+        ({"role": None}, "role None, and datasets has 0 entries"),
+        ({"datasets": [THINKER]}, "datasets has 1 entries. Give --dataset_name (a"),
         (
             {"datasets": [THINKER], "dataset_name": None},
-            "dataset_name None, role thinker, 1 datasets",
+            "dataset_name is None, role thinker, and datasets has 1 entries",
         ),
     ],
 )
@@ -121,7 +121,7 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path):
         (["--role", "judge"], "--role: 'judge' is none of thinker, deliberator, both"),
         (
             ["--evaluate", "e.yaml", "--model_revision", "v2"],
-            "and model_revision v2",
+            "but model_revision v2",
         ),
         (["--model_init_kwargs", '{"dtype": "auto"}'], "model_init_kwargs: dtype has a flag"),
         (["--model_init_kwargs", "use_kernels"], "model_init_kwargs: 'use_kernels' is no mapping"),
@@ -129,9 +129,9 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path):
         (["--config"], "--config has no file"),
         (["--learning_rate", "inf"], "learning_rate: inf is not more than 0"),
         (["--config", "nowhere.yaml"], "nowhere.yaml: No such file"),
-        (["--datasets", "a"], "thinker, 1 datasets. Give --dataset_name, a folder"),
-        (["--hub_model_id", "a/b"], "hub_model_id is set, and push_to_hub is not"),
-        (["--license", "mit"], "license is set, and push_to_hub is not"),
+        (["--datasets", "a"], "thinker, and datasets has 1 entries. Give --dataset_name (a"),
+        (["--hub_model_id", "a/b"], "hub_model_id is set, but push_to_hub is not"),
+        (["--license", "mit"], "license is set, but push_to_hub is not"),
     ],
 )
 def test_a_fault_of_a_flag_names_it(tmp_path, flags, message):
@@ -206,7 +206,7 @@ def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(tmp_
     assert set(OTHER) == {*REFUSED, *SftConfig.refused}
     path = written(tmp_path, **{key: OTHER[key] for key in keys})
     message = refused(["--config", path])
-    named = message.partition(":")[0]
+    named = message.partition(" ")[0]
     assert named in keys and message.endswith(f"Leave {named} out.")
     assert "hf_secret" not in message
 

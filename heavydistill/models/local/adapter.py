@@ -141,7 +141,7 @@ def _load_base(adapter: Adapter, dtype: Any) -> Any:
     if _has(adapter.base, CONFIG):
         raise TeacherError(
             f"The base model {adapter.base!r} of the adapter {adapter.name} is an adapter itself",
-            "Merge that one first (scripts/merge.py), and train on what comes out.",
+            "Merge that one first with `heavydistill merge`, and train the merged model.",
         )
     try:
         model = AutoModelForCausalLM.from_pretrained(

@@ -119,8 +119,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         *PRESETS,
     )
     dataset_name: str | None = option(
-        None,
-        "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub.",
+        None, "Folder of sets from `heavydistill build` or `refilter`, or its id on the Hub."
     )
     run: str | None = option(
         None,
@@ -128,8 +127,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         "joint: its problems, prompts and K are used; the trained model answers.",
     )
     max_accuracy: float | None = option(
-        None,
-        "Deliberator: train only on caches with at most this share of correct attempts.",
+        None, "Deliberator: train only on caches with at most this share of correct attempts."
     )
     unmeasured: str = option(
         LEAVE_OUT,
@@ -212,8 +210,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         is_evaluated = trl.eval_strategy != "no"
         if trl.do_eval and not is_evaluated:
             raise ConfigError(
-                "do_eval is given without eval_strategy",
-                "Give --eval_strategy steps.",
+                "do_eval is given without eval_strategy", "Give --eval_strategy steps."
             )
         if self.guard_evaluation is None:
             self.guard_evaluation = WARN if is_evaluated else OFF

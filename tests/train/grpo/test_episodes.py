@@ -188,13 +188,16 @@ def test_an_episode_without_a_cache_has_failed(verdicts, kinds, budget, why):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"deliberate": {"rounds": 2}}, "has 2 rounds .* Set deliberate.rounds to 1"),
-        ({"deliberate": {"d": 0}}, "has 0 rounds .* deliberate.d to 1 or more"),
-        ({"deliberate": {"task": "choose"}}, "to choose, and an episode has one to deliberate"),
-        ({"cache": {"budget_tokens": 1935}}, "A cache of 1935 tokens .* there is room for 1934"),
+        ({"deliberate": {"rounds": 2}}, "the run has 2 .* Set deliberate.rounds to 1"),
+        ({"deliberate": {"d": 0}}, "the run has 0 .* deliberate.d to 1 or more"),
+        (
+            {"deliberate": {"task": "choose"}},
+            "An episode has one round of task deliberate, but .* of task choose",
+        ),
+        ({"cache": {"budget_tokens": 1935}}, "A cache of 1935 tokens .* leaves 1934 for the cache"),
         (
             {"deliberate": {"sampling": {"max_tokens": 2000}}},
-            "A cache of 1 tokens and 2000 of a deliberation .* a smaller deliberate.sampling.max",
+            "A cache of 1 tokens and a deliberation of 2000 .* a smaller deliberate.sampling.max",
         ),
     ],
 )

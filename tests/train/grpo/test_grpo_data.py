@@ -64,7 +64,7 @@ def test_caches_that_can_teach_something_are_asked_and_the_others_counted(tmp_pa
 def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path):
     never = with_rows(tmp_path / "never", *[{"success": 0.0, "cache": f"c{n}"} for n in range(3)])
     message = refused(never, tmp_path)
-    assert "never has nothing to learn from that is answered rightly sometimes" in message
+    assert "never has no prompt that is answered correctly sometimes" in message
     assert "(3 never_right)" in message and "train the model on sft_deliberator first" in message
     again = f"refilter {never} --checkpoint micro-student --out {never}-refiltered"
     assert f"on this model with `heavydistill {again}`" in message
@@ -87,7 +87,7 @@ def unmeasured(folder: Path, *rights: int) -> Path:
 def test_caches_that_nobody_measured_are_asked_if_that_is_wanted(tmp_path):
     sets = unmeasured(tmp_path / "sets", 0, 1, 2)
     message = refused(sets, tmp_path)
-    assert "ask them as they are with --unmeasured ask" in message
+    assert "or use unmeasured ones with --unmeasured ask" in message
     prompts = found(sets, tmp_path, unmeasured="ask", max_accuracy=0.5)
     assert prompts.train["cache"] == ["c_0_0", "c_0_1", "c_0_3"], "none of the validation split"
     assert prompts.left_out == {"over_accuracy": 1}
@@ -117,7 +117,7 @@ def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path):
     sets = with_rows(tmp_path / "sets", {"cache": "c0"}, {"cache": "c1", "prompt": long})
     message = refused(sets, tmp_path, max_completion_length=1000)
     assert "1 of 2 prompts do not fit" in message and "--too_long leave_out" in message
-    assert "beside 1,000 of a response there is room for 1,048" in message
+    assert "1,000 for a response leave 1,048" in message
     kept = found(sets, tmp_path, max_completion_length=1000, too_long="leave_out")
     assert kept.train["cache"] == ["c0"] and kept.left_out == {"too_long": 1}
     message = refused(sets, tmp_path, max_completion_length=2040, too_long="leave_out")
@@ -127,7 +127,7 @@ def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path):
 def test_fewer_prompts_than_a_generation_asks_are_refused(tmp_path):
     sets = write_sets(tmp_path / "sets")
     message = refused(sets, tmp_path, steps_per_generation=4)
-    assert "A generation asks 4 prompts, and there are 1" in message
+    assert "A generation has 4 prompts, but there are only 1" in message
 
 
 def test_who_cannot_judge_is_told_before_anything_is_loaded(tmp_path, monkeypatch):
@@ -174,9 +174,9 @@ def test_the_wording_is_that_of_the_students_profile_if_the_run_names_none(tmp_p
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"think": {"sampling": {"top_p": 0.9}}}, "of think.sampling max_tokens alone counts"),
-        ({"think": {"sampling": {"max_tokens": 999}}}, "is 999, and max_completion_length 128"),
-        ({"think": {"sampling": {"max_tokens": 9}}}, "is 9, and max_completion_length 128"),
+        ({"think": {"sampling": {"top_p": 0.9}}}, "uses only max_tokens of think.sampling"),
+        ({"think": {"sampling": {"max_tokens": 999}}}, "is 999, but max_completion_length is 128"),
+        ({"think": {"sampling": {"max_tokens": 9}}}, "is 9, but max_completion_length is 128"),
         ({"thinkk": {}}, "unknown key thinkk"),
         ({"problems": {"source": "nowhere.jsonl"}}, "nowhere.jsonl"),
     ],
@@ -201,7 +201,7 @@ def test_a_prompt_of_an_episode_leaves_room_for_an_attempt_which_may_be_shorter(
     keys = {**EPISODES, "max_completion_length": 2040, "too_long": "leave_out"}
     shorter = {"deliberate": {"sampling": {"max_tokens": 90}}}
     message = refused(None, tmp_path, run=run_file(tmp_path, think={"k": 2}, **shorter), **keys)
-    assert "12 of 12 prompts do not fit" in message and "2,040 of a response" in message
+    assert "12 of 12 prompts do not fit" in message and "2,040 for a response" in message
     run = run_file(tmp_path, think={"k": 2, "sampling": {"max_tokens": 1900}}, **shorter)
     for more in (keys, {**keys, "too_long": "refuse"}):
         prompts = found(None, tmp_path, run=run, **more)
