@@ -115,7 +115,7 @@ def test_an_installed_wheel_goes_from_generate_to_evaluate(installed, tmp_path):
     run("build runs/micro --student micro-student --set preset=natural --out sets/micro")
     said = run("sft --config micro --role deliberator --dataset_name sets/micro --max_steps 2")
     assert "The model is in out/deliberator" in said
-    following = said.splitlines()[-1].removeprefix("Next: heavydistill ")
+    following = said.partition("Next: heavydistill ")[2].replace("\\\n", "")
     run(f"{following} --limit 4 --set think.k=2 --set deliberate.d=1")
     run("report out/deliberator/evaluation")
     assert (tmp_path / "out/deliberator/evaluation/evaluation.json").is_file()

@@ -178,6 +178,9 @@ def merge(
     base in 4 bits is merged into the base as it is on disk. Merging needs no GPU, and as much
     memory as the model in its own type, or in float32 with `--dtype`.
     """
+    from rich.console import Console
+
+    from heavydistill.report.terminal import print_command
     from heavydistill.train import merge as merging
     from heavydistill.train.script import evaluation_command
 
@@ -199,6 +202,7 @@ def merge(
             f"Note: the adapter changes little more than rounding to {merged.dtype} does, so part "
             "of what it learned may be lost. Merge with --dtype float32 to keep it."
         )
-    print(f"Serve it: vllm serve {out}")
+    print_command("Serve it", ["vllm", "serve", out], Console())
     if merged.record:
-        print(f"Next: {evaluation_command(merged.record, out, merged.base)}")
+        following = evaluation_command(merged.record, out, merged.base)
+        print_command("Next", following, Console())

@@ -6,17 +6,19 @@ import gc
 import importlib
 import os
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from rich.console import Console
 
 from heavydistill.config.run import load_config
 from heavydistill.errors import RunError
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.publish import check_before, publish_trained
+from heavydistill.report.terminal import print_command
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train.launch import is_main
 
@@ -76,16 +78,14 @@ def run_script(script: str, words: Sequence[str]) -> None:
     if config.evaluate:
         evaluate(Path(config.evaluate), base, folder)
         write_model_card(folder)
-        following = f"heavydistill report {shlex.quote(str(folder / EVALUATION))}"
-    print(
-        f"The model is in {folder}; all figures of the training are in {folder / LOG}", flush=True
-    )
+        following = ["heavydistill", "report", str(folder / EVALUATION)]
+    print(f"The model is in {folder}, all figures of the training in {folder / LOG}", flush=True)
     if options:
         print(f"Published: {publish_trained(folder, options).url}", flush=True)
-    print(f"Next: {following}", flush=True)
+    print_command("Next", following, Console())
 
 
-def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> str:
+def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[str]:
     """The command that compares a trained model with its base on problems of no training.
 
     Generated problems get another seed; otherwise held-out.jsonl stands for the user's file.
@@ -102,7 +102,7 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> str:
         words += ["--problems", name, "--set", f"problems.seed={seed}"]
     else:
         words += ["--problems", "held-out.jsonl"]
-    return shlex.join([*words, "--out", str(folder / EVALUATION)])
+    return [*words, "--out", str(folder / EVALUATION)]
 
 
 def evaluate(config: Path, before: str, folder: Path) -> None:

@@ -196,4 +196,4 @@ def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(sou
     roles = "--thinker out/both --deliberator out/both"
     command = f"heavydistill evaluate --before Qwen/Qwen3-4B {roles} {problems}"
     said = evaluation_command(record, Path("out/both"), "Qwen/Qwen3-4B")
-    assert said == f"{command} --out out/both/evaluation"
+    assert said == f"{command} --out out/both/evaluation".split()
