@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 import sys
 from collections.abc import Sequence
@@ -119,18 +118,18 @@ def options_of(script: str) -> type[TrainingOptions]:
 
 
 def _checked(script: str, words: Sequence[str]) -> None:
-    from heavydistill.train.arguments import given_values, shipped_file
+    from heavydistill.train.arguments import FlagParser, given_values, shipped_file, spellings
     from heavydistill.train.launch import FLAGS, launch
 
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser = FlagParser(script)
     for name in ("accelerate", *FLAGS):
-        parser.add_argument(*{f"--{name}", f"--{name.replace('_', '-')}"}, nargs="?", const="")
+        parser.add_argument(*spellings(name))
     given, rest = parser.parse_known_args(words)
     chosen = {name: text for name, text in vars(given).items() if text is not None}
     given_values(options_of(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
     for name, text in chosen.items():
-        if not text or not (name in ("accelerate", "main_process_ip") or text.isdecimal()):
-            raise ConfigError(f"--{name}: {text!r} is no value of it", f"Give --{name} N.")
+        if name not in ("accelerate", "main_process_ip") and not text.isdecimal():
+            raise ConfigError(f"--{name}: {text!r} is not a whole number", f"Give --{name} N.")
     if not chosen:
         from heavydistill.train.script import run_script
 

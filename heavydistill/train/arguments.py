@@ -161,15 +161,14 @@ def given_values(
         ConfigError: Unknown names, or values of another type or that are no choice.
     """
     known = known_arguments(options)
-    parser = _flag_parser(options.script, known)
+    parser = FlagParser(options.script, known)
+    parser.add_argument("--config")
     given, unknown = parser.parse_known_args(arguments)
     if unknown:
         flag = unknown[0].partition("=")[0]
         names = [name for action in parser._actions for name in action.option_strings]
         fix = _nearest(flag, [*names, *others], options.script)
         raise ConfigError(f"There is no flag {flag}", fix)
-    if given.config == "":
-        raise ConfigError("--config has no file", "Give the path of a YAML file.")
     path = given.config and shipped_file(options.script, given.config)
     flags = {name: text for name, text in vars(given).items() if name in known and text is not None}
     tree = read_yaml(path) if path else {}
@@ -198,30 +197,27 @@ def given_values(
     return values
 
 
-class _FlagParser(argparse.ArgumentParser):
+class FlagParser(argparse.ArgumentParser):
     """Raises what argparse would print below a usage of two hundred flags."""
 
-    script = ""
+    def __init__(self, script: str, known: Mapping[str, Argument] | None = None) -> None:
+        super().__init__(add_help=False, allow_abbrev=False)
+        self._script = script
+        for name, each in (known or {}).items():
+            options = {"nargs": "?", "const": "true"} if each.is_switch else {"nargs": each.nargs}
+            self.add_argument(*spellings(name), **options)
+            if each.default is True:
+                no = spellings(f"no_{name}")
+                self.add_argument(*no, dest=name, action="store_const", const="false")
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message, _keys_of(self.script))
+        """Raise a ``ConfigError``."""
+        raise ConfigError(message, _keys_of(self._script))
 
 
-def _flag_parser(script: str, known: Mapping[str, Argument]) -> _FlagParser:
-    parser = _FlagParser(add_help=False, allow_abbrev=False)
-    parser.script = script
-    parser.add_argument("--config", nargs="?", const="")
-    for name, each in known.items():
-        dashed = name.replace("_", "-")
-        names = dict.fromkeys([f"--{name}", f"--{dashed}"])
-        if each.is_switch:
-            parser.add_argument(*names, nargs="?", const="true")
-        else:
-            parser.add_argument(*names, nargs=each.nargs)
-        if each.default is True:
-            names = dict.fromkeys([f"--no_{name}", f"--no-{dashed}"])
-            parser.add_argument(*names, dest=name, action="store_const", const="false")
-    return parser
+def spellings(name: str) -> list[str]:
+    """The flags of a key, with underscores and with dashes."""
+    return [*dict.fromkeys([f"--{name}", f"--{name.replace('_', '-')}"])]
 
 
 def _nearest(name: str, known: Sequence[str], script: str) -> str:

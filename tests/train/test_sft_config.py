@@ -126,7 +126,7 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path):
         (["--model_init_kwargs", '{"dtype": "auto"}'], "model_init_kwargs: dtype has a flag"),
         (["--model_init_kwargs", "use_kernels"], "model_init_kwargs: 'use_kernels' is no mapping"),
         (["--model_init_kwargs", '{"a'], "Unterminated string"),
-        (["--config"], "--config has no file"),
+        (["--config"], "--config: expected one argument"),
         (["--learning_rate", "inf"], "learning_rate: inf is not more than 0"),
         (["--config", "nowhere.yaml"], "nowhere.yaml: No such file"),
         (["--datasets", "a"], "thinker, and datasets has 1 entries. Give --dataset_name (a"),
