@@ -109,7 +109,7 @@ def test_minutes_of_a_seed_and_of_its_whole_story(reproduced):
     ("changed", "told"),
     [
         ({"problems": 29}, "not over the same problems"),
-        ({"k": 4}, "no whole run with K = 8 and D = 4"),
+        ({"k": 4}, "not a complete run with K = 8 and D = 4"),
     ],
     ids=["problems", "k"],
 )
@@ -136,5 +136,5 @@ def test_what_is_not_there_is_said(reproduced):
     for seed in ("1", "2"):
         shutil.rmtree(reproduced / f"seed-{seed}")
     done = written(reproduced)
-    assert done.returncode == 2 and "no seed that was measured" in done.stderr
+    assert done.returncode == 2 and "no seed with all measurements" in done.stderr
     assert not (reproduced / "results.md").exists()

@@ -53,9 +53,9 @@ def test_an_evaluation_of_the_model_before_is_not_taken_for_one_of_the_model_tha
     last = checkpoint(tmp_path, 3)
     (tmp_path / "evaluation").mkdir()
     for resume in ("true", str(last)):
-        assert "there is an evaluation in" in refused(tmp_path, resume)
+        assert "has an evaluation of an earlier model" in refused(tmp_path, resume)
     shutil.rmtree(last)
-    assert "there is an evaluation in" in refused(tmp_path, None)
+    assert "has an evaluation of an earlier model" in refused(tmp_path, None)
 
 
 def test_a_folder_with_a_training_is_not_begun_in_again(tmp_path):

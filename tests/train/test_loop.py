@@ -46,7 +46,7 @@ def test_too_little_memory_is_the_users_to_mend(tmp_path, error):
     reason = explained(error, plan_on("cuda", tmp_path))
     assert isinstance(reason, ConfigError)
     assert "Out of memory (cuda" in str(reason)
-    assert [str(reason).count(f"{number}. --") for number in (1, 2, 3, 4)] == [1] * 4
+    assert [str(reason).count(f"{number}. ") for number in (1, 2, 3, 4)] == [1] * 4
 
 
 @pytest.mark.parametrize("error", DISK, ids=repr)

@@ -165,7 +165,7 @@ def refused(sets: Path, out: Path, **keys: Any) -> str:
         ({"lora_r": 8}, "lora_r is set, but use_peft is not. Set use_peft: true, or leave lora_r"),
         (
             {"use_peft": True, "use_bnb_nested_quant": True, "load_in_8bit": True},
-            "use_bnb_nested_quant is set, and load_in_4bit is not",
+            "use_bnb_nested_quant is set, but load_in_4bit is not",
         ),
         ({"use_peft": True, "load_in_4bit": True, "dtype": "auto"}, "Give --dtype bfloat16"),
         ({"gradient_accumulation_steps": 0}, "gradient_accumulation_steps: 0 is not more than 0"),

@@ -165,7 +165,7 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path):
     keys = {"mode": "joint", "use_vllm": True, "use_cpu": False}
     path = written(tmp_path, **keys, vllm_importance_sampling_mode="sequence_mask")
     message = refused(["--config", path])
-    assert message.startswith("vllm_importance_sampling_mode: sequence_mask is of rows")
+    assert message.startswith("vllm_importance_sampling_mode: sequence_mask corrects rows")
     assert message.endswith("Set vllm_importance_sampling_mode: token_truncate.")
     usual = parse(["--config", path, "--vllm_importance_sampling_mode", "token_truncate"])
     assert usual.config.use_vllm
@@ -174,7 +174,7 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--objective", "row"], "There is no flag --objective. Leave it out"),
+        (["--objective", "row"], "There is no flag --objective. "),
         (["--num_generatons", "4"], "There is no flag --num_generatons. Did you mean"),
         (["--verify", "x"], "--verify: 'x' is no mapping"),
         (["--preset", "ppo"], "--preset: 'ppo' is none of gspo, dapo, dr_grpo"),

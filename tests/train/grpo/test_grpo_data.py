@@ -233,8 +233,11 @@ def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path):
 @pytest.mark.parametrize(
     ("configs", "message"),
     [
-        ([{}], "do not tell how their problems were asked"),
-        ([{"think": {"k": 3}}, {"think": {"k": 4}}], "run0, run1, were asked in different ways"),
+        ([{}], "do not record how their problems were asked"),
+        (
+            [{"think": {"k": 3}}, {"think": {"k": 4}}],
+            "run0, run1, have different prompts or settings",
+        ),
     ],
 )
 def test_runs_that_do_not_tell_or_agree_are_refused(tmp_path, configs, message):

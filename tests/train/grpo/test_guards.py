@@ -326,4 +326,4 @@ def test_what_cannot_be_rolled_back_is_said(tmp_path, capsys):
     )
     assert made.state.global_step == 4 and watch.alarms[0].rolled_back_to is None
     assert step_at_end(made) == 4
-    assert "no checkpoint to roll back to: the model is step 4" in capsys.readouterr().out
+    assert "no checkpoint to roll back to: the model is that of step 4" in capsys.readouterr().out

@@ -238,7 +238,7 @@ def test_rows_that_have_ended_are_not_asked_about_and_the_same_is_written(tmp_pa
 @pytest.mark.parametrize("keys", [{}, {"cache_implementation": "dynamic"}])
 def test_settings_that_keep_rows_are_said(tmp_path, capfd, keys):
     trainer(RlTrainer, tmp_path, **keys)
-    assert ("until the longest of their batch" in capfd.readouterr().out) == bool(keys)
+    assert ("until its longest one ends" in capfd.readouterr().out) == bool(keys)
 
 
 def test_settings_of_the_models_own_bend_nothing_and_stay(tmp_path):
