@@ -236,14 +236,14 @@ def test_problems_of_sets_are_asked_as_in_the_runs_behind_them(tmp_path):
         ([{}], "do not record how their problems were asked"),
         (
             [{"think": {"k": 3}}, {"think": {"k": 4}}],
-            "run0, run1, have different prompts or settings",
+            "run0, run1, have different prompts",
         ),
     ],
 )
 def test_runs_that_do_not_tell_or_agree_are_refused(tmp_path, configs, message):
     sets = write_sets(tmp_path / "sets", runs=of_runs(*configs))
     found_message = refused(sets, tmp_path, mode="thinker")
-    assert message in found_message and "give --run in place of --dataset_name" in found_message
+    assert message in found_message and "in place of --dataset_name" in found_message
 
 
 WAY = {"domain": "brief", "think": {"k": 2}}
