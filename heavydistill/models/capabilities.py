@@ -1,14 +1,20 @@
-"""What a model takes at an address: the capability files of ``heavydistill doctor``, its context.
+"""What a served model accepts: the capability files of ``heavydistill doctor``, and its context.
 
-One YAML file for each pair, in the user's cache folder, made to be read and changed by hand. A run
-whose configuration says nothing of ``endpoint.capabilities`` obeys those of its models at its
-addresses, the strictest of several. What it obeyed is saved with it, so a replay reads no file.
+There is one YAML file for each pair of model and address, in the user's cache folder; it may be
+edited by hand. A run whose configuration does not set ``endpoint.capabilities`` uses the files of
+its models at its addresses, and the strictest values among them. The values that it used are saved
+with the run, so a replay reads no capability file.
 
-The context, in tokens of prompt and response together, is what the user set, else what doctor saw,
-else that of the run in the folder that goes on, unless the server has come to take less; else the
-smaller of what the server and the profile say, else what the checkpoint beside the tokenizer was
-made for, else ``ASSUMED`` tokens, which is said. The last two yield to a configuration that asks
-for more.
+The context is the number of tokens of prompt and response together. It is the first that is known:
+
+1. the user's setting;
+2. what doctor saw;
+3. the context of the run in the same folder that is resumed, unless the server now accepts less;
+4. the smaller of what the server and the profile say;
+5. the context that the checkpoint beside the tokenizer was made for;
+6. ``ASSUMED`` tokens, with a warning.
+
+A configuration that asks for more replaces the last two.
 """
 
 from __future__ import annotations
@@ -36,13 +42,13 @@ _HEADER = """\
 # What `heavydistill doctor` saw of this model at this address. Runs obey it. Run doctor again to
 # renew it, or remove this file to forget it.
 """
-ASSUMED = 8192  # tokens of a model whose context nobody says: few servers take less
+ASSUMED = 8192  # context of a model for which none is known; few servers accept less
 _SMALLEST = 256
 SET_IT = "set what the server takes with --set endpoint.context=N"
 
 
 class Source(StrEnum):
-    """Who says how many tokens a context has, in words that follow the number."""
+    """Where the size of a context comes from, in words that follow the number."""
 
     SET = "as endpoint.context is set"
     DOCTOR = "as doctor saw"
@@ -56,7 +62,7 @@ class Source(StrEnum):
 
 
 class CapabilityFile(Section):
-    """What one file holds: where the model was asked, its served name, and what was seen."""
+    """The content of one file: the address, the served name of the model, and what was seen."""
 
     base_url: str
     model: str
@@ -64,17 +70,17 @@ class CapabilityFile(Section):
 
 
 def path_of(base_url: str, model: str) -> Path:
-    """The file of a model at an address, whether it is there or not."""
+    """The path of the file of a model at an address; the file need not exist."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     base_url = base_url.rstrip("/")
-    # Different pairs may read alike once they are a file's name.
+    # Different pairs may become the same file name, so a digest is added.
     digest = hashlib.sha256(f"{base_url}\n{model}".encode()).hexdigest()[:8]
     readable = re.sub(r"[^\w.]+", "-", f"{urlsplit(base_url).netloc}-{model}")
     return cache / "heavydistill" / "capabilities" / f"{readable}-{digest}.yaml"
 
 
 def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
-    """Write what was seen, over what there was; returns the file.
+    """Write what was seen and replace an older file; returns the path.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -94,10 +100,10 @@ def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
 
 
 def load(base_url: str, model: str) -> Capabilities | None:
-    """What was seen of a model at an address; None if doctor was not run on it.
+    """What doctor saw of a model at an address; None if doctor was not run on it.
 
     Raises:
-        ConfigError: The file is damaged; the message names it, and the key.
+        ConfigError: The file is damaged; the message names the file and the key.
     """
     path = path_of(base_url, model)
     if not path.is_file():
@@ -108,12 +114,12 @@ def load(base_url: str, model: str) -> Capabilities | None:
 
 
 def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
-    """The endpoint with what doctor saw of it, and no more context than it has.
+    """The endpoint with the capabilities that doctor saw, and with at most the context it has.
 
     Raises:
-        ConfigError: A file is damaged, the addresses do not take the same parameters, or more
-            context is configured than there is.
-        TeacherError: The run needs the thinking, and it was seen that none comes.
+        ConfigError: A file is damaged, the addresses do not accept the same parameters, or more
+            context is configured than the server has.
+        TeacherError: The run needs the thinking, and doctor saw that the server returns none.
     """
     if not endpoint.is_served:
         return endpoint
@@ -125,16 +131,17 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
         for profile in profiles:
             if profile.thinks:
                 raise TeacherError(
-                    f"{profile.name} thinks, but its thinking does not come through at "
-                    f"{endpoint.base_url or 'the server of --start-vllm'} ({_source(seen)})",
-                    "`heavydistill doctor` with the same flags says what mends it, and looks "
-                    "again; --set endpoint.reasoning=optional goes on without.",
+                    f"{profile.name} thinks, but "
+                    f"{endpoint.base_url or 'the server of --start-vllm'} returns no thinking "
+                    f"({_source(seen)})",
+                    "Run `heavydistill doctor` with the same flags: it tests the server again and "
+                    "names the fix. To go on without thinking: --set endpoint.reasoning=optional.",
                 )
     context = endpoint.context or seen.context
     if seen.context and context and context > seen.context:
         raise ConfigError(
             f"endpoint.context {context} is more than the {seen.context} tokens that the server "
-            f"takes ({_source(seen)})",
+            f"accepts ({_source(seen)})",
             f"Set it to {seen.context} or less.",
         )
     return endpoint.model_copy(update={"capabilities": seen, "context": context})
@@ -143,10 +150,10 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
 def bounded(
     key: str, chosen: SamplingChoice, known: Sampling, seen: Capabilities | None
 ) -> Sampling:
-    """What is chosen over what the profile knows, and no longer than the server takes.
+    """The profile's sampling, overridden by what was chosen, within the limits of the server.
 
     Raises:
-        ConfigError: More was chosen.
+        ConfigError: A longer response was chosen than the server returns.
     """
     sampling = chosen.over(known)
     if not seen or not seen.max_output or sampling.max_tokens <= seen.max_output:
@@ -154,7 +161,7 @@ def bounded(
     if chosen.max_tokens:
         raise ConfigError(
             f"{key}.max_tokens {chosen.max_tokens} is more than the {seen.max_output} "
-            f"tokens of one response that the server takes ({_source(seen)})",
+            f"tokens that the server allows for one response ({_source(seen)})",
             f"Set it to {seen.max_output} or less.",
         )
     return sampling.model_copy(update={"max_tokens": seen.max_output})
@@ -165,15 +172,16 @@ def _source(seen: Capabilities) -> str:
 
 
 def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
-    """What holds for all of them; one that was never looked at counts as one without surprises."""
+    """The capabilities that hold at all addresses; None is an address that doctor never tested."""
     known = [seen or Capabilities() for seen in files]
     if not any(files) or len(known) == 1:
         return known[0] if known else Capabilities()
     names = {seen.max_tokens_name for seen in known}
     if len(names) > 1:
         raise ConfigError(
-            f"The addresses do not call the length of a response alike: {', '.join(sorted(names))}",
-            "Ask them in runs of their own, or run `heavydistill doctor` on each if you did not.",
+            "The addresses have different names for the length of a response: "
+            f"{', '.join(sorted(names))}",
+            "Run `heavydistill doctor` on each address, or use each in a run of its own.",
         )
     is_lost = any(seen.reasoning == "none" for seen in known)
     fewest = min(known, key=lambda seen: seen.n)
@@ -194,9 +202,9 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
 class Context:
     """The context of a served model."""
 
-    model: str  # Name of its profile
+    model: str  # Name of the model's profile
     tokens: int  # Most tokens of prompt and response together
-    source: Source  # Who says so
+    source: Source  # Where the number comes from
 
     @property
     def is_known(self) -> bool:
@@ -217,11 +225,15 @@ def context_of(
     needed: int = 0,
     saved: int | None = None,
 ) -> Context:
-    """The context of a served model, whose profile was found with the endpoint as ``given``.
+    """The context of a served model.
 
-    ``seen`` is that endpoint with what doctor saw (``obeyed``), ``said`` what the server says,
-    ``needed`` what a prompt and its response have in a configuration that sets its limits, and
-    ``saved`` the context of the run in the folder that this one may go on with.
+    Args:
+        profile: The profile of the model at the endpoint ``given``.
+        given: The endpoint as configured.
+        seen: The same endpoint with what doctor saw (``obeyed``).
+        said: The context that the server states.
+        needed: The tokens of a prompt and its response, where the configuration sets both limits.
+        saved: The context of the run in the same folder, which this run may resume.
     """
 
     def decided() -> tuple[int, Source]:
@@ -246,9 +258,9 @@ def context_of(
 
 
 def positions_in(config: Mapping[str, Any]) -> int | None:
-    """The positions that a checkpoint was made for, by its ``config.json``; None without them.
+    """The positions in a checkpoint's ``config.json``; None if it names none.
 
-    A model that reads images too has them in the part for its text.
+    A model that also reads images has them in the section of its text model.
     """
     text = config.get("text_config")
     for part in (config, text if isinstance(text, dict) else {}):

@@ -1,9 +1,9 @@
 """The first contact with servers: address, key, model and context, before anything large is loaded.
 
 Each address is asked once for its models, ``GET BASE/models``. Where that does not show whether the
-key is good, an empty chat completion is posted: a server refuses the key or the request, and
-nothing is billed. A server that does not list its models is not refused for that: what it then
-refuses stops a run. Not covered: whether it honours parameters, which ``doctor`` finds out.
+key is valid, an empty chat completion is posted: the server refuses either the key or the request,
+and nothing is billed. A server that does not list its models is accepted; if the model is wrong,
+the first real request fails. Not covered: whether a server honours parameters (``doctor``).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _Entries = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What a server answered."""
+    """The reply of a server."""
 
     status: int  # HTTP status
-    json: Any  # The value of the body, or None if it is no JSON
+    json: Any  # The value of the body, or None if it is not JSON
 
     @property
     def models(self) -> _Entries | None:
-        """The entries of a list of models, each with a name; None if it is no such list."""
+        """The entries of a list of models, each with a name; None if the body is no such list."""
         entries = self.json if self.status == _OK else None
         if isinstance(entries, dict) and "data" in entries:
             entries = entries["data"] or []  # null in an Ollama without models
@@ -53,22 +53,20 @@ class _Reply:
 
     @property
     def code(self) -> int:
-        """The status, or that of an error in a body that says it is well."""
+        """The HTTP status, or that of an error in the body of a reply whose status is 200."""
         tree = self.json if self.status == _OK else None
         is_error = isinstance(tree, dict) and tree.get("error") and "choices" not in tree
         return status_of(tree["error"]) if tree and is_error else self.status
 
 
 class Contact:
-    """Asks the servers of a command; what an address said is remembered."""
+    """Asks the servers of a command; the reply of each address is remembered."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], _Entries] = {}
 
     def context(self, model: str, endpoint: Endpoint) -> int | None:
-        """The most tokens of prompt and response together that all addresses say they take.
-
-        None if no address says it.
+        """The context that the addresses state, the smallest of several; None if none states it.
 
         Raises:
             TeacherError: Nothing answers there, the key is missing or refused, the model is not
@@ -78,11 +76,10 @@ class Contact:
         return min((tokens for tokens in said if tokens), default=None)
 
     def require(self, model: str, endpoint: Endpoint, most_tokens: int = 0) -> None:
-        """Refuse a server that cannot be asked.
+        """Check that all addresses can be asked, with ``most_tokens`` of prompt and response.
 
         Raises:
-            TeacherError: ``context`` raises it, or the server accepts fewer than ``most_tokens``
-                tokens of prompt and response together.
+            TeacherError: ``context`` raises it, or the server accepts fewer tokens.
         """
         takes = self.context(model, endpoint)
         if takes and takes < most_tokens:
@@ -93,14 +90,14 @@ class Contact:
             )
 
     def _entries(self, model: str, url: str, endpoint: Endpoint) -> _Entries:
-        """The list of models, in which this one is; empty if the server has none."""
+        """The server's list of models, which holds this one; empty if the server has no list."""
         place = url, endpoint.key_env
         if place not in self._seen:
             refuse_missing_key(endpoint)
-            self._seen[place] = submit(_looked(url.rstrip("/"), endpoint)).result()
+            self._seen[place] = submit(_listed(url.rstrip("/"), endpoint)).result()
         models = self._seen[place]
         names = [each["id"] for each in models]
-        # A proxy may list patterns.
+        # A proxy such as LiteLLM may list patterns with "*".
         if names and model not in names and not any("*" in name for name in names):
             near = difflib.get_close_matches(model, names, n=1)
             raise TeacherError(
@@ -112,7 +109,7 @@ class Contact:
 
 
 def refuse_missing_key(endpoint: Endpoint) -> None:
-    """Raise a TeacherError for an endpoint of a provider without a key, which all of them need."""
+    """Raise a TeacherError if a hosted API is configured and its key is not set."""
     provider = next(filter(None, map(provider_at, endpoint.urls)), None)
     if provider and not endpoint.key:
         raise TeacherError(
@@ -123,10 +120,10 @@ def refuse_missing_key(endpoint: Endpoint) -> None:
 
 
 def context_of(models: _Entries, model: str) -> int | None:
-    """The context of a model by the server's list; None if that does not say it.
+    """The context of a model in the server's list; None if the list does not state it.
 
-    Keys are those of vLLM and SGLang, llama.cpp, OpenRouter and Groq. An adapter in vLLM has the
-    context of its base.
+    The keys of vLLM and SGLang, llama.cpp, OpenRouter and Groq are read. An adapter in vLLM has the
+    context of its base model.
     """
     by_name = {each["id"]: each for each in models}
     entry = by_name.get(model, {})
@@ -141,7 +138,7 @@ def context_of(models: _Entries, model: str) -> int | None:
     return None
 
 
-async def _looked(url: str, endpoint: Endpoint) -> _Entries:
+async def _listed(url: str, endpoint: Endpoint) -> _Entries:
     key = endpoint.key
     try:
         reply = await _exchange(f"{url}/models", key)
@@ -162,7 +159,7 @@ async def _looked(url: str, endpoint: Endpoint) -> _Entries:
         right = (other if each.rstrip("/") == url else each for each in endpoint.urls)
         brought = f"HTTP {reply.code}" if reply.code != _OK else "no list of models"
         raise TeacherError(
-            f"{url} is not the base address of an API: GET {url}/models brings {brought}, and "
+            f"{url} is not the base address of an API: GET {url}/models returns {brought}, but "
             f"{other}/models answers",
             f"Give --endpoint {','.join(right)}",
         )
@@ -176,14 +173,14 @@ async def _prove_api(url: str, endpoint: Endpoint, is_listed: bool, is_page: boo
     """Post an empty completion, because the list of models does not prove the address or key."""
     try:
         if is_listed and (await _exchange(f"{url}/models", "")).models is None:
-            return  # the list is for good keys alone
+            return  # the server lists its models only for a valid key
         reply = await _exchange(f"{url}/chat/completions", endpoint.key, {})
-    except _faults():  # slow to load, for instance
+    except _faults():  # e.g. a server that is still loading the model
         return
     if is_page and reply.json is None:
         raise TeacherError(
             f"{url} is not the base address of an API: GET {url}/models and POST "
-            f"{url}/chat/completions bring no JSON",
+            f"{url}/chat/completions return no JSON",
             "Correct --endpoint; most addresses end in /v1.",
         )
     if reply.code == _WRONG_KEY:
@@ -199,8 +196,8 @@ async def _prove_api(url: str, endpoint: Endpoint, is_listed: bool, is_page: boo
 
 
 def _why(error: Exception) -> str:
-    """Why nothing answers, in the words of the system where it has some."""
-    fault = getattr(error, "os_error", error)  # aiohttp's errors name addresses twice
+    """Why nothing answers, in the system's words where there are any."""
+    fault = getattr(error, "os_error", error)  # aiohttp's own errors repeat the address
     if isinstance(fault, TimeoutError):
         return f"no answer in {_TIMEOUT_S:g} s"
     if isinstance(fault, OSError) and fault.errno and not isinstance(fault, ssl.SSLError):
@@ -210,7 +207,7 @@ def _why(error: Exception) -> str:
 
 
 async def _other_base(url: str, key: str) -> str | None:
-    """The address of the API that was meant, if one answers and the given one does not."""
+    """The address of an API near the given one, e.g. with ``/v1`` added; None if none answers."""
     stem = _NOT_A_BASE.sub("", url)
     others = [] if stem == url else [stem]
     if not _VERSION.search(stem):
@@ -229,7 +226,7 @@ async def _other_base(url: str, key: str) -> str | None:
 
 
 async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> _Reply:
-    """Get an address, or post a body to it; a redirect to another host does not get the key."""
+    """GET an address, or POST a body to it; the key is not sent on to another host."""
     from aiohttp import ClientError, ClientSession, ClientTimeout
 
     headers = {"User-Agent": "heavydistill"}
@@ -243,12 +240,12 @@ async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> _
     ):
         try:
             return _Reply(answer.status, parsed(await beginning(answer, _MOST_BYTES)))
-        except (ClientError, TimeoutError, ValueError):  # it breaks off, or is no JSON
+        except (ClientError, TimeoutError, ValueError):  # the body breaks off, or is not JSON
             return _Reply(answer.status, None)
 
 
 def _faults() -> tuple[type[Exception], ...]:
-    """What is raised where nothing answers."""
+    """The exceptions that are raised where nothing answers."""
     from aiohttp import ClientError
 
     return (ClientError, OSError, TimeoutError)

@@ -1,19 +1,20 @@
-"""What the runs into a folder have spent on served models, over all processes, and their cap.
+"""The account of a folder: what its runs have spent on served models, and the budget's limit.
 
-The account belongs to the folder of a run, whatever is asked in it, also after the folder was
-removed. It is a file in the journal, named by where the folder is as seen from there, so both may
-be moved together; where one of them was, the configuration saved in the folder helps (``adopt``).
+An account belongs to the folder of a run, whatever the run asks, and outlives the folder. It is a
+file in the journal, named by the path of the folder relative to the journal, so that both may be
+moved together. If only one was moved, the configuration saved in the folder finds the account
+(``adopt``).
 
-Before a request is sent, the most that it can cost is reserved; when it has ended, what it did cost
-is booked instead. What a server did not count, and what was in flight when a run was killed, is
-booked at the most that it can have been: a token is at least a byte. A server that ignores
-``max_tokens`` can exceed the cap by the replies in flight, each up to where it is cut off.
+Before a request is sent, the most that it can cost is reserved; when it has ended, its real cost is
+booked instead. Where a server did not count tokens, or a run was killed with requests in flight,
+the most that they can have cost is booked (a token has at least one byte). A server that ignores
+``max_tokens`` can exceed the budget by the replies in flight, each up to where it is cut off.
 
-The room for the lines is taken when the file is made; where they cannot be written all the same,
-nothing more is sent. On a network file system the locks must work between hosts (NFS 4).
+The disk space of all lines is taken when the file is made. If a line cannot be written anyway, no
+further request is sent. On a network file system, locks must work between hosts (NFS 4).
 
-Not covered: the last seconds before a loss of power; a folder that was moved and whose name another
-run has taken since, or that was moved without its journal before it was there.
+Not covered: the last seconds before a loss of power; a folder that was moved and whose old path
+another run uses since; a folder that was moved without its journal before the account existed.
 """
 
 from __future__ import annotations
@@ -41,21 +42,21 @@ from heavydistill.models.request import Request, Response
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Failure
 
-# Failures before a model began to write.
+# Failures that happen before a model begins to write.
 _FREE: frozenset[Failure | None] = frozenset(
     {"overloaded", "unreachable", "server", "rejected", "too_long", "context_overflow", "no_credit"}
 )
-_LINE = 512  # every line is as long, so that a new one covers the old one in a single write
+_LINE = 512  # bytes of every line, so that a single write replaces one
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What requests take."""
+    """The cost of requests."""
 
-    tokens: float = 0  # Prompts and responses
-    usd: float = 0.0  # Money; 0 if the price is not known
+    tokens: float = 0  # Tokens of prompts and responses
+    usd: float = 0.0  # US dollars; 0 if the price is not known
 
 
 _NOTHING = Cost()
@@ -63,7 +64,7 @@ _NOTHING = Cost()
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An account, or what a shard has in its line of it."""
+    """The balance of an account, or of the line that a shard has in it."""
 
     spent_tokens: float = 0  # Tokens booked
     spent_usd: float = 0.0  # Dollars booked; 0 if the price is not known
@@ -71,8 +72,8 @@ class Balance:
     reserved_usd: float = 0.0  # Dollars of requests in flight, at most
     in_flight: int = 0  # Requests that were sent and have not ended
     ended: int = 0  # Requests that have ended
-    starts: int = 0  # Number of times the run was begun
-    holder: str = ""  # Which attempt at a shard has reserved it, in its line
+    starts: int = 0  # How often the run was started
+    holder: str = ""  # The attempt at a shard that owns the line
 
     @property
     def reserved(self) -> Cost:
@@ -80,12 +81,12 @@ class Balance:
 
     @property
     def most(self) -> Cost:
-        """What is spent, if all that is in flight costs what was reserved for it."""
+        """The most that can be spent: what is booked and what is reserved."""
         tokens = self.spent_tokens + self.reserved_tokens
         return Cost(tokens, self.spent_usd + self.reserved_usd)
 
     def line(self) -> bytes:
-        """The line as it stands in the file: JSON, padded."""
+        """The line in the file: JSON, padded with spaces."""
         return json.dumps(dataclasses.asdict(self)).encode().ljust(_LINE)
 
     def plus(
@@ -95,7 +96,7 @@ class Balance:
         in_flight: int = 0,
         ended: int = 0,
     ) -> Balance:
-        """With so much more, or less where it is negative."""
+        """This balance with the given amounts added; negative amounts are taken off."""
         return dataclasses.replace(
             self,
             spent_tokens=self.spent_tokens + spent.tokens,
@@ -108,7 +109,7 @@ class Balance:
 
 
 def most_cost(requests: list[Request], price: Price | None) -> Cost:
-    """The most that one call for these samples of one prompt can cost."""
+    """The most that one call can cost that asks for these samples of one prompt."""
     most = sum(request.sampling.max_tokens for request in requests)
     return _cost(_bytes(requests[0]), most, price)
 
@@ -116,10 +117,10 @@ def most_cost(requests: list[Request], price: Price | None) -> Cost:
 def cost_of(
     requests: list[Request], responses: list[Response], price: Price | None, overrun: int = 0
 ) -> Cost:
-    """What a call cost: counted, or bounded where the server did not count.
+    """The cost of a call by the server's counts; an upper bound where the server did not count.
 
-    There are fewer responses if the server left some out. ``overrun`` is the most tokens of a
-    reply that went on past ``max_tokens`` and was cut off.
+    ``responses`` may be fewer than ``requests``, if the server left some out. ``overrun`` is the
+    most tokens that a reply can have had which exceeded ``max_tokens`` and was cut off.
     """
     prompt = sum(response.prompt_tokens for response in responses)
     written = sum(response.completion_tokens for response in responses)
@@ -140,7 +141,10 @@ def _cost(prompt: int, completion: int, price: Price | None) -> Cost:
 
 
 def account_of(config: RunConfig) -> Path:
-    """The account of the folder of a run, else one for what it asks; ``journal`` must be set."""
+    """The file of the account of a run's folder; without a folder, one for what the run asks.
+
+    ``config.journal`` must be set.
+    """
     journal = Path(config.journal or "")
     if config.out is None:
         return journal / f"{config.identity}.ledger"
@@ -151,19 +155,19 @@ def account_of(config: RunConfig) -> Path:
 
 
 def found_account(config: RunConfig) -> Path:
-    """As ``account_of``, or where that account is as long as it was not adopted."""
+    """The file in which the account is now: that of ``account_of``, or an older name of it."""
     account, journal = account_of(config), Path(config.journal or "")
     if account.exists() or not config.out:
         return account
     folder = Path(config.out)
     try:
         saved = load_config(folder / "config.yaml")
-    except ConfigError:  # nothing is there yet; 0.1.0 named accounts by what a run asks
+    except ConfigError:  # the folder is empty; version 0.1.0 named accounts by what a run asks
         earlier = [journal / f"{config.identity}.ledger"]
     else:
         was = Path(saved.out or folder)
         if was.exists() and not (folder.exists() and was.samefile(folder)):
-            return account  # the folder is a copy, and the old account is that of the original
+            return account  # the folder is a copy; the old account belongs to the original
         places = (Path(saved.journal or journal), journal)
         names = (account_of(saved).name, f"{saved.identity}.ledger")
         earlier = [place / name for place in places for name in names]
@@ -171,10 +175,10 @@ def found_account(config: RunConfig) -> Path:
 
 
 def adopt(config: RunConfig) -> None:
-    """Give the account that the folder has had so far the name of ``account_of``.
+    """Rename the account that the folder has so far to the name of ``account_of``.
 
     Raises:
-        ConfigError: The disk does not allow it.
+        ConfigError: The file cannot be renamed.
     """
     account, found = account_of(config), found_account(config)
     if found != account:
@@ -185,7 +189,7 @@ def adopt(config: RunConfig) -> None:
 
 
 def spent_in(config: RunConfig) -> Cost:
-    """What the runs into a folder have spent so far, with what a killed one had reserved.
+    """What the runs into a folder have spent so far, with the reserves of a killed run.
 
     Raises:
         ConfigError: The account is damaged.
@@ -204,10 +208,11 @@ def balance_of(file: Path) -> Balance:
 
 @contextlib.contextmanager
 def alone(file: Path, taken: str) -> Iterator[None]:
-    """While this lasts nobody else holds the lock of that file.
+    """Hold the lock of a file.
 
     Raises:
-        ConfigError: Somebody does, with the message ``taken``, or the file cannot be used.
+        ConfigError: Another process holds it, with the message ``taken``; or the file cannot be
+            used.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -225,14 +230,17 @@ def alone(file: Path, taken: str) -> Iterator[None]:
 
 
 class Ledger:
-    """The account of a folder, opened by one process, and its cap in tokens or in money.
+    """The account of a folder, opened by one process, with a limit in tokens or in money.
 
     Args:
-        holder: Number of the shard that pays, in four digits, and what tells the attempts at it
-            apart; empty for a run in one process.
+        file: File of the account; made if it does not exist.
+        most_tokens: Limit in tokens; None sets none.
+        most_usd: Limit in US dollars; None sets none.
+        holder: Number of the shard that pays, in four digits, and an id of this attempt at it;
+            empty for a run in one process.
 
     Raises:
-        ConfigError: The file, which is made if it is not there, cannot be used.
+        ConfigError: The file cannot be used.
     """
 
     def __init__(
@@ -243,14 +251,14 @@ class Ledger:
         holder: str = "",
     ) -> None:
         self._path, self._holder = file, holder
-        self._own = 1 + int(holder[:4]) if holder else 0  # number of the own line
+        self._own = 1 + int(holder[:4]) if holder else 0  # number of this process's line
         self._most_tokens, self._most_usd = most_tokens, most_usd
         self._fault: StoppedError | None = None
         size = (self._own + 1) * _LINE
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-            # Nothing was ever reserved in a line that is still without room for it.
+            # A line for which the file is too short was never written.
             if os.fstat(self._file).st_size < size:
                 os.posix_fallocate(self._file, 0, size)
         except OSError as error:
@@ -258,7 +266,7 @@ class Ledger:
         with self._locked() as lines:
             self._start = lines[0].starts
             before = lines[self._own]
-            if holder and before.holder != holder:  # else another model of this shard
+            if holder and before.holder != holder:  # equal if another model of this shard opened it
                 if before.starts == self._start:
                     booked = lines[0].plus(spent=before.reserved, ended=before.in_flight)
                     self._write(lines, 0, booked)
@@ -270,7 +278,7 @@ class Ledger:
             return _total(lines)
 
     def reserve(self, most: Cost) -> bool:
-        """Set aside the most that a call can cost; False while that has to wait for others.
+        """Reserve the most that a call can cost; False if calls in flight must end first.
 
         Raises:
             StoppedError: The call exceeds the rest of the budget and nothing is in flight, or the
@@ -281,9 +289,9 @@ class Ledger:
         with self._locked() as lines:
             if not self._is_mine(lines):
                 raise StoppedError(
-                    "The same command was given again, or its shard was begun again, and that run "
-                    "goes on with this account",
-                    "Wait for it.",
+                    "Another process runs the same command or the same shard, and uses this "
+                    "account",
+                    "Wait until that process has ended.",
                 )
             now = _total(lines)
             after = now.plus(reserved=most).most
@@ -299,40 +307,40 @@ class Ledger:
                     more = f"{most.usd:.2g} USD"
                 raise StoppedError(
                     f"The budget does not hold another request: {spent}, and it may take {more}",
-                    "The same command with a higher --budget, into the same --out, goes on and "
-                    "pays for nothing twice.",
+                    "Give the same command with a higher --budget and the same --out: it resumes "
+                    "and pays for nothing twice.",
                 )
             self._write(lines, self._own, lines[self._own].plus(reserved=most, in_flight=1))
             return True
 
     def settle(self, reserved: Cost, cost: Cost) -> None:
-        """Book what a call cost in place of what was reserved for it.
+        """Book the cost of a call in place of its reserve.
 
-        Where that cannot be written, what was reserved stands, and nothing more can be reserved.
+        If the file cannot be written, the reserve remains, and the next ``reserve`` raises.
         """
         try:
             with self._locked() as lines:
                 if not self._is_mine(lines):
-                    return  # whoever came later has booked all that was reserved
-                # A kill between both leaves more reserved.
+                    return  # a later attempt has booked all reserves of this one
+                # A kill between both writes leaves too much reserved, never too little.
                 self._write(lines, 0, lines[0].plus(spent=cost, ended=1))
                 freed = Cost(-reserved.tokens, -reserved.usd)
                 self._write(lines, self._own, lines[self._own].plus(reserved=freed, in_flight=-1))
         except StoppedError as fault:
-            # Raised here it would take the response along, which is paid for and not yet kept.
+            # Raised by the next ``reserve``: here it would lose the response, which is paid for.
             self._fault = fault
             _log.warning("%s", fault)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """While this lasts nobody else runs with this account.
+        """Hold the account for one run.
 
         Raises:
-            ConfigError: Somebody does, or the lock cannot be used.
-            StoppedError: The account cannot be kept.
+            ConfigError: Another run holds it, or the lock cannot be used.
+            StoppedError: The account cannot be written.
         """
         with alone(self._path.with_suffix(".lock"), "A run with the same account is in progress"):
-            with self._locked() as lines:  # what was in flight when the run was killed is booked
+            with self._locked() as lines:  # book what was in flight when the last run was killed
                 now, self._start = _total(lines), lines[0].starts + 1
                 ended, spent = now.ended + now.in_flight, now.most
                 self._write(lines, 0, Balance(starts=self._start).plus(spent=spent, ended=ended))
@@ -346,7 +354,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[list[Balance]]:
-        """The lines of the file, which no other process changes while this lasts."""
+        """The lines of the file, locked against other processes."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
@@ -357,13 +365,13 @@ class Ledger:
         except OSError as error:
             raise StoppedError(
                 f"The account {self._path} cannot be written: {error.strerror}",
-                f"{remedy(error, 'another --journal')}, and give the same command again; it pays "
-                "for nothing twice.",
+                f"{remedy(error, 'another --journal')}, and repeat the command; it pays for "
+                "nothing twice.",
             ) from error
 
     def _write(self, lines: list[Balance], number: int, new: Balance) -> None:
         written = os.pwrite(self._file, new.line(), number * _LINE)
-        if written < _LINE:  # half of a line would be none
+        if written < _LINE:  # a partial line cannot be read
             os.pwrite(self._file, lines[number].line()[:written], number * _LINE)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         lines[number] = new
@@ -373,7 +381,7 @@ def _lines(data: bytes, file: Path) -> list[Balance]:
     return [_parsed(data[at : at + _LINE], file) for at in range(0, max(1, len(data)), _LINE)]
 
 
-@functools.lru_cache(maxsize=4096)  # most lines are the same the next time
+@functools.lru_cache(maxsize=4096)  # most lines are unchanged at the next read
 def _parsed(line: bytes, file: Path) -> Balance:
     text = line.rstrip(b"\0 ").decode(errors="replace")
     try:
@@ -382,13 +390,13 @@ def _parsed(line: bytes, file: Path) -> Balance:
         return Balance(**{name: value for name, value in fields.items() if name in names})
     except (ValueError, TypeError, AttributeError):
         raise ConfigError(
-            f"The account {file} is damaged, so it does not tell what is spent",
-            "Remove it, and lower --budget by what `heavydistill journal stats` shows.",
+            f"The account {file} is damaged, so the amount spent is not known",
+            "Remove the file, and lower --budget by what `heavydistill journal stats` shows.",
         ) from None
 
 
 def _total(lines: list[Balance]) -> Balance:
-    """The account with what its shards have reserved since the run was begun."""
+    """The balance of the account: its own line and those of the shards of the current run."""
     total = lines[0]
     for line in lines[1:]:
         if line.starts == total.starts:
@@ -404,5 +412,5 @@ def _unusable(file: Path, error: OSError) -> ConfigError:
 
 
 def _bytes(request: Request) -> int:
-    """No fewer than the tokens of its prompt, with what a chat template puts around each turn."""
+    """An upper bound of the tokens of a request's prompt, with those of the chat template."""
     return sum(len(turn["content"].encode()) + TEMPLATE_TOKENS for turn in request.messages)

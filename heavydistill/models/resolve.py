@@ -1,8 +1,8 @@
 """Resolves a configuration once: which models a run asks, where, how, and with how much context.
 
-Nothing below it looks the name of a model up again. The configuration that it fills in is saved
-with the run; to resolve that one changes nothing in it, whatever profiles and capability files have
-become since. Not covered: whether a problem fits its prompt (``run.generate``).
+No other module looks up the name of a model again. The completed configuration is saved with the
+run. To resolve it again changes nothing, even if profiles and capability files have changed. Not
+covered: whether a problem fits into its prompt (``run.generate``).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from heavydistill.models.request import JUDGE, THINK
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
 from heavydistill.models.vllm.server import command, largest_setup
 
-PAPER_BUDGET_TOKENS = 80_000  # arXiv 2605.02396 prunes caches to this
-# Votes must differ to be worth more than one, and the verdict is a word after some thinking.
+PAPER_BUDGET_TOKENS = 80_000  # budget of a cache in arXiv 2605.02396
+# Sampling of a judge: votes must be able to differ, and a verdict is one word after some thinking.
 JUDGE_SAMPLING = Sampling(temperature=0.7, top_p=0.95, top_k=0, max_tokens=8192)
 _PROPERTIES_OF_A_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
 
@@ -33,9 +33,9 @@ _PROPERTIES_OF_A_MODEL = ("tokenizer", "context", "capabilities", "price_in", "p
 class ResolvedModel:
     """A model in a role of a run."""
 
-    name: str  # Name as the configuration has it
+    name: str  # Name in the configuration
     profile: Profile  # Profile of the model at its endpoint
-    endpoint: Endpoint  # Where it is served; without an address it runs in this process
+    endpoint: Endpoint  # Where it is served; without an address, it runs in this process
     sampling: Sampling  # Sampling of its requests
     samples: int  # Samples of one prompt
 
@@ -46,23 +46,23 @@ class ResolvedModel:
 
     @property
     def room(self) -> int:
-        """Tokens that a prompt may have beside the response."""
+        """Most tokens of a prompt: the context without the response."""
         return self.profile.context - self.sampling.max_tokens - TEMPLATE_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:
-    """A run whose models are known."""
+    """A run with its models resolved."""
 
-    config: RunConfig  # The configuration with everything filled in
-    thinker: ResolvedModel | None  # None where the pools of another run are read
-    deliberator: ResolvedModel  # The reader of the caches, also where nothing is deliberated
-    judge: ResolvedModel | None  # None where no judge is configured
-    contexts: tuple[Context, ...] = ()  # The context of each served model, and where it is from
+    config: RunConfig  # The configuration, with all values that depend on the models
+    thinker: ResolvedModel | None  # None if the run reads the pools of another run
+    deliberator: ResolvedModel  # The reader of the caches, even if nothing is deliberated
+    judge: ResolvedModel | None  # None if no judge is configured
+    contexts: tuple[Context, ...] = ()  # The context of each served model, with its source
 
     @property
     def models(self) -> list[ResolvedModel]:
-        """Thinker, deliberator and judge, as far as there are such."""
+        """Thinker, deliberator and judge, without those that the run does not have."""
         return [model for model in (self.thinker, self.deliberator, self.judge) if model]
 
     @property
@@ -71,7 +71,7 @@ class ResolvedRun:
         return not all(model.is_local for model in self.models)
 
     def server_command(self) -> list[str]:
-        """The command that serves the teacher here, if ``endpoint.start_vllm`` wants that.
+        """The command that serves the teacher here; empty without ``endpoint.start_vllm``.
 
         Raises:
             ConfigError: No set-up of its profile fits this machine, or vLLM is not installed.
@@ -82,8 +82,8 @@ class ResolvedRun:
         """The model that is asked in a stage of ``models.request``.
 
         Raises:
-            ConfigError: Nobody thinks, because the pools of another run are read.
-            ValueError: There is no judge.
+            ConfigError: The run has no thinker, because it reads the pools of another run.
+            ValueError: The run has no judge.
         """
         if stage == JUDGE:
             if not self.judge:
@@ -93,17 +93,17 @@ class ResolvedRun:
             return self.deliberator
         if not self.thinker:
             raise ConfigError(
-                "pools: nobody thinks in a run whose trajectories are those of another",
+                "pools: this run reads the trajectories of another run, so it has no thinker",
                 "Begin a recipe of your own with LoadPools, or use `heavydistill generate`.",
             )
         return self.thinker
 
     def with_config(self, **changes: Any) -> ResolvedRun:
-        """The same models, with other fields of the configuration that do not change them."""
+        """This run with other values in the configuration, which must not change the models."""
         return dataclasses.replace(self, config=self.config.model_copy(update=changes))
 
     def at(self, endpoint: Endpoint) -> ResolvedRun:
-        """The same models at another address, or counted by another tokenizer."""
+        """This run with its models at another endpoint: another address or another tokenizer."""
         config = self.config.model_copy(update={"endpoint": endpoint})
 
         def moved(model: ResolvedModel, endpoint: Endpoint) -> ResolvedModel:
@@ -122,22 +122,24 @@ class ResolvedRun:
 def resolve(
     config: RunConfig, contact: Contact | None = None, stage: str = "deliberate"
 ) -> ResolvedRun:
-    """Fill in everything that profiles, capability files and servers say of the models of a run.
+    """Complete a configuration with what profiles, capability files and servers say of the models.
 
-    ``contact`` asks the servers which models they serve, and how much these take, if it is given.
+    Args:
+        contact: Asks the servers which models they serve and how large their contexts are; None
+            asks no server.
 
     Raises:
-        TeacherError: A model is not known, cannot run here, or hides its thinking there; or its
-            server cannot be asked, as of ``Contact.context``.
-        ConfigError: The model's context cannot hold a prompt beside the response, there is a
-            budget in money and no price, or it cannot be served here.
+        TeacherError: A model is not known, cannot run here, or its server hides its thinking; or
+            ``Contact.context`` raises it.
+        ConfigError: The context of a model cannot hold a prompt and a response, the budget is in
+            money and a price is not known, or a model cannot be served here.
     """
     roles = config.roles
     endpoint = located(config.endpoint)
     if endpoint.start_vllm and endpoint.context is None:
         _, setup = largest_setup(to_serve(config))
         endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
-    # A configuration of an older version that was resolved without a context sets both of these.
+    # Configurations that an older version resolved without a context set both of these.
     response, budget = config.deliberate.sampling.max_tokens, config.cache.budget_tokens
     needed = 0
     if response and budget:
@@ -213,9 +215,9 @@ def _reach(
     sampling: SamplingName = "paper",
     saved: int | None = None,
 ) -> tuple[Endpoint, list[Context]]:
-    """(the endpoint with what doctor saw and the least context of its models, their contexts).
+    """(the endpoint with what doctor saw and with the least context of its models, the contexts).
 
-    Both are as the profiles say where these say them all. Arguments are those of ``context_of``.
+    Arguments are those of ``capabilities.context_of``.
     """
     profiles = [profile_at(name, endpoint, sampling) for name in dict.fromkeys(models)]
     reached = obeyed(endpoint, profiles)
@@ -233,15 +235,15 @@ def _reach(
 
 
 def of_another_model(endpoint: Endpoint) -> Endpoint:
-    """An endpoint without what is known of the model there."""
+    """An endpoint without the facts about the model there, for use with another model."""
     return endpoint.model_copy(update=dict.fromkeys(_PROPERTIES_OF_A_MODEL))
 
 
 def to_serve(config: RunConfig) -> ProfileFile:
-    """The profile of the one model that ``endpoint.start_vllm`` is to serve.
+    """The profile of the model that ``endpoint.start_vllm`` is to serve.
 
     Raises:
-        ConfigError: There are two, or it has no profile.
+        ConfigError: There are two models, or the model has no profile.
     """
     roles = config.roles
     themselves = "`heavydistill teachers NAME` prints the command"
@@ -262,12 +264,12 @@ def to_serve(config: RunConfig) -> ProfileFile:
 
 
 def _saved_context(config: RunConfig) -> int | None:
-    """The context with which the same models were asked by the run that is in the folder."""
+    """The context with which the run in the folder asked the same models; None without one."""
     if not config.out:
         return None
     try:
         saved = load_config(Path(config.out) / "config.yaml")
-    except ConfigError:  # none is there, or it is one of another version
+    except ConfigError:  # there is no run, or one of another version
         return None
     return saved.endpoint.context if saved.roles == config.roles else None
 
@@ -275,7 +277,7 @@ def _saved_context(config: RunConfig) -> int | None:
 def _judge(
     config: RunConfig, judge: Judge, contact: Contact | None
 ) -> tuple[ResolvedModel, Judge, list[Context]]:
-    """(the judge, its configuration filled in, the context that it has)."""
+    """(the judge, its completed configuration, its context if that is its own)."""
     run, roles, endpoint = config.endpoint, config.roles, judge.endpoint
     contexts: list[Context] = []
     if run.start_vllm and not endpoint and judge.model not in roles:
@@ -287,11 +289,11 @@ def _judge(
         endpoint = run if judge.model in roles else of_another_model(run)
     if endpoint:
         given = located(endpoint).model_copy(update={"reasoning": "optional"})
-        # The prompts are not known yet; one is taken to be as long as its response.
+        # The prompts are not known yet; each is assumed to be as long as its response.
         needed = 2 * (judge.sampling.max_tokens or 0)
         endpoint, contexts = _reach(given, (judge.model,), contact, needed)
         if not judge.endpoint and judge.model in roles:
-            contexts = []  # those of the run
+            contexts = []  # the run's contexts hold it already
         judge = judge.model_copy(update={"endpoint": endpoint})
     config = config.model_copy(update={"judge": judge})
     profile = profile_at(judge.model, endpoint or run)
@@ -305,9 +307,9 @@ def _judge(
 
 
 def _judge_endpoint(config: RunConfig) -> Endpoint:
-    """Where the judge is asked: singly, and its thinking may be missing.
+    """The endpoint of the judge: one sample a request, and thinking is optional.
 
-    Of votes that come together, equal ones would be taken for copies.
+    With several votes in one request, equal ones would be dropped as copies.
     """
     endpoint = (config.judge and config.judge.endpoint) or config.endpoint
     seen = endpoint.capabilities and endpoint.capabilities.model_copy(update={"n": 1})

@@ -175,11 +175,13 @@ def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
     before = earlier(config, folder)
     if before and before.may_go_on:
         return before.changed
-    keys = f"; it differs in {', '.join(before.changed)}" if before and before.changed else ""
+    found = "holds a finished run" if before else "is not empty and holds no run"
+    if before and before.changed:
+        found = f"holds a run that differs in {', '.join(before.changed)}"
     raise ConfigError(
-        f"out: {folder} is not empty, and holds no run that this command can continue: such a run "
-        f"is unfinished, or differs only in k, d, limit, seed, max_tokens or timeout_s{keys}",
-        "Give another --out, or remove this folder.",
+        f"out: {folder} {found}",
+        "Give another --out, or remove this folder. A run can be continued if it is unfinished, or "
+        "if only k, d, limit, seed, max_tokens or timeout_s differ.",
     )
 
 

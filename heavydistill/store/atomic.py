@@ -1,19 +1,18 @@
-"""Where a folder is written, how it gets its name, and what becomes of it after a kill.
+"""Writes a folder so that it appears under its name only when it is complete.
 
-All that is written before the end is in one hidden folder beside the named one, on the same disk:
+Until then, everything is in a hidden folder beside it, on the same disk:
 
     .NAME.unfinished/
-        lock        held by whoever writes
-        rows/       of a run's pipeline, as they are finished, and its log
-        status.json of a run: how far it is
-        new/        the folder, while it is written
-        replaced/   the one that had the name before
+        lock        held by the process that writes
+        rows/       of a run: finished rows of the pipeline, and its log
+        status.json of a run: its progress
+        new/        the new folder
+        replaced/   the old folder of that name, while the new one is put in its place
 
-At the end ``new`` takes the name, and the hidden folder goes. A folder under the name is always
-whole: it is there as long as the new one is not, but for the moment between two renames. Whoever
-is killed in that moment leaves the old one in ``replaced`` and the new one, whole, in ``new``; the
-next start gives the latter its name. What a kill leaves at any other time is removed by the next
-start with the same name.
+At the end, ``new`` is renamed to NAME, and the hidden folder is removed. So a folder called NAME is
+always complete. If the process is killed between the two renames that replace an old folder, the
+next start with the same name completes them. What a kill leaves at any other time is removed by the
+next start.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ _LOCK = "lock"
 
 
 class Workplace:
-    """The hidden folder; see the module."""
+    """The hidden folder in which a folder is written; see the module."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self.path = self._folder.with_name(f".{self._folder.name}.unfinished")
-        self.new = self.path / "new"  # what will be the folder; not there at the beginning
-        self.rows = self.path / "rows"  # where a run's pipeline works; likewise
+        self.new = self.path / "new"  # the new folder; does not exist at the beginning
+        self.rows = self.path / "rows"  # folder of a run's pipeline; does not exist either
         self._replaced = self.path / "replaced"
 
     @property
     def lacks_its_name(self) -> bool:
-        """Whether somebody was killed between the renames of ``publish``."""
+        """Whether a process was killed between the renames of ``publish``."""
         return self._replaced.exists() and self.new.exists() and not self._folder.exists()
 
     @property
     def is_claimed(self) -> bool:
-        """Whether a process is writing the folder just now; for those who only look on."""
+        """Whether a process is writing the folder now; takes no lock."""
         try:
             lock = os.open(self.path / _LOCK, os.O_RDONLY)
         except OSError:
@@ -63,11 +62,11 @@ class Workplace:
         return False
 
     def publish(self) -> None:
-        """Give ``new`` its name, in place of the folder that has it.
+        """Rename ``new`` to the folder's name; an old folder of that name is removed.
 
         Raises:
-            RunError: The disk is full or fails. There is a whole folder under the name, or there
-                will be at the next start.
+            RunError: The disk is full or fails. The old or the new folder has the name then, or
+                gets it at the next start.
         """
         with writing(self._folder):
             for path in (*self.new.rglob("*"), self.new):
@@ -79,10 +78,10 @@ class Workplace:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """While this lasts it is there and belongs to this process; it is empty at the beginning.
+        """Hold the hidden folder for this process; it is empty at first, and removed at the end.
 
         Raises:
-            ConfigError: Another process has it, or the disk does not allow it.
+            ConfigError: Another process holds it, or it cannot be written.
         """
         with contextlib.ExitStack() as held:
             try:
@@ -91,25 +90,25 @@ class Workplace:
             except BlockingIOError:
                 raise ConfigError(
                     f"out: another process is about to write {self._folder}",
-                    "Wait for it, or name another --out.",
+                    "Wait until it has ended, or name another --out.",
                 ) from None
             except OSError as error:
                 raise _unwritable(self.path, error) from error
             try:
                 yield
             finally:
-                with contextlib.suppress(OSError):  # what is left is removed by the next start
+                with contextlib.suppress(OSError):  # the next start removes the rest
                     self._clear()
                     (self.path / _LOCK).unlink()
                     self.path.rmdir()
 
     def _lock(self) -> int:
-        """The lock, held. Raises BlockingIOError if another process holds it."""
+        """Take the lock; returns its file. Raises BlockingIOError if another process holds it."""
         while True:
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-            except FileNotFoundError:  # whoever had it removed it just now
+            except FileNotFoundError:  # the process that held the lock has just removed it
                 continue
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -118,10 +117,10 @@ class Workplace:
             except BaseException:
                 os.close(lock)
                 raise
-            os.close(lock)  # it was removed before it was locked
+            os.close(lock)  # the file was removed before it was locked
 
     def _clear(self) -> None:
-        """Remove all but the lock; but a folder that lacks its name gets that first."""
+        """Remove everything except the lock, after completing interrupted renames."""
         if self.lacks_its_name:
             self.new.rename(self._folder)
         for path in self.path.iterdir():
@@ -133,7 +132,7 @@ class Workplace:
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder that gets its name when this ends well, and is gone when it does not.
+    """A folder to write to; it gets its name if the block succeeds, and is removed if not.
 
     Raises:
         ConfigError: The name is taken, or another process is about to take it.
@@ -148,20 +147,20 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def refuse_taken(folder: Path) -> None:
-    """Refuse a path at which there is anything but an empty folder.
+    """Check that a path does not exist, or is an empty folder.
 
     Raises:
-        ConfigError: The path is taken, or an unfinished replacement there cannot be recovered.
+        ConfigError: The path is taken, or an interrupted replacement there cannot be completed.
     """
     recover(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ConfigError(
-            f"out: {folder} exists and is not empty", "Name another --out, or remove this one."
+            f"out: {folder} exists and is not empty", "Name another --out, or remove this folder."
         )
 
 
 def require_writable(folder: Path) -> None:
-    """Refuse a name beside which nothing can be written. Leaves nothing behind.
+    """Check that files can be written beside a folder; leaves none behind.
 
     Raises:
         ConfigError: Nothing can be written there.
@@ -179,7 +178,7 @@ def _unwritable(path: Path, error: OSError) -> ConfigError:
 
 
 def recover(folder: Path) -> None:
-    """Finish what a kill broke off while a folder got its name.
+    """Complete the renames of ``publish`` if a process was killed between them.
 
     Raises:
         ConfigError: The disk does not allow it.

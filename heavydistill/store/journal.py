@@ -1,15 +1,15 @@
-"""Keeps every response on disk before it is used, so that nothing is paid for twice.
+"""Saves every response on disk before it is used, so that nothing is paid for twice.
 
-A journal is a folder. Each process that writes has a segment of its own in it (see ``segment``),
-so processes on one host or on several, over a shared file system, never touch each other's bytes.
-``put`` returns when the record is on the disk.
+A journal is a folder. Each process writes to a segment of its own (see ``segment``), so processes
+on one host, or on several with a shared file system, never write to the same file. ``put`` returns
+when the record is on the disk.
 
-The first response to a request is the one that counts, whoever asks again. A request that failed
-is kept for the record, and asked again by the next run. What other processes write while a
-journal is open is seen when it is opened anew, so two runs that ask for the same at the same time
-both pay. A record that cannot be read is skipped, counted, and asked for again.
+If a request has several responses, the first one is used. A failed request is recorded, and asked
+again by the next run. Records that other processes write are seen when the journal is opened again,
+so two runs that send the same request at the same time both pay. A record that cannot be read is
+skipped and counted, and its request is asked again.
 
-Not covered: the messages of a request, which a run derives again; encryption.
+Not covered: the messages of a request, which a run makes again; encryption.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def key(model: str, revision: str, request: Request) -> str:
-    """What makes a request the same one: model, messages, sampling, seed and sample index."""
+    """The key of a request: a hash of model, messages, sampling, seed and sample index."""
     parts = {
         "model": model,
         "revision": revision,
@@ -52,12 +52,12 @@ def key(model: str, revision: str, request: Request) -> str:
 
 
 def prompt_id(messages: list[dict[str, str]]) -> str:
-    """Tells prompts apart, whoever is asked and however often."""
+    """The id of a prompt: a hash of its messages alone."""
     return _digest(messages)[:16]
 
 
 def skipped_note(folder: Path, skipped: int) -> str:
-    """What a user must know of so many skipped records."""
+    """The warning about ``skipped`` records that cannot be read."""
     return (
         f"{skipped:,} record(s) of the journal {folder} cannot be read and are skipped; where they "
         f"are needed they are asked for again. `heavydistill journal check {folder}` lists them."
@@ -76,7 +76,7 @@ class Journal:
         self.folder = folder
         self._answered: dict[bytes, _Place] = {}
         self._failed: dict[bytes, _Place] = {}
-        self.skipped = 0  # lines that cannot be read, as far as they were looked at
+        self.skipped = 0  # lines that cannot be read, among those that were checked so far
         self._is_thorough = False
         self._own: tuple[Path, int] | None = None
         self._offset = self._written = self._synced = 0
@@ -89,23 +89,23 @@ class Journal:
         return _reused(self._record(bytes.fromhex(wanted)))
 
     def last(self, wanted: str) -> Response | None:
-        """The response to a request, or how it failed; None if it was never asked."""
+        """The response to a request, or its last failure; None if it was never asked."""
         response = self.get(wanted)
         return response or _reused(self._record(bytes.fromhex(wanted), failed=True))
 
     def state(self, wanted: str) -> Literal["answered", "failed"] | None:
-        """What became of a request; None if it was never asked."""
+        """Whether a request was answered or failed; None if it was never asked."""
         if bytes.fromhex(wanted) in self._answered:
             return "answered"
         return "failed" if bytes.fromhex(wanted) in self._failed else None
 
     @property
     def answered(self) -> int:
-        """How many requests have a response."""
+        """Number of requests that have a response."""
         return len(self._answered)
 
     def answers(self, shuffled: bool = False) -> Iterator[Record]:
-        """The records of all responses, as they were written or in a random order (always one)."""
+        """The records of all responses in the order of writing, or in a fixed random order."""
         order = list(self._answered)
         if shuffled:
             random.Random(0).shuffle(order)
@@ -116,16 +116,16 @@ class Journal:
     def put(self, record: Record) -> None:
         """Write a record; it is on the disk when this returns.
 
-        Threads that wait share one flush.
+        Threads that wait at the same time share one flush.
 
         Raises:
-            RunError: The disk is full or fails; what was written before is sound.
+            RunError: The disk is full or fails; earlier records are intact.
         """
         line = record.line()
         is_failed = record.response.finish_reason == "error"
         try:
             with self._write_lock, self._while_sound():
-                if self._own is None:  # it is made for the first line
+                if self._own is None:  # the segment is made for the first record
                     self._own = segment.create(self.folder)
                     self._offset = len(segment.FORMAT)
                 path, file = self._own
@@ -143,12 +143,12 @@ class Journal:
         except OSError as error:
             raise RunError(
                 f"The journal {self.folder} cannot be written: {error.strerror}",
-                f"{remedy(error, 'another --journal')}, and run the same command again; what is in "
-                "it is kept.",
+                f"{remedy(error, 'another --journal')}, and repeat the command; all responses in "
+                "the journal are kept.",
             ) from error
 
     def close(self) -> None:
-        """Give the segment back. Nothing can be put after it."""
+        """Close the segment; nothing can be put after it."""
         with self._sync_lock, self._write_lock:
             if self._own is not None:
                 os.close(self._own[1])
@@ -156,8 +156,11 @@ class Journal:
 
     @contextmanager
     def _while_sound(self) -> Iterator[None]:
-        """Nothing may follow half of a line, nor what never reached the disk: the system reports
-        that once, and the next flush as a success."""
+        """Write in the block; after an error, every later write raises the same error.
+
+        A line must not follow a partial line. And after a failed flush, the system reports the next
+        one as a success, although the data never reached the disk.
+        """
         if self._fault:
             raise self._fault
         try:
@@ -171,7 +174,7 @@ class Journal:
         while place := (self._failed if failed else self._answered).get(wanted):
             try:
                 return segment.record_at(*place)
-            except segment.NoRecordError:  # a later one of the same request may be sound
+            except segment.NoRecordError:  # a later record of the same request may be intact
                 self._is_thorough = True
                 self._scan()
         return None
@@ -181,13 +184,13 @@ class Journal:
         answered: dict[bytes, _Place] = {}
         failed: dict[bytes, _Place] = {}
         skipped = 0
-        with self._write_lock:  # what is put meanwhile would be missing
+        with self._write_lock:  # records that are put during the scan would be missing
             for each in segments(self.folder, self._is_thorough):
                 skipped += each.skipped
                 for line in each.lines:
                     _note(answered, failed, line.key, line.failed, (each.path, line.offset))
             self._answered, self._failed = answered, failed
-        if skipped > self.skipped and self._is_thorough:  # nobody knew of these
+        if skipped > self.skipped and self._is_thorough:  # these were not known before
             _warn(self.folder, skipped)
         self.skipped = skipped
 
@@ -199,7 +202,7 @@ def _note(
     is_failed: bool,
     place: _Place,
 ) -> None:
-    """The first response counts, and the last failure."""
+    """Add a record to the index, which keeps the first response and the last failure."""
     if is_failed:
         failed[key] = place
     else:
@@ -212,7 +215,7 @@ def _reused(record: Record | None) -> Response | None:
 
 @functools.cache
 def _warn(folder: Path, skipped: int) -> None:
-    """Once, however many stages open the journal."""
+    """Log the warning once, even if several stages open the journal."""
     _log.warning("%s", skipped_note(folder, skipped))
 
 
@@ -223,19 +226,19 @@ def _digest(content: object) -> str:
 
 @dataclass(slots=True)
 class ModelUsage:
-    """What one model was asked, as far as the journal knows."""
+    """The requests to one model in a journal."""
 
-    responses: int = 0  # kept ones, each counted once
-    failed: int = 0  # requests that came to nothing
-    prompt_tokens: int = 0  # of the kept responses, as far as servers counted them
-    completion_tokens: int = 0  # likewise, thinking included
+    responses: int = 0  # requests with a response
+    failed: int = 0  # requests without one
+    prompt_tokens: int = 0  # prompt tokens of the responses, where the server counted them
+    completion_tokens: int = 0  # completion tokens with the thinking, where it counted them
 
 
 def usage(folder: Path) -> tuple[dict[str, ModelUsage], int]:
-    """(what each model was asked, by name; lines that cannot be read, and count nowhere).
+    """(the usage of each model by name, number of lines that cannot be read).
 
     Raises:
-        JournalError: As ``segments``.
+        JournalError: ``segments`` raises it.
     """
     found: dict[str, ModelUsage] = {}
     seen: set[bytes] = set()

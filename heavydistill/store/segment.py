@@ -1,15 +1,16 @@
-"""The files of a journal: lines with a checksum, in files that only grow.
+"""The files of a journal: lines with a checksum, in files to which lines are only appended.
 
-A segment's first line names the format; every other is
+The first line of a segment names the format; every other line is
 
     CRC32 MARK KEY JSON
 
-with the checksum (8 hex digits) over the rest of the line, ``+`` for a response or ``-`` for a
-failure, the key of the request, and an object with what was asked and what came back. A kill
-leaves at most a torn last line, which is dropped. Any other line that cannot be read is skipped
-and counted: a damaged one, whose checksum is wrong, and one whose checksum is right but which
-holds no record. A segment that is not a file, or that cannot be read at all, is an error: what it
-holds may have been paid for.
+CRC32 is the checksum (8 hex digits) of the rest of the line. MARK is ``+`` for a response and ``-``
+for a failure. KEY is the key of the request. JSON is an object with the request and the response.
+
+A kill leaves at most an incomplete last line, which is ignored. Any other line that cannot be read
+is skipped and counted: a damaged line has a wrong checksum; a foreign line has a correct checksum,
+but holds no record of this version. A segment that is not a file or cannot be read at all is an
+error, because its responses may have been paid for.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _HALF = re.compile(rb"\\u[dD]")
 
 
 class NoRecordError(ValueError):
-    """A line whose checksum is right, and which holds no record that this version can read."""
+    """A line with a correct checksum holds no record that this version can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Record:
     at: float  # time in seconds since 1970
 
     def line(self) -> bytes:
-        """As it stands in a segment."""
+        """The line of the record in a segment."""
         payload = json.dumps(
             {
                 "model": self.model,
@@ -78,31 +79,31 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLine:
-    """Where a sound line stands."""
+    """The place of an intact line in a segment."""
 
     key: bytes  # Key of the request, as bytes
-    failed: bool  # Whether the request came to nothing
+    failed: bool  # Whether the request failed
     offset: int  # Offset of the first byte
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A file as ``read`` found it."""
+    """The lines of a segment, as ``read`` found them."""
 
-    path: Path  # Where it is
-    torn: int  # Bytes of an unfinished last line
-    damaged: list[int]  # Numbers, from 1, of lines whose checksum is wrong
-    foreign: list[int]  # Numbers of lines whose checksum is right and which hold no record
-    lines: list[SegmentLine]  # The sound ones
+    path: Path  # Path of the file
+    torn: int  # Bytes of an incomplete last line
+    damaged: list[int]  # Numbers, from 1, of lines with a wrong checksum
+    foreign: list[int]  # Numbers of lines with a correct checksum that hold no record
+    lines: list[SegmentLine]  # The intact lines
 
     @property
     def skipped(self) -> int:
-        """How many lines cannot be read; an unfinished last one is none of them."""
+        """Number of lines that cannot be read, without an incomplete last line."""
         return len(self.damaged) + len(self.foreign)
 
 
 def segments(folder: Path, thorough: bool = False) -> Iterator[Segment]:
-    """The segments of a journal, oldest first; makes the folder if it is not there.
+    """The segments of a journal, oldest first; makes the folder if it does not exist.
 
     Raises:
         JournalError: The folder cannot be used, or a segment cannot be read.
@@ -117,11 +118,11 @@ def segments(folder: Path, thorough: bool = False) -> Iterator[Segment]:
 
 
 def require(folder: Path, writes: bool) -> None:
-    """Refuse a journal that cannot be used; looks at each segment's first line, writes nothing.
+    """Check that a journal can be used; reads the first line of each segment, writes nothing.
 
     Raises:
-        JournalError: The folder cannot be read, or written although ``writes``, or a segment cannot
-            be read.
+        JournalError: The folder or a segment cannot be read; or, with ``writes``, the folder cannot
+            be written.
     """
     try:
         if _is_there(folder):
@@ -135,9 +136,9 @@ def require(folder: Path, writes: bool) -> None:
 
 
 def probe(folder: Path) -> None:
-    """Raise OSError if no file can be made in a folder, or in the nearest one that is there.
+    """Raise OSError if no file can be made in a folder, or in its nearest existing parent.
 
-    Leaves nothing behind.
+    Leaves no file behind.
     """
     there = folder.absolute()
     while not _is_there(there):
@@ -151,7 +152,7 @@ def read(path: Path, thorough: bool = False) -> Segment:
 
     Args:
         path: The segment's file.
-        thorough: Whether to parse what each line holds, which takes several times as long.
+        thorough: Whether to parse the record of each line, which takes several times as long.
 
     Raises:
         JournalError: The segment has another format, is not a file, or cannot be read.
@@ -204,13 +205,13 @@ def create(folder: Path) -> tuple[Path, int]:
 
 
 def write(file: int, data: bytes) -> None:
-    """All of ``data``, however many calls that takes."""
+    """Write all of ``data``, with as many calls of the system as that takes."""
     while data:
         data = data[os.write(file, data) :]
 
 
 def sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
+    """Flush a file, or the entries of a folder, to the disk."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -219,7 +220,7 @@ def sync(path: Path) -> None:
 
 
 def _record(line: bytes) -> Record:
-    """What a sound line holds. Raises NoRecordError."""
+    """The record of an intact line. Raises NoRecordError."""
     try:
         payload = json.loads(line[_PAYLOAD_STARTS:])
         said = payload["response"]
@@ -228,9 +229,9 @@ def _record(line: bytes) -> Record:
         counts = {name: count(said.get(name)) for name in _COUNTS}
         payload["response"] = said | counts | {"latency_s": seconds(said.get("latency_s"))}
         record = _RECORD.validate_python({"key": line[_KEY].decode(), **payload})
-        if _HALF.search(line):  # of a character, perhaps; that cannot be written
+        if _HALF.search(line):  # perhaps half of a surrogate pair, which cannot be encoded
             record.line()
-    # A list of lists can be nested deeper than the parser follows.
+    # RecursionError: the JSON is nested too deep for the parser.
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise NoRecordError(str(error)) from error
     if (record.response.finish_reason == "error") != (line[_MARK : _MARK + 1] == b"-"):
@@ -250,7 +251,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def _is_there(path: Path) -> bool:
-    """Links to nothing are. Raises OSError if nobody can tell."""
+    """Whether a path exists, also as a broken link. Raises OSError if that cannot be found out."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -264,33 +265,33 @@ def _listed(folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[BinaryIO]:
-    """A segment as an open file.
+    """Open a segment.
 
     Raises:
         JournalError: The path is not a file, or reading fails.
     """
     try:
-        if not path.is_file():  # a folder, a pipe, which would be waited for, or a link to nothing
+        if not path.is_file():  # a folder, a broken link, or a pipe, whose reading would block
             raise JournalError(
-                f"{path} is named like a segment and is no file, so what it held cannot be read",
-                "If it is a link, bring back what it points to (is a disk not mounted?); or move "
-                "it out of the journal, and what it held is asked for again.",
+                f"{path} is named like a segment but is not a file, so it cannot be read",
+                "If it is a link, restore its target (is a disk not mounted?). Or move it out of "
+                "the journal: its requests are then asked again.",
             )
         with open(path, "rb") as file:
             yield file
     except OSError as error:
         raise JournalError(
             f"{path} cannot be read: {error.strerror}",
-            "Allow this user to read it or check the disk; or move it out of the journal, and what "
-            "it holds is asked for again.",
+            "Allow this user to read it, or check the disk. Or move it out of the journal: its "
+            "requests are then asked again.",
         ) from error
 
 
 def _require_format(path: Path, line: bytes) -> None:
-    """``line`` is the first one, which a kill may have cut."""
+    """Check the first line of a segment, which may be incomplete after a kill."""
     if line != FORMAT and (line.endswith(b"\n") or not FORMAT.startswith(line)):
         raise JournalError(
-            f"{path} is no segment of this version: it begins with {line[:40]!r}",
+            f"{path} is not a segment of this version: it begins with {line[:40]!r}",
             "Name another journal, or read it with the version that wrote it.",
         )
 

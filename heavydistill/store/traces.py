@@ -1,10 +1,10 @@
-"""Parquet files on disk, and where traces lie: in the folder ``traces`` of a run.
+"""Reads and writes parquet files, and the traces in the folder ``traces`` of a run.
 
-One file ``train-00000-of-00001.parquet`` holds them all, in row groups, so that
-``datasets.load_dataset(FOLDER)`` reads it as the split ``train`` and this module reads it
-without holding more than one row group. A file appears under its name only when it is complete.
+All traces of a run are in one file, ``train-00000-of-00001.parquet``, which
+``datasets.load_dataset(FOLDER)`` reads as the split ``train``. It has row groups, of which this
+module holds one in memory. A file appears under its name only when it is complete.
 
-Not covered: the journal of responses, the saved configuration and what else a run keeps.
+Not covered: the other files of a run.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 TRACES_FOLDER = "traces"
 REJECTS_FOLDER = "rejects"
-"""In the folder of a run: the rows that a step failed on, with the reason in ``status``."""
+"""Folder inside that of a run: rows on which a step failed, with the reason in ``status``."""
 LEAF_FOLDER = "leaf"
-"""In the folder in which a pipeline works: the rows that have left its last step so far."""
+"""Folder inside the work folder of a pipeline: rows that have left its last step so far."""
 _TAKE_OUT = "Take the file out of the folder, or generate the traces again."
 _FILE = "train-00000-of-00001.parquet"
-# Between a list and its items; which names, depends on who wrote the file.
+# Names between a list and its items in the path of a column; they depend on the writing library.
 _LIST_PARTS = {"list", "element", "item"}
 _GROUP_CHARACTERS = 16 * 2**20
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
@@ -39,7 +39,7 @@ _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
 
 @contextlib.contextmanager
 def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
-    """Turn a full or failing disk while ``place`` is written into an error with a fix.
+    """Turn an OSError of the block, which writes ``place``, into an error with a fix.
 
     Raises:
         RunError: Writing failed; the class is ``error``.
@@ -49,8 +49,8 @@ def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
     except OSError as fault:
         raise error(
             f"{place} cannot be written: {fault.strerror or fault}",
-            f"{remedy(fault, 'another folder')}, and give the same command again; what is in the "
-            "journal is not asked again.",
+            f"{remedy(fault, 'another folder')}, and repeat the command; responses in the journal "
+            "are not asked again.",
         ) from fault
 
 
@@ -58,7 +58,7 @@ def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
 def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
     """Open a parquet file.
 
-    Damaged rows are found only when they are read as text.
+    Damaged rows are found only when their values are decoded.
 
     Raises:
         ConfigError: The file is damaged or cannot be read; also raised while rows are read.
@@ -75,12 +75,12 @@ def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
 
 
 class Writer:
-    """Writes rows into a parquet file, a group in memory at a time.
+    """Writes rows to a parquet file, with one row group in memory.
 
     Args:
         file: Path of the new file; its folder is created.
         kind: Dataclass of the rows, or their schema.
-        rows_per_group: Maximum number of rows of a group; long ones make smaller groups.
+        rows_per_group: Maximum number of rows of a group; groups of long rows are smaller.
     """
 
     def __init__(self, file: Path, kind: type | pa.Schema, rows_per_group: int = 100) -> None:
@@ -98,19 +98,19 @@ class Writer:
         self.rows = 0
 
     def write(self, row: Any) -> None:
-        """Add a row of the dataclass."""
+        """Add a row that is an instance of the dataclass."""
         self.copy(to_row(row))
 
     def copy(self, row: dict[str, Any]) -> None:
-        """Add a row as it is read from such a file."""
+        """Add a row that is a dictionary, as it is read from such a file."""
         self._group.append(row)
-        self._characters += len(str(row))  # nearly all of it is text
+        self._characters += len(str(row))  # an estimate: nearly all of a row is text
         self.rows += 1
         if len(self._group) == self._most or self._characters >= _GROUP_CHARACTERS:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining rows and close the file."""
         with self._held:
             self._flush()
 
@@ -125,16 +125,16 @@ class Writer:
 def rows_in(
     path: Path, columns: Sequence[str] | None = None, fix: str = _TAKE_OUT
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a parquet file, a group in memory at a time.
+    """The rows of a parquet file, with one row group in memory.
 
     Args:
         path: The file.
-        columns: Those that are read, dotted, lists not named: ``pool.verdict.verifier``; None reads
-            all.
-        fix: What to do about a file that cannot be read.
+        columns: Columns to read, with dots for fields (lists are not named), such as
+            ``pool.verdict.verifier``; None reads all.
+        fix: Fix in the message about a file that cannot be read.
 
     Raises:
-        ConfigError: The file cannot be read, or rows are damaged, which shows where they stand.
+        ConfigError: The file cannot be read, or, while rows are read, a row is damaged.
     """
     with reading(path, fix) as file:
         leaves = [file.schema.column(number).path for number in range(len(file.schema))]
@@ -150,7 +150,7 @@ def _is_in(leaf: str, columns: Sequence[str]) -> bool:
 
 
 def count_rows(path: Path) -> int:
-    """Rows of a parquet file, or of those in a folder; 0 if that is not there.
+    """Number of rows in a parquet file, or in all files of a folder; 0 if it does not exist.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -163,9 +163,9 @@ def count_rows(path: Path) -> int:
 
 
 def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 100) -> Path:
-    """Write traces in their order, a row group in memory at a time.
+    """Write traces in order, with one row group in memory.
 
-    If ``traces`` raises, the file of an earlier call is still whole; else it is replaced.
+    The file of an earlier call is replaced at the end; it is unchanged if ``traces`` raises.
 
     Returns:
         The file.
@@ -187,33 +187,33 @@ def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 10
 
 
 def read_traces(run: Path) -> Iterator[Trace]:
-    """The traces of a run, one row group in memory at a time, in the order of the files' names.
+    """The traces of a run in the order of the files' names, with one row group in memory.
 
     Raises:
-        ConfigError: The folder is no run, a file cannot be read, or it was written with another
-            ``SCHEMA_VERSION``; raised by this call, before the first trace. Or rows are damaged,
-            which shows where they stand.
+        ConfigError: The folder is not that of a run, a file cannot be read, or has another
+            ``SCHEMA_VERSION``: raised by the call itself. Or, while traces are read, a row is
+            damaged.
     """
     return _traces(trace_files(run))
 
 
 def read_files(files: Sequence[Path]) -> Iterator[Trace]:
-    """As ``read_traces``: the traces in these files, which may be those of a run in progress."""
+    """The traces in these files, which may be those of a run in progress; see ``read_traces``."""
     for path in files:
         _refuse_other_schema(path)
     return _traces(files)
 
 
 def read_columns(run: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """As ``read_traces``: these columns of the traces, as ``rows_in`` gives them."""
+    """These columns of a run's traces, named as in ``rows_in``; raises as ``read_traces``."""
     return itertools.chain.from_iterable(rows_in(path, columns) for path in trace_files(run))
 
 
 def trace_files(run: Path) -> list[Path]:
-    """The files with the traces of a run, in their order.
+    """The files with the traces of a run, in order.
 
     Raises:
-        ConfigError: As ``read_traces``.
+        ConfigError: As ``read_traces`` by the call itself.
     """
     files = sorted((run / TRACES_FOLDER).glob("*.parquet"))
     if not files:
@@ -239,8 +239,8 @@ def _refuse_other_schema(path: Path) -> None:
         raise ConfigError(
             f"{path} has schema version {version!r}, and this heavydistill reads "
             f"{SCHEMA_VERSION!r}",
-            "Read it with the heavydistill that wrote it, or generate the traces again: what is "
-            "in the journal is not asked again.",
+            "Read it with the version that wrote it, or generate the traces again: responses in "
+            "the journal are not asked again.",
         )
     lacking = [name for name in _dotted(arrow_schema(Trace)) if name not in theirs]
     if different := dict.fromkeys(name.partition(".")[0] for name in lacking):
@@ -251,7 +251,7 @@ def _refuse_other_schema(path: Path) -> None:
 
 
 def _dotted(fields: Iterable[pa.Field], start: str = "") -> Iterator[str]:
-    """The names of fields and what is in them, lists not named; types may be wider than ours."""
+    """The dotted names of fields and their inner fields; lists are not named."""
     for field in fields:
         yield f"{start}{field.name}"
         kind = getattr(field.type, "value_type", field.type)

@@ -144,7 +144,7 @@ def test_a_replay_needs_neither_gpu_nor_vllm(served):
 def test_a_server_that_cannot_start_is_told_with_its_log_and_what_mends_it(machine):
     code, printed = machine.run("dies")
     assert code == 2 and "Traceback" not in printed
-    assert "vLLM ended with code 1 before it could be asked. The GPUs have too little" in printed
+    assert "vLLM ended with code 1 before it was ready. The GPUs have too little" in printed
     assert "--set endpoint.context=N" in printed and str(machine.log) in printed
     assert printed.rstrip().endswith("says:\nValueError: No available memory for the cache blocks.")
     assert not machine.out.exists()
@@ -159,7 +159,7 @@ def test_a_run_that_fails_stops_the_server(machine):
 def test_a_server_that_dies_ends_the_run_and_the_same_command_goes_on(machine):
     code, printed = machine.run("ends:5")
     assert code == 1 and "Traceback" not in printed
-    assert "vLLM was ended by signal 9, as where the system is short of memory" in printed
+    assert "vLLM was ended by signal 9, as the system does if memory is short" in printed
     assert f"{machine.log} and ends with:\n" in printed and not machine.out.exists()
     before = machine.asked()
     code, printed = machine.run()

@@ -93,7 +93,7 @@ def test_the_set_up_that_fits_the_gpus_is_named(commands):
     assert found["serve qwen3-8b"].result == "ok"
     assert "2 GPU(s): vllm serve Qwen/Qwen3-8B" in found["serve qwen3-8b"].text
     glm = found["serve glm-4.6"]
-    assert glm.result == "failure" and "does not fit the 3 GPU(s) seen here" in glm.text
+    assert glm.result == "failure" and "does not fit on the 3 GPU(s) of this machine" in glm.text
     gpus(commands, "NVIDIA L4, 570.86, 23034")
     assert look("qwen3-8b", start_vllm=True)["serve qwen3-8b"].result == "warning"
 

@@ -105,10 +105,14 @@ def test_a_checkpoint_in_a_folder_can_be_served(gpus, tmp_path):
 @pytest.mark.parametrize(
     ("teacher", "here", "said"),
     [
-        ("qwen3-8b", 0, "needs a GPU, and none is seen here"),
-        ("glm-4.6", 4, "does not fit the 4 GPU(s) seen here, it needs 8: the FP8 weights alone"),
-        ("deepseek-v3.2", 8, "does not fit the 8 GPU(s) seen here, nor 8: in FP8"),
-        ("gpt-5", 8, "its maker alone serves it"),
+        ("qwen3-8b", 0, "needs a GPU, and there is none"),
+        (
+            "glm-4.6",
+            4,
+            "does not fit on the 4 GPU(s) of this machine, it needs 8: the FP8 weights alone",
+        ),
+        ("deepseek-v3.2", 8, "does not fit on the 8 GPU(s) of this machine, nor on 8: in FP8"),
+        ("gpt-5", 8, "its weights are not public"),
         ("qwen3-8", 8, "'qwen3-8' has none. Did you mean qwen3-8b?"),
         ("org/model", 8, "'org/model' has none"),
     ],

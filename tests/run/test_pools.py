@@ -239,7 +239,7 @@ def test_the_pipeline_begins_with_the_pools_and_no_model_thinks(pools):
     ]
     assert "SampleTrajectories" not in saved
     pipeline.discard()
-    with pytest.raises(ConfigError, match="nobody thinks"):
+    with pytest.raises(ConfigError, match="so it has no thinker"):
         llm_of(plan.run, "think")
 
 

@@ -127,7 +127,7 @@ def test_what_is_named_like_a_segment_and_is_no_file_is_refused_at_once(tmp_path
     put(folder / "x.segment")
     before = sorted(folder.iterdir())
     for use in (Journal, usage, lambda folder: require(folder, writes=False)):
-        with pytest.raises(JournalError, match="named like a segment and is no file") as caught:
+        with pytest.raises(JournalError, match="named like a segment but is not a file") as caught:
             use(folder)
         assert "x.segment" in caught.value.what and "move" in caught.value.fix.lower()
     assert sorted(folder.iterdir()) == before

@@ -1,12 +1,12 @@
-"""Reads one chat completion from the wire, whole or in pieces, into responses.
+"""Reads one chat completion, whole or as a stream, into responses.
 
-The thinking is taken from ``reasoning_content`` or ``reasoning``, from thinking blocks among the
-blocks of the content, or from the text between the model's tags. What a server left out, or sent in
-a shape that is no count, is unknown (-1), never zero. A choice that cannot be read is a failure of
-its own; a body that is no completion at all is one of every sample that was asked for.
+The thinking is taken from ``reasoning_content`` or ``reasoning``, from thinking blocks in the
+content, or from the text between the model's tags. A token count that is missing or is not a number
+is unknown (-1), never zero. A choice that cannot be read makes that sample fail; a body that is not
+a completion makes all samples of the request fail.
 
-The openai library's own reader builds a model of every piece, which for hundreds of streams costs
-more than a core, and it knows no reasoning.
+The openai library's own reader builds an object for every piece, which takes more than a core for
+hundreds of streams, and it does not read the thinking.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from heavydistill.schema import Failure, FinishReason
 Place = Literal["reasoning_content", "reasoning", "blocks", "tags", "none"]
 """Where the thinking of a response was; see ``config.models.Capabilities.reasoning``."""
 _MOST_REFUSAL = 2000  # characters
-# As in ``metrics.problem_figures``: two samples of so many characters are not the same by chance.
+# Two samples with this many characters are not equal by chance; as in ``metrics.problem_figures``.
 _NO_CHANCE = 200
-# No text has more on average, so a count that implies more leaves a part out.
+# No text has more on average, so a count that implies more is too small.
 MOST_CHARACTERS_OF_A_TOKEN = 8
 _DATA, _DONE = b"data:", b"[DONE]"
 _REASONING: dict[str, Place] = {
@@ -38,8 +38,7 @@ _REASONING: dict[str, Place] = {
 }
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
-# What else providers call the end of a response; of all that is not here nobody knows whether the
-# text is whole.
+# Other finish reasons of providers. For a reason that is not listed, the text may be incomplete.
 _FAILED_ENDS: dict[str, Failure] = {
     "content_filter": "filtered",
     "sensitive": "filtered",
@@ -47,17 +46,17 @@ _FAILED_ENDS: dict[str, Failure] = {
     "network_error": "server",
     "error": "server",
 }
-# A reply is cut off at so many bytes for each token of max_tokens, and so many more, which no
-# honest server reaches: the longest known tokens are runs of 128 characters, of which escapes make
-# six bytes each, the probabilities of 20 other tokens take about two thousand, some gateways cut a
-# stream into single characters, and some send empty pieces while a model thinks.
+# A reply is cut off at this many bytes for each token of max_tokens, plus a constant. No honest
+# server reaches the limit: the longest known tokens have 128 characters, which escapes make six
+# bytes each, the probabilities of 20 other tokens take about two thousand bytes, some gateways cut
+# a stream into single characters, and some send empty pieces while a model thinks.
 _BYTES_A_TOKEN, _MORE_BYTES = 4096, 2**20
-LONGEST_CONTEXT = 2**20  # tokens, where no ``max_tokens`` is sent
+LONGEST_CONTEXT = 2**20  # assumed limit in tokens, if no ``max_tokens`` is sent
 
 
 @dataclass(slots=True)
 class _Choice:
-    """One choice as far as it has come; ``fault`` says what in it cannot be read."""
+    """The part of a choice that has arrived; ``fault`` says what in it cannot be read."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
@@ -71,7 +70,7 @@ class _Choice:
         return self.text, self.reasoning, self.refusal
 
     def add(self, message: object) -> None:
-        """Take a message, or a piece of one."""
+        """Add a message, or a piece of one."""
         if not isinstance(message, dict):
             self.fault = "a choice without a message"
             return
@@ -92,10 +91,10 @@ class _Choice:
 
 
 class ChatCompletion:
-    """What one request brought.
+    """The reply to one request, with one or several choices.
 
     Args:
-        is_seeded: Whether a seed was sent with it.
+        is_seeded: Whether a seed was sent.
         most_tokens: The ``max_tokens`` that was sent, times the number of samples.
         redact: Cleans what the server says in errors, ids and finish reasons.
     """
@@ -110,18 +109,18 @@ class ChatCompletion:
         self._most_tokens = most_tokens
         self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # of a body, or of a stream
         self.pieces = self._bytes = 0  # of a stream
-        self._unended: list[bytes] = []  # its last line, as far as it has come
+        self._unended: list[bytes] = []  # the part of its last line that has arrived
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self.is_whole = False  # whether its end has come
-        # Whether its usage cannot be that of all samples: llama.cpp counts the tokens of one. They
-        # are unknown then.
+        self.is_whole = False  # whether its end has arrived
+        # Whether the usage cannot be that of all samples (llama.cpp counts the tokens of one). The
+        # completion tokens are unknown then.
         self.is_undercounted = False
-        self.heard_at = -math.inf  # time of the loop at which its last piece came
+        self.heard_at = -math.inf  # loop time at which its last piece arrived
 
     def add_whole(self, body: bytes) -> None:
-        """Take a completion that came in one piece.
+        """Read a completion that was not streamed.
 
         Raises:
             ServerFault: The body is an error message.
@@ -131,7 +130,7 @@ class ChatCompletion:
         self.is_whole = True
 
     def add_bytes(self, read: bytes) -> bool:
-        """Take what was read of a stream of lines; whether a piece ended in it.
+        """Read bytes of a stream; returns whether they completed a piece.
 
         Raises:
             OverrunError: The stream goes on far past ``max_tokens``.
@@ -149,13 +148,13 @@ class ChatCompletion:
         return is_piece
 
     def add_line(self, line: bytes) -> bool:
-        """Take a line of a stream of server-sent events; whether it held a piece.
+        """Read a line of a stream of server-sent events; returns whether it held a piece.
 
         Raises:
-            ServerFault: The server says that it failed.
+            ServerFault: The server reports an error.
             ValueError: The line is not a piece of a completion.
         """
-        if not line.startswith(_DATA):  # nothing, or a comment that keeps the connection alive
+        if not line.startswith(_DATA):  # empty, or a comment that keeps the connection alive
             return False
         data = line[len(_DATA) :].strip()
         if data == _DONE:
@@ -166,9 +165,9 @@ class ChatCompletion:
         return True
 
     def overrun(self, unread: int) -> OverrunError:
-        """The error for a reply that has too many bytes, of which so many were not read."""
+        """The error for a reply with too many bytes; ``unread`` of them are in no choice yet."""
         texts = ("".join(parts) for choice in self._choices.values() for parts in choice.texts)
-        # A token is at least a byte, and there may be some that are not sent.
+        # A token has at least one byte; tokens without text, such as control tokens, are not sent.
         came = unread + sum(len(text.encode("utf-8", "replace")) for text in texts)
         return OverrunError(
             f"cut off, as the server goes on past {self._most_tokens:,} tokens: more than "
@@ -178,13 +177,13 @@ class ChatCompletion:
 
     @property
     def place(self) -> Place:
-        """Where the thinking of the first choice came, but for the tags of its text."""
+        """Where the thinking of the first choice was; thinking between tags is not looked for."""
         first = self._choices.get(min(self._choices, default=0))
         return first.place if first and "".join(first.reasoning).strip() else "none"
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """(prompt, completion, cached) tokens of the whole request by its usage; -1 if unknown."""
+        """(prompt, completion, cached) tokens of the whole request, from its usage; -1: unknown."""
         details = self._usage.get("prompt_tokens_details")
         cached = count(details.get("cached_tokens")) if isinstance(details, dict) else UNKNOWN
         if cached == UNKNOWN:
@@ -193,14 +192,14 @@ class ChatCompletion:
         return count(prompt), count(completion), cached
 
     def choices(self, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
-        """A response for each choice as it came, without its tokens."""
+        """A response for each choice, without token counts and with copies."""
         return [self._response(self._choices[n], tags, seconds) for n in sorted(self._choices)]
 
     def responses(self, most: int, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
         """A response for each choice, at most ``most``; one failure if there is none.
 
-        Copies are left out: choices that are all the same, or long and the same as an earlier one.
-        A server that draws them with one seed makes them.
+        Copies are left out: choices that are all equal, or a long one that equals an earlier one.
+        Servers return them that draw all choices with the same seed.
         """
         read = self.choices(tags, seconds)[:most]
         if read:
@@ -208,8 +207,10 @@ class ChatCompletion:
         kind: Failure = "malformed" if self.is_whole else "cut_off"
         return self._counted([failed(kind, "the server answered without choices", seconds)])
 
-    def brought(self, wanted: int, tags: tuple[str, str] | None, fault: Response) -> list[Response]:
-        """A response for each of ``wanted``: the choices that had ended before a fault, and it."""
+    def before_fault(
+        self, wanted: int, tags: tuple[str, str] | None, fault: Response
+    ) -> list[Response]:
+        """``wanted`` responses: the choices that were complete before a fault, then the fault."""
         if not any(choice.finish_reason for choice in self._choices.values()):
             return [fault] * wanted
         read = self.responses(wanted, tags, fault.latency_s)
@@ -217,7 +218,7 @@ class ChatCompletion:
 
     def _take(self, body: Any, is_piece: bool) -> None:
         if not isinstance(body, dict):
-            raise ValueError("the server answered with no JSON object")
+            raise ValueError("the server answered without a JSON object")
         choices = [] if body.get("choices") is None else body["choices"]
         if not isinstance(choices, list):
             raise ValueError("the server answered with choices that are no list")
@@ -227,7 +228,7 @@ class ChatCompletion:
         indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
         is_distinct = all(type(n) is int for n in indices) and len(set(indices)) == len(indices)
         if not is_piece and not is_distinct:
-            indices = [None] * len(choices)  # they stand in one list, so their places tell them
+            indices = [None] * len(choices)  # all are in one list, so their positions count
         for position, (index, choice) in enumerate(zip(indices, choices, strict=True)):
             known = self._choices.setdefault(_index(index, position), _Choice())
             if not isinstance(choice, dict):
@@ -237,7 +238,7 @@ class ChatCompletion:
             known.add(message)
             if end := choice.get("finish_reason"):
                 known.finish_reason = self._redact(end)
-        # Older vLLM and SGLang name no field for it.
+        # Older vLLM and SGLang send an error without the field "error".
         if error := body.get("error") or (body.get("object") == "error" and body):
             message = self._redact(message_of(error))
             raise ServerFault(message, status_of(error), is_midway=is_piece)
@@ -269,13 +270,13 @@ class ChatCompletion:
         )
 
     def _counted(self, responses: list[Response]) -> list[Response]:
-        """The responses with their tokens: exact in all, divided by length among several."""
+        """The responses with token counts: the exact sum, divided by length among several."""
         prompt, completion, cached = self.counts
         lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
         if len(responses) > 1 and 0 <= completion * MOST_CHARACTERS_OF_A_TOKEN < sum(lengths):
             completion, self.is_undercounted = UNKNOWN, True
         shares = [UNKNOWN] * len(lengths)
-        if completion >= 0:  # whole shares by length, which add up to it
+        if completion >= 0:  # integer shares by length, with the exact sum
             ends = [completion * sum(lengths[:n]) // sum(lengths) for n in range(len(lengths) + 1)]
             shares = [end - start for start, end in itertools.pairwise(ends)]
         return [
@@ -291,12 +292,12 @@ class ChatCompletion:
 
 
 def failed(failure: Failure, text: str, seconds: float) -> Response:
-    """A response that is none."""
+    """The response of a request that failed."""
     return Response(finish_reason="error", failure=failure, error=text, latency_s=seconds)
 
 
 def _without_copies(responses: list[Response]) -> list[Response]:
-    """The responses without copies of earlier ones; short ones are equal by chance as well."""
+    """The responses without copies; short ones are kept, because they may be equal by chance."""
     first = responses[0]
     if first.failure is None and all(response == first for response in responses):
         return [first]
@@ -311,7 +312,7 @@ def _without_copies(responses: list[Response]) -> list[Response]:
 
 
 def _index(index: object, position: int) -> int:
-    """Which choice a piece belongs to: the only one, where it does not say."""
+    """The number of the choice to which a piece belongs; its position if it states none."""
     if index is None:
         return position
     if type(index) is not int:
@@ -320,7 +321,7 @@ def _index(index: object, position: int) -> int:
 
 
 def _text(block: str | list[Any] | dict[str, Any]) -> str:
-    """The text of a block of content, however deep it lies."""
+    """The text of a block of content, at any depth of nesting."""
     texts: list[str] = []
     pending: list[Any] = [block]
     while pending:
@@ -336,9 +337,9 @@ def _text(block: str | list[Any] | dict[str, Any]) -> str:
 
 
 def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) -> str:
-    """The text of a completion without control tokens, but with the tags of its thinking.
+    """The text of a completion without control tokens, except the tags of its thinking.
 
-    Some tokenizers have these among their control tokens.
+    In some tokenizers these tags are control tokens.
     """
     control = {
         id
@@ -346,16 +347,16 @@ def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) ->
         if token.special and token.content not in (tags or ())
     }
     kept = [id for id in ids if id not in control]
-    # Some configurations ask to tidy up spaces, which alters text, or warns that it will not.
+    # The configuration of a tokenizer may ask to clean up spaces, which would change the text.
     return str(tokenizer.decode(kept, clean_up_tokenization_spaces=False))
 
 
 def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
     """(reasoning, answer text), both stripped, of a whole completion.
 
-    The thinking is what stands before the last closing tag, and all of a text that opens it and
-    never closes it; some chat templates put the opening tag into the prompt, so a closing tag alone
-    is enough.
+    The thinking is the text before the last closing tag; without one, it is the whole text if that
+    has an opening tag. The opening tag may be missing, because some chat templates put it into the
+    prompt.
     """
     if tags is None:
         return "", text.strip()

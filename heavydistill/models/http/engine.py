@@ -1,15 +1,16 @@
-"""OpenAI-compatible servers of one model: K samples are K requests, so that K means K.
+"""Asks the OpenAI-compatible servers of one model; K samples are K requests.
 
-Responses are streamed, so that a time-out is a silence and not a long thought. What can be repeated
-is repeated, on another server if there is one; whatever still fails is a response with an error.
-Where a server was seen to honour ``n``, samples of one prompt travel in one request, and those that
-it leaves out are asked for singly, as all are once it copies a sample or refuses ``n``. A reply
-that goes on far past ``max_tokens`` is cut off, booked, and not repeated.
+Responses are streamed, so that a time-out measures silence and not the length of the thinking. A
+failed request is repeated where that can help, on another server if there is one; if it still
+fails, its response states the error. If doctor saw that a server honours ``n``, samples of one
+prompt are asked for in one request. Samples that are missing from its reply are asked for one by
+one; if the server returns copies or refuses ``n``, all further samples are. A reply that exceeds
+``max_tokens`` by far is cut off, booked, and not repeated.
 
-What a request can cost is reserved in the run's account before it is sent. A run stops when that
-does not hold another request, when no server answers any more or the endpoint refuses whatever is
-asked (``circuit_breaker``), and when a model that is known to think brings no thinking. What is in
-flight then is still answered and kept. Not covered: batch APIs.
+The most that a request can cost is reserved in the run's account before it is sent. A run stops if
+the budget does not hold another request, if no server answers or all requests are refused
+(``circuit_breaker``), or if a model that is known to think returns no thinking. Requests in flight
+are then still answered and saved. Not covered: batch APIs.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from heavydistill.schema import Failure
 _Result = TypeVar("_Result")
 
 _WRONG_KEY = 401
-# What a request for several samples may meet because it is one for several.
+# Failures of a request for several samples that may be due to their number.
 _DOUBTFUL: frozenset[Failure | None] = frozenset({"rejected", "malformed"})
 _MOST_SAID = 2000  # characters of an error
 _BUDGET_POLL_S = 0.5
@@ -70,17 +71,18 @@ class _DismissedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What an attempt came to."""
+    """The result of an attempt to send a request."""
 
     responses: list[Response]  # One for each sample; fewer if the server left some out
-    wait_s: float | None = None  # Seconds to leave the server alone; None if it does not say
-    overrun: int = 0  # Most tokens of a reply that went on too long and was cut off
+    wait_s: float | None = None  # Pause that the server asks for, in seconds; None if none
+    overrun: int = 0  # Most tokens of a reply that was cut off because it was too long
 
 
 class OpenAIEngine:
-    """Chat completions of a served model; the account of the run is closed with it, if it has one.
+    """Asks a served model for chat completions.
 
-    ``thinks`` of the profile says whether a response without thinking has lost it.
+    ``close`` also closes ``ledger``, the account of the run. If the profile says ``thinks``, a
+    response without thinking may be a failure.
     """
 
     def __init__(self, profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> None:
@@ -97,8 +99,7 @@ class OpenAIEngine:
         self._breaker = CircuitBreaker(self.model, where, endpoint.timeout_s, must_think)
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
-        # Writing to a disk must not hold up the other requests, and those who wait for it share a
-        # flush.
+        # Threads write to the journal, so that other requests go on, and share its flushes.
         self._keepers = ThreadPoolExecutor(endpoint.slots)
         self._in_flight: set[asyncio.Task[Any]] = set()
         self._loop = loop()
@@ -107,18 +108,18 @@ class OpenAIEngine:
 
     @property
     def revision(self) -> str:
-        """What ``served_revision`` says."""
+        """The revision by ``served_revision``."""
         return served_revision(self.profile.extra_body, self._able)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
-        """Answer all requests, in their order. Several threads may ask at once.
+        """The responses to all requests, in order. Several threads may call it at once.
 
         Raises:
-            StoppedError: The money is spent or no server answers. What was sent before is kept.
-            TeacherError: The key or whatever is asked is refused, or the thinking is missing;
-                likewise.
+            StoppedError: The budget is spent or no server answers.
+            TeacherError: The key or every request is refused, or the thinking is missing. Both
+                errors are raised after the requests in flight are answered and kept.
         """
-        # Single requests, or several samples of one prompt; what was sent may change ``_n``.
+        # Each call asks for one sample, or for several of one prompt. Replies may change ``_n``.
         calls, n = [], self._n
         for _, same in groupby(requests, key=lambda r: (r.messages, r.sampling)):
             samples = list(same)
@@ -130,7 +131,7 @@ class OpenAIEngine:
             for call in calls:
                 try:
                     responses += call.result()
-                except (StoppedError, TeacherError) as error:  # the others are paid for
+                except (StoppedError, TeacherError) as error:  # await the others: they are paid for
                     stopped = stopped or error
         finally:
             for call in calls:
@@ -140,7 +141,7 @@ class OpenAIEngine:
         return responses
 
     def drain(self) -> None:
-        """Send nothing more; what is in flight is still answered."""
+        """Send no further request; those in flight are still answered."""
         self.is_drained = True
 
         def dismiss() -> None:
@@ -150,10 +151,10 @@ class OpenAIEngine:
         self._loop.call_soon_threadsafe(dismiss)
 
     def close(self) -> None:
-        """End the connections; what is still in flight is given up."""
+        """Close the connections; requests in flight are given up."""
 
         async def end() -> None:
-            self.is_drained = True  # for calls that have not begun
+            self.is_drained = True  # stops calls that have not begun
             calls = list(self._in_flight)
             for task in calls:
                 task.cancel()
@@ -166,8 +167,8 @@ class OpenAIEngine:
             self._ledger.close()
 
     async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
-        """Ask until there is a response to each of these samples, or a failure that stays."""
-        if task := asyncio.current_task():  # which ``close`` may give up
+        """Ask until each of these samples has a response, or a failure that cannot be repeated."""
+        if task := asyncio.current_task():  # ``close`` may cancel it
             self._in_flight.add(task)
             task.add_done_callback(self._in_flight.discard)
         try:
@@ -178,12 +179,12 @@ class OpenAIEngine:
             self.drain()
             raise
         is_whole = any(response.failure is None for response in answered)
-        # The prompt may be why, or that several samples were asked for together.
+        # The cause may be the prompt, or the number of samples in one request.
         is_doubted = len(samples) > 1 and not is_whole and answered[0].failure in _DOUBTFUL
         if len(answered) < len(samples) and not is_doubted:
             came = f"only {len(answered)} different of {len(samples)} samples came together"
             self._ask_singly(came)
-        # What is left of a call that brought something is asked for by itself.
+        # If a call returned some samples, the others are asked for one by one.
         again = REPEATABLE if is_whole else frozenset()
         ended = {i: r for i, r in enumerate(answered) if r.failure not in again and not is_doubted}
         for index, response in ended.items():
@@ -191,7 +192,7 @@ class OpenAIEngine:
                 await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
         left = [i for i in range(len(samples)) if i not in ended]
         calls = (self._call([samples[i]], keep) for i in left)
-        # None is given up for an error of another.
+        # An error of one call must not cancel the others.
         asked = await asyncio.gather(*calls, return_exceptions=True)
         for i, answer in zip(left, asked, strict=True):
             if isinstance(answer, BaseException):
@@ -204,10 +205,12 @@ class OpenAIEngine:
     def _ask_singly(self, why: str) -> None:
         if self._n > 1:
             self._n = 1
-            _log.warning("%s does not honour n: %s; each is asked singly now", self.model, why)
+            _log.warning(
+                "%s does not honour n: %s; each sample is a request of its own now", self.model, why
+            )
 
     async def _answered(self, samples: list[Request]) -> list[Response]:
-        """The responses of one call, after as many attempts as it takes; maybe fewer than asked."""
+        """The responses of one call after one or several attempts; fewer if samples are missing."""
         attempts, is_alone = 0, len(samples) == 1
         while True:
             try:
@@ -218,7 +221,7 @@ class OpenAIEngine:
             best = _best(responses)
             failure = best.failure
             if failure not in REPEATABLE or outcome.overrun or self.is_drained:
-                # Of several samples n may be why they are rejected.
+                # A request for several samples may be rejected because of its n.
                 if is_alone and self._breaker.doubts_refusals(samples[0], best):
                     await self._ask_plain_question(samples[0])
                 return self._breaker.require_thinking(responses)
@@ -232,14 +235,17 @@ class OpenAIEngine:
                 is_outage = self._breaker.is_outage(samples[0], best, sent)
             if is_last and not is_outage:
                 return responses
-            if failure != "overloaded":  # for that the whole server is left alone
+            if failure != "overloaded":  # after an overload, ``limits`` pauses the whole server
                 longest_s = min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
                 seconds = min(longest_s, _FIRST_BACK_OFF_S * 2.0**attempts)
                 with suppress(_DismissedError):
                     await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
 
     async def _ask_plain_question(self, doubted: Request) -> None:
-        """Ask a question that any model answers in place of a doubted one, before all others."""
+        """Send a question that any model answers, ahead of all waiting requests.
+
+        Its response tells whether ``doubted`` fails because of the request or of the server.
+        """
         with suppress(_DismissedError):
             _, outcome = await self._attempt([plain_question(doubted)], is_urgent=True)
             self._breaker.note_plain_answer(outcome.responses[0])
@@ -247,18 +253,18 @@ class OpenAIEngine:
     async def _attempt(
         self, samples: list[Request], is_urgent: bool = False
     ) -> tuple[float, _Outcome]:
-        """(time at which it was sent, what came of it) of one attempt, which is paid here."""
+        """Send a request once and book its cost; returns (the time it was sent, its outcome)."""
         server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent))
         sent = self._loop.time()
         outcome = _Outcome([failed("cut_off", "given up", 0.0)] * len(samples))
         try:
-            outcome = await self._asked(server, samples)
+            outcome = await self._exchange(server, samples)
         except TeacherError:
             outcome = _Outcome([failed("rejected", "the key was refused", 0.0)])
             raise
         finally:
             cost = cost_of(samples, outcome.responses, self.profile.price, outcome.overrun)
-            # An absurd count, or a reply that went on too long, holds up no other request.
+            # A wrong count, or a reply that was too long, must not delay other requests.
             self._rates.settle(charged, round(min(cost.tokens, reserved.tokens)))
             if self._ledger:
                 self._ledger.settle(reserved, cost)
@@ -271,11 +277,15 @@ class OpenAIEngine:
     async def _admitted(
         self, samples: list[Request], is_urgent: bool
     ) -> tuple[Server, float, Cost]:
-        """Wait for everything that a call has to wait for."""
+        """Wait for a slot, the rate limits and the budget.
+
+        Returns (the server, the tokens charged to the rate limit, the reserved cost).
+        """
         most = most_cost(samples, self.profile.price)
         charged: float | None = None
         while True:
-            # First of all, or what was admitted meanwhile would all be sent when a pause ends.
+            # The slot comes first: otherwise the rate limit would admit requests during a pause,
+            # and all of them would be sent when it ends.
             server = await self._servers.lease(is_urgent)
             try:
                 if charged is None:
@@ -292,22 +302,26 @@ class OpenAIEngine:
             self._servers.release(server)
 
     async def _dismissable(self, work: Coroutine[Any, Any, _Result]) -> _Result:
-        """Work that ends with ``_DismissedError`` as soon as this engine is drained."""
+        """Await ``work``; raises ``_DismissedError`` as soon as this engine is drained."""
         task = asyncio.ensure_future(work)
         self._queued.add(task)
         try:
             if self.is_drained:
                 task.cancel()
             await asyncio.wait([task])
-        finally:  # for whoever asks may be cancelled too
+        finally:  # this coroutine may be cancelled itself
             task.cancel()
             self._queued.discard(task)
         if task.cancelled():
             raise _DismissedError
         return task.result()
 
-    async def _asked(self, server: Server, samples: list[Request]) -> _Outcome:
-        """What one attempt comes to."""
+    async def _exchange(self, server: Server, samples: list[Request]) -> _Outcome:
+        """Send one request and read its reply; an error is part of the outcome.
+
+        Raises:
+            TeacherError: The key is refused, or the request cannot be sent at all.
+        """
         started = self._loop.time()
         body = self._body(samples)
         most = body.get(self._able.max_tokens_name)
@@ -327,20 +341,20 @@ class OpenAIEngine:
             if error.status == _WRONG_KEY:
                 raise wrong_key(server.url, self._endpoint, error.status) from None
             fault: Exception = error
-        except Exception as error:  # all else that a server can do costs this request alone
+        except Exception as error:  # any other fault of a server fails this request only
             fault = error
         is_worded = isinstance(fault, RefusedError | ServerFault | OverrunError)
         text = str(fault) if is_worded else f"{type(fault).__name__}: {fault}"
         seconds = self._loop.time() - started
         failure = failed(failure_of(fault), self._redact(text, _MOST_SAID), seconds)
         return _Outcome(
-            completion.brought(len(samples), self.profile.think_tags, failure),
+            completion.before_fault(len(samples), self.profile.think_tags, failure),
             retry_after(fault.headers) if isinstance(fault, RefusedError) else None,
             fault.tokens if isinstance(fault, OverrunError) else 0,
         )
 
     def _body(self, samples: list[Request]) -> dict[str, Any]:
-        """All that was set and is not known to be refused."""
+        """The JSON of a request: all parameters, except those that the server refuses."""
         first, sampling = samples[0], samples[0].sampling
         body: dict[str, Any] = {
             "model": self.model,
@@ -361,7 +375,10 @@ class OpenAIEngine:
     def _check_credit_and_pause(
         self, server: Server, response: Response, wait_s: float | None
     ) -> None:
-        """Stop when the money is spent, or no server may be asked for longer than one waits."""
+        """Raise a StoppedError if the account has no credit, or every server asks for a long pause.
+
+        Long means longer than ``endpoint.timeout_s``.
+        """
         if response.failure == "no_credit":
             raise StoppedError(
                 f"The account at {self._endpoint.base_url} has no credit left: {response.error}",
@@ -379,20 +396,20 @@ class OpenAIEngine:
 
 
 def beyond_openai(sampling: Sampling) -> dict[str, Any]:
-    """What of a sampling the OpenAI API does not know, so that it is sent only if it was set."""
+    """The parameters of a sampling that are not in the OpenAI API, without unset ones."""
     off = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     return {n: value for n in off if (value := getattr(sampling, n)) != off[n]}
 
 
 def _best(responses: list[Response]) -> Response:
-    """What a call came to: a single whole response is paid for, and enough."""
+    """The response that stands for a call: the first complete one, else the first failure."""
     return next((response for response in responses if response.failure is None), responses[0])
 
 
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
-    """What is asked of a served model beside its name: a server does not say which weights it has.
+    """The revision of a served model: what its requests contain besides its name; may be empty.
 
-    Empty for nothing.
+    A server does not say which weights it has.
     """
     known = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
     return json.dumps(known, sort_keys=True) if known else ""

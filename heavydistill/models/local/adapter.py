@@ -1,11 +1,11 @@
-"""An adapter: what PEFT trains beside the weights of a base model, which stay as they are.
+"""Loads adapters: weights that PEFT trained beside the frozen weights of a base model.
 
-A folder or a repository of the Hub with ``adapter_config.json``, which names the base model, and
-the adapter's weights. Where it brings a tokenizer, that one and its chat template are in use, else
-the base's. What stops a response is the base's. LoRA and its kinds are taken: rsLoRA, DoRA, modules
-that were trained whole, and adapters of a base that was in 4 bit while they were trained.
+An adapter is a folder or a repository of the Hub with ``adapter_config.json``, which names the base
+model, and the adapter's weights. Its own tokenizer and chat template are used if it has them, else
+those of the base; the end-of-turn tokens are those of the base. Supported are LoRA, rsLoRA and
+DoRA, modules that were trained whole, and adapters that were trained on a base in 4 bit.
 
-Not covered: other kinds, several at a time, one on top of another, and added tokens.
+Not covered: other kinds of adapters, several at a time, an adapter on an adapter, added tokens.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter and where its base is."""
+    """An adapter and its base model."""
 
     name: str  # Folder or Hub id
     base: str  # Folder or Hub id of the base model
     revision: str | None  # Revision of the base on the Hub; None takes the newest
-    own_tokenizer: bool  # Whether it brings a tokenizer
+    own_tokenizer: bool  # Whether the adapter has a tokenizer
 
     @property
     def tokenizer(self) -> str:
-        """Folder or Hub id of the tokenizer that goes with it."""
+        """Folder or Hub id of the tokenizer to use with the adapter."""
         return self.name if self.own_tokenizer else self.base
 
     def lost_base(self, why: object) -> TeacherError:
-        """The error that its base model cannot be had."""
+        """The error for a base model that cannot be loaded."""
         return TeacherError(
             f"The base model {self.base!r} of the adapter {self.name} cannot be loaded: {why}",
             f"Put the base model back, or set base_model_name_or_path in {self.name}/{CONFIG} to "
@@ -46,7 +46,7 @@ class Adapter:
 
 
 def adapter_of(model: str) -> Adapter | None:
-    """The adapter at a folder or Hub id; None if there is none.
+    """The adapter in a folder or at a Hub id; None if it is not an adapter.
 
     Raises:
         TeacherError: The adapter's configuration cannot be used, or the folder also holds a whole
@@ -58,7 +58,7 @@ def adapter_of(model: str) -> Adapter | None:
         return None
     if _has(model, "config.json"):
         raise TeacherError(
-            f"{model} holds a model, and an adapter as well",
+            f"{model} holds both a model and an adapter",
             f"Move {CONFIG} and {_WEIGHTS[0]} to a folder of their own.",
         )
     try:
@@ -78,13 +78,13 @@ def adapter_of(model: str) -> Adapter | None:
 
 
 def load_adapter(adapter: Adapter, dtype: Any) -> Any:
-    """The base model with the adapter beside its weights, as PEFT's model, on the CPU.
+    """Load the base model with the adapter as a PEFT model on the CPU, not merged.
 
-    ``dtype`` is the torch type of the base's weights; ``"auto"`` takes what is on disk.
+    ``dtype`` is the torch type of the base's weights; ``"auto"`` keeps the type on disk.
 
     Raises:
-        TeacherError: PEFT is not installed, or one of both cannot be loaded, or they do not belong
-            together, or merging would change what the adapter does.
+        TeacherError: PEFT is not installed; base or adapter cannot be loaded; they do not fit each
+            other; or merging would change the effect of the adapter.
     """
     try:
         from peft import PeftConfig, PeftModelForCausalLM
@@ -92,7 +92,7 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
     except ImportError as error:
         raise TeacherError(
             f"{adapter.name} is an adapter, and PEFT, which loads adapters, is not installed",
-            'Install it with `pip install "heavydistill[train]"`, or give a whole model.',
+            "Install it: pip install 'heavydistill[train]'. Or give a whole model.",
         ) from error
     model = _load_base(adapter, dtype)
     try:
@@ -102,19 +102,21 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         config.inference_mode = True
         adapted = PeftModelForCausalLM(model, config)
         found = adapted.load_adapter(adapter.name, "default", torch_device="cpu")
-    except Exception as error:  # cut off, other shapes: the libraries share no base
-        said = " ".join(line.strip() for line in str(error).splitlines()[:2])  # of each weight one
+    except Exception as error:  # incomplete or of other shapes: no common exception class
+        said = " ".join(line.strip() for line in str(error).splitlines()[:2])  # one line a weight
         raise _unfit(adapter, f"{type(error).__name__}: {said}") from error
     if strangers := [*found.missing_keys, *found.unexpected_keys]:
-        raise _unfit(adapter, f"{len(strangers)} weights are in one only, as {strangers[0]}")
-    # PEFT would merge LoRA on embeddings that are the head's too into both.
+        raise _unfit(
+            adapter, f"{len(strangers)} weights are in only one of both, e.g. {strangers[0]}"
+        )
+    # If embeddings and head share weights, PEFT would merge LoRA of the embeddings into both.
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     if ends[0].weight is ends[1].weight and any(isinstance(e, BaseTunerLayer) for e in ends):
         raise TeacherError(
-            f"The adapter {adapter.name} has LoRA on embeddings which its base model "
+            f"The adapter {adapter.name} has LoRA on embeddings that the base model "
             f"{adapter.base!r} shares with its head, so it cannot be merged",
-            "Train without it: lora_target_modules all-linear, or with the embeddings trained "
-            "whole (lora_modules_to_save).",
+            "Train again with lora_target_modules: all-linear, or with the embeddings in "
+            "lora_modules_to_save.",
         )
     return adapted
 
@@ -123,15 +125,15 @@ def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
     """The base model with the adapter merged into its weights, which are changed in place.
 
     Raises:
-        TeacherError: There are weights in it that are no numbers.
+        TeacherError: The adapter has weights that are not finite numbers.
     """
     try:
         return adapted.merge_and_unload(safe_merge=True)
     except ValueError as error:
         raise TeacherError(
             f"The adapter {adapter.name} cannot be merged: {error}",
-            "Its training went astray: take an earlier checkpoint, or train with a lower "
-            "learning rate.",
+            "Its training diverged: use an earlier checkpoint, or train with a lower learning "
+            "rate.",
         ) from error
 
 
@@ -147,7 +149,7 @@ def _load_base(adapter: Adapter, dtype: Any) -> Any:
         model = AutoModelForCausalLM.from_pretrained(
             adapter.base, revision=adapter.revision, dtype=dtype
         )
-    except Exception as error:  # no such model, weights cut off
+    except Exception as error:  # no such model, or incomplete weights
         raise adapter.lost_base(error) from error
     if getattr(model.config, "quantization_config", None) is not None:
         raise TeacherError(

@@ -5,7 +5,7 @@ stretch of tokens at a time: rows that have ended are dropped before the next st
 values are written into preallocated memory. A callback gets each row at most ``_STRETCH`` tokens
 after its end, and generation can be stopped after any token.
 
-Not covered: models with states other than keys and values (see ``may_let_rows_go``); limits that
+Not covered: models with states other than keys and values (see ``can_drop_rows``); limits that
 ``generate`` counts from the start of a call, such as ``min_new_tokens``; beams; weights that are
 spread over processes, which must all call ``generate`` equally often.
 """
@@ -34,7 +34,7 @@ _STRETCH = 16  # Tokens after which rows that have ended are reported and droppe
 _ROOM = 64  # Tokens for which memory is allocated at once
 
 
-def may_let_rows_go(config: PreTrainedConfig) -> bool:
+def can_drop_rows(config: PreTrainedConfig) -> bool:
     """Whether rows can be dropped from the cache of a model with this configuration.
 
     States of linear attention and of convolutions cannot be selected by row.

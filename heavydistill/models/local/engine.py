@@ -1,10 +1,10 @@
-"""A checkpoint in this process, through transformers: the micro models and other small ones.
+"""Runs a checkpoint in this process with transformers, for the micro models and other small ones.
 
-Requests are sorted by the length of their prompts and run in batches. Random numbers come from a
-hash of (request seed, step, token id), so a sample does not depend on which requests it shares a
-batch with (beyond rounding). ``keep`` sees a sample when it ends, not when its batch does. A prompt
-that does not fit the model's context with its completion is a response with an error, not a
-truncation. An adapter is merged into its base in memory.
+Requests are sorted by the length of their prompts and run in batches. Random numbers are a hash of
+(request seed, step, token id), so a sample does not depend on the other requests of its batch,
+except for rounding. ``keep`` is called when a sample ends, not when its batch does. If a prompt and
+its completion do not fit the model's context, the response is an error; nothing is truncated. An
+adapter is merged into its base in memory.
 
 Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from transformers import LogitsProcessorList
 
 _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
-# Most that keys and values of a batch take: 35,000 tokens of 1.7B parameters in float32.
+# Limit of the keys and values of a batch: 35,000 tokens of a 1.7B model in float32.
 _BATCH_BYTES = 8 * 10**9
 _CHECKPOINT = "a folder with a transformers checkpoint"
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
@@ -51,8 +51,8 @@ class LocalEngine:
     Args:
         model: Path or Hub id.
         think_tags: Opening and closing tag of its thinking, if any.
-        batch_tokens: Bound of one batch: sequences times (longest prompt + ``max_tokens``);
-            None takes what is fast on the device and not too large for its memory.
+        batch_tokens: Limit of one batch: sequences times (longest prompt + ``max_tokens``);
+            None chooses by the device and its memory.
 
     Raises:
         TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
@@ -76,7 +76,7 @@ class LocalEngine:
         self._ends = sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
-        """Answer all requests, in their order; ``keep`` sees each as soon as it has ended."""
+        """The responses to all requests, in order; ``keep`` is called when each has ended."""
         prompts = [
             list(
                 self.tokenizer.apply_chat_template(
@@ -110,21 +110,21 @@ class LocalEngine:
 
     @property
     def revision(self) -> str:
-        """Tells these weights from others under the same name: the Hub's commit, or a digest."""
+        """Id of the weights: the commit on the Hub, or a digest of the files in a folder."""
         return local_revision(self._name)
 
     def drain(self) -> None:
-        """End after the token that is being written: what has not ended by then is interrupted."""
+        """Stop after the current token; requests that have not ended fail with ``interrupted``."""
         self.is_drained = True
 
     def close(self) -> None:
-        """Drop the weights."""
+        """Free the weights."""
         del self.model
 
     def _batches(
         self, indices: list[int], prompts: list[list[int]], requests: list[Request]
     ) -> Iterator[list[int]]:
-        """Indices of requests with the same sampling, of like length, longest first."""
+        """Batches of request indices: equal sampling and similar length, longest first."""
         groups: dict[Sampling, list[int]] = {}
         for index in indices:
             groups.setdefault(requests[index].sampling, []).append(index)
@@ -143,11 +143,11 @@ class LocalEngine:
         requests: list[Request],
         done: Callable[[int, Response], None],
     ) -> None:
-        """Answer a batch; what is not done when it returns was interrupted."""
+        """Generate a batch; calls ``done`` for each request that was not interrupted."""
         import torch
         from transformers import GenerationConfig
 
-        from heavydistill.models.local.decoding import may_let_rows_go, write
+        from heavydistill.models.local.decoding import can_drop_rows, write
 
         sampling, width = requests[batch[0]].sampling, len(prompts[batch[0]])
         pad, device = self.tokenizer.pad_token_id, self.model.device
@@ -168,7 +168,7 @@ class LocalEngine:
             self.model.generate,
             ids,
             mask,
-            # Greedy over logits that carry Gumbel noise is sampling; see _SeededGumbel.
+            # Greedy decoding of logits with Gumbel noise is sampling; see _SeededGumbel.
             GenerationConfig(
                 do_sample=False,
                 max_new_tokens=sampling.max_tokens,
@@ -176,7 +176,7 @@ class LocalEngine:
                 pad_token_id=pad,
             ),
             processors_of,
-            in_stretches=may_let_rows_go(self.model.config),
+            in_stretches=can_drop_rows(self.model.config),
             on_end=on_end,
             goes_on=lambda: not self.is_drained,
         )
@@ -197,7 +197,7 @@ class LocalEngine:
 
 
 def _batch_tokens(model: Any) -> int:
-    """As many tokens as are fast on the device, of whose keys and values the memory has room."""
+    """The tokens of a batch by the device, limited by the memory for their keys and values."""
     text = model.config.get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
@@ -206,7 +206,9 @@ def _batch_tokens(model: Any) -> int:
 
 
 def local_revision(model: str) -> str:
-    """The revision of a folder or Hub id, without loading its weights; an adapter's has its base's.
+    """The revision of a folder or Hub id; loads no weights.
+
+    The revision of an adapter contains that of its base.
 
     Raises:
         OSError, ValueError: There is no such folder, and the Hub cannot be reached or does not
@@ -221,7 +223,7 @@ def local_revision(model: str) -> str:
 
 
 def base_revision(adapter: Adapter) -> str:
-    """The revision of an adapter's base. Raises TeacherError if it cannot be had."""
+    """The revision of an adapter's base. Raises TeacherError if the base cannot be found."""
     try:
         return _revision(adapter.base, "config.json", adapter.revision)
     except (OSError, ValueError) as error:
@@ -229,7 +231,7 @@ def base_revision(adapter: Adapter) -> str:
 
 
 def _revision(model: str, file: str, revision: str | None = None) -> str:
-    """The commit of a Hub id, read off where ``file`` of it lies; of a folder, a digest."""
+    """The commit of a Hub id, from the path of ``file`` in the cache; for a folder, a digest."""
     folder = Path(model)
     if not folder.is_dir():
         return file_in(model, file, revision).parent.name  # snapshots/COMMIT
@@ -253,7 +255,7 @@ def load_tokenizer(model: str) -> Any:
         obstacle()
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
-    except Exception as error:  # not there, cut off: the libraries share no base
+    except Exception as error:  # missing or incomplete: no common exception class
         raise unloadable("model", model, error, _CHECKPOINT) from error
     if tokenizer.chat_template is None:
         raise _lacks_template(model)
@@ -261,10 +263,10 @@ def load_tokenizer(model: str) -> Any:
 
 
 def require_template(model: str) -> None:
-    """Refuse a checkpoint in a folder whose tokenizer has no chat template, by its files alone.
+    """Check that the tokenizer of a checkpoint folder has a chat template; reads only the files.
 
     Raises:
-        TeacherError: There is no chat template, or ``adapter_of`` raises it.
+        TeacherError: It has none, or ``adapter_of`` raises it.
     """
     adapter = adapter_of(model)
     tokenizer = adapter.tokenizer if adapter else model
@@ -273,7 +275,7 @@ def require_template(model: str) -> None:
 
 
 def _lacks_template(model: str) -> TeacherError:
-    """The error of a tokenizer without a chat template."""
+    """The error for a tokenizer without a chat template."""
     return TeacherError(
         f"The tokenizer of {model!r} has no chat template",
         "Use an instruction-tuned checkpoint, or add a chat template to its tokenizer.",
@@ -289,7 +291,7 @@ def _load(model: str) -> tuple[Any, Any]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    transformers_logging.disable_progress_bar()  # a bar of its own would tear ours
+    transformers_logging.disable_progress_bar()  # it would break up the progress line of the run
     adapter = adapter_of(model)
     tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
     if tokenizer.pad_token_id is None:
@@ -299,9 +301,9 @@ def _load(model: str) -> tuple[Any, Any]:
     else:
         try:
             weights = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
-        except Exception as error:  # no such model, weights cut off: the libraries share no base
+        except Exception as error:  # no model or incomplete weights: no common exception class
             raise unloadable("model", model, error, _CHECKPOINT) from error
-    # ``generate`` takes what a request leaves open from here, e.g. a repetition penalty.
+    # ``generate`` would take unset parameters from the checkpoint, e.g. a repetition penalty.
     weights.generation_config = GenerationConfig(
         eos_token_id=weights.generation_config.eos_token_id
     )
@@ -309,7 +311,7 @@ def _load(model: str) -> tuple[Any, Any]:
 
 
 def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProcessorList:
-    """The sampling settings as transformers' processors, in the order of its own ``generate``."""
+    """The logits processors for a sampling, in the same order as in transformers' ``generate``."""
     from transformers import LogitsProcessorList
     from transformers.generation.logits_process import (
         MinPLogitsWarper,
@@ -340,7 +342,7 @@ def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProce
 
 
 class _SeededGumbel:
-    """Adds Gumbel noise to the logits, so that the largest one is a sample of their softmax.
+    """Adds Gumbel noise to the logits, so that the largest one is a sample from their softmax.
 
     The noise of a token is a hash of (seed of its row, position, token id).
     """

@@ -1,8 +1,8 @@
-"""Serves a teacher on this machine for as long as a run lasts: vLLM, watched, stopped at the end.
+"""Serves a teacher with vLLM on this machine for the time of a run.
 
-The server is on a free port of the loopback, and is asked nothing before it is healthy; all that it
-prints goes to a log. ``supervisor`` holds it, so nothing of it is left when the block ends or this
-process dies, whatever of.
+The server listens on a free port of 127.0.0.1, gets no request before it is healthy, and writes its
+output to a log. ``supervisor`` runs it and ends all of its processes when the run ends or this
+process dies for any reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from heavydistill.errors import ConfigError, RunError, TeacherError
 from heavydistill.models.profiles import ProfileFile, Setup, serve_command
 from heavydistill.models.vllm import supervisor
 
-# Called now and then while the server starts, with the seconds so far and the end of its log.
+# Called while the server starts, with the seconds so far and the last line of its log.
 OnStart = Callable[[float, str], None]
 
 _HOST = "127.0.0.1"
@@ -37,40 +37,40 @@ _POLL_S = 0.5
 _HEALTH_TIMEOUT_S = 5.0
 _SHOWN_LINES = 15
 _SHOWN_ERRORS = 5
-_HARMLESS = r"\b(INFO|WARNING)\b"  # these levels name errors too, as what might happen
+_HARMLESS = r"\b(INFO|WARNING)\b"  # lines of these levels may mention errors that did not happen
 _ERROR = r"\b\w*(?:[Ee]rror|Exception)(?:: |, ).+"
 _TAIL_BYTES = 200_000
-# What vLLM prints for the usual causes, and what to do then.
+# What vLLM prints for the usual causes, and the fix.
 _HINTS = (
     (
         r"out of memory|No available memory for the cache|larger than the available KV cache|"
         r"Free memory on device",
-        "The GPUs have too little memory: end what else runs on them (nvidia-smi lists it), or "
+        "The GPUs have too little memory: end other programs on them (nvidia-smi lists them), or "
         "lower the context with --set endpoint.context=N.",
     ),
     (
         r"Reasoning parser .* not found|unrecognized arguments|invalid choice",
-        "This version of vLLM does not take a flag of the profile: install the one that the extra "
-        "vllm of pyproject.toml allows, or correct the flag in a profile of your own.",
+        "This version of vLLM does not accept a flag of the profile: install the version that the "
+        "extra vllm of pyproject.toml allows, or correct the flag in a profile of your own.",
     ),
     (
         r"max_model_len .* is greater than",
-        "The model has less context than that: lower it with --set endpoint.context=N.",
+        "The model has less context: lower it with --set endpoint.context=N.",
     ),
     (
         r"LocalEntryNotFoundError|RepositoryNotFoundError|GatedRepoError|not a valid model ident",
-        "The weights cannot be had: correct the Hub id in the profile, set HF_TOKEN for a model "
-        "that asks for it, and unset HF_HUB_OFFLINE or download them first.",
+        "The weights cannot be downloaded: correct the Hub id in the profile, set HF_TOKEN for a "
+        "gated model, and unset HF_HUB_OFFLINE or download them first.",
     ),
-    (r"No space left on device", "The disk is full: make room for the weights."),
-    (r"Address already in use", "Another program took its port: give the same command again."),
+    (r"No space left on device", "The disk is full: free space for the weights."),
+    (r"Address already in use", "Another program took the port: repeat the command."),
 )
 _INSTALL = "pip install -c constraints.txt -e '.[vllm]'"
 
 
 @dataclass(frozen=True, slots=True)
 class VllmServer:
-    """A server that runs here; ``endpoint`` is the configuration's, with its address."""
+    """A running server; ``endpoint`` is the endpoint of the run with the server's address."""
 
     endpoint: Endpoint
     _port: int
@@ -78,22 +78,23 @@ class VllmServer:
     _process: subprocess.Popen[bytes]
 
     def failure(self) -> RunError | None:
-        """Why nothing can be asked any more; None while the server runs."""
+        """Why the server cannot be asked any more; None while it runs."""
         with socket.socket() as probe:
             probe.settimeout(_HEALTH_TIMEOUT_S)
-            listens = probe.connect_ex((_HOST, self._port)) != errno.ECONNREFUSED  # maybe busy
+            # A busy server may time out, which is no failure.
+            listens = probe.connect_ex((_HOST, self._port)) != errno.ECONNREFUSED
         if listens and self._process.poll() is None:
             return None
         self._process.communicate()  # its children may take a while to end
         return RunError(
             f"vLLM {_ending(self._process.returncode)} in the middle of the run",
-            f"What was answered is in the journal, and the same command goes on from there. "
+            "Repeat the command: it resumes, and all responses are in the journal. "
             f"{self._log.told()}",
         )
 
 
 def command(profile: ProfileFile, context: int | None) -> list[str]:
-    """The command that serves a model here, with so many tokens of context or the set-up's.
+    """The command that serves a model here; ``context`` None keeps the context of the set-up.
 
     Raises:
         ConfigError: No set-up of the profile fits this machine, or vLLM is not installed.
@@ -107,7 +108,7 @@ def command(profile: ProfileFile, context: int | None) -> list[str]:
 def served(
     words: list[str], endpoint: Endpoint, log: Path, on_start: OnStart | None = None
 ) -> Iterator[VllmServer]:
-    """Serve a model.
+    """Serve a model while the block runs.
 
     Args:
         words: A command from ``command``.
@@ -116,7 +117,7 @@ def served(
         on_start: Called twice a second until the server is healthy.
 
     Raises:
-        TeacherError: The server ended before it could be asked.
+        TeacherError: The server ended before it was ready.
     """
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
@@ -124,7 +125,7 @@ def served(
     words = [*words, "--host", _HOST, "--port", str(port)]
     url = f"http://{_HOST}:{port}/v1"
     endpoint = endpoint.model_copy(update={"start_vllm": False, "base_url": url})
-    # Clients take a proxy from the environment, which has no way to this machine's loopback.
+    # Clients use the environment's proxy, which cannot reach this machine's loopback address.
     bypassed = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     hosts = {*(bypassed.split(",") if bypassed else ()), _HOST}
     os.environ["no_proxy"] = os.environ["NO_PROXY"] = ",".join(sorted(hosts))
@@ -138,20 +139,20 @@ def served(
             stdin=subprocess.PIPE,
             stdout=file,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for us: what is in flight must still be answered
+            start_new_session=True,  # Ctrl-C must not end the server: it still has to answer
         )
     try:
         started = time.monotonic()
         while not _is_healthy(port):
             if process.poll() is not None:
-                what = f"vLLM {_ending(process.returncode)} before it could be asked"
+                what = f"vLLM {_ending(process.returncode)} before it was ready"
                 raise TeacherError(what, printed.told())
             if on_start:
                 on_start(time.monotonic() - started, printed.last_line())
             time.sleep(_POLL_S)
         yield VllmServer(endpoint, port, printed, process)
     finally:
-        process.communicate()  # closes the pipe, and waits
+        process.communicate()  # closes the pipe, which ends the server, and waits
 
 
 def _is_healthy(port: int) -> bool:
@@ -165,17 +166,17 @@ def _is_healthy(port: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """What a server printed, from a place in a file on."""
+    """The output of a server: a file from the position ``start`` on."""
 
     path: Path
     start: int
 
     def told(self) -> str:
-        """What to do if that is known, where the log is, and its errors, or else its end."""
+        """The fix, if the cause is known; the path of the log, and its errors or its last lines."""
         lines = self._lines()
         text = "\n".join(lines)
         hints = [fix for pattern, fix in _HINTS if re.search(pattern, text)]
-        # The first are the cause; what comes after is often only that the others miss a process.
+        # The first errors are the cause; later ones often only report that a process is missing.
         grave = "\n".join(line for line in lines if not re.search(_HARMLESS, line))
         errors = list(dict.fromkeys(re.findall(_ERROR, grave)))[:_SHOWN_ERRORS]
         shown = "\n".join(errors or lines[-_SHOWN_LINES:])
@@ -190,22 +191,22 @@ class _Log:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(self.start, size - _TAIL_BYTES))
             text = file.read().decode(errors="replace")
-        # A progress bar is one line that is written again and again.
+        # A progress bar rewrites one line with carriage returns.
         return [line for line in re.split(r"[\r\n]+", text) if line.strip()]
 
 
 def _ending(code: int) -> str:
     if code <= 128:
         return f"ended with code {code}"
-    short = ", as where the system is short of memory" if code == 137 else ""
+    short = ", as the system does if memory is short" if code == 137 else ""
     return f"was ended by signal {code - 128}{short}"
 
 
 def gpus() -> int:
-    """How many GPUs a process that is started from here sees.
+    """The number of GPUs that a process started from here can use.
 
-    They are those of NVIDIA's driver that ``CUDA_VISIBLE_DEVICES`` leaves, counted without CUDA,
-    which would take memory of each.
+    Counts the GPUs of NVIDIA's driver that ``CUDA_VISIBLE_DEVICES`` does not hide. CUDA is not
+    used, because it would take memory on each GPU.
 
     Raises:
         ConfigError: The driver does not answer.
@@ -229,41 +230,41 @@ def gpus() -> int:
             return int(device) < len(listed)
         return device.startswith(("GPU-", "MIG-")) and device in asked.stdout
 
-    # CUDA stops at the first that is not there.
+    # CUDA ignores all devices after the first invalid one.
     return len(list(itertools.takewhile(is_there, map(str.strip, visible.split(",")))))
 
 
 def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
-    """The set-up of a profile that uses most of this machine's GPUs, and their number.
+    """(number of GPUs, set-up): the profile's set-up that uses most GPUs of this machine.
 
     Raises:
-        ConfigError: The profile has none at all, or none that fits; the message says why.
+        ConfigError: The profile has no set-up, or none that fits; the message says why.
     """
     if not profile.vllm:
         why, fix = (
-            "its profile does not say how",
-            "Add the key vllm to the profile, as those in configs/teachers have it, or start a "
-            "server yourself and name it with --endpoint.",
+            "its profile has no key vllm",
+            "Add the key vllm to the profile, as in configs/teachers, or start a server yourself "
+            "and name it with --endpoint.",
         )
         if profile.folder:
-            why, fix = "it runs in this process", "Leave --start-vllm out; nothing else is needed."
+            why, fix = "it runs in this process", "Leave --start-vllm out."
         elif not profile.hub:
-            why, fix = "its maker alone serves it", "Ask the maker's server with --endpoint."
+            why, fix = "its weights are not public", "Name the maker's server with --endpoint."
         raise ConfigError(f"The model {profile.name} cannot be served here: {why}", fix)
     here = gpus()
-    elsewhere = "ask a server that has it with --endpoint"
+    elsewhere = "name a server that serves it with --endpoint"
     if not here:
         raise ConfigError(
-            "--start-vllm needs a GPU, and none is seen here: nvidia-smi lists none, "
+            "--start-vllm needs a GPU, and there is none: nvidia-smi lists none, "
             "or CUDA_VISIBLE_DEVICES hides them",
             f"Use a machine with GPUs, or {elsewhere}.",
         )
     setups = {count: setup for count, setup in profile.vllm.gpus.items() if setup}
     fitting = [count for count in setups if count <= here]
     if not fitting:
-        needs = f"it needs {min(setups)}" if setups else f"nor {max(profile.vllm.gpus)}"
+        needs = f"it needs {min(setups)}" if setups else f"nor on {max(profile.vllm.gpus)}"
         raise ConfigError(
-            f"The model {profile.name} does not fit the {here} GPU(s) seen here, {needs}: "
+            f"The model {profile.name} does not fit on the {here} GPU(s) of this machine, {needs}: "
             f"{profile.vllm.why_null}",
             f"Use more GPUs, name a profile of your own with a set-up that fits, or {elsewhere}.",
         )
@@ -280,7 +281,7 @@ def vllm() -> str:
     found = shutil.which("vllm") or shutil.which("vllm", path=beside)
     if not found:
         raise ConfigError(
-            "--start-vllm starts vLLM, and there is no command vllm",
+            "--start-vllm needs vLLM, and there is no command vllm",
             f"Install it ({_INSTALL}), or start a server elsewhere and name it with --endpoint.",
         )
     return found

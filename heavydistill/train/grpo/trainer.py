@@ -38,7 +38,7 @@ from transformers import GenerationConfig
 from transformers.integrations import is_deepspeed_zero3_enabled
 from trl.trainer.utils import RepeatSampler
 
-from heavydistill.models.local.decoding import may_let_rows_go, write
+from heavydistill.models.local.decoding import can_drop_rows, write
 from heavydistill.train.grpo.held_out import HeldOutEvaluation
 
 
@@ -64,7 +64,7 @@ class RlTrainer(HeldOutEvaluation):
         keeps_rows = (
             self.args.cache_implementation
             or is_deepspeed_zero3_enabled()  # whose processes must call the model equally often
-            or not may_let_rows_go(self.model.config)
+            or not can_drop_rows(self.model.config)
         )
         if keeps_rows:
             self.accelerator.print(

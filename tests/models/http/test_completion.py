@@ -89,7 +89,7 @@ def read(bodies: list[bytes], streams: bool, wanted: int) -> list[Response]:
         return completion.responses(wanted, TAGS, 0.5)
     except (ServerFault, ValueError) as fault:
         failure = failed(failure_of(fault), Redactor(KEY)(str(fault)), 0.5)
-        responses = completion.brought(wanted, TAGS, failure)
+        responses = completion.before_fault(wanted, TAGS, failure)
         assert len(responses) == wanted
         return responses
 

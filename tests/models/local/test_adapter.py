@@ -160,7 +160,7 @@ def test_weights_that_are_not_whole_are_refused(copy, lora, tmp_path):
     partial = changed(lora, tmp_path / "partial", lambda tensors: tensors.pop(name))
     broken = changed(lora, tmp_path / "broken", lambda tensors: tensors[name].fill_(float("nan")))
     for folder, message in (
-        (partial, r"1 weights are in one only, as .*q_proj\.lora_A"),
+        (partial, r"1 weights are in only one of both, e.g. .*q_proj\.lora_A"),
         (broken, "NaN"),
     ):
         with pytest.raises(TeacherError, match=message):
@@ -176,7 +176,7 @@ def test_weights_that_are_not_whole_are_refused(copy, lora, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_hidden_layers": 2}, "weights are in one only"),
+        ({"num_hidden_layers": 2}, "weights are in only one of both"),
         ({"hidden_size": 64, "head_dim": 16}, r"does not fit its base model.*size mismatch"),
     ],
 )

@@ -16,7 +16,7 @@ from transformers import (
 )
 from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
-from heavydistill.models.local.decoding import make_room, may_let_rows_go, write
+from heavydistill.models.local.decoding import can_drop_rows, make_room, write
 
 SIZES = {
     "vocab_size": 64,
@@ -42,7 +42,7 @@ LFM2 = Lfm2Config(**SIZES, layer_types=["conv", "full_attention"])
     ids=lambda value: getattr(value, "model_type", None),
 )
 def test_states_that_are_not_of_tokens_keep_rows(config, may):
-    assert may_let_rows_go(config) is may
+    assert can_drop_rows(config) is may
 
 
 @pytest.mark.parametrize("config", [LLAMA, LFM2], ids=lambda config: config.model_type)
@@ -60,11 +60,11 @@ def test_what_is_written_is_what_generate_writes(config):
         calls.append(len(options["input_ids"]))
         return model.generate(**options)
 
-    mask, in_stretches = torch.ones_like(prompts), may_let_rows_go(config)
+    mask, in_stretches = torch.ones_like(prompts), can_drop_rows(config)
     written = write(generate, prompts, mask, asked, in_stretches=in_stretches)
 
     assert list(map(_up_to(ENDS), written)) == list(map(_up_to(ENDS), whole))
-    assert (len(calls) == 1) is not may_let_rows_go(config)
+    assert (len(calls) == 1) is not can_drop_rows(config)
     # Rows that have ended leave their batch.
     assert calls == sorted(calls, reverse=True) and (len(calls) == 1 or calls[-1] < len(prompts))
 
@@ -97,7 +97,7 @@ def test_a_row_is_reported_when_it_is_over_and_the_rest_may_be_left(config):
     prompts = torch.randint(3, 64, (12, 7))
     # One row ends soon, the others do not.
     asked = GenerationConfig(do_sample=False, max_new_tokens=100, eos_token_id=[2], pad_token_id=0)
-    in_stretches = may_let_rows_go(config)
+    in_stretches = can_drop_rows(config)
     rest: dict[str, Any] = {
         "attention_mask": torch.ones_like(prompts),
         "config": asked,
