@@ -7,13 +7,13 @@
     |  |- ProblemsError          the problem file, its columns or its rows
     |  |- TeacherError           a model that cannot be found or loaded
     |  |- JournalError           a journal that cannot be used
-    |  |- PublishError           sets or a model that cannot or may not be published, or not there
-    |  `- BudgetError            a token budget too small for what must be in the prompt
-    `- RunError                  the run broke: exit code 1, and what was finished is named
-       `- StoppedError           it ended early on purpose: what was in flight is kept as well
+    |  |- PublishError           sets or a model that cannot or may not be published there
+    |  `- BudgetError            a token budget that is too small for the prompt
+    `- RunError                  the run broke: exit code 1; the message names what is kept
+       `- StoppedError           the run ended early on purpose; requests in flight are kept too
 
-Every message says where the fault is and ends with the fix. What goes wrong with one request or one
-row is no error at all: it is a record with a reason (see ``schema``).
+Every message says what is wrong and where, and ends with the fix. The failure of a single request
+or row is not an error but a record with a reason (see ``schema``).
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _NO_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAME
 
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that move the cursor, recolour a terminal or reorder a line (bidirectional marks and
-overrides); tabs and newlines are left out."""
-# Colours and cursor movements, then titles and links of a terminal, which end with a bell or ESC \.
+"""Characters that move the cursor, change colours or reorder a line (bidirectional marks and
+overrides), except tabs and newlines."""
+# Colours and cursor movements; then titles and links of a terminal, which end with a bell or ESC \.
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\x9d]*(?:\x07|\x1b\\|\x9c)"
 )
 
 
 def encodable(text: str) -> str:
-    """JSON can carry half of a surrogate pair, which nothing can store; it becomes ``?``."""
+    """Replace halves of surrogate pairs, which JSON may contain and no file can store, by ``?``."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def printable(text: str) -> str:
-    """A text without escape sequences and control characters; tabs and newlines stay."""
+    """Remove escape sequences and control characters, except tabs and newlines."""
     return CONTROL.sub("", _SEQUENCE.sub("", encodable(text)))
 
 
@@ -49,12 +49,12 @@ class HeavydistillError(Exception):
     """Base of all errors raised on purpose.
 
     Args:
-        what: What is wrong and where (file and line, or key).
-        fix: What the user does about it; printed after the fault.
+        what: What is wrong and where (file and line, flag or key).
+        fix: What the user should do, as a command if possible.
     """
 
     def __init__(self, what: str, fix: str) -> None:
-        # Either may quote a server, a file or a model, and is printed as it is.
+        # Both may quote a server, a file or a model, and are printed.
         self.what, self.fix = printable(what), printable(fix)
         super().__init__(f"{self.what.rstrip('.')}. {self.fix}")
 
@@ -72,9 +72,9 @@ class ConfigError(UserError):
 
 
 class MissingModelError(ConfigError):
-    """No model is named where the bundled toy would stand in without a word.
+    """A model is not given, and the micro model would be used by default.
 
-    ``flags`` are what the command lacks, e.g. ``--student MODEL``.
+    ``flags`` are the missing flags, e.g. ``--student MODEL``.
     """
 
     def __init__(self, what: str, fix: str, flags: str) -> None:
@@ -98,11 +98,11 @@ class JournalError(UserError):
 
 
 class PublishError(UserError):
-    """Sets or a model that cannot or may not be published, or a place where they cannot."""
+    """Sets or a model that cannot or may not be published there."""
 
 
 class BudgetError(UserError):
-    """A token budget that does not even hold the frame of the prompt."""
+    """A token budget that is smaller than the fixed part of the prompt."""
 
 
 class RunError(HeavydistillError):
@@ -110,25 +110,25 @@ class RunError(HeavydistillError):
 
 
 class StoppedError(RunError):
-    """The run ends early on purpose; whatever was asked is awaited and kept before."""
+    """The run ended early on purpose, after all requests in flight were answered and kept."""
 
 
 def remedy(fault: OSError, other: str) -> str:
-    """What the user does about a place that cannot be written, without a full stop.
+    """The fix for a place that cannot be written, without a full stop.
 
     Args:
-        fault: What the system said.
-        other: How another place is named, e.g. ``another --out``.
+        fault: Error of the system.
+        other: Words for another place, e.g. ``another --out``.
     """
     number = fault.errno
     if number is None and (told := re.search(r"\[errno (\d+)\]", str(fault))):  # pyarrow's
         number = int(told[1])
     if number in _NO_PLACE:
-        return f"Name {other}"
+        return f"Give {other}"
     if number in _FULL:
         first = "Make room there"
     elif number in _FORBIDDEN:
         first = "Allow this user to write there"
     else:
         first = "Check the disk"
-    return f"{first}, or name {other}"
+    return f"{first}, or give {other}"

@@ -23,13 +23,13 @@ from heavydistill.store.traces import writing
 @pytest.mark.parametrize(
     ("number", "told"),
     [
-        (errno.ENOSPC, "Make room there, or name another --out"),
-        (errno.EDQUOT, "Make room there, or name another --out"),
-        (errno.EACCES, "Allow this user to write there, or name another --out"),
-        (errno.EROFS, "Allow this user to write there, or name another --out"),
-        (errno.ENOENT, "Name another --out"),
-        (errno.ENOTDIR, "Name another --out"),
-        (errno.EIO, "Check the disk, or name another --out"),
+        (errno.ENOSPC, "Make room there, or give another --out"),
+        (errno.EDQUOT, "Make room there, or give another --out"),
+        (errno.EACCES, "Allow this user to write there, or give another --out"),
+        (errno.EROFS, "Allow this user to write there, or give another --out"),
+        (errno.ENOENT, "Give another --out"),
+        (errno.ENOTDIR, "Give another --out"),
+        (errno.EIO, "Check the disk, or give another --out"),
     ],
 )
 def test_the_advice_fits_what_the_system_said(number, told):
@@ -48,7 +48,7 @@ def test_nobody_makes_room_where_there_is_no_folder():
     ):
         with pytest.raises(HeavydistillError) as caught:
             use()
-        assert caught.value.fix.startswith("Name another --")
+        assert caught.value.fix.startswith("Give another --")
         assert "No such file" in caught.value.what
 
 

@@ -1,4 +1,4 @@
-"""Importing the package stays light, and so does the help of its command line."""
+"""Importing the package stays light; see ``cli.test_help`` for its command line."""
 
 import resource
 import subprocess
@@ -48,12 +48,6 @@ for module in pkgutil.walk_packages(heavydistill.__path__, "heavydistill."):
     check(module.name)
     count += 1
 print(count)
-"""
-HELP = """
-import sys
-from heavydistill.cli.app import main
-sys.argv = ['heavydistill', '--help']
-main()
 """
 
 

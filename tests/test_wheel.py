@@ -12,20 +12,20 @@ ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
 PROGRAM = """
 from heavydistill.config.models import Endpoint
-from heavydistill.curate.filters.contamination import read, shipped as hashes
-from heavydistill.models.registry import profile_at, shipped as profiles
-from heavydistill.problems.benchmarks import benchmark, shipped as benchmarks
-from heavydistill.report.page.html import shipped
+from heavydistill.config.shipped import shipped
+from heavydistill.curate.filters.contamination import read
+from heavydistill.models.registry import profile_at
+from heavydistill.problems.benchmarks import benchmark
+from heavydistill.report.page.html import shipped as of_page
 from heavydistill.report.page.writer import script
-from heavydistill.train.arguments import shipped as trainings
 
-print(*profiles())
+print(*shipped("configs/teachers"))
 print(profile_at("micro", Endpoint()).model)
-print(*(benchmark(name).name for name in benchmarks()))
-print(*(read(file).name for file in hashes()))
-print(*(len(shipped("katex", name)) for name in ("katex.min.js", "LICENSE")))
-print(*(name for kind in ("sft", "grpo", "accelerate") for name in trainings(kind)))
-print(len(script()), len(shipped("web", "page.css")), len(shipped("web", "page.html")))
+print(*(benchmark(name).name for name in shipped("configs/benchmarks")))
+print(*(read(file).name for file in shipped("data/benchmarks", ".parquet").values()))
+print(*(len(of_page("katex", name)) for name in ("katex.min.js", "LICENSE")))
+print(*(name for kind in ("sft", "grpo", "accelerate") for name in shipped(f"configs/{kind}")))
+print(len(script()), len(of_page("web", "page.css")), len(of_page("web", "page.html")))
 """
 
 

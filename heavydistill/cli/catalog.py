@@ -12,6 +12,7 @@ from rich.console import Console
 
 from heavydistill.cli.progress import wide_console
 from heavydistill.config.run import load_config
+from heavydistill.config.shipped import shipped
 from heavydistill.models import registry
 from heavydistill.models.profiles import PROVIDERS, ProfileFile, serve_command
 from heavydistill.report.terminal import plain, print_table, table
@@ -23,23 +24,23 @@ def teachers(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Name of one, or your own YAML file, to print the profile and how to serve it.",
+            help="Profile to print, with the commands that serve it: a name or your own YAML file."
         ),
     ] = None,
 ) -> None:
     """List the teachers with a profile: context, licence, terms and GPUs.
 
-    With a name, print its profile, to start your own from, and the commands that serve it.
+    A printed profile is a starting point for your own.
     """
     console = wide_console()
     if name is not None:
         profile = registry.profile_of(name)
-        _print_file(registry.shipped().get(name, Path(name)), _serving(profile), console)
+        _print_file(shipped("configs/teachers").get(name, Path(name)), _serving(profile), console)
         return
     columns = ("Name", "Context", "Licence", "Distillation", "80 GB GPUs", "Hub id")
     shown = len(columns) - (console.width < _NARROW)
     rows = []
-    for profile in map(registry.profile_of, registry.shipped()):
+    for profile in map(registry.profile_of, shipped("configs/teachers")):
         licence, terms = profile.licence or "unknown", profile.terms.distillation
         context, hub = f"{profile.context:,}", profile.hub or "-"
         rows.append((profile.name, context, licence, terms, _gpus(profile), hub)[:shown])
@@ -47,19 +48,19 @@ def teachers(
 
 
 def benchmarks(
-    name: Annotated[str | None, typer.Argument(help="Name of one, to print its file.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Benchmark whose file is printed.")] = None,
 ) -> None:
-    """List the public benchmarks that `--benchmark NAME` knows: size, verifier, licence, Hub id."""
-    from heavydistill.problems.benchmarks import benchmark, shipped
+    """List the public benchmarks for `--benchmark`: size, verifier, licence, Hub id."""
+    from heavydistill.problems.benchmarks import benchmark
 
     console = wide_console()
     if name is not None:
         gated = benchmark(name).gated
         terms = ["Gated: accept its terms on the Hub and set HF_TOKEN."] if gated else []
-        _print_file(shipped()[name], terms, console)
+        _print_file(shipped("configs/benchmarks")[name], terms, console)
         return
     rows = []
-    for known in map(benchmark, shipped()):
+    for known in map(benchmark, shipped("configs/benchmarks")):
         run = load_config(preset=known.preset)
         size = f"{known.size:,}" if known.size else "unknown"
         samples = f"{run.think.k} x {run.deliberate.d}"

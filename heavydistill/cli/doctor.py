@@ -12,13 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.cli.flags import (
-    ConfigFile,
-    OtherBenchmark,
-    run_config,
-    run_flags,
-    with_flags,
-)
+from heavydistill.cli.flags import ConfigFile, OtherBenchmark, run_config, run_flags, with_flags
 from heavydistill.cli.progress import wide_console
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig

@@ -46,22 +46,22 @@ def evaluate(
     before: Annotated[
         str | None,
         typer.Option(
-            help="Model before training, for both roles; its profile holds for both runs, and it "
-            "takes a role that no other flag names.",
+            help="Model before training, in both roles. Its profile applies to both runs, and it "
+            "has every role without a flag."
         ),
     ] = None,
     controls: Annotated[
         str | None,
         typer.Option(
             help="Control runs, with commas between: alone (the deliberator without attempts), "
-            "chain (one long chain with the tokens of all), choose (the attempt that the "
-            "deliberator names), or all.",
+            "chain (one long chain of thought with as many tokens), choose (the deliberator picks "
+            "an attempt), or all."
         ),
     ] = None,
     orders: Annotated[
         int,
         typer.Option(
-            help="Number of orders in which the same caches are read.",
+            help="Number of orders of the attempts in which each cache is deliberated on.",
             min=1,
             rich_help_panel="Controls",
         ),
@@ -73,11 +73,11 @@ def evaluate(
 ) -> None:
     """Measure a thinker and a deliberator, and compare them with the model --before training.
 
-    Both runs have the same problems, seed, prompts and sampling, so that they differ in the models
-    alone. The result is a folder with both runs and evaluation.json: each metric before and after,
-    and the difference, with 95 % intervals. Controls are runs in which the coordination alone
-    differs; they are in controls.json. --budget holds for each of these runs by itself, not for all
-    of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
+    Both runs have the same problems, seed, prompts and sampling, so that they differ only in the
+    models. The result is a folder with both runs and evaluation.json: each metric before and after,
+    and the difference, with 95 % intervals. Controls are runs that differ only in the coordination;
+    they are in controls.json. --budget applies to each run separately. After Ctrl-C or a kill, the
+    same command continues, and no response is lost.
     """
     asked = run_config(keys, config, benchmark)  # its faults need none of the imports
     from heavydistill.models.contact import Contact
@@ -119,18 +119,21 @@ def evaluate(
 def cross(
     keys: dict[str, Any],
     *,
-    thinkers: Annotated[str, typer.Option(help="Models that think, with commas between.")],
-    deliberators: Annotated[str, typer.Option(help="Models that deliberate, with commas between.")],
+    thinkers: Annotated[
+        str, typer.Option(help="Models for the thinker role, with commas between.")
+    ],
+    deliberators: Annotated[
+        str, typer.Option(help="Models for the deliberator role, with commas between.")
+    ],
     benchmark: Benchmark = None,
     config: ConfigFile = None,
     dry_run: DryRun = False,
 ) -> None:
     """Measure every thinker with every deliberator on the same problems.
 
-    Each thinker is asked once, and all deliberators read its attempts. The result is a folder with
-    a run for each pair and crossing.json. --budget holds for each of these runs by itself, not for
-    all of them together. Ctrl-C and a kill lose nothing that was answered: the same command goes
-    on.
+    Each thinker is sampled once, and all deliberators read its attempts. The result is a folder
+    with a run for each pair and crossing.json. --budget applies to each run separately. After
+    Ctrl-C or a kill, the same command continues, and no response is lost.
     """
     asked = run_config(keys, config, benchmark)  # its faults need none of the imports
     from heavydistill.models.contact import Contact
@@ -158,21 +161,21 @@ def compare(
     a: Annotated[Path, typer.Argument(help="Folder of the run to compare with.")],
     b: Annotated[Path, typer.Argument(help="Folder of the other run.")],
     markdown: Annotated[
-        Path | None, typer.Option(help="File for the tables as Markdown; replaced if it is there.")
+        Path | None,
+        typer.Option(help="File for the tables in Markdown; an existing file is replaced."),
     ] = None,
     json: Annotated[
         Path | None,
-        typer.Option(help="File for all figures as JSON; A is `before` in it, and B `after`."),
+        typer.Option(help="File for all figures as JSON, with A as `before` and B as `after`."),
     ] = None,
     full: Full = False,
 ) -> None:
     """Compare two runs on the same problems, problem by problem; differences are B - A.
 
-    For a model before and after training, two teachers, two deliberators: every metric with the
-    95 % interval of its difference, McNemar's counts for the vote (of runs with the same K) and for
-    the first deliberation, each kind of problem, and the versions behind it all. No request is
-    sent. What the runs were asked differently is listed; other problems or other versions of a
-    verifier are refused. The same runs give the same files.
+    Use it for a model before and after training, two teachers or two deliberators. It prints every
+    metric with the 95 % interval of its difference, McNemar's counts for the vote (if K is equal)
+    and for the first deliberation, each kind of problem, and all versions. No request is sent.
+    Different settings are listed; different problems or versions of a verifier are refused.
     """
     from heavydistill.report.comparison import as_markdown, print_comparison
     from heavydistill.run.experiments.comparison import compare_runs

@@ -77,8 +77,7 @@ _RUN_FLAGS = (
 
 ConfigFile = Annotated[Path | None, typer.Option(help="YAML file; flags take precedence over it.")]
 DryRun = Annotated[
-    bool,
-    typer.Option("--dry-run", help="Check everything and print the plan; send no request."),
+    bool, typer.Option("--dry-run", help="Check everything and print the plan; send no request.")
 ]
 Full = Annotated[bool, typer.Option("--full", help="Print every table of the result.")]
 _BENCHMARK = (

@@ -21,11 +21,11 @@ def show(
     folder: Annotated[Path, typer.Argument(help="Folder of a run, or of sets from `build`.")],
     problem: Annotated[
         str | None,
-        typer.Option(help="Id of a problem whose trace, or first row in a set, is printed."),
+        typer.Option(help="Problem whose trace, or first row in a set, is printed."),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Print long texts whole.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Print long texts in full.")] = False,
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Show which tokens of a row of sets are learnt.")
+        bool, typer.Option("--tokens", help="Show which tokens of a row the student learns.")
     ] = False,
     set_name: Annotated[
         str | None,
@@ -33,13 +33,13 @@ def show(
     ] = None,
     student: Annotated[
         str | None,
-        typer.Option(help="Folder or Hub id of the student for --tokens, where it was moved."),
+        typer.Option(help="Folder or Hub id of the student for --tokens, if it moved."),
     ] = None,
 ) -> None:
     """Print all tables of a run or of sets; with --problem one trace, or one row of a set.
 
-    A trace is its problem, trajectories, caches, deliberations and verdicts. With --tokens, a row
-    is printed as the student reads it: what is learnt in colour, or in [[ ]] where there is none.
+    A trace has the problem, trajectories, caches, deliberations and verdicts. With --tokens, a row
+    is printed as the student reads it, with learnt tokens in colour, or in [[ ]] without colours.
     """
     from heavydistill.report.row import print_row, print_tokens
     from heavydistill.report.sets import print_manifest
@@ -97,19 +97,15 @@ def print_figures(folder: Path, console: Console) -> None:
 
 
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help="Folders of runs, evaluations or crossings."),
-    ],
+    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, evaluations or crossings.")],
     out: Annotated[
-        Path | None,
-        typer.Option(help="The HTML file. [default: beside the first RUN]"),
+        Path | None, typer.Option(help="HTML file to write. [default: beside the first run]")
     ] = None,
 ) -> None:
-    """Write runs as one HTML file: figures with intervals, plots, and every trace to look at.
+    """Write runs into one HTML file: figures with intervals, plots, and every trace.
 
-    The file needs no network and nothing beside it. An evaluation or a crossing gives all of its
-    runs. A run that is in progress or was broken off is reported as far as it got, and marked so.
+    The file is self-contained and needs no network. An evaluation or a crossing adds all of its
+    runs. An unfinished run is reported as far as it got, and marked as unfinished.
     """
     from heavydistill.report.page.writer import write_report
 
@@ -137,7 +133,7 @@ _Journal = Annotated[Path, typer.Argument(help="Folder of a journal, e.g. runs/j
 
 @journal.command(cls=Verb)
 def stats(folder: _Journal) -> None:
-    """Print what each model was asked, and what it wrote."""
+    """Print the number of responses and tokens of each model."""
     console = Console()
     columns = ("responses", "failed", "prompt tokens", "completion tokens")
     rows = table(console, "Model", *columns)
@@ -155,15 +151,15 @@ def stats(folder: _Journal) -> None:
 
 @journal.command(cls=Verb)
 def check(folder: _Journal) -> None:
-    """Check every line. Exit code 1 if one cannot be read; an unfinished last line does not count.
+    """Check every line of a journal; the exit code is 1 if one cannot be read.
 
-    Runs skip what cannot be read, and send its requests again where they need them.
+    Runs skip such lines and send their requests again. A partial last line does not count.
     """
     unread = 0
     for segment in segments(_existing(folder), thorough=True):
         notes = [f"{len(segment.lines):,} records"]
         if segment.torn:
-            notes += [f"{segment.torn} bytes of an unfinished last line, dropped"]
+            notes += [f"{segment.torn} bytes of a partial last line, dropped"]
         if segment.damaged:
             notes += [f"damaged lines: {', '.join(map(str, segment.damaged))}"]
         if segment.foreign:

@@ -28,8 +28,7 @@ def publish(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR",
-            help="Folder of sets, from `heavydistill build`, or of a trained model.",
+            metavar="DIR", help="Folder of sets, from `heavydistill build`, or of a trained model."
         ),
     ],
     *,

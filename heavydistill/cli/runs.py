@@ -53,18 +53,18 @@ def generate(
     ray: Annotated[
         str | None,
         typer.Option(
-            help="Ray cluster: local, auto, HOST:6379 or ray://HOST:10001; see configs/ray.",
+            help="Ray cluster to run on: local, auto, HOST:6379 or ray://HOST:10001.",
             rich_help_panel="Run",
         ),
     ] = None,
     dry_run: DryRun = False,
     full: Full = False,
 ) -> None:
-    """Let a teacher answer each problem K times and deliberate on its answers D times.
+    """Sample K answers per problem from a teacher, and D deliberations on them.
 
-    Without flags the bundled micro teacher works on bundled problems: no key, no GPU, no
-    download. The result is a folder with traces (parquet), the resolved configuration and the
-    figures of the table. --dry-run also prints the resolved configuration and the first prompt.
+    Without flags the bundled micro teacher works on bundled problems, without a key, a GPU or a
+    download. The result is a folder with traces (parquet), the resolved configuration and all
+    figures. --dry-run prints plan, cost, resolved configuration and the first prompt.
     """
     asked = run_config(keys, config, benchmark)  # its faults need none of the imports
     from heavydistill.heavy import prompts
@@ -95,19 +95,18 @@ def generate(
 
 def replay(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
-    out: Annotated[str, typer.Option(help="Folder of the rebuilt run.")],
+    out: Annotated[str, typer.Option(help="Folder for the rebuilt run.")],
     journal: Annotated[
-        str | None, typer.Option(help="Journal of the run, if it was moved.", show_default=False)
+        str | None, typer.Option(help="Folder of the journal, if it moved.", show_default=False)
     ] = None,
     run_verifiers: Annotated[
-        bool,
-        typer.Option("--run-verifiers", help="Run the Python files that verify.own names."),
+        bool, typer.Option("--run-verifiers", help="Execute the Python files in verify.own.")
     ] = False,
     full: Full = False,
 ) -> None:
     """Rebuild the dataset of a run from its journal, byte for byte, without sending a request.
 
-    The verifiers and the heavy core of this version judge and read the same responses; a request
+    The installed version's verifiers and caches are applied to the recorded responses. A request
     that the journal does not hold is a failure in the result.
     """
     from heavydistill.report.summary import print_summary

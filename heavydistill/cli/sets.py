@@ -69,27 +69,25 @@ _IMPORT_FLAGS = (
 def build(
     keys: dict[str, Any],
     runs: Annotated[
-        list[str] | None,
-        typer.Argument(help="Folders of runs, unless --config names them."),
+        list[str] | None, typer.Argument(help="Folders of runs, unless --config names them.")
     ] = None,
     *,
     redeliberate: Annotated[
         bool,
         typer.Option(
             "--redeliberate",
-            help="Deliberate on sets that have no deliberation to learn from; --teacher, "
-            "--endpoint and --budget imply it.",
+            help="Sample new deliberations for sets that have none to learn from; implied by "
+            "--teacher, --endpoint and --budget.",
         ),
     ] = False,
     config: ConfigFile = None,
     dry_run: DryRun = False,
     full: Full = False,
 ) -> None:
-    """Make training sets for both roles, and prompts for RL, from one or more runs.
+    """Build training sets for both roles, and prompts for RL, from runs.
 
-    The unit is a candidate set: a problem with some of the attempts at it. A preset chooses the
-    strata and how many sets of each are learnt from. What is left out is labelled, counted and
-    kept.
+    The unit is a candidate set: a problem with some of its attempts. A preset chooses the strata
+    and the number of sets from each. Everything left out is kept with a label and counted.
     """
     if not runs and not config:
         raise ConfigError("No run is given", "Write `heavydistill build RUN`, or --config FILE.")
@@ -133,14 +131,14 @@ def build(
 
 def _training(sets: str, student: str, rows: dict[str, dict[str, int]]) -> list[str]:
     """The command that trains on sets: the deliberator where it has rows; empty if nobody has."""
+    from heavydistill.config.shipped import shipped
     from heavydistill.config.yaml import read_yaml
-    from heavydistill.train.arguments import shipped
 
     roles = [role for role in ("deliberator", "thinker") if rows[f"sft_{role}"]["train"]]
     if not roles:
         return []
-    files = {name: read_yaml(path)["model_name_or_path"] for name, path in shipped("sft").items()}
-    made_for = [name for name, model in files.items() if model == student]
+    files = shipped("configs/sft").items()
+    made_for = [name for name, file in files if read_yaml(file)["model_name_or_path"] == student]
     config = made_for[-1] if made_for else "4b-lora"
     command = ["heavydistill", "sft", "--config", config]
     command += [] if made_for else ["--model_name_or_path", student]
@@ -154,11 +152,12 @@ def refilter(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Keep the RL prompts that a checkpoint gets right sometimes, and not always.
+    """Select the RL prompts that a checkpoint gets right sometimes, but not always.
 
-    The checkpoint deliberates on every cache that can be a prompt of RL, also on those that were
+    The checkpoint deliberates on every cache that can be an RL prompt, including those that were
     always or never right before. The new folder has the problems, the caches with their new success
-    and the new prompts. Ctrl-C and a kill lose nothing that was answered: the same command goes on.
+    rates and the new prompts. After Ctrl-C or a kill, the same command continues, and no response
+    is lost.
     """
     from heavydistill.curate import refilter
     from heavydistill.hub.dataset_card import write_card
@@ -216,13 +215,15 @@ def _print_refiltered(plan: RefilterPlan, outcome: RefilterOutcome, console: Con
 
 
 def export(
-    sets: Annotated[Path, typer.Argument(help="Folder that `heavydistill build` wrote.")],
-    to: Annotated[str, typer.Option("--to", help="trl, verl, llamafactory, ms-swift or axolotl.")],
+    sets: Annotated[Path, typer.Argument(help="Folder of sets, from `heavydistill build`.")],
+    to: Annotated[
+        str, typer.Option("--to", help="Trainer: trl, verl, llamafactory, ms-swift or axolotl.")
+    ],
     out: Annotated[
-        Path, typer.Option("--out", help="Folder to write, which must be new or empty.")
+        Path, typer.Option("--out", help="Folder for the export, which must be new or empty.")
     ],
 ) -> None:
-    """Write training sets for TRL, verl, LLaMA-Factory, ms-swift or axolotl.
+    """Export training sets for TRL, verl, LLaMA-Factory, ms-swift or axolotl.
 
     The folder holds the rows, a configuration for each set, the reward for RL, and a README.md
     with the commands to train with.
@@ -244,14 +245,14 @@ def export(
 def import_(
     keys: dict[str, Any],
     files: Annotated[
-        list[Path],
-        typer.Argument(help="Files of one format: JSON lines, JSON or parquet."),
+        list[Path], typer.Argument(help="Files with answers: JSON lines, JSON or parquet.")
     ],
     full: Full = False,
 ) -> None:
-    """Import pools of answers that others sampled, so that a run starts at the cache.
+    """Import answers from other tools as the pools of a run, to deliberate on.
 
-    Every answer is judged again by our verifiers; labels in the files are only compared.
+    Every answer is judged by our verifiers; labels in the files are only compared with the
+    verdicts.
     """
     from heavydistill.curate.imports.import_pools import import_pools
     from heavydistill.report.summary import marker_found, marker_value, print_summary

@@ -38,16 +38,21 @@ _VALUES = {None: "TEXT", int: "N", float: "X"}
 
 def _rows(script: str) -> Rows:
     """Help of all flags of a training, with those that people use under ``Options``."""
-    from heavydistill.train.arguments import known_arguments, shipped
+    from heavydistill.config.shipped import shipped
+    from heavydistill.train.arguments import known_arguments
     from heavydistill.train.launch import FLAGS
 
     options = options_of(script)
     ours, launcher = own_arguments(options), {name: Argument(name, "int") for name in FLAGS}
     theirs = {name: each for name, each in known_arguments(options).items() if name not in ours}
     texts = {**FLAGS, **{name: each.help for name, each in ours.items()}, **_TEXTS}
-    files = [name for name in shipped(script) if name.split("/")[0] not in ("problems", "phases")]
+    files = [
+        name
+        for name in shipped(f"configs/{script}")
+        if name.split("/")[0] not in ("problems", "phases")
+    ]
     texts["config"] = texts["config"].format(", ".join(files))
-    texts["accelerate"] = texts["accelerate"].format(", ".join(shipped("accelerate")))
+    texts["accelerate"] = texts["accelerate"].format(", ".join(shipped("configs/accelerate")))
     known = {name: Argument(name, "str") for name in _FILES} | ours | launcher | theirs
     used = [name for name in _USED if name in known]
     groups = {

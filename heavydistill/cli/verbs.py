@@ -11,7 +11,6 @@ import ast
 import difflib
 import importlib
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,36 +29,18 @@ _MAIN = "Options"
 _ALWAYS = ("Arguments", _MAIN)  # headings that --help prints
 _VALUES = {int: "N", float: "X", Path: "PATH"}
 _VERBS = {
-    "Traces": {
-        "generate": "runs.generate",
-        "import": "sets.import_",
-        "watch": "watch.watch",
-        "show": "inspect.show",
-        "report": "inspect.report",
-        "replay": "runs.replay",
-        "journal": "inspect.journal",
-    },
-    "Training": {
-        "build": "sets.build",
-        "refilter": "sets.refilter",
-        "export": "sets.export",
-        "sft": "training.sft",
-        "grpo": "training.grpo",
-        "merge": "training.merge",
-    },
-    "Evaluation": {
-        "evaluate": "experiments.evaluate",
-        "compare": "experiments.compare",
-        "cross": "experiments.cross",
-    },
-    "Models and publishing": {
-        "doctor": "doctor.doctor",
-        "teachers": "catalog.teachers",
-        "benchmarks": "catalog.benchmarks",
-        "publish": "publish.publish",
-    },
+    "Traces": "runs.generate sets.import_ watch.watch inspect.show inspect.report runs.replay "
+    "inspect.journal",
+    "Training": "sets.build sets.refilter sets.export training.sft training.grpo training.merge",
+    "Evaluation": "experiments.evaluate experiments.compare experiments.cross",
+    "Models and publishing": "doctor.doctor catalog.teachers catalog.benchmarks publish.publish",
 }
-_PLACES = {name: place for group in _VERBS.values() for name, place in group.items()}
+"""Heading to the modules and functions of verbs."""
+_PLACES = {
+    place.partition(".")[2].strip("_"): place
+    for places in _VERBS.values()
+    for place in places.split()
+}
 
 
 class Verb(TyperCommand):
@@ -81,34 +62,25 @@ class Verb(TyperCommand):
         return _parsed(super().parse_args, ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        needed = [
-            each for each in self.params if each.required and each.param_type_name == "option"
-        ]
-        arguments = [each for each in self.params if each.param_type_name == "argument"]
-        return [*map(_label, needed + arguments), "[OPTIONS]"]
+        shown = [each for each in self.params if each.required or _is_argument(each)]
+        return [*map(_label, sorted(shown, key=_is_argument)), "[OPTIONS]"]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         is_all = ctx.meta.get(__name__, False)
         groups: dict[str, list[tuple[str, str]]] = {heading: [] for heading in _ALWAYS}
         for parameter in self.get_params(ctx):
-            usual = _ALWAYS[parameter.param_type_name == "option"]
+            usual = _ALWAYS[not _is_argument(parameter)]
             heading = getattr(parameter, "rich_help_panel", None) or usual
-            if (is_all or heading in _ALWAYS) and (row := parameter.get_help_record(ctx)):
-                text = row[1].removesuffix("  [required]") if usual == _ALWAYS[0] else row[1]
+            if row := parameter.get_help_record(ctx):
+                text = row[1].removesuffix("  [required]") if _is_argument(parameter) else row[1]
                 groups.setdefault(heading, []).append((_label(parameter), text))
-        for heading, rows in self.more_help().items():
-            if is_all or heading in _ALWAYS:
-                groups.setdefault(heading, []).extend(rows)
+        for heading, rows in getattr(self.callback, "more_help", dict)().items():
+            groups.setdefault(heading, []).extend(rows)
         groups[_MAIN].append(("--help-all", "Show every flag and key, and exit."))
         for heading, rows in groups.items():
-            if rows:
+            if rows and (is_all or heading in _ALWAYS):
                 with formatter.section(heading):
                     formatter.write_dl(rows)
-
-    def more_help(self) -> Rows:
-        """Rows of help beside those of the parameters."""
-        more: Callable[[], Rows] = getattr(self.callback, "more_help", dict)
-        return more()
 
 
 class Group(TyperGroup):
@@ -144,27 +116,33 @@ class Verbs(Group):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, places in _VERBS.items():
             with formatter.section(heading):
-                formatter.write_dl([(name, _summary(place)) for name, place in places.items()])
+                verbs = [(name, place) for name, place in _PLACES.items() if place in places]
+                formatter.write_dl([(name, _summary(place)) for name, place in verbs])
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
 
 
 def _label(parameter: Any) -> str:
     """An argument or a flag as it is typed."""
+    if _is_argument(parameter):
+        name = (parameter.metavar or parameter.name.upper()) + "..." * (parameter.nargs == -1)
+        return name if parameter.required else f"[{name}]"
     value = parameter.metavar or _VALUES.get(parameter.type_descriptor.annotation, "TEXT")
-    if parameter.param_type_name == "option":
-        names = ", ".join(parameter.opts)
-        return names if parameter.is_flag else f"{names} {value}"
-    name = (parameter.metavar or parameter.name.upper()) + "..." * (parameter.nargs == -1)
-    return name if parameter.required else f"[{name}]"
+    return ", ".join(parameter.opts) + f" {value}" * (not parameter.is_flag)
 
 
 def _parsed(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[str]) -> list[str]:
     """Parse words; raise a usage error as a ``ConfigError``."""
     try:
-        return parse(ctx, args)
+        return parse(ctx, [*args])
     except TyperException as error:
         flag = getattr(error, "option_name", "")
         known = [name for each in ctx.command.get_params(ctx) for name in each.opts]
         if flag and flag not in known:
+            if not flag.startswith("--"):  # one of the letters of -teacher
+                flag = next((word for word in args if word.startswith(flag)), flag)
             raise _unknown(ctx, "flag", flag, known) from None
         raise ConfigError(*_explained(ctx, error)) from None
 
@@ -192,8 +170,6 @@ def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigErro
     path = name if kind == "flag" else f"{ctx.command_path} {name}".split(" ", 1)[1]
     if retired := RETIRED.get(path):
         return ConfigError(f"{path} does not exist any more", retired.instead)
-    if kind == "flag" and not name.startswith("--"):  # one of the letters of -teacher
-        name = next(word for word in sys.argv if word.startswith(name))
     bare = {each.strip("-"): each for each in known}
     near = difflib.get_close_matches(name.strip("-"), bare, n=1, cutoff=0.7)
     suggestion = f"Did you mean {bare[near[0]]}? " if near else ""
@@ -214,9 +190,7 @@ def _summary(place: str) -> str:
             case ast.FunctionDef(name=found) if found == name:
                 return (ast.get_docstring(node) or "").partition("\n")[0]
             case ast.Assign([ast.Name(id=found)], ast.Call(keywords=given)) if found == name:
-                return str(
-                    next(ast.literal_eval(each.value) for each in given if each.arg == "help")
-                )
+                return next(str(ast.literal_eval(k.value)) for k in given if k.arg == "help")
     raise LookupError(place)
 
 

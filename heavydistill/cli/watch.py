@@ -32,16 +32,13 @@ _Seen = tuple[str, "Status | None", bool]
 
 
 def watch(
-    run: Annotated[
-        Path,
-        typer.Argument(help="Folder of a run or an evaluation, as --out names it."),
-    ],
+    run: Annotated[Path, typer.Argument(help="Folder of a run or an evaluation, as in its --out.")],
 ) -> None:
-    """Show how far a run is: pace, requests in flight, failures, tokens, cost, time left, M@K.
+    """Show the progress of a run: pace, failures, tokens, cost, time left, M@K.
 
-    On a terminal the picture is kept up to date until the run ends; Ctrl-C leaves it, and the run
-    goes on. Elsewhere it is printed once. M@K so far is that of the problems that were quickest,
-    so it does not estimate the result.
+    On a terminal it is updated until the run ends; Ctrl-C ends the display, not the run. Without a
+    terminal it is printed once. M@K so far comes from the quickest problems and does not estimate
+    the result.
     """
     from rich.console import Console
 

@@ -18,12 +18,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from heavydistill.config.models import (
-    ADDRESS_OF_A_SANDBOX,
-    Endpoint,
-    Judge,
-    SamplingChoice,
-)
+from heavydistill.config.models import ADDRESS_OF_A_SANDBOX, Endpoint, Judge, SamplingChoice
 from heavydistill.config.yaml import Section, form, load
 from heavydistill.errors import ConfigError, MissingModelError
 
@@ -42,8 +37,7 @@ _MOST_K = 1024
 _TOKENS = {"tok": 1, "ktok": 10**3, "mtok": 10**6, "gtok": 10**9}
 _BUDGET = r"(\d+(?:\.\d+)?)(usd|[kKmMgG]?tok)"
 Budget = Annotated[
-    str,
-    form(_BUDGET, "must be US dollars or tokens, e.g. 25usd, 500ktok or 40Mtok"),
+    str, form(_BUDGET, "must be US dollars or tokens, e.g. 25usd, 500ktok or 40Mtok")
 ]
 """A cost in US dollars or tokens: ``25usd``, ``40Mtok``."""
 

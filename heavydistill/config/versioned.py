@@ -1,4 +1,4 @@
-"""JSON files that say in ``format`` of which version they are, and are not read as another one."""
+"""JSON files with their version in ``format``; files of other versions are refused."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Kind = TypeVar("Kind")
 
 
 def as_json(value: Any) -> str:
-    """A dataclass or pydantic model with a ``format`` as text; equal ones give the same text."""
+    """A dataclass or pydantic model as JSON text; equal values give equal texts."""
     tree = value.model_dump() if isinstance(value, BaseModel) else dataclasses.asdict(value)
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
 
 def write_versioned(value: Any, path: Path) -> None:
-    """Write it as JSON, in one piece."""
+    """Write a value as JSON, atomically."""
     unfinished = path.with_name(f".{path.name}.new")
     unfinished.write_text(as_json(value), encoding="utf-8")
     unfinished.replace(path)
@@ -31,13 +31,18 @@ def write_versioned(value: Any, path: Path) -> None:
 def read_versioned(
     path: Path, kind: type[Kind], form: str, *, what: str, missing: str, other: str
 ) -> Kind:
-    """The content of a file as a pydantic model or dataclass.
+    """Read a file as a pydantic model or dataclass.
 
-    ``form`` is the ``format`` that is read, ``what`` what such a folder holds; ``missing`` is the
-    fix if there is no such file, ``other`` if it has another version or holds something else.
+    Args:
+        path: The file.
+        kind: Class of the result.
+        form: Value of ``format`` that is accepted.
+        what: Content of such a folder, for the message.
+        missing: Fix if the file cannot be read.
+        other: Fix if the file has another version or other content.
 
     Raises:
-        ConfigError: One of these.
+        ConfigError: The file cannot be read, or has another version or other content.
     """
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
@@ -48,7 +53,7 @@ def read_versioned(
     found = tree.get("format") if isinstance(tree, dict) else None
     if found != form:
         raise ConfigError(
-            f"{path} has the format {found!r}, and this heavydistill reads {form!r}", other
+            f"{path} has the format {found!r}, but this heavydistill reads {form!r}", other
         )
     try:
         return TypeAdapter(kind).validate_python(tree)

@@ -239,15 +239,13 @@ def _line(node: yaml.Node | None, place: Sequence[str | int]) -> int:
     """The line of a key, or of the innermost section that it is missing from; 0 if unknown."""
     line = 0
     for part in place:
-        if isinstance(node, yaml.MappingNode):
-            pairs = [pair for pair in node.value if pair[0].value == str(part)]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            pairs = [(each, each) for each in node.value[part : part + 1]]
-        else:
-            pairs = []
-        if not pairs:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        inner = {name.value: (name, value) for name, value in pairs}
+        if isinstance(node, yaml.SequenceNode):
+            inner = {str(number): (each, each) for number, each in enumerate(node.value)}
+        if str(part) not in inner:
             break
-        name, node = pairs[-1]
+        name, node = inner[str(part)]
         line = name.start_mark.line + 1
     return line
 

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from heavydistill.config.shipped import shipped
 from heavydistill.errors import PublishError
 from heavydistill.hub.options import PublishOptions
 from heavydistill.models.profiles import ProfileFile, Terms, load_profile
-from heavydistill.models.registry import shipped
 from heavydistill.store.sets.folder import Manifest, RunUsed
 from heavydistill.store.training_record import BaseModelUsed, TrainingRecord
 
@@ -68,7 +68,7 @@ def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author
 def _known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
     """The profile of every known name of a model."""
     known: dict[str, ProfileFile] = {}
-    for file in (load_profile(path) for path in (*profiles, *shipped().values())):
+    for file in (load_profile(path) for path in (*profiles, *shipped("configs/teachers").values())):
         setups = file.vllm.gpus.values() if file.vllm else ()
         served = [setup.model for setup in setups if setup and setup.model]
         offered = [offer.model for offer in file.providers.values()]
@@ -241,7 +241,7 @@ def _base_of(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> Base:
         hub=(by_profile or used.name) if is_on_hub else None,
         revision=used.revision if is_on_hub else None,
         licence=licence,
-        profile=profile.name if profile and profile.name in shipped() else None,
+        profile=profile.name if profile and profile.name in shipped("configs/teachers") else None,
         parser=profile.thinking.parser if profile else None,
     )
 

@@ -1,4 +1,4 @@
-"""Finds a profile by name, and opens its engine.
+"""Finds the profile of a model by name, and opens its engine.
 
 A name is, in this order:
 
@@ -14,13 +14,13 @@ The configuration and the capability file override a profile.
 from __future__ import annotations
 
 import difflib
-import functools
 import json
 from pathlib import Path
 from typing import Any
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.config.run import SamplingName
+from heavydistill.config.shipped import shipped
 from heavydistill.errors import TeacherError
 from heavydistill.models.capabilities import ASSUMED, positions_in
 from heavydistill.models.hub_files import file_in, is_hub_id, unloadable, why_missing
@@ -40,26 +40,17 @@ from heavydistill.models.request import Engine
 from heavydistill.models.tokenizer import SERVER
 from heavydistill.store.portable import name_alone
 
-_PROBLEM_TOKENS = 8192  # most tokens that are kept free for the text of a problem
+_PROBLEM_TOKENS = 8192  # reserved for the problem, if half of the context is larger
 _COMMON_TAGS = Thinking(tags=("<think>", "</think>"))
 
 
-@functools.cache
-def shipped() -> dict[str, Path]:
-    """The shipped profiles: name to file, sorted by name."""
-    package = Path(__file__).parents[1]
-    installed = package / "models" / "profiles"  # where the wheel has configs/teachers
-    folder = installed if installed.is_dir() else package.parent / "configs" / "teachers"
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
-
-
 def profile_file(name: str) -> ProfileFile | None:
-    """The profile of that name or in that YAML file; None if the name is neither.
+    """The shipped profile of a name, or the profile in a YAML file; None for other names.
 
     Raises:
-        ConfigError: The file does not exist or is no profile; the message names file and key.
+        ConfigError: The file does not exist or is not a profile.
     """
-    file = shipped().get(name) or Path(name)
+    file = shipped("configs/teachers").get(name) or Path(name)
     return load_profile(file) if file.suffix in (".yaml", ".yml") else None
 
 
@@ -72,32 +63,28 @@ def profile_of(name: str) -> ProfileFile:
     """
     file = profile_file(name)
     if not file:
-        fix = f"{nearest(name)}Give one of {', '.join(shipped())}, or a YAML file with a profile."
+        listed = nearest(name) or f"Profiles: {', '.join(shipped('configs/teachers'))}. "
+        fix = f"{listed}A YAML file with a profile works too."
         raise TeacherError(f"There is no profile {name!r}", fix)
     return file
 
 
 def nearest(name: str) -> str:
-    """``Did you mean NAME?`` for a shipped profile with a similar name; empty if there is none."""
-    near = difflib.get_close_matches(name, shipped(), n=1)
+    """``Did you mean NAME? `` for a shipped profile with a similar name; empty without one."""
+    near = difflib.get_close_matches(name, shipped("configs/teachers"), n=1)
     return f"Did you mean {near[0]}? " if near else ""
 
 
 def profile_at(
-    name: str,
-    endpoint: Endpoint,
-    sampling: SamplingName = "paper",
-    may_be_served: bool = True,
+    name: str, endpoint: Endpoint, sampling: SamplingName = "paper", may_be_served: bool = True
 ) -> Profile:
-    """The model of a name at an endpoint; in this process if the endpoint has no address.
+    """The profile of a name at an endpoint, or in this process if the endpoint has no server.
 
-    Args:
-        sampling: Whose sampling the model gets, ``paper`` or ``maker``.
-        may_be_served: Whether an error may advise to ask a server; False for a student.
+    ``sampling`` is the source of its sampling. An error suggests a server unless
+    ``may_be_served`` is False, for students.
 
     Raises:
-        TeacherError: There is no model of that name (the message lists what a name may be), or it
-            cannot run in this process.
+        TeacherError: The name is unknown, or the model cannot run in this process.
         ConfigError: ``profile_file`` raises it.
     """
     if file := profile_file(name):
@@ -112,7 +99,7 @@ def profile_at(
             tokenizer=None,
             context=ASSUMED,
             thinking=_COMMON_TAGS,
-            # Hosted APIs refuse parameters that they do not know: top_k is sent only on request.
+            # Hosted APIs refuse unknown parameters, so top_k is sent only if the user sets it.
             sampling=Samplings(paper=Sampling(top_k=0)),
         )
         return _placed(known, endpoint, sampling, is_described=False)
@@ -166,7 +153,7 @@ def _placed(
             "price": _price(endpoint, offer.price if offer else None),
         }
     most = min(sampling.max_tokens, file.output or context)
-    # Each role leaves room for its prompt: the problem, or half of the context for the cache.
+    # Each role keeps room for its prompt: the problem, or half of the context for the cache.
     room = max(context // 2, context - _PROBLEM_TOKENS)
     thinker, deliberator = min(most, file.thinker_output or most, room), min(most, context // 2)
     return Profile(
@@ -186,7 +173,7 @@ def _placed(
 
 
 def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
-    """The price by the profile, overridden by the endpoint's; None if one direction is unknown."""
+    """The price set in the configuration, else the profile's; None unless both are known."""
     listed = (known.usd_per_mtok_in, known.usd_per_mtok_out) if known else (None, None)
     price_in = listed[0] if endpoint.price_in is None else endpoint.price_in
     price_out = listed[1] if endpoint.price_out is None else endpoint.price_out
@@ -219,7 +206,7 @@ def _refuse_served_alone(file: ProfileFile) -> None:
 
 
 def revision_of(profile: Profile, endpoint: Endpoint) -> str:
-    """The revision that the engine of this model will have; loads no weights."""
+    """The revision that the engine of this model will report; loads no weights."""
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import served_revision
 
@@ -230,7 +217,7 @@ def revision_of(profile: Profile, endpoint: Endpoint) -> str:
 
 
 def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> Engine:
-    """The engine that asks this model; loads the weights of a local one.
+    """Open the engine of a model; loads the weights of a local one.
 
     Raises:
         TeacherError: The model cannot be loaded.
@@ -245,7 +232,7 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
 
 
 def _context_of(model: str, adapter: Adapter | None) -> int:
-    """The positions in the ``config.json`` of a checkpoint, or of the base of an adapter."""
+    """Context of a checkpoint or an adapter's base, from its ``config.json``."""
     base, revision = (adapter.base, adapter.revision) if adapter else (model, None)
     try:
         file = file_in(base, "config.json", revision)
@@ -253,7 +240,7 @@ def _context_of(model: str, adapter: Adapter | None) -> int:
         if positions is None:
             raise ValueError("config.json has no max_position_embeddings")
         return positions
-    except Exception as error:  # not found, no network, no such key: one message for all
+    except Exception as error:  # not found, no network, or no such key
         if adapter:
             raise adapter.lost_base(why_missing(base, error)) from error
         folder = "a folder with a transformers checkpoint (config.json and tokenizer.json)"

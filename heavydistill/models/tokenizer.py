@@ -1,7 +1,7 @@
-"""Counts and cuts texts in tokens of the model that will read a cache.
+"""The tokenizer of the model that reads a cache, for counting and cutting.
 
-Needs neither torch nor transformers. Where no tokenizer is known, the model's server counts, or an
-estimate. Not covered: tokenizers without a ``tokenizer.json``.
+Needs neither torch nor transformers. If no tokenizer is known, the model's server counts. Not
+covered: models without a ``tokenizer.json``.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from heavydistill.store.segment import Record
 if TYPE_CHECKING:
     from openai import OpenAI
 
-SERVER = "server"  # in place of a tokenizer's name: the model's server counts
-TEMPLATE_TOKENS = 64  # kept free for the text that a chat template adds to a prompt
+SERVER = "server"  # stands for a tokenizer's name: the model's server counts
+TEMPLATE_TOKENS = 64  # reserved for the chat template around a prompt
 ESTIMATED = "estimate: one token for each UTF-8 byte"
 _REMEMBERED, _REMEMBERED_COUNTS = 512, 4096
 _STAGE = "count"
 _INSTEAD = (
-    "a folder that holds tokenizer.json (of a served model: --tokenizer FOLDER, or --tokenizer "
-    "server, whose server counts then)"
+    "a folder with tokenizer.json (for a served model --tokenizer FOLDER, or --tokenizer server, "
+    "so that its server counts)"
 )
 _TIMEOUT_S = 30.0
 _MOST_SAID = 200  # most characters of an error that are shown
 _MOST_COUNTS_OF_A_CUT = 6
-# Beside the shapes that ``heavy.pruning`` breaks for every reader.
+# In addition to the shapes that ``heavy.pruning`` breaks for every reader.
 _COMMON_CONTROL_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>")
-_Spans = list[tuple[int, int]]  # first and last position of each token in a text
+_Spans = list[tuple[int, int]]  # begin and end of each token in a text
 _log = logging.getLogger("heavydistill.models")
 
 
@@ -48,7 +48,7 @@ class ReaderTokenizer:
     """Counts and cuts with a model's own tokenizer.
 
     Raises:
-        TeacherError: There is no tokenizer of that name.
+        TeacherError: The tokenizer cannot be loaded.
     """
 
     def __init__(self, name: str) -> None:
@@ -59,7 +59,7 @@ class ReaderTokenizer:
             self._tokenizer = Tokenizer.from_file(str(file_in(name, "tokenizer.json")))
         except Exception as error:  # the library raises bare Exception
             raise unloadable("tokenizer", name, error, _INSTEAD) from error
-        # The caches of one problem show the same attempts again and again.
+        # The sets of one problem contain the same attempts many times.
         self._counted = lru_cache(maxsize=_REMEMBERED)(self._count)
         self.control_tokens = tuple(
             token.content
@@ -68,18 +68,18 @@ class ReaderTokenizer:
         )
 
     def count(self, text: str) -> int:
-        """Number of tokens of ``text``; the counts of the last few hundred texts are remembered."""
+        """Number of tokens of ``text``; the last few hundred counts are cached."""
         return self._counted(text)
 
     def _count(self, text: str) -> int:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def head(self, text: str, tokens: int) -> str:
-        """The longest prefix of ``text`` with at most that many tokens."""
+        """A longest prefix of ``text`` with at most ``tokens`` tokens."""
         return self._cut(text, tokens, lambda spans: slice(spans[tokens - 1][1]), slice(-1))
 
     def tail(self, text: str, tokens: int) -> str:
-        """The longest suffix of ``text`` with at most that many tokens."""
+        """A longest suffix of ``text`` with at most ``tokens`` tokens."""
         return self._cut(text, tokens, lambda spans: slice(spans[-tokens][0], None), slice(1, None))
 
     def _cut(self, text: str, tokens: int, part: Callable[[_Spans], slice], shorter: slice) -> str:
@@ -89,18 +89,18 @@ class ReaderTokenizer:
         if len(spans) <= tokens:
             return text
         cut = text[part(spans)]
-        # By itself, the part may split into more tokens than inside the whole text.
+        # The cut text may have more tokens than the same part inside the whole text.
         while self.count(cut) > tokens:
             cut = cut[shorter]
         return cut
 
 
 class ByteEstimate:
-    """Counts one token for each UTF-8 byte, an upper bound.
+    """Counts one token per UTF-8 byte.
 
-    No byte-level or byte-fallback tokenizer makes more tokens of a text, so a text that is cut by
-    this count fits. It wastes room: with a tokenizer of 49,000 tokens, English prose has 3.9 bytes
-    a token, worked arithmetic 2.1, Chinese 1.7.
+    No byte-level or byte-fallback tokenizer makes more tokens, so a text cut by this count fits. It
+    wastes space: with a tokenizer of 49,000 tokens, English prose has 3.9 bytes per token, worked
+    arithmetic 2.1, Chinese 1.7.
     """
 
     name = ESTIMATED
@@ -111,11 +111,11 @@ class ByteEstimate:
         return len(text.encode("utf-8", "surrogatepass"))
 
     def head(self, text: str, tokens: int) -> str:
-        """The longest prefix with at most that many bytes."""
+        """The longest prefix with at most ``tokens`` bytes."""
         return text.encode("utf-8", "replace")[: max(0, tokens)].decode("utf-8", "ignore")
 
     def tail(self, text: str, tokens: int) -> str:
-        """The longest suffix with at most that many bytes."""
+        """The longest suffix with at most ``tokens`` bytes."""
         encoded = text.encode("utf-8", "replace")
         return encoded[max(0, len(encoded) - max(0, tokens)) :].decode("utf-8", "ignore")
 
@@ -124,16 +124,15 @@ _ESTIMATE = ByteEstimate()
 
 
 class ServerTokenizer:
-    """Counts with ``/tokenize`` of the model's server, and cuts by such counts.
+    """Counts with the ``/tokenize`` of a model's server, and cuts by such counts.
 
-    If a count fails, after three tries, a warning is logged, and this process estimates from then
-    on.
+    If the server fails three times, this process warns once and estimates all later counts.
 
     Args:
-        model: Served name.
-        endpoint: The endpoint; its first address is asked, and none in a replay.
+        model: Served name of the model.
+        endpoint: Endpoint of the server; the first address is used.
         journal: Folder of the journal that keeps the counts; None keeps none.
-        replay: Take every count from the journal, and estimate those that are not there.
+        replay: Read counts from the journal only, and estimate missing ones.
     """
 
     control_tokens: tuple[str, ...] = _COMMON_CONTROL_TOKENS
@@ -146,37 +145,37 @@ class ServerTokenizer:
         self._redact = Redactor(endpoint.key)
         self._journal = Journal(journal) if journal else None
         self._is_asked = not replay
-        self._has_counted = False  # by the server
+        self._has_counted = False  # whether the server has counted anything
         self._has_estimated = False
         self._counted = lru_cache(maxsize=_REMEMBERED_COUNTS)(self._count)
 
     @property
     def name(self) -> str:
-        """How texts were counted: by the server, or with an estimate for at least one text."""
+        """Source of the counts: the server, or an estimate if any count was estimated."""
         return ESTIMATED if self._has_estimated else f"{self._model}'s server"
 
     def renewed(self) -> ServerTokenizer:
-        """The same tokenizer, with ``name`` as if no text had been counted yet."""
+        """A copy whose name does not depend on earlier counts."""
         other = copy.copy(self)
         other._has_estimated = False
         return other
 
     def is_answered(self) -> bool:
-        """Whether the server counts tokens; asks it."""
+        """Whether the server counts tokens; sends a request."""
         return isinstance(self._ask("The answer is 42."), int)
 
     def count(self, text: str) -> int:
-        """Number of tokens of ``text``, by the server if it can be asked."""
+        """Number of tokens of ``text``, counted by the server or estimated."""
         tokens, is_estimated = self._counted(text)
         self._has_estimated |= is_estimated
         return tokens
 
     def head(self, text: str, tokens: int) -> str:
-        """A prefix with at most that many tokens, close to the longest."""
+        """A prefix with at most ``tokens`` tokens, and hardly fewer."""
         return self._cut(text, tokens, _ESTIMATE.head(text, tokens), lambda n: text[:n])
 
     def tail(self, text: str, tokens: int) -> str:
-        """A suffix with at most that many tokens, close to the longest."""
+        """A suffix with at most ``tokens`` tokens, and hardly fewer."""
         shortest = _ESTIMATE.tail(text, tokens)
         return self._cut(text, tokens, shortest, lambda n: text[len(text) - n :])
 
@@ -186,7 +185,7 @@ class ServerTokenizer:
             self._journal.close()
 
     def _cut(self, text: str, tokens: int, shortest: str, cut: Callable[[int], str]) -> str:
-        """Search the length by regula falsi; after a few counts, the longest that fits is used."""
+        """Find a length by regula falsi; after a few counts the last one that fits is used."""
         whole = self.count(text) if tokens > 0 else 0
         if whole <= tokens:
             return text if tokens > 0 else ""
@@ -220,14 +219,13 @@ class ServerTokenizer:
                 else:
                     self._is_asked = False
                     _log.warning(
-                        "The server of %s does not count tokens at /tokenize (%s), so those of "
-                        "caches are estimated from here on, one for each UTF-8 byte, and caches "
-                        "may be cut shorter than they need be. --tokenizer FOLDER (or a Hub id) "
-                        "counts them.",
+                        "The server of %s does not count tokens at /tokenize (%s). Tokens of "
+                        "caches are estimated from now on, one per UTF-8 byte, so caches may be "
+                        "cut shorter than necessary. Give --tokenizer FOLDER (or a Hub id).",
                         self._model,
                         found,
                     )
-            # For a server that never counted, nothing is saved: a replay estimates the same.
+            # Estimates are not kept, because a replay estimates the same.
             if self._journal and self._has_counted:
                 asked = {"stage": _STAGE, "prompt": key[:16], "sampling": {}, "seed": 0, "index": 0}
                 at = round(time.time(), 3)
@@ -237,17 +235,17 @@ class ServerTokenizer:
         return known.prompt_tokens, False
 
     def _ask(self, text: str) -> int | str:
-        """The number of tokens of a text that is not empty, or why the server does not count."""
+        """Number of tokens of a text, or why the first address does not count them."""
         from openai import OpenAIError
 
         if not self._endpoint.urls:
             return "it has no address yet"
-        # llama.cpp knows the first name of a text, vLLM and SGLang the second.
+        # llama.cpp expects the text as content, vLLM and SGLang as prompt.
         texts = {"content": text, "prompt": text}
         body = {"model": self._model, "add_special_tokens": False, **texts}
         try:
             reply = self._client.post("/tokenize", body=body, cast_to=object)
-        except (OpenAIError, ValueError, RecursionError) as error:  # the last two: not JSON
+        except (OpenAIError, ValueError, RecursionError) as error:  # the latter two: no JSON
             return self._redact(f"{type(error).__name__}: {error}", _MOST_SAID)
         tokens = reply.get("tokens") if isinstance(reply, dict) else None
         if not isinstance(tokens, list) or not 0 < len(tokens) <= _ESTIMATE.count(text) + 2:
@@ -265,7 +263,7 @@ class ServerTokenizer:
 
 
 def reader_of(tokenizer: str) -> Reader:
-    """A counter that asks no server, for plans and checks.
+    """A tokenizer that sends no request, for plans and checks.
 
     Raises:
         TeacherError: The tokenizer cannot be loaded.

@@ -10,12 +10,12 @@ Not covered: own benchmarks, which are ordinary configurations; prompts of other
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from heavydistill.config.run import Problems
+from heavydistill.config.shipped import shipped
 from heavydistill.config.yaml import Section, parse, read_yaml
 from heavydistill.errors import ConfigError
 from heavydistill.problems.columns import DEFAULT_VERIFIER, OPTIONS_VERIFIER
@@ -51,17 +51,9 @@ class Benchmark(Section):
         return OPTIONS_VERIFIER if has_options else self.problems.verifier or DEFAULT_VERIFIER
 
 
-def shipped() -> dict[str, Path]:
-    """The benchmarks there are: name to file, sorted by name."""
-    package = Path(__file__).parents[1]
-    installed = package / "problems" / "public"  # where the wheel has configs/benchmarks
-    folder = installed if installed.is_dir() else package.parent / "configs" / "benchmarks"
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"), key=lambda file: file.stem)}
-
-
 def benchmark(name: str) -> Benchmark:
     """The benchmark of that name. Raises ConfigError if there is none, with a list."""
-    files = shipped()
+    files = shipped("configs/benchmarks")
     if name not in files:
         listed = choices(name.lower(), files, "Benchmarks")
         raise ConfigError(

@@ -1,10 +1,10 @@
-"""The record of a training, ``training.json`` in the folder of the model.
+"""The record of a training: ``training.json`` in the folder of the model.
 
-It is written without ``result`` when a training begins, and again when the training has ended. The
-model card is made from it, and a training that is resumed is compared with it.
+It is written when a training begins, without a ``result``, and again at the end. The card is made
+from it, and a training that continues from a checkpoint is compared with it.
 
-It contains no paths, addresses or access tokens: models and sets are named by the last part of
-their path, or by their id on the Hub.
+It holds no paths, addresses or tokens: models and sets have the name of their folder or their Hub
+id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heavydistill.store.sets.folder import Manifest
 FORMAT = "heavydistill-training/1"
 RECORD = "training.json"
 EVALUATION = "evaluation"
-"""Folder beside the record with an evaluation before and after, and its ``evaluation.json``."""
+"""Folder beside the record with the evaluation before and after, ``evaluation.json``."""
 
 
 class BaseModelUsed(Section):
@@ -49,16 +49,16 @@ class RlUsed(Section):
     """Facts about a GRPO training that are not in ``arguments``."""
 
     mode: Literal["deliberator", "joint", "thinker"]
-    """Whose answers were rewarded. ``deliberator``: answers to existing caches. ``thinker``:
-    attempts. ``joint``: answers to caches of the model's own attempts, which are learnt too."""
+    """Rewarded answers: a deliberator's to caches of sets, a thinker's, or (``joint``) a
+    deliberator's to caches of its own attempts, which are learnt as well."""
     rows_of_episode: int = 1  # responses of an episode: K + 1 in mode ``joint``
     longest_prompt: int  # tokens of the longest prompt
     response_tokens: int | None = None  # maximum number of tokens of a response; null if unknown
     left_out: dict[str, int] = Field(default_factory=dict)  # prompts that were left out, by reason
     problems_sha256: str  # hash of the problems and their references, in order
     run: dict[str, Any] | None = None
-    """Configuration of the run from which the problems are, without folders and addresses; null if
-    the prompts are caches of sets."""
+    """Configuration of the run that the problems come from, without folders and addresses; null if
+    prompts are caches of sets."""
 
 
 class Launch(Section):
@@ -105,7 +105,7 @@ class Result(Section):
 
     @property
     def is_unlearnt(self) -> bool:
-        """Whether no response of a GRPO training earned a reward, so that nothing was learnt."""
+        """Whether no response of a GRPO training earned a reward."""
         return bool(self.rollouts) and "reward" not in self.rollouts
 
 
@@ -138,7 +138,7 @@ class TrainingRecord(Section):
 
 
 def write_record(record: TrainingRecord, folder: Path) -> None:
-    """Write the record into a folder; the file is replaced in one step."""
+    """Write the record into a folder, atomically."""
     write_versioned(record, folder / RECORD)
 
 
@@ -146,7 +146,7 @@ def read_record(folder: Path) -> TrainingRecord:
     """The record of a folder.
 
     Raises:
-        ConfigError: There is no record, or one of another version.
+        ConfigError: There is no record, or it has another version.
     """
     return read_versioned(
         folder / RECORD,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
-import functools
 import itertools
 import json
 import math
@@ -22,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
+from heavydistill.config.shipped import shipped
 from heavydistill.config.yaml import error_of, line_of, read_yaml
 from heavydistill.errors import ConfigError
 from heavydistill.train.fields import Argument, arguments_of, own_arguments
@@ -254,26 +254,18 @@ def _keys_of(script: str) -> str:
     return f"`heavydistill {script} --help-all` lists all flags and keys."
 
 
-@functools.cache
-def shipped(kind: str) -> dict[str, Path]:
-    """The shipped files of ``sft``, ``grpo`` or ``accelerate``: name to file, sorted by name."""
-    installed = Path(__file__).parent / "configs" / kind  # where the wheel has configs
-    folder = installed if installed.is_dir() else Path(__file__).parents[2] / "configs" / kind
-    files = sorted(folder.rglob("*.yaml"))
-    return {str(file.relative_to(folder).with_suffix("")): file for file in files}
-
-
 def shipped_file(kind: str, name: str) -> Path:
     """The file of that path, or the shipped one of that name."""
     path = Path(name)
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         return path
-    if name not in shipped(kind):
+    files = shipped(f"configs/{kind}")
+    if name not in files:
         raise ConfigError(
             f"{name}: No such file, and no shipped file has that name",
-            f"Give the path of a YAML file, or one of {', '.join(shipped(kind))}.",
+            f"Give the path of a YAML file, or one of {', '.join(files)}.",
         )
-    return shipped(kind)[name]
+    return files[name]
 
 
 def _check(arguments: TrainArguments[Any]) -> None:

@@ -200,7 +200,7 @@ def test_the_rows_are_counted_and_what_is_left_out_is_said(sets, tmp_path):
     "folder, to, out, said",
     [
         ("sets", "nemo", "out", "Give one of trl"),
-        ("sets", "trl", "sets", "Name another --out"),
+        ("sets", "trl", "sets", "Give another --out"),
         ("", "trl", "out", "holds no sets"),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_longer_response_than_it_takes_is_refused_before_the_run(run, tmp_path
         assert run("doctor", *flags)[0] == 0
         asked = len(served.asked)
         code, said = run("generate", *flags, "--set=think.sampling.max_tokens=4096")
-        assert code == 2 and "think.sampling.max_tokens 4096 is more than the 2048" in said
+        assert code == 2 and "think.sampling.max_tokens 4096 exceeds the 2048" in said
         assert len(served.asked) == asked
 
 
@@ -161,7 +161,7 @@ def test_a_tokenizer_of_a_profile_that_cannot_be_had_is_a_warning(run, tmp_path)
 def test_a_served_teacher_is_not_started(run, thinking):
     code, printed = run("doctor", f"--teacher={thinking}", "--set=endpoint.start_vllm=true")
     assert code == 1  # no GPU and no vLLM here, or no set-up in that profile
-    assert "cannot be served here" in unfolded(printed)
+    assert "vLLM cannot serve the model" in unfolded(printed)
     assert "not asked: --start-vllm starts it with the run" in unfolded(printed)
 
 

@@ -98,7 +98,7 @@ def test_a_dry_run_sends_nothing_and_says_what_the_run_will_ask(tmp_path, monkey
         code, printed, _ = call("generate", *flags, "--dry-run")
     assert code == 0
     said = " ".join(printed.split())
-    assert "Context of m: 2,048 tokens, by the config.json beside its tokenizer" in said
+    assert "Context of m: 2,048 tokens, from the config.json beside its tokenizer" in said
     assert "the run asks the server when it starts" in said
 
 
@@ -106,9 +106,7 @@ def test_a_context_that_nobody_says_is_assumed_and_said_to_be(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     flags = ["--teacher=m", "--endpoint=http://127.0.0.1:9/v1", "--limit=2"]
     said = " ".join(call("generate", *flags, "--dry-run")[1].split())
-    assert (
-        "Context of m: unknown, 8,192 tokens are assumed; set what the server takes with " in said
-    )
+    assert "Context of m: unknown, 8,192 tokens are assumed; set the server's context with " in said
     assert "--set endpoint.context=N" in said
 
 

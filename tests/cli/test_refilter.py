@@ -199,7 +199,7 @@ def test_the_budget_holds_over_resumptions(sets, tmp_path):
         (["--set=endpoint.start_vllm=true", "--set=endpoint.base_url=null"], "Start it yourself"),
         (["--set=d=1"], "--d: must be at least 2"),
         (["--set=think.k=3"], "unknown key think"),
-        (["--set=sampling.max_tokens=2000"], "Set sampling.max_tokens lower, to "),
+        (["--set=sampling.max_tokens=2000"], "e.g. --set sampling.max_tokens="),
         (["--out={sets}"], "not empty"),
         (["--checkpoint=micri"], "Did you mean micro"),
         (["--budget=1usd"], "run in this process"),

@@ -34,7 +34,7 @@ def test_models_and_dataclasses_are_read(tmp_path, kind):
     [
         (None, "holds no things: file.json cannot be read. Make one."),
         ("{", "holds no things: file.json cannot be read. Make one."),
-        ("[]", "file.json has the format None, and this heavydistill reads 'x/2'. Make another."),
+        ("[]", "file.json has the format None, but this heavydistill reads 'x/2'. Make another."),
         ('{"format": "x/1", "rows": 3}', "has the format 'x/1'"),
         ('{"format": "x/2", "rows": "many"}', "file.json: rows: "),
         ('{"format": "x/2"}', "file.json: rows: "),

@@ -11,7 +11,7 @@ import yaml
 from heavydistill.cli.verbs import app
 from heavydistill.config.run import RunConfig, Think, load_config
 from heavydistill.config.sets import load_build_config
-from heavydistill.models.registry import shipped
+from heavydistill.config.shipped import shipped
 from heavydistill.models.resolve import resolve
 from heavydistill.problems.procedural import micro_problems
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from import_files import parquet
 
 from heavydistill.config.run import Problems
-from heavydistill.curate.filters.contamination import BenchmarkHashes, Screen, read, shipped
+from heavydistill.config.shipped import shipped
+from heavydistill.curate.filters.contamination import BenchmarkHashes, Screen, read
 from heavydistill.curate.filters.words import masked, tokens_of
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.procedural import gym_problems, micro_problems
@@ -164,11 +165,13 @@ def test_any_text_of_words_is_found_in_a_benchmark_of_it(texts, text):
 
 @pytest.fixture(scope="module")
 def benchmarks() -> dict[str, BenchmarkHashes]:
-    return {one.name: one for one in map(read, shipped())}
+    return {one.name: one for one in map(read, shipped("data/benchmarks", ".parquet").values())}
 
 
 def test_what_is_shipped_says_how_much_of_a_benchmark_it_is(benchmarks):
-    assert [path.stem for path in shipped()] == sorted(MADE_OF)
+    assert [path.stem for path in shipped("data/benchmarks", ".parquet").values()] == sorted(
+        MADE_OF
+    )
     assert {name: one.size for name, one in benchmarks.items()} == {
         name: size for name, (_, _, size) in MADE_OF.items()
     }

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from heavydistill.config.models import Sampling
+from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
 from heavydistill.models import registry
 from heavydistill.models.profiles import (
@@ -16,7 +17,7 @@ from heavydistill.models.profiles import (
     serve_command,
 )
 
-FILES = registry.shipped()
+FILES = shipped("configs/teachers")
 WANTED = {
     *("glm-4.6", "deepseek-r1-0528", "deepseek-v3.2", "kimi-k2-thinking"),
     *("gpt-oss-20b", "gpt-oss-120b", "qwen3-8b", "qwen3-32b"),
@@ -29,7 +30,7 @@ MINIMAL = "name: mine\ntokenizer: org/model\ncontext: 4096\n"
 
 def test_the_shipped_profiles_are_those_that_are_meant_to_be():
     assert set(FILES) == WANTED
-    assert list(registry.shipped()) == sorted(WANTED)
+    assert list(shipped("configs/teachers")) == sorted(WANTED)
 
 
 @pytest.fixture(params=FILES, scope="module")

@@ -261,4 +261,4 @@ def test_a_response_that_leaves_no_room_for_a_prompt_is_refused(checkpoint, stag
     with pytest.raises(ConfigError) as caught:
         completed(teacher=str(checkpoint), **{key: 4096})
     assert f"{key} 4096" in str(caught.value)
-    assert caught.value.fix == f"Set {key} lower, to 2048 for instance."
+    assert caught.value.fix == f"Lower it, e.g. --set {key}=2048."

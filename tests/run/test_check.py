@@ -152,7 +152,7 @@ def test_so_is_one_that_cannot_be_written_but_whoever_reads_alone_may_use_it(tmp
     config = load_config(None, {"problems.limit": 1, "out": str(tmp_path / "run")})
     with pytest.raises(JournalError, match="cannot be used: Permission denied") as caught:
         check(config)
-    assert caught.value.fix == "Allow this user to write there, or name another --journal."
+    assert caught.value.fix == "Allow this user to write there, or give another --journal."
     assert check(config, asks=False).journal == tmp_path / "journal"
 
 
@@ -160,4 +160,4 @@ def test_a_folder_that_cannot_be_written_is_found_before_its_journal():
     config = load_config(None, {"problems.limit": 1, "out": "/proc/nowhere/run"})
     with pytest.raises(ConfigError, match="out: /proc/nowhere/run cannot be written") as caught:
         check(config)
-    assert caught.value.fix == "Name another --out."
+    assert caught.value.fix == "Give another --out."

@@ -194,7 +194,7 @@ def test_the_recipe_stops_where_the_budget_ends_and_goes_on_with_a_higher_one(tm
             return run_script(RECIPE, "--config", tmp_path / "c.yaml")
 
         with contextlib.chdir(tmp_path):
-            with pytest.raises(StoppedError, match="The budget does not hold another request"):
+            with pytest.raises(StoppedError, match="The budget is used up"):
                 run("3ktok")
             paid = len(server.requests)
             assert 0 < paid * TOKENS <= 3000

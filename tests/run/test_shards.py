@@ -151,7 +151,7 @@ def test_the_budget_holds_for_all_shards_together(tmp_path):
         budget = {"budget": "2500tok", "think.sampling.max_tokens": 100}
         plan = planned(server, tmp_path, **budget, **{"deliberate.sampling.max_tokens": 100})
         counts, pool = Counts(), Threads(2)
-        with paying(plan.run), pytest.raises(StoppedError, match="does not hold another request"):
+        with paying(plan.run), pytest.raises(StoppedError, match="is used up"):
             shards = shards_of(plan.run, pool, tmp_path / "rows")
             run_shards(pool, shards, counts.on_batch)
         balance = balance_of(account_of(plan.config))

@@ -42,9 +42,10 @@ from typing import Any
 import jinja2
 import yaml
 
+from heavydistill.config.shipped import shipped
 from heavydistill.curate.exports import reward
 from heavydistill.errors import ConfigError
-from heavydistill.models.registry import profile_file, shipped
+from heavydistill.models.registry import profile_file
 from heavydistill.store.atomic import new_folder
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
@@ -164,7 +165,11 @@ def _read(sets: Path, trainer: Trainer) -> Export:
             f"{sets} has no rows for {trainer.title} ({why})", "Build sets with more rows."
         )
     template, student = sets / CHAT_TEMPLATE, manifest.student.name
-    profile = profile_file(student) if student in shipped() or Path(student).is_file() else None
+    profile = (
+        profile_file(student)
+        if student in shipped("configs/teachers") or Path(student).is_file()
+        else None
+    )
     prompts = (
         row["prompt_tokens"]
         for split in rows.get(RL, ())
@@ -363,7 +368,7 @@ def _batch(rows: int, most: int) -> int:
 
 
 def _where(model: str) -> str:
-    if model in shipped():
+    if model in shipped("configs/teachers"):
         return (
             f"It is a part of heavydistill: put its folder, which `heavydistill teachers {model}` "
             "tells, in place of its name in the configurations."

@@ -28,6 +28,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from heavydistill.config.shipped import shipped
 from heavydistill.curate.filters.duplicates import NearDuplicates
 from heavydistill.curate.filters.words import digest, masked, tokens_of
 from heavydistill.errors import ProblemsError
@@ -120,14 +121,6 @@ class BenchmarkHashes:
         ]
 
 
-def shipped() -> list[Path]:
-    """The files of hashes that come with heavydistill, by name; see data/README.md."""
-    package = Path(__file__).parents[2]
-    installed = package / "curate" / "benchmarks"  # where the wheel has data/benchmarks
-    folder = installed if installed.is_dir() else package.parent / "data" / "benchmarks"
-    return sorted(folder.glob("*.parquet"))
-
-
 def read(path: Path) -> BenchmarkHashes:
     """Read a benchmark from a file of hashes, or from texts in the first column of ``COLUMNS``.
 
@@ -207,7 +200,8 @@ class Screen:
     """
 
     def __init__(self, against: Sequence[str] | None) -> None:
-        files = shipped() if against is None else [Path(file) for file in against]
+        bundled = shipped("data/benchmarks", ".parquet").values()
+        files = bundled if against is None else [Path(file) for file in against]
         self._benchmarks = [read(file) for file in files]
         self._hits: list[Counter[str]] = [Counter() for _ in self._benchmarks]
         self._seen = NearDuplicates()
