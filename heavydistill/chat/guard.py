@@ -32,7 +32,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.store.sets.set_rows import SftRow
 
 _SHOWN = 60
-_NAMED = 5
+_NAMED = 2
 _LEAST_DOUBLED = 16  # Characters; shorter texts may occur twice by chance
 
 

@@ -100,6 +100,15 @@ class TrainingOptions(_TrlConfig):
         False, "Check everything but the weights, and print what would be trained."
     )
 
+    @classmethod
+    def check_given(cls, values: Mapping[str, Any]) -> None:
+        """Refuse values that name no model; TRL is not imported yet."""
+        if not values.get("model_name_or_path"):
+            raise ConfigError(
+                "There is no model to train",
+                "Give --model_name_or_path: a folder, an id on the Hub, or a profile's name.",
+            )
+
 
 C = TypeVar("C", bound=TrainingOptions)
 
@@ -193,6 +202,7 @@ def given_values(
             faults.append((line_of(path, key), what, fix))
     if faults:
         raise error_of(faults, path)
+    options.check_given(values)
     os.environ.update({str(name): str(text) for name, text in tree.get("env", {}).items()})
     return values
 
@@ -312,9 +322,4 @@ def _check(arguments: TrainArguments[Any]) -> None:
     if named := _FLAGS & {*(config.model_init_kwargs or {})}:
         raise ConfigError(
             f"model_init_kwargs: {min(named)} has a flag of its own", f"Give --{min(named)}."
-        )
-    if model.model_name_or_path is None:
-        raise ConfigError(
-            "There is no model to train",
-            "Give --model_name_or_path: a folder, an id on the Hub, or a profile's name.",
         )

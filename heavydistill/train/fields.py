@@ -140,7 +140,6 @@ def _argument(module: str, name: str, line: ast.AnnAssign) -> dict[str, Argument
     if annotation.startswith("ClassVar") or _literal(given.get("init")) is False:
         return {}
     text = str(metadata.get("help") or "").replace("%%", "%")
-    text = str(metadata.get("help") or "").replace("%%", "%")
     choices = metadata.get("choices") or _words(module, annotation)
     nargs = "+" if "list[" in annotation else metadata.get("nargs")
     return {name: Argument(name, annotation, text, default, tuple(choices), nargs)}

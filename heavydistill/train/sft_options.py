@@ -75,6 +75,19 @@ class SftOptions(TrainingOptions):
         "leave_out` the 99th percentile]",
     )
 
+    @classmethod
+    def check_given(cls, values: Mapping[str, Any]) -> None:
+        """Refuse values that name no model or no rows, or two sources of rows."""
+        super().check_given(values)
+        given = [name for name in ("dataset_name", "role", "datasets") if values.get(name)]
+        if given not in (["dataset_name", "role"], ["datasets"]):
+            raise ConfigError(
+                "A training needs dataset_name and role, or datasets alone; given: "
+                f"{', '.join(given) or 'none of them'}",
+                "Give --dataset_name FOLDER (the output of `heavydistill build`, or its id on the "
+                "Hub) and --role thinker, deliberator or both.",
+            )
+
     def __post_init__(self) -> None:
         roles, trl = self.roles, cast("Any", self)  # its fields of TRL have no types here
         trl.output_dir = trl.output_dir or f"out/{roles}"
