@@ -32,7 +32,7 @@ from heavydistill.errors import ConfigError
 from heavydistill.store.sets.set_rows import SftRow
 
 _SHOWN = 60
-_NAMED = 2
+_NAMED = 5
 _LEAST_DOUBLED = 16  # Characters; shorter texts may occur twice by chance
 
 
@@ -66,10 +66,10 @@ def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
     counts = Counter(fault.code for fault in faults)
     listed = ", ".join(f"{count:,} {code}" for code, count in counts.most_common())
     raise ConfigError(
-        f"{where}: {len(of_row):,} of {rows:,} rows would not be learnt as they stand "
-        f"({listed}). The first: {'; '.join(first)}",
+        f"{where}: {len(of_row):,} of {rows:,} rows would not be learnt as they stand ({listed})",
         "Build the sets for this student and its template, with no smaller max_tokens, or give a "
-        "template that loses nothing with --chat-template FILE.",
+        "template that loses nothing with --chat-template FILE. The first:"
+        + "".join(f"\n  {fault}" for fault in first),
     )
 
 

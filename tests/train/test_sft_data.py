@@ -92,7 +92,7 @@ def test_rows_that_a_template_loses_are_refused_with_their_ids(sets, tmp_path, c
     assert code in message
     ids = {(row["problem"], row["generation"]) for row in rows(sets, "sft_thinker", "train")}
     named = [f"problem {problem}, generation {one}: " in message for problem, one in ids]
-    assert "The first: " in message and sum(named) == 5
+    assert "The first:\n" in message and sum(named) == 5
 
 
 def test_what_was_read_with_one_template_is_not_taken_for_another(sets, tmp_path):
