@@ -202,11 +202,11 @@ class Examination:
             return wrong_key(self._url, self._endpoint, status)
         if isinstance(error, ValueError):
             return TeacherError(
-                f"{self._url} answered with what is no chat completion: {said}",
+                f"{self._url} did not answer with a chat completion: {said}",
                 "Check the address: it ends in /v1 as a rule.",
             )
         return TeacherError(
-            f"{self._url} could not be asked: {said}",
+            f"{self._url} did not answer: {said}",
             "Run the same command again when the server answers.",
         )
 
@@ -259,8 +259,8 @@ class Examination:
             raise self._useless(cut)
         end = cut.choices[0]
         if end.finish_reason != "length":
-            text = f"{end.error or end.finish_reason} where {_CUT} tokens cut a response off"
-            fix = "Responses that are cut off would pass as finished ones: ask another server."
+            text = f"{end.error or end.finish_reason}, though {_CUT} tokens cut the response off"
+            fix = "A run would take cut-off responses for whole ones. Use another server."
             return Finding("cut off", "failure", text, fix)
         return Finding("cut off", "ok", f"finish reason length; the limit is called {name}")
 
@@ -280,10 +280,10 @@ class Examination:
         if _CUT <= most < wanted and not self._send(_YES, most, {}).refusal:
             self._seen["max_output"] = most
             text = f"refuses {wanted:,} tokens and takes {most:,}, which it named"
-            fix = "The run asks for no more. If thinking is cut off, ask another server."
+            fix = "The run asks for no more. If thinking is cut off, use another server."
             return Finding("maximum output", "warning", text, fix)
         fix = "Set think.sampling.max_tokens and deliberate.sampling.max_tokens to what the "
-        fix += "provider documents, and ask again."
+        fix += "provider documents, and repeat the command."
         text = f"refuses {wanted:,} tokens, and names no number that it takes: {answer.refusal}"
         return Finding("maximum output", "failure", text, fix)
 
@@ -297,7 +297,7 @@ class Examination:
         if not refused:
             return Finding("parameters", "ok", taken)
         switches = [name for name in refused if name in self._profile.extra_body]
-        fix = "Ask a server that takes them, if the sampling must be what it says."
+        fix = "If the run must use them, use another server."
         if switches:
             fix = f"Correct extra_body in the profile: {', '.join(switches)} is not known there."
         text = f"refuses {', '.join(refused)}, which the run leaves out; {taken}"
@@ -319,7 +319,8 @@ class Examination:
         first = self._whole.choices[0]
         if not first.error:
             return Finding("finish reason", "ok", f"{first.finish_reason} after an answer")
-        fix = "The run takes all but stop and length for failures: ask another server."
+        fix = "A run counts any other finish reason than stop and length as a failure. "
+        fix += "Use another server."
         return Finding("finish reason", "failure", f"{first.error} after an answer", fix)
 
     def _thinking(self) -> Finding:
@@ -333,13 +334,18 @@ class Examination:
             text = f"in {where}, {len(first.reasoning)} characters; {asked}"
             return Finding("thinking", "ok", text)
         if not first.answer_text or first.finish_reason == "length":
-            text = f"no answer in {self._enough} tokens, so nothing can be said; {asked}"
+            text = f"no answer in {self._enough} tokens, so it is unknown; {asked}"
             return Finding("thinking", "warning", text, "Watch the first trajectories of the run.")
         self._seen["reasoning"] = "none"
         if not self._profile.thinks:
             return Finding("thinking", "ok", f"none, and none is known of this model; {asked}")
         result: Result = "failure" if self._endpoint.reasoning == "required" else "warning"
-        return Finding("thinking", result, f"none came, though it thinks; {asked}", self._unhide())
+        return Finding(
+            "thinking",
+            result,
+            f"none was returned, though the model thinks; {asked}",
+            self._unhide(),
+        )
 
     def _unhide(self) -> str:
         without = "--set endpoint.reasoning=optional goes on without it."
@@ -349,8 +355,9 @@ class Examination:
                 f"{self._profile.name}` prints the whole command. {without}"
             )
         return (
-            "Set what switches thinking on, as the provider documents it, as extra_body in a "
-            f"profile of your own, or ask another provider: some hide it. {without}"
+            "Write the parameters that switch thinking on (see the provider's documentation) as "
+            "extra_body in your own profile, or use another provider, because some hide thinking. "
+            f"{without}"
         )
 
     def _stream(self) -> Finding:
@@ -367,7 +374,7 @@ class Examination:
         self._seen["stream"] = False
         why = f"refused: {answer.refusal}" if answer.refusal else "the response came whole"
         why = "in pieces the thinking is lost" if answer.pieces > 1 else why
-        fix = "Give a long response time to come: --set endpoint.timeout_s=3600."
+        fix = "Allow more time for long responses: --set endpoint.timeout_s=3600."
         return Finding("stream", "warning", f"{why}; the run asks for whole responses", fix)
 
     def _usage(self) -> Finding:
@@ -435,16 +442,18 @@ class Examination:
         first, again, other = (answer.texts[0] for answer in answers)
         if first == other:
             self._seen["seed"] = "forced"
-            text = "two seeds brought the same text at temperature 1: K samples would be one"
-            fix = "Look for a cache of responses on the way, or a server that forces temperature 0."
+            text = "two seeds gave the same text at temperature 1, so K samples would be one"
+            fix = "Switch off response caches, or use a server that does not force temperature 0."
             return Finding("seed", "failure", text, fix)
         if "seed" in self._seen["refused"]:
             self._seen["seed"] = "refused"
             return Finding("seed", "ok", "refused, so it is not sent; samples differ without it")
         self._seen["seed"] = "honoured" if first == again else "ignored"
         if first == again:
-            return Finding("seed", "ok", "the same text for the same seed, another for another")
-        return Finding("seed", "ok", "without effect: samples differ, and none can be repeated")
+            return Finding(
+                "seed", "ok", "the same text for the same seed, and another text for another seed"
+            )
+        return Finding("seed", "ok", "without effect: samples differ, and cannot be repeated")
 
 
 def _number(text: str) -> int:
