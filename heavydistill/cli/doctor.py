@@ -52,7 +52,7 @@ def doctor(
     Takes the flags of generate. A served model is asked about ten small questions; what a run must
     obey is written to a capability file, which every run that asks this model at this address
     reads. Exit code 0 if a run can go on, 1 if something must be fixed first, 2 if the endpoint
-    cannot be asked at all.
+    cannot be reached or refuses every request.
     """
     console = wide_console()
     # What an earlier visit saw must not colour this one.

@@ -75,7 +75,7 @@ class Verb(TyperCommand):
                 text = row[1].removesuffix("  [required]") if _is_argument(parameter) else row[1]
                 groups.setdefault(heading, []).append((_label(parameter), text))
         for heading, rows in getattr(self.callback, "more_help", dict)().items():
-            groups.setdefault(heading, []).extend(rows)
+            groups.setdefault(heading, [])[:0] = rows
         groups[_MAIN].append(("--help-all", "Show every flag and key, and exit."))
         for heading, rows in groups.items():
             if rows and (is_all or heading in _ALWAYS):
