@@ -39,25 +39,25 @@ from heavydistill.models.profiles import Profile
 from heavydistill.models.tokenizer import SERVER
 
 _HEADER = """\
-# What `heavydistill doctor` measured for this model at this address. Runs obey it. Run doctor again
-# to renew it, or remove this file.
+# What `heavydistill doctor` saw of this model at this address. Runs obey it. Run doctor again to
+# renew it, or remove this file to forget it.
 """
 ASSUMED = 8192  # context of a model for which none is known; few servers accept less
 _SMALLEST = 256
-SET_IT = "set the server's context with --set endpoint.context=N"
+SET_IT = "set what the server takes with --set endpoint.context=N"
 
 
 class Source(StrEnum):
     """Where the size of a context comes from, in words that follow the number."""
 
-    SET = "from endpoint.context"
-    DOCTOR = "measured by doctor"
-    SAVED = "from the run in the folder"
-    SERVER = "from the server"
-    PROFILE = "from the profile"
-    TOKENIZER = "from the config.json beside its tokenizer"
-    SHARED = "because another model at its endpoint accepts no more"
-    CONFIGURED = "assumed, because the configuration needs them"
+    SET = "as endpoint.context is set"
+    DOCTOR = "as doctor saw"
+    SAVED = "as the run in the folder has it"
+    SERVER = "as the server says"
+    PROFILE = "by the profile"
+    TOKENIZER = "by the config.json beside its tokenizer"
+    SHARED = "as another model at its endpoint takes no more"
+    CONFIGURED = "assumed, as the configuration asks for them"
     ASSUMED = "assumed"
 
 
@@ -94,7 +94,7 @@ def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
     except OSError as error:
         raise ConfigError(
             f"The capability file {path} cannot be written: {error.strerror}",
-            "Set XDG_CACHE_HOME to a folder that you can write.",
+            "Set XDG_CACHE_HOME to a folder of yours.",
         ) from error
     return path
 

@@ -1,4 +1,4 @@
-"""Checks servers before anything large is loaded: address, key, model and context.
+"""The first contact with servers: address, key, model and context, before anything large is loaded.
 
 Each address is asked once for its models, ``GET BASE/models``. Where that does not show whether the
 key is valid, an empty chat completion is posted: the server refuses either the key or the request,
@@ -23,7 +23,7 @@ from heavydistill.models.http.transport import beginning, proxy_of, submit
 from heavydistill.models.profiles import provider_at
 
 _TIMEOUT_S = 20.0
-_MOST_BYTES = 16 * 2**20  # lists of large providers have about 1 MB
+_MOST_BYTES = 16 * 2**20  # the lists of large providers have about 1 MB
 _MOST_NAMED = 10
 _SMALLEST_CONTEXT, _LARGEST_CONTEXT = 256, 2**31
 _CONTEXT_KEYS = ("max_model_len", "context_length", "context_window")
@@ -46,7 +46,7 @@ class _Reply:
         """The entries of a list of models, each with a name; None if the body is no such list."""
         entries = self.json if self.status == _OK else None
         if isinstance(entries, dict) and "data" in entries:
-            entries = entries["data"] or []  # null from Ollama without models
+            entries = entries["data"] or []  # null in an Ollama without models
         if not isinstance(entries, list):
             return None
         return [e for e in entries if isinstance(e, dict) and isinstance(e.get("id"), str)]
@@ -69,8 +69,8 @@ class Contact:
         """The context that the addresses state, the smallest of several; None if none states it.
 
         Raises:
-            TeacherError: Nothing answers, the key is missing or refused, the model is not served,
-                or the address is not that of an API.
+            TeacherError: Nothing answers there, the key is missing or refused, the model is not
+                served, or the address is not that of the API.
         """
         said = [context_of(self._entries(model, url, endpoint), model) for url in endpoint.urls]
         return min((tokens for tokens in said if tokens), default=None)
@@ -151,7 +151,7 @@ async def _listed(url: str, endpoint: Endpoint) -> _Entries:
         raise TeacherError(
             f"Nothing can be sent to {url}: {type(error).__name__}",
             f"Correct the address, or the key in {endpoint.key_env}.",
-        ) from None  # its message may hold the key
+        ) from None  # the message of the error may hold the key
     if reply.code == _WRONG_KEY:
         raise wrong_key(url, endpoint, reply.code)
     models = reply.models

@@ -67,9 +67,9 @@ class Balance:
     """The balance of an account, or of the line that a shard has in it."""
 
     spent_tokens: float = 0  # Tokens booked
-    spent_usd: float = 0.0  # Dollars booked; 0 if the price is unknown
-    reserved_tokens: float = 0  # Maximum tokens of the requests in flight
-    reserved_usd: float = 0.0  # Maximum dollars of the requests in flight
+    spent_usd: float = 0.0  # Dollars booked; 0 if the price is not known
+    reserved_tokens: float = 0  # Tokens of requests in flight, at most
+    reserved_usd: float = 0.0  # Dollars of requests in flight, at most
     in_flight: int = 0  # Requests that were sent and have not ended
     ended: int = 0  # Requests that have ended
     starts: int = 0  # How often the run was started
@@ -90,7 +90,11 @@ class Balance:
         return json.dumps(dataclasses.asdict(self)).encode().ljust(_LINE)
 
     def plus(
-        self, spent: Cost = _NOTHING, reserved: Cost = _NOTHING, in_flight: int = 0, ended: int = 0
+        self,
+        spent: Cost = _NOTHING,
+        reserved: Cost = _NOTHING,
+        in_flight: int = 0,
+        ended: int = 0,
     ) -> Balance:
         """This balance with the given amounts added; negative amounts are taken off."""
         return dataclasses.replace(
@@ -219,7 +223,7 @@ def alone(file: Path, taken: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(taken, "Wait until that run has ended.") from None
+            raise ConfigError(taken, "Wait until it has ended.") from None
         except OSError as error:
             raise _unusable(file, error) from error
         yield

@@ -1,4 +1,4 @@
-"""Resolves a configuration once: the models of a run with their endpoints, sampling and contexts.
+"""Resolves a configuration once: which models a run asks, where, how, and with how much context.
 
 No other module looks up the name of a model again. The completed configuration is saved with the
 run. To resolve it again changes nothing, even if profiles and capability files have changed. Not
@@ -14,6 +14,7 @@ from typing import Any
 
 from heavydistill.config.models import Endpoint, Judge, Sampling, SamplingChoice
 from heavydistill.config.run import RunConfig, SamplingName, load_config
+from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import Context, Source, bounded, context_of, obeyed
 from heavydistill.models.contact import Contact
@@ -37,7 +38,7 @@ class ResolvedModel:
     profile: Profile  # Profile of the model at its endpoint
     endpoint: Endpoint  # Where it is served; without an address, it runs in this process
     sampling: Sampling  # Sampling of its requests
-    samples: int  # Number of samples per prompt
+    samples: int  # Samples of one prompt
 
     @property
     def is_local(self) -> bool:
@@ -67,19 +68,19 @@ class ResolvedRun:
 
     @property
     def asks_servers(self) -> bool:
-        """Whether any model is served over HTTP."""
+        """Whether any model is asked over HTTP."""
         return not all(model.is_local for model in self.models)
 
     def server_command(self) -> list[str]:
         """The command that serves the teacher here; empty without ``endpoint.start_vllm``.
 
         Raises:
-            ConfigError: No set-up of the profile fits this machine, or vLLM is not installed.
+            ConfigError: No set-up of its profile fits this machine, or vLLM is not installed.
         """
         return command(to_serve(self.config), self.config.endpoint.context)
 
     def in_stage(self, stage: str) -> ResolvedModel:
-        """The model of a stage of ``models.request``.
+        """The model that is asked in a stage of ``models.request``.
 
         Raises:
             ConfigError: The run has no thinker, because it reads the pools of another run.
@@ -158,8 +159,8 @@ def resolve(
     budget = budget or min(PAPER_BUDGET_TOKENS, reads.room)
     if budget > reads.room:
         raise ConfigError(
-            f"cache.budget_tokens {budget} and a response of {reads.sampling.max_tokens} tokens "
-            f"exceed the {deliberator.context} tokens of {deliberator.name}",
+            f"cache.budget_tokens {budget} and {reads.sampling.max_tokens} tokens of response do "
+            f"not fit the {deliberator.context} tokens of {deliberator.name}",
             f"Set cache.budget_tokens to {reads.room} or less{_more_context(deliberator)}.",
         )
     decided: dict[str, Any] = {
@@ -250,15 +251,15 @@ def to_serve(config: RunConfig) -> ProfileFile:
     if roles[0] != roles[1]:
         raise ConfigError(
             f"--start-vllm serves one model, but {roles[0]} thinks and {roles[1]} deliberates",
-            f"Serve both yourself ({themselves} for each) behind a router, and give the router's "
-            "address with --endpoint.",
+            f"Serve both yourself ({themselves} for each), put a router that knows both before "
+            "them, and name its address with --endpoint.",
         )
     file = profile_file(roles[0])
     if not file:
         raise ConfigError(
-            f"--start-vllm needs a profile, and {roles[0]!r} has none",
-            f"{nearest(roles[0])}Give a profile (`heavydistill teachers` lists them) or a YAML "
-            "file with one, or start a server yourself and give its address with --endpoint.",
+            f"--start-vllm takes its flags from a profile, and {roles[0]!r} has none",
+            f"{nearest(roles[0])}Give one of {', '.join(shipped('configs/teachers'))}, a YAML file with one, or "
+            "start a server yourself and name it with --endpoint.",
         )
     return file
 
@@ -282,8 +283,8 @@ def _judge(
     contexts: list[Context] = []
     if run.start_vllm and not endpoint and judge.model not in roles:
         raise ConfigError(
-            f"--start-vllm serves {roles[0]}, but the judge is {judge.model}",
-            "Give the judge a server of its own: --set judge.endpoint.base_url=ADDRESS.",
+            f"--start-vllm serves {roles[0]}, but {judge.model} is the judge",
+            "Name the server of the judge with --set judge.endpoint.base_url=URL.",
         )
     if run.base_url and not endpoint:
         endpoint = run if judge.model in roles else of_another_model(run)
@@ -321,8 +322,8 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
         return
     if not (config.endpoint.is_served or (config.judge and config.judge.endpoint)):
         raise ConfigError(
-            f"budget: {config.budget} has no effect, because the models run in this process",
-            "Leave out --budget, or give a server with --endpoint.",
+            f"budget: {config.budget} is for served models, and these run in this process",
+            "Leave out --budget, or name a server with --endpoint.",
         )
     for profile in models:
         _require_price(config, profile, "", "it with --price-in and --price-out")
@@ -331,8 +332,8 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
 def _require_price(config: RunConfig, profile: Profile, role: str, set_it: str) -> None:
     if config.most_usd is not None and profile.kind == "endpoint" and not profile.price:
         raise ConfigError(
-            f"budget: {config.budget} is in money, but the price of {role}{profile.name} is "
-            "unknown",
+            f"budget: {config.budget} is in money, and the price of {role}{profile.name} is not "
+            "known here",
             f"Give {set_it}, or a budget in tokens, e.g. --budget 40Mtok.",
         )
 
@@ -346,8 +347,8 @@ def _model(
     known: Sampling,
     samples: int,
 ) -> ResolvedModel:
-    """A model with the chosen sampling of a stage, which must leave room for a prompt."""
-    # The sampling of a refilter is in no section.
+    """A model with what is chosen over the known sampling of a stage, and room for a prompt."""
+    # The sampling of the whole configuration is in no section.
     key = f"{stage}.sampling" if stage else "sampling"
     sampling = bounded(key, choice, known, endpoint.capabilities)
     model = ResolvedModel(name, profile, endpoint, sampling, samples)
@@ -355,7 +356,7 @@ def _model(
         raise ConfigError(
             f"{key}.max_tokens {sampling.max_tokens} leaves no room for a prompt "
             f"in the {profile.context} tokens of {profile.name}",
-            f"Lower it, e.g. --set {key}.max_tokens={profile.context // 2}"
+            f"Set {key}.max_tokens lower, to {profile.context // 2} for instance"
             f"{_more_context(profile)}.",
         )
     return model
@@ -364,7 +365,7 @@ def _model(
 def _more_context(profile: Profile) -> str:
     if profile.kind == "local":
         return ""
-    return ", or raise endpoint.context if the server accepts more"
+    return ", or endpoint.context higher if the server takes more"
 
 
 def _chosen(model: ResolvedModel) -> SamplingChoice:

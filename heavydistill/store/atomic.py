@@ -135,7 +135,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
     """A folder to write to; it gets its name if the block succeeds, and is removed if not.
 
     Raises:
-        ConfigError: The name is taken, or another process is writing it.
+        ConfigError: The name is taken, or another process is about to take it.
         RunError: The disk is full or fails.
     """
     refuse_taken(folder)
@@ -163,7 +163,7 @@ def require_writable(folder: Path) -> None:
     """Check that files can be written beside a folder; leaves none behind.
 
     Raises:
-        ConfigError: The parent cannot be written.
+        ConfigError: Nothing can be written there.
     """
     try:
         probe(folder.absolute().parent)
@@ -181,7 +181,7 @@ def recover(folder: Path) -> None:
     """Complete the renames of ``publish`` if a process was killed between them.
 
     Raises:
-        ConfigError: The folder cannot be renamed.
+        ConfigError: The disk does not allow it.
     """
     place = Workplace(folder)
     if place.lacks_its_name:

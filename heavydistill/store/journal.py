@@ -34,7 +34,6 @@ from heavydistill.store import segment
 from heavydistill.store.segment import Record, segments
 
 _Place = tuple[Path, int]
-_Index = tuple[dict[bytes, _Place], dict[bytes, _Place]]  # first responses, last failures
 
 _log = logging.getLogger(__name__)
 
@@ -60,17 +59,17 @@ def prompt_id(messages: list[dict[str, str]]) -> str:
 def skipped_note(folder: Path, skipped: int) -> str:
     """The warning about ``skipped`` records that cannot be read."""
     return (
-        f"{skipped:,} record(s) of the journal {folder} cannot be read and are skipped; requests "
-        f"that need them are sent again. `heavydistill journal check {folder}` lists them."
+        f"{skipped:,} record(s) of the journal {folder} cannot be read and are skipped; where they "
+        f"are needed they are asked for again. `heavydistill journal check {folder}` lists them."
     )
 
 
 class Journal:
-    """A journal opened by one process, for any number of threads.
+    """A journal opened by one process; its methods may be called by several threads.
 
     Raises:
-        JournalError: The folder cannot be used, or a segment cannot be read or has another format;
-            methods that read raise it too.
+        JournalError: The folder cannot be used, or a segment cannot be read or has another format.
+            So do the methods that read, if that happens while it is open.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,7 +85,7 @@ class Journal:
         self._scan()
 
     def get(self, wanted: str) -> Response | None:
-        """The response to a request; None if it failed or was never sent."""
+        """The response to a request; None if there is none, or if it failed."""
         return _reused(self._record(bytes.fromhex(wanted)))
 
     def last(self, wanted: str) -> Response | None:
@@ -131,7 +130,8 @@ class Journal:
                     self._offset = len(segment.FORMAT)
                 path, file = self._own
                 segment.write(file, line)
-                _note(self._index, bytes.fromhex(record.key), is_failed, (path, self._offset))
+                place = path, self._offset
+                _note(self._answered, self._failed, bytes.fromhex(record.key), is_failed, place)
                 self._offset += len(line)
                 self._written = mine = self._written + 1
             with self._sync_lock:
@@ -152,7 +152,7 @@ class Journal:
         with self._sync_lock, self._write_lock:
             if self._own is not None:
                 os.close(self._own[1])
-            self._fault = self._fault or OSError(0, "the journal was closed")
+            self._fault = self._fault or OSError(0, "it was closed")
 
     @contextmanager
     def _while_sound(self) -> Iterator[None]:
@@ -171,7 +171,7 @@ class Journal:
 
     def _record(self, wanted: bytes, failed: bool = False) -> Record | None:
         """The first response to a request, or its last failure."""
-        while place := self._index[failed].get(wanted):
+        while place := (self._failed if failed else self._answered).get(wanted):
             try:
                 return segment.record_at(*place)
             except segment.NoRecordError:  # a later record of the same request may be intact
@@ -180,8 +180,9 @@ class Journal:
         return None
 
     def _scan(self) -> None:
-        """Index the first response to each request, and its last failure."""
-        index: _Index = {}, {}
+        """Find the first response to each request, and its last failure."""
+        answered: dict[bytes, _Place] = {}
+        failed: dict[bytes, _Place] = {}
         skipped = 0
         with self._write_lock:  # records that are put during the scan would be missing
             for each in segments(self.folder, self._is_thorough):

@@ -233,11 +233,11 @@ def _refuse_other_schema(path: Path) -> None:
     if "schema_version" not in theirs:
         raise ConfigError(
             f"{path} holds no traces: it has no column schema_version",
-            "Move it out of the run's folder.",
+            "Move it out of the folder of the run.",
         )
     for version in versions - {SCHEMA_VERSION}:
         raise ConfigError(
-            f"{path} has schema version {version!r}, but this heavydistill reads "
+            f"{path} has schema version {version!r}, and this heavydistill reads "
             f"{SCHEMA_VERSION!r}",
             "Read it with the version that wrote it, or generate the traces again: responses in "
             "the journal are not asked again.",
@@ -245,7 +245,7 @@ def _refuse_other_schema(path: Path) -> None:
     lacking = [name for name in _dotted(arrow_schema(Trace)) if name not in theirs]
     if different := dict.fromkeys(name.partition(".")[0] for name in lacking):
         raise ConfigError(
-            f"{path} lacks the columns {', '.join(different)}, or their fields differ",
+            f"{path} lacks the columns {', '.join(different)}, or they have other fields",
             "Generate the traces again.",
         )
 

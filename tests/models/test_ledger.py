@@ -284,7 +284,7 @@ def test_a_shard_that_is_begun_again_books_what_the_one_before_had_in_flight(tmp
         with pytest.raises(StoppedError, match="its shard was begun again"):
             lost.reserve(Cost(1))
         again.settle(Cost(5), Cost(5))
-        with pytest.raises(StoppedError, match="is used up"):
+        with pytest.raises(StoppedError, match="does not hold another request"):
             other.reserve(Cost(50))
         assert account.balance.spent_tokens == 65 and balance_of(file) == account.balance
         for each in (lost, other, again):

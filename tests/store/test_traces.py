@@ -145,7 +145,7 @@ def _replaced(run: Path, change: Callable[[pa.Table], pa.Table]) -> Path:
         (lambda table: table.drop_columns(["pool"]), "lacks the columns pool,"),
         (
             lambda table: table.set_column(0, "problem", pa.array([{"id": "p", "text": "2 + 2"}])),
-            "lacks the columns problem, or their fields differ",
+            "lacks the columns problem, or they have other fields",
         ),
     ],
 )

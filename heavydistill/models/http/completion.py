@@ -24,7 +24,7 @@ from heavydistill.models.request import Response
 from heavydistill.schema import Failure, FinishReason
 
 Place = Literal["reasoning_content", "reasoning", "blocks", "tags", "none"]
-"""Place of the thinking in a response; see ``config.models.Capabilities.reasoning``."""
+"""Where the thinking of a response was; see ``config.models.Capabilities.reasoning``."""
 _MOST_REFUSAL = 2000  # characters
 # Two samples with this many characters are not equal by chance; as in ``metrics.problem_figures``.
 _NO_CHANCE = 200
@@ -107,7 +107,7 @@ class ChatCompletion:
     ) -> None:
         self._is_seeded, self._redact = is_seeded, redact or Redactor()
         self._most_tokens = most_tokens
-        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # of a body or stream
+        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # of a body, or of a stream
         self.pieces = self._bytes = 0  # of a stream
         self._unended: list[bytes] = []  # the part of its last line that has arrived
         self._id = ""
@@ -170,8 +170,8 @@ class ChatCompletion:
         # A token has at least one byte; tokens without text, such as control tokens, are not sent.
         came = unread + sum(len(text.encode("utf-8", "replace")) for text in texts)
         return OverrunError(
-            f"cut off, because the server exceeds {self._most_tokens:,} tokens: it sent more than "
-            f"{self.most_bytes:,} bytes",
+            f"cut off, as the server goes on past {self._most_tokens:,} tokens: more than "
+            f"{self.most_bytes:,} bytes came",
             max(came, self._most_tokens),
         )
 
@@ -196,7 +196,7 @@ class ChatCompletion:
         return [self._response(self._choices[n], tags, seconds) for n in sorted(self._choices)]
 
     def responses(self, most: int, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
-        """A response for each choice, at most ``most``; a failure if there is no choice.
+        """A response for each choice, at most ``most``; one failure if there is none.
 
         Copies are left out: choices that are all equal, or a long one that equals an earlier one.
         Servers return them that draw all choices with the same seed.
@@ -221,7 +221,7 @@ class ChatCompletion:
             raise ValueError("the server answered without a JSON object")
         choices = [] if body.get("choices") is None else body["choices"]
         if not isinstance(choices, list):
-            raise ValueError("choices in the server's reply are not a list")
+            raise ValueError("the server answered with choices that are no list")
         self._id = self._id or self._redact("" if (said := body.get("id")) is None else said)
         if isinstance(usage := body.get("usage"), dict):
             self._usage = usage or self._usage
@@ -316,7 +316,7 @@ def _index(index: object, position: int) -> int:
     if index is None:
         return position
     if type(index) is not int:
-        raise ValueError("the index of a choice in the server's reply is not a number")
+        raise ValueError("the server answered with a choice whose index is no number")
     return index
 
 

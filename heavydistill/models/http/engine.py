@@ -44,7 +44,14 @@ from heavydistill.models.http.replies import Redactor, retry_after
 from heavydistill.models.http.transport import loop, submit
 from heavydistill.models.ledger import Cost, Ledger, cost_of, most_cost
 from heavydistill.models.profiles import Profile
-from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget, plain_question
+from heavydistill.models.request import (
+    INTERRUPTED,
+    Keep,
+    Request,
+    Response,
+    forget,
+    plain_question,
+)
 from heavydistill.schema import Failure
 
 _Result = TypeVar("_Result")
@@ -168,14 +175,14 @@ class OpenAIEngine:
             answered = await self._answered(samples)
         except (StoppedError, TeacherError) as error:
             if not self.is_drained:
-                _log.warning("%s. Requests in flight are awaited.", error.what.rstrip("."))
+                _log.warning("%s. What is in flight is awaited.", error.what.rstrip("."))
             self.drain()
             raise
         is_whole = any(response.failure is None for response in answered)
         # The cause may be the prompt, or the number of samples in one request.
         is_doubted = len(samples) > 1 and not is_whole and answered[0].failure in _DOUBTFUL
         if len(answered) < len(samples) and not is_doubted:
-            came = f"a request for {len(samples)} samples returned {len(answered)} different ones"
+            came = f"only {len(answered)} different of {len(samples)} samples came together"
             self._ask_singly(came)
         # If a call returned some samples, the others are asked for one by one.
         again = REPEATABLE if is_whole else frozenset()
@@ -192,7 +199,7 @@ class OpenAIEngine:
                 raise answer
             ended[i] = answer[0]
         if is_doubted and any(response.failure is None for response in ended.values()):
-            self._ask_singly("requests for several samples fail, single ones work")
+            self._ask_singly("a request for several samples fails where one for each works")
         return [ended[index] for index in range(len(samples))]
 
     def _ask_singly(self, why: str) -> None:
@@ -249,7 +256,7 @@ class OpenAIEngine:
         """Send a request once and book its cost; returns (the time it was sent, its outcome)."""
         server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent))
         sent = self._loop.time()
-        outcome = _Outcome([failed("cut_off", "cancelled", 0.0)] * len(samples))
+        outcome = _Outcome([failed("cut_off", "given up", 0.0)] * len(samples))
         try:
             outcome = await self._exchange(server, samples)
         except TeacherError:
@@ -326,7 +333,7 @@ class OpenAIEngine:
             seconds = self._loop.time() - started
             responses = completion.responses(len(samples), self.profile.think_tags, seconds)
             if completion.is_undercounted:
-                self._ask_singly("the usage counts fewer tokens than the samples can have")
+                self._ask_singly("its usage counts fewer tokens than its samples can have")
             return _Outcome(responses)
         except TeacherError:
             raise

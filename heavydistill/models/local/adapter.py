@@ -72,7 +72,7 @@ def adapter_of(model: str) -> Adapter | None:
     if kind != "LORA" or not base:
         lacks = f"is of the kind {kind}" if base else "names no base model"
         raise TeacherError(
-            f"The adapter {model} {lacks}", "Give a LoRA, rsLoRA or DoRA adapter of a base model."
+            f"The adapter {model} {lacks}", "Give a LoRA adapter (rsLoRA, DoRA) with its base."
         )
     return Adapter(model, base, config.get("revision"), _has(model, "tokenizer.json"))
 
@@ -122,7 +122,7 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
 
 
 def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
-    """Merge an adapter into the weights of its base, in place; returns the base model.
+    """The base model with the adapter merged into its weights, which are changed in place.
 
     Raises:
         TeacherError: The adapter has weights that are not finite numbers.
@@ -153,9 +153,9 @@ def _load_base(adapter: Adapter, dtype: Any) -> Any:
         raise adapter.lost_base(error) from error
     if getattr(model.config, "quantization_config", None) is not None:
         raise TeacherError(
-            f"The adapter {adapter.name} cannot be merged: its base model {adapter.base!r} is "
-            "quantized",
-            f"Set base_model_name_or_path in {adapter.name}/{CONFIG} to the unquantized model.",
+            f"The weights of the base model {adapter.base!r} of the adapter {adapter.name} are "
+            "quantized, and an adapter cannot be merged into these",
+            f"Name the unquantized model in {CONFIG} of the adapter as base_model_name_or_path.",
         )
     return model
 
@@ -163,7 +163,7 @@ def _load_base(adapter: Adapter, dtype: Any) -> Any:
 def _unfit(adapter: Adapter, why: str) -> TeacherError:
     return TeacherError(
         f"The adapter {adapter.name} does not fit its base model {adapter.base!r}: {why}",
-        "Give a complete adapter, with the base model that it was trained on.",
+        "Give the adapter whole, with the model that it was trained on.",
     )
 
 

@@ -23,7 +23,12 @@ from transformers import (
     PreTrainedConfig,
     StoppingCriteriaList,
 )
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import (
+    Cache,
+    DynamicCache,
+    DynamicLayer,
+    DynamicSlidingWindowLayer,
+)
 
 _STRETCH = 16  # Tokens after which rows that have ended are reported and dropped
 _ROOM = 64  # Tokens for which memory is allocated at once

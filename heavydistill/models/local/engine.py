@@ -96,8 +96,8 @@ class LocalEngine:
                 too_long = Response(
                     finish_reason="error",
                     failure="too_long",
-                    error=f"context: {len(prompt)} prompt + {most} completion tokens exceed the "
-                    f"model's {self.context}",
+                    error=f"context: {len(prompt)} prompt + {most} completion tokens do not fit "
+                    f"the model's {self.context}",
                     prompt_tokens=len(prompt),
                     completion_tokens=0,
                 )
@@ -244,7 +244,7 @@ def _revision(model: str, file: str, revision: str | None = None) -> str:
 
 
 def load_tokenizer(model: str) -> Any:
-    """Load the tokenizer of a folder or Hub id, which must have a chat template.
+    """The tokenizer of a folder or Hub id, with its chat template.
 
     Raises:
         TeacherError: The tokenizer cannot be loaded, or has no chat template.

@@ -85,7 +85,7 @@ class VllmServer:
             listens = probe.connect_ex((_HOST, self._port)) != errno.ECONNREFUSED
         if listens and self._process.poll() is None:
             return None
-        self._process.communicate()  # wait for its child processes
+        self._process.communicate()  # its children may take a while to end
         return RunError(
             f"vLLM {_ending(self._process.returncode)} in the middle of the run",
             "Repeat the command: it resumes, and all responses are in the journal. "
@@ -218,7 +218,7 @@ def gpus() -> int:
         raise ConfigError(
             f"The GPUs cannot be counted: nvidia-smi -L ended with code {asked.returncode}: "
             f"{(asked.stdout + asked.stderr).strip()}",
-            "Repair the driver, or use another server with --endpoint.",
+            "Repair the driver, or ask another server with --endpoint.",
         )
     listed = [line for line in asked.stdout.splitlines() if line.startswith("GPU ")]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -266,7 +266,7 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
         raise ConfigError(
             f"The model {profile.name} does not fit on the {here} GPU(s) of this machine, {needs}: "
             f"{profile.vllm.why_null}",
-            f"Use more GPUs, give a profile of your own with a set-up that fits, or {elsewhere}.",
+            f"Use more GPUs, name a profile of your own with a set-up that fits, or {elsewhere}.",
         )
     return max(fitting), setups[max(fitting)]
 
@@ -275,7 +275,7 @@ def vllm() -> str:
     """Path of the command ``vllm``: on the search path, or beside this Python.
 
     Raises:
-        ConfigError: vLLM is not installed.
+        ConfigError: There is none.
     """
     beside = str(Path(sys.executable).parent)
     found = shutil.which("vllm") or shutil.which("vllm", path=beside)
