@@ -73,7 +73,7 @@ def ours(
     from heavydistill.models.ledger import Ledger
     from heavydistill.models.registry import profile_at
     from heavydistill.run.llm import HeavyLLM
-    from heavydistill.run.runner import HeavyPipeline
+    from heavydistill.run.pipeline import HeavyPipeline
     from heavydistill.run.steps import LabelTraces, LoadProblems
     from heavydistill.run.tasks import SampleTrajectories
     from heavydistill.schema import OK, Trace, arrow_schema

@@ -6,7 +6,7 @@ import importlib
 import sys
 
 for _old, _new in {
-    "compat": "runner",
+    "compat": "pipeline",
     "judging": "tasks",
     "llm": "llm",
     "steps": "steps",

@@ -21,7 +21,7 @@ from heavydistill.models.resolve import ResolvedRun
 from heavydistill.report.summary import headline
 from heavydistill.run import recipe as wiring
 from heavydistill.run.generate import check, run
-from heavydistill.run.runner import HeavyPipeline
+from heavydistill.run.pipeline import HeavyPipeline
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.run.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema

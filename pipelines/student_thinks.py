@@ -22,7 +22,7 @@ from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.report.summary import headline
 from heavydistill.run import recipe as wiring
 from heavydistill.run.generate import Plan, check, run
-from heavydistill.run.runner import HeavyPipeline
+from heavydistill.run.pipeline import HeavyPipeline
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadProblems, Verify
 from heavydistill.run.tasks import Deliberate, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema

@@ -1,4 +1,4 @@
-"""Verbs that list what is bundled: ``teachers`` with a profile, and public ``benchmarks``."""
+"""Verbs that list bundled files: ``teachers`` (profiles) and public ``benchmarks``."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from heavydistill.cli.progress import wide_console
 from heavydistill.config.run import load_config
 from heavydistill.config.shipped import shipped
 from heavydistill.models import registry
 from heavydistill.models.profiles import PROVIDERS, ProfileFile, serve_command
-from heavydistill.report.terminal import plain, print_table, table
-
-_NARROW = 120  # a terminal of fewer columns has no room for Hub ids beside the rest
+from heavydistill.report.terminal import plain, print_command, print_table, table
 
 
 def teachers(
@@ -32,19 +29,18 @@ def teachers(
 
     A printed profile is a starting point for your own.
     """
-    console = wide_console()
+    console = Console()
     if name is not None:
         profile = registry.profile_of(name)
         _print_file(shipped("configs/teachers").get(name, Path(name)), _serving(profile), console)
         return
-    columns = ("Name", "Context", "Licence", "Distillation", "80 GB GPUs", "Hub id")
-    shown = len(columns) - (console.width < _NARROW)
-    rows = []
+    columns = ("Name", "Context", "Licence", "Distillation", "80 GB GPUs")
+    rows = table(console, *columns, numbers=2)
     for profile in map(registry.profile_of, shipped("configs/teachers")):
         licence, terms = profile.licence or "unknown", profile.terms.distillation
-        context, hub = f"{profile.context:,}", profile.hub or "-"
-        rows.append((profile.name, context, licence, terms, _gpus(profile), hub)[:shown])
-    _print_list(columns[:shown], rows, 2, console)
+        rows.add_row(profile.name, f"{profile.context:,}", licence, terms, _gpus(profile))
+    print_table(rows, console)
+    print_command("One of them", ["heavydistill", "teachers", profile.name], console)
 
 
 def benchmarks(
@@ -53,39 +49,26 @@ def benchmarks(
     """List the public benchmarks for `--benchmark`: size, verifier, licence, Hub id."""
     from heavydistill.problems.benchmarks import benchmark
 
-    console = wide_console()
+    console = Console()
     if name is not None:
         gated = benchmark(name).gated
         terms = ["Gated: accept its terms on the Hub and set HF_TOKEN."] if gated else []
         _print_file(shipped("configs/benchmarks")[name], terms, console)
         return
-    rows = []
+    columns = ("Name", "Problems", "K x D", "Verifier", "Licence", "Token")
+    rows = table(console, *columns, numbers=3)
     for known in map(benchmark, shipped("configs/benchmarks")):
         run = load_config(preset=known.preset)
         size = f"{known.size:,}" if known.size else "unknown"
         samples = f"{run.think.k} x {run.deliberate.d}"
-        token = "needed" if known.gated else "no"
-        hub = known.problems.source.removeprefix("hub:")
-        licence = known.licence or "unknown"
-        rows.append((known.name, size, samples, known.verifier, licence, token, hub))
-    columns = ("Name", "Problems", "K x D", "Verifier", "Licence", "Token", "Hub id")
-    _print_list(columns, rows, 3, console)
-
-
-def _print_list(
-    columns: Iterable[str], rows: Iterable[Iterable[str]], numbers: int, console: Console
-) -> None:
-    """Print a table whose columns from ``numbers`` on are texts."""
-    shown = table(console, *columns)
-    for column in shown.columns[numbers:]:
-        column.justify = "left"
-    for row in rows:
-        shown.add_row(*row)
-    print_table(shown, console)
+        token, licence = "needed" if known.gated else "no", known.licence or "unknown"
+        rows.add_row(known.name, size, samples, known.verifier, licence, token)
+    print_table(rows, console)
+    print_command("One of them", ["heavydistill", "benchmarks", known.name], console)
 
 
 def _print_file(file: Path, notes: Iterable[str], console: Console) -> None:
-    """Print a YAML file as it stands, and below it the notes as comments."""
+    """Print a YAML file unchanged, and the notes as comments below it."""
     lines = file.read_text(encoding="utf-8").splitlines()
     for line in (*lines, *(f"# {note}" for note in notes)):
         console.print(plain(line), soft_wrap=True)
@@ -103,7 +86,7 @@ def _gpus(profile: ProfileFile) -> str:
 
 
 def _serving(profile: ProfileFile) -> Iterator[str]:
-    """Where a model can be asked: addresses of its providers, and commands to serve it."""
+    """Addresses of the providers of a model, and commands to serve it."""
     for provider in profile.providers:
         if known := PROVIDERS.get(provider):
             yield f"{provider}: {known.base_url}, key in {known.key_env}"

@@ -1,4 +1,4 @@
-"""``heavydistill doctor``: what a run will meet, before it meets it."""
+"""``heavydistill doctor``: checks this machine and the endpoint of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.cli.flags import ConfigFile, OtherBenchmark, run_config, run_flags, with_flags
-from heavydistill.cli.progress import wide_console
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import TeacherError, UserError
@@ -54,16 +53,14 @@ def doctor(
     reads. Exit code 0 if a run can go on, 1 if something must be fixed first, 2 if the endpoint
     cannot be reached or refuses every request.
     """
-    console = wide_console()
-    # What an earlier visit saw must not colour this one.
+    console = Console()
+    # The findings of an earlier visit must not influence this one.
     asked = run_config(keys, config, benchmark)
     endpoint = located(asked.endpoint).model_copy(update={"capabilities": Capabilities()})
     fresh = asked.model_copy(update={"endpoint": endpoint})
     results = []
     for title, findings, note in _sections(fresh, console):
-        rows = table(console, "Check", "Result", "Finding")
-        for column in rows.columns[1:]:
-            column.justify = "left"
+        rows = table(console, "Check", "Result", "Finding", numbers=1)
         for finding in findings:
             advice = "Note" if finding.result == "ok" else "Fix"
             fix = [plain(f"{advice}: {finding.fix}")] if finding.fix else []
@@ -75,9 +72,9 @@ def doctor(
             say(note, console)
         results += [finding.result for finding in findings]
     if asked.endpoint.capabilities:
-        say("The configuration has endpoint.capabilities, so its run reads no file.", console)
+        say("The configuration sets endpoint.capabilities, so runs ignore this file.", console)
     failures, warnings = results.count("failure"), results.count("warning")
-    ending = "fix the failures before a run" if failures else "a run can go on"
+    ending = "fix the failures before a run" if failures else "a run can start"
     say(f"{failures} failure(s), {warnings} warning(s): {ending}.", console)
     if failures:
         raise typer.Exit(1)
@@ -85,7 +82,7 @@ def doctor(
 
 
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:
-    """(title, findings, what follows) of each table, as they are found out."""
+    """(title, findings, note below) of each table, as the checks end."""
     from heavydistill.doctor import Finding, machine
 
     endpoint, roles = config.endpoint, config.roles
@@ -111,15 +108,15 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
             answers = machine.listen(profile, patient.samplings[0], patient.prompt)
             yield f"{name}, in this process", list(answers), ""
         elif endpoint.start_vllm:
-            text = "not asked: --start-vllm starts it with the run"
-            fix = "Meanwhile, `heavydistill doctor --endpoint` at its address says the rest."
+            text = "not checked: --start-vllm starts it with the run"
+            fix = "While it runs, check it with `heavydistill doctor --endpoint` at its address."
             yield f"{name}, served here", [Finding("endpoint", "ok", text, fix)], ""
         for url in endpoint.urls:
             yield f"{name}: {profile.model} at {url}", *_visit(patient, url, config, console)
 
 
 def _tokenizer(model: Profile, endpoint: Endpoint) -> Finding:
-    """What will count the tokens of caches. Raises TeacherError if that cannot be loaded."""
+    """The counter of tokens in caches. Raises TeacherError if it cannot be loaded."""
     from heavydistill.doctor import Finding
 
     name = model.tokenizer
@@ -133,13 +130,13 @@ def _tokenizer(model: Profile, endpoint: Endpoint) -> Finding:
     if reader.name != ESTIMATED:
         text = f"{lost}the server counts tokens: it answers /tokenize"
         return Finding("tokenizer", "warning" if lost else "ok", text)
-    text = f"{lost}the server does not answer /tokenize, so tokens are estimated, one for each "
-    text += "UTF-8 byte: caches may be cut shorter than they need be"
-    return Finding("tokenizer", "warning", text, "Name one with --tokenizer FOLDER (or a Hub id).")
+    text = f"{lost}the server does not answer /tokenize, so tokens are estimated as one for each "
+    text += "UTF-8 byte, and caches may be shorter than necessary"
+    return Finding("tokenizer", "warning", text, "Give --tokenizer FOLDER (or a Hub id).")
 
 
 def _reader(model: Profile, endpoint: Endpoint) -> Reader:
-    """The best there is for a served model: its tokenizer, its server, an estimate."""
+    """The best counter for a served model: its tokenizer, its server, or an estimate."""
     if model.tokenizer != SERVER:
         with contextlib.suppress(TeacherError):
             return ReaderTokenizer(model.tokenizer)
@@ -174,7 +171,7 @@ def _patient(
 def _visit(
     patient: ExaminedModel, url: str, config: RunConfig, console: Console
 ) -> tuple[list[Finding], str]:
-    """Ask the model at one address, and write what was seen."""
+    """Check the model at one address, and write its capability file."""
     from heavydistill.doctor.endpoint import Examination
 
     profile, endpoint = patient.profile, config.endpoint.model_copy(update={"base_url": url})

@@ -1,4 +1,4 @@
-"""Verbs that hold runs against each other: ``evaluate``, ``cross`` and ``compare``."""
+"""Verbs that compare runs: ``evaluate``, ``cross`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from heavydistill.cli.runs import run_shown
 from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import as_json
 from heavydistill.errors import ConfigError
-from heavydistill.report.terminal import plain, print_command, say
+from heavydistill.report.terminal import plain, print_command, print_lines, say
 from heavydistill.store.traces import writing
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def cross(
     _print_plans(plan.asked, console)
     if dry_run:
         if others := list(plan.deliberators)[1:]:
-            say(f"Then {', '.join(others)} on the same attempts of each.", console)
+            say(f"Then {', '.join(others)} on the same attempts.", console)
         print_command("Next", same_command(), console)
         return
     table, finished = _made(plan.place, functools.partial(crossing.crossed, plan), console)
@@ -192,7 +192,7 @@ def compare(
             with writing(file):
                 new.write_text(printed(comparison), encoding="utf-8")
                 new.replace(file)
-    console = Console()  # whoever reads the beginning alone has the files
+    console = Console()  # after the files are written, since the reader may close the pipe
     print_comparison(comparison, console, full=full)
     print_command("Next", ["heavydistill", "report", a, b], console)
 
@@ -200,7 +200,7 @@ def compare(
 def _made(
     place: ExperimentFolder, make: Callable[[RunOne], Result], console: Console
 ) -> tuple[Result, dict[str, Finished]]:
-    """Make an experiment and show how far its runs are: what it gives, and its runs by name."""
+    """Make an experiment and show the progress of its runs: (result, runs by name)."""
     finished: dict[str, Finished] = {}
 
     def run(name: str, plan: Plan) -> Finished:
@@ -213,26 +213,23 @@ def _made(
 
 
 def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console: Console) -> None:
-    """Print where an experiment is, which of its figures count failures, and what comes next.
+    """Print the failures of an experiment, its folder and the next command.
 
-    Exit with 1 if any do.
+    Exit with 1 if anything failed.
     """
     lines = []
     for name, each in runs.items():
         summary = each.summary
         failed = summary.deliberations.failed + summary.judging.failed
-        # Those of a run that reads the pools of another are counted there.
+        # Trajectories of a run on pools are counted in the run that made them.
         failed += summary.trajectories.failed if summary.usage["thinking"].requests else 0
         if failed or each.rejects:
-            lines += [
-                f"Of the run {name}, {failed:,} request(s) and {each.rejects:,} row(s) failed, "
-                "and count as wrong."
-            ]
+            failures = f"{failed:,} request(s) and {each.rejects:,} row(s) failed"
+            lines += [f"Run {name}: {failures}, and count as wrong."]
     if lines:
-        again = f"Remove {place.folder} and give the same command to ask for them again; all else "
-        lines += [f"{again}is in {place.journal}."]
-    for line in lines:
-        say(line, console)
+        again = f"To repeat them, remove {place.folder} and run the same command"
+        lines += [f"{again}; all other responses are in {place.journal}."]
+    print_lines(lines, console)
     say(f"{what}: {place.folder} (its runs: {', '.join(runs)})", console)
     print_command("All tables", ["heavydistill", "show", place.folder], console)
     print_command("Next", ["heavydistill", "report", place.folder], console)

@@ -11,7 +11,15 @@ from rich.console import Console
 from heavydistill.cli.verbs import Group, Verb
 from heavydistill.errors import ConfigError, JournalError
 from heavydistill.report.grid import counted
-from heavydistill.report.terminal import plain, print_lines, print_table, say, table
+from heavydistill.report.terminal import (
+    plain,
+    print_command,
+    print_lines,
+    print_table,
+    say,
+    table,
+)
+from heavydistill.schema import Trace
 from heavydistill.store.journal import usage
 from heavydistill.store.segment import segments
 from heavydistill.store.traces import read_files, read_traces
@@ -48,33 +56,34 @@ def show(
 
     if student and not tokens:
         raise ConfigError("--student is given without --tokens", "Add --tokens.")
+    console, is_sets = Console(), (folder / MANIFEST).is_file()
     if tokens:
-        print_tokens(folder, set_name, problem, Console(), full, student)
-        return
-    is_sets = (folder / MANIFEST).is_file()
-    if set_name or (is_sets and problem):
-        print_row(folder, set_name, problem, Console(), full)
-        return
-    if is_sets:
-        print_manifest(read_manifest(folder), Console(), full=True)
-        return
-    if problem is None:
-        print_figures(folder, Console())
-        return
+        print_tokens(folder, set_name, problem, console, full, student)
+    elif set_name or (is_sets and problem):
+        print_row(folder, set_name, problem, console, full)
+    elif is_sets:
+        print_manifest(read_manifest(folder), console, full=True)
+    elif problem is None:
+        print_figures(folder, console)
+    else:
+        print_trace(_trace(folder, problem), console, full=full)
+
+
+def _trace(run: Path, problem: str) -> Trace:
+    """The trace of a problem; raises ConfigError if there is none."""
     ids = []
-    for trace in read_traces(folder):
+    for trace in read_traces(run):
         if trace.problem.id == problem:
-            print_trace(trace, Console(), full=full)
-            return
+            return trace
         ids.append(trace.problem.id)
     raise ConfigError(
-        f"{folder} has no trace of problem {problem!r}",
+        f"{run} has no trace of problem {problem!r}",
         f"It has {len(ids)}, for instance {', '.join(ids[:3])}." if ids else "It has none.",
     )
 
 
 def print_figures(folder: Path, console: Console) -> None:
-    """Print all figures of a run, an evaluation or a crossing that is on disk."""
+    """Print all tables of a run, an evaluation or a crossing on disk."""
     from heavydistill.metrics.comparison import COMPARISON, read_comparison
     from heavydistill.metrics.controls import CONTROLS, read_controlled
     from heavydistill.metrics.crossing import CROSSING, read_crossing
@@ -82,11 +91,10 @@ def print_figures(folder: Path, console: Console) -> None:
     from heavydistill.report.page.runs import figures, find
     from heavydistill.report.summary import print_summary
 
-    changes, crossed, controls = (folder / file for file in (COMPARISON, CROSSING, CONTROLS))
-    changed = read_comparison(changes) if changes.is_file() else None
-    if changed and changed.before:
-        comparison.print_comparison(changed, console, full=True)
-    elif crossed.is_file():
+    changed, controls = folder / COMPARISON, folder / CONTROLS
+    if changed.is_file() and (found := read_comparison(changed)).before:
+        comparison.print_comparison(found, console, full=True)
+    elif (crossed := folder / CROSSING).is_file():
         comparison.print_crossing(read_crossing(crossed), console)
     else:
         source = find(folder)[-1]
@@ -143,10 +151,8 @@ def stats(folder: _Journal) -> None:
         rows.add_row(plain(model), *(f"{count:,}" for count in counts))
     print_table(rows, console)
     if unread:
-        typer.echo(
-            f"{unread:,} line(s) cannot be read and are not in the table: `heavydistill journal "
-            f"check {folder}` lists them."
-        )
+        say(f"{unread:,} line(s) cannot be read and are not in the table", console)
+        print_command("Next", ["heavydistill", "journal", "check", folder], console)
 
 
 @journal.command(cls=Verb)
@@ -165,9 +171,9 @@ def check(folder: _Journal) -> None:
         if segment.foreign:
             notes += [f"lines that hold no record: {', '.join(map(str, segment.foreign))}"]
         unread += segment.skipped
-        typer.echo(f"{segment.path.name}: {'; '.join(notes)}")
+        say(f"{segment.path.name}: {'; '.join(notes)}", Console())
     if unread:
-        typer.echo(f"{unread} record(s) cannot be read; their requests are asked again.")
+        say(f"{unread} record(s) cannot be read; runs send their requests again.", Console())
         raise typer.Exit(1)
 
 

@@ -1,4 +1,4 @@
-"""What a run will do, send and cost, printed before it sends anything; ranges round outwards."""
+"""Prints the plan of a run: its requests, tokens, cost and time, and what needs attention."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.request import JUDGE, THINK
-from heavydistill.report.terminal import print_command, say
+from heavydistill.report.grid import Grid, Line
+from heavydistill.report.terminal import print_command, print_grid, print_lines, say
 from heavydistill.store.journal import skipped_note
 
 if TYPE_CHECKING:
@@ -19,35 +20,28 @@ if TYPE_CHECKING:
 
 _UNKNOWN = "unknown"
 _UNITS = {1: "", 10**3: "k", 10**6: "M", 10**9: "G"}
-_NOISE = 1e-9  # of binary fractions
+_NOISE = 1e-9  # rounding error of binary fractions
 
 
 def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
-    """Print what is to be done, all about it that is not as expected, and what it will take.
+    """Print the models and sizes of a run, everything unusual about it, and its estimate.
 
-    The last is a line, or with ``in_full`` a table of the stages and what it rests on.
+    The estimate is one line, or with ``in_full`` a table of the stages and its basis.
     """
     from heavydistill.run.estimate import estimate
 
     figures = estimate(plan)
     config, pools, judge = plan.config, plan.pools, plan.config.judge
-    thinker = f"{', '.join(sorted(pools.models))}, of {config.pools}" if pools else config.thinker
-    deliberations = "no deliberations"
+    thinker = f"{', '.join(sorted(pools.models))} in {config.pools}" if pools else config.thinker
+    parts = [f"{len(plan.problems):,} problems", f"K={config.think.k} trajectories by {thinker}"]
     if config.rounds:
         what = "deliberations" if config.deliberate.task == "deliberate" else "choices"
-        deliberations = f"D={config.deliberate.d} {what} by {config.deliberator}, "
-        deliberations += f"{config.deliberate.rounds} round(s)"
-    votes = f"{judge.votes} vote{'s' if judge.votes > 1 else ''}" if judge else ""
-    settled = f"; what rules leave undecided is put to {judge.model}, {votes} each" if judge else ""
-    say(
-        f"{len(plan.problems):,} problems, K={config.think.k} trajectories by {thinker}, "
-        f"{deliberations}{settled}",
-        console,
-    )
-    if plan.outside:
-        within = config.problems.within.items()
-        bounds = " and ".join(f"{column} {low} to {high}" for column, (low, high) in within)
-        say(f"Not asked for: {plan.outside:,} row(s) outside {bounds}", console)
+        parts += [f"D={config.deliberate.d} {what} by {config.deliberator}"]
+        parts += [f"{config.rounds} round{'s' * (config.rounds > 1)}"]
+    else:
+        parts += ["no deliberations"]
+    parts += [f"{judge.votes} vote(s) of {judge.model} on undecided verdicts"] if judge else []
+    say(", ".join(parts), console)
     print_warnings(plan, console)
     for line, is_warning in dict.fromkeys(_notes_on_servers(plan)):
         say(line, console, "yellow" if is_warning else "")
@@ -56,22 +50,37 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
         say(f"Its log: {plan.server_log}", console)
     if figures.skipped:
         say(skipped_note(plan.journal, figures.skipped), console, "yellow")
-    show = _print_table if in_full else _print_line
-    show(figures, plan, console)
+    if in_full:
+        lines = [Line(_name(each, plan), _cells(each.amounts)) for each in figures.stages]
+        lines.append(Line("all", _cells(figures.amounts)))
+        head = ["Still to ask", "calls", "tokens in", "tokens out", "USD", "hours"]
+        print_grid(Grid(head, lines), console)
+        print_lines(_notes(figures, plan), console)
+        return
+    if config.budget:
+        say(_note_on_budget(plan), console)
+    say(_summary(figures), console)
 
 
 def print_warnings(plan: Plan, console: Console) -> None:
-    """Print what the user should know before anything is billed: rows that are left out, verdicts
-    of pools that do not stand, and responses that this machine cannot judge."""
+    """Print what the user should know before anything is billed.
+
+    These are rows that are left out, verdicts of pools that are given again, and responses that
+    this machine cannot judge.
+    """
     from heavydistill.problems.loading import MOST_LISTED
     from heavydistill.verifiers.registry import unavailable
 
     lines = []
+    if plan.outside:
+        within = plan.config.problems.within.items()
+        bounds = " and ".join(f"{column} {low} to {high}" for column, (low, high) in within)
+        lines += [f"Left out: {plan.outside:,} row(s) outside {bounds}"]
     if pools := plan.pools:
         if pools.rejects:
             lines += [f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"]
         lines += [
-            f"Judged again: {count:,} trajectories, whose verdicts are of another version, {by}"
+            f"Judged again: {count:,} trajectories with verdicts of another version, {by}"
             for by, count in pools.outdated.most_common()
         ]
         if pools.unjudged:
@@ -79,7 +88,7 @@ def print_warnings(plan: Plan, console: Console) -> None:
             lines += [f"Judged now: {pools.unjudged:,} trajectories {without}"]
     if plan.changed:
         keys = ", ".join(f"{key} {was}, now {now}" for key, (was, now) in plan.changed.items())
-        lines += [f"{plan.folder} holds a run with {keys}; it is replaced when this one is whole."]
+        lines += [f"{plan.folder} holds a run with {keys}; it is replaced at the end"]
     if plan.unfit:
         lines += [f"Left out: {len(plan.unfit):,} row(s) that cannot be judged"]
         lines += [f"  {fault}" for fault in list(plan.unfit.values())[:MOST_LISTED]]
@@ -88,41 +97,25 @@ def print_warnings(plan: Plan, console: Console) -> None:
     kinds = {problem.verifier for problem in plan.problems}
     for reason in unavailable(kinds, plan.config.verify):
         lines += [f"Warning: {reason}"]
-        lines += ["Its verdicts would be undecided; `heavydistill replay` judges a run again."]
+        lines += ["Its verdicts will be undecided; `heavydistill replay` judges a run again."]
     for line in lines:
         say(line, console, "yellow")
 
 
-def _print_line(estimate: Estimate, plan: Plan, console: Console) -> None:
+def _summary(estimate: Estimate) -> str:
+    """The estimate in one line."""
     amounts = estimate.amounts
     calls, _, _, usd, hours = _cells(amounts)
     is_free = all(stage.model.is_local for stage in estimate.stages)
-    parts = [
-        f"{calls} calls",
-        f"{_span(amounts.tokens, _tokens)} tokens",
-        "free" if is_free else f"{usd} USD" if amounts.usd else "price unknown",
-        f"hours {_UNKNOWN}" if hours == _UNKNOWN else f"{hours} hours",
-    ]
+    parts = [f"{calls} calls", f"{_span(amounts.tokens, _tokens)} tokens"]
+    parts += ["free" if is_free else f"{usd} USD" if amounts.usd else "price unknown"]
+    parts += [] if hours == _UNKNOWN else [f"{hours} hours"]
     measured = all(stage.is_measured for stage in estimate.stages)
     basis = "as in the journal" if measured else "least to most"
     if assumed := next(filter(_is_assumed, estimate.stages), None):
         speed = assumed.model.endpoint.tokens_per_second
-        basis += f", hours at an assumed {speed:g} tokens a second"
-    if plan.config.budget:
-        say(_note_on_budget(plan), console)
-    say(f"To ask: {', '.join(parts)} ({basis}; generate --dry-run prints more)", console)
-
-
-def _print_table(estimate: Estimate, plan: Plan, console: Console) -> None:
-    from heavydistill.report.terminal import print_table, table
-
-    rows = table(console, "Still to ask", "calls", "tokens in", "tokens out", "USD", "hours")
-    for stage in estimate.stages:
-        rows.add_row(_name(stage, plan), *_cells(stage.amounts))
-    rows.add_row("all", *_cells(estimate.amounts))
-    print_table(rows, console)
-    for line in _notes(estimate, plan):
-        say(line, console)
+        basis += f", at an assumed {speed:g} tokens a second"
+    return f"To ask: {', '.join(parts)} ({basis}; --dry-run prints more)"
 
 
 def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
@@ -135,8 +128,8 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     config = plan.config
     if config.endpoint.tokenizer == SERVER and config.rounds:
         yield (
-            "Tokens of caches: counted by the server where it answers /tokenize, else estimated "
-            "as one for each UTF-8 byte; --tokenizer FOLDER (or a Hub id) counts them exactly.",
+            "Tokens of caches: counted by the server if it answers /tokenize, otherwise estimated "
+            "as one per UTF-8 byte; --tokenizer FOLDER (or a Hub id) counts them exactly.",
             True,
         )
     for context in plan.run.contexts:
@@ -164,7 +157,7 @@ def _cells(amounts: Amounts) -> list[str]:
 
 
 def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
-    """What the estimate rests on."""
+    """The basis of the estimate."""
     from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS
 
     yield f"Writes {plan.folder} at the end; every response is kept in {plan.journal}"
@@ -172,7 +165,7 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
         there, counter = thinking.in_journal.low, estimate.thinker_tokenizer
         yield (
             f"The journal has {there:,} of {there + thinking.amounts.calls.low:,} trajectories, "
-            "which are not billed again; requests that fail and are repeated come on top"
+            "already billed; failed requests that are repeated are not in the estimate"
         )
         counted = f"an {counter}" if counter == ESTIMATED else f"the tokenizer {counter}"
         template = f"up to {TEMPLATE_TOKENS} of chat template each"
@@ -180,12 +173,10 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
     asked = [stage for stage in estimate.stages if stage.amounts.calls.high]
     for stage in asked:
         means = stage.means
+        length = f"length unknown, so 1 to {stage.model.sampling.max_tokens:,} tokens each"
         if means and means.completion_tokens:
             length = f"{means.completion_tokens:,.0f} tokens each, the mean of "
             length += f"{means.responses:,} responses in the journal"
-        else:
-            length = "no length is known, so 1 to "
-            length += f"{stage.model.sampling.max_tokens:,} tokens each"
         yield f"Responses of {_name(stage, plan)}: {length}"
     yield from dict.fromkeys(_note_on_price(s) for s in estimate.stages if not s.model.is_local)
     if assumed := next(filter(_is_assumed, asked), None):
@@ -205,7 +196,7 @@ def _note_on_price(stage: StageEstimate) -> str:
         keys = "--price-in and --price-out"
         if stage.stage == JUDGE:
             keys = "price_in and price_out of judge.endpoint"
-        return f"Price: unknown for {model.name} here; give {keys}, in USD per million tokens"
+        return f"Price: unknown for {model.name}; give {keys}, in USD per million tokens"
     return (
         f"Price: {model.name}: {price.usd_per_mtok_in:g} USD per million prompt tokens, "
         f"{price.usd_per_mtok_out:g} per million completion tokens ({price.as_of}); prompts in a "
@@ -214,12 +205,12 @@ def _note_on_price(stage: StageEstimate) -> str:
 
 
 def _is_assumed(stage: StageEstimate) -> bool:
-    """Whether its hours rest on an assumed speed."""
+    """Whether the hours of a stage rest on an assumed speed."""
     return bool(stage.amounts.calls.high) and not stage.model.is_local and not stage.means
 
 
 def _note_on_budget(plan: Plan, estimate: Estimate | None = None) -> str:
-    """What runs into the folder have spent of the budget, and with an estimate if it is enough."""
+    """The spent part of the budget and, with an estimate, whether the rest is enough."""
     from heavydistill.models.ledger import spent_in
 
     config, spent = plan.config, spent_in(plan.config)
@@ -235,7 +226,7 @@ def _note_on_budget(plan: Plan, estimate: Estimate | None = None) -> str:
         verdict = f"{config.budget} is enough. "
     elif needed:
         is_not = "is not" if needed.low > left else "may not be"
-        verdict = f"{config.budget} {is_not} enough: the run stops there, and goes on with a "
+        verdict = f"{config.budget} {is_not} enough: the run stops there, and continues with a "
         verdict += "higher one. "
     return (
         f"{verdict}Runs into {plan.folder} have spent {gone:,.{digits}f} of {cap:,.{digits}f} "
@@ -251,7 +242,7 @@ def _name(stage: StageEstimate, plan: Plan) -> str:
 
 
 def _span(amount: Range, write: Callable[[float, bool], str]) -> str:
-    """From low, rounded down, to high, rounded up."""
+    """From the low end, rounded down, to the high end, rounded up."""
     if math.isinf(amount.high):
         return f"from {write(amount.low, False)}" if amount.low else _UNKNOWN
     low, high = write(amount.low, amount.low == amount.high), write(amount.high, True)

@@ -1,6 +1,6 @@
-"""What is shown while a verb works: bars and pictures on a terminal, elsewhere a line now and then.
+"""Shows the progress of a verb: bars on a terminal, otherwise a line every few seconds.
 
-Not covered: what a run's status looks like, which ``watch`` draws too.
+Not covered: the texts for the status of a run (``watch``).
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from heavydistill.run.status import Status
 
 _PLAIN_LINE_EVERY_S = 10.0
-_WIDE = 160  # columns where there is no terminal
-_FIRST_TRAJECTORIES = 8  # so many without thinking are remarked on while a run lasts
+_FIRST_TRAJECTORIES = 8  # number of trajectories without thinking after which a warning is shown
 
 
 def same_command(*more: str) -> list[str]:
@@ -41,21 +40,12 @@ def same_command(*more: str) -> list[str]:
     return ["heavydistill", *(word for word in sys.argv[1:] if word != "--dry-run"), *more]
 
 
-def wide_console() -> Console:
-    """A console for tables, none of whose lines is folded where there is no terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDE)
-
-
 class Bar(rich_progress.Progress):
-    """A bar for each stage of some work; without a terminal, a line now and then."""
+    """A bar for each stage of the work; without a terminal, a line every few seconds."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(
-            rich_progress.TextColumn("{task.description}"),
-            rich_progress.BarColumn(),
-            rich_progress.MofNCompleteColumn(),
-            rich_progress.TimeElapsedColumn(),
+            *rich_progress.Progress.get_default_columns(),
             rich_progress.TextColumn("{task.fields[note]}"),
             console=console,
             disable=not console.is_terminal,
@@ -64,7 +54,7 @@ class Bar(rich_progress.Progress):
         self._last_line = time.monotonic()
 
     def show(self, what: str, done: int, total: int, note: str = "") -> None:
-        """Take note of how far a stage is; any thread may call it."""
+        """Show the progress of a stage; any thread may call it."""
         if what not in self._stages:
             self._stages[what] = self.add_task(what, total=total, note=note)
         self.update(self._stages[what], completed=done, total=total, note=note)
@@ -76,10 +66,7 @@ class Bar(rich_progress.Progress):
 
 @contextlib.contextmanager
 def checking(console: Console) -> Iterator[OnChecked]:
-    """A bar for the references that a check reads.
-
-    It stands there at once, since reading large files or loading a verifier takes time.
-    """
+    """Show a bar for the references that are checked, from the beginning."""
     what = "checking problems and references"
     if not console.is_terminal:
         say(what, console)
@@ -88,13 +75,13 @@ def checking(console: Console) -> Iterator[OnChecked]:
 
 
 class Progress:
-    """The status of a run while it lasts, and before that what is loaded or started."""
+    """Shows the status of a run, and before its first status what is loaded or started."""
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
-        self._without_thinking = remark_without_thinking(plan.run)  # empty once it was made
+        self._without_thinking = remark_without_thinking(plan.run)  # empty once it was shown
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
-        # Models in this process are loaded first, servers need nothing.
+        # Models in this process are loaded first.
         names = dict.fromkeys(model.name for model in plan.run.models if model.is_local)
         loaded = " and ".join(map(name_alone, names))
         self._starting = f"loading {loaded}" if loaded else "starting the steps of the run"
@@ -115,17 +102,17 @@ class Progress:
             self._live.stop()
 
     def on_start(self, seconds: float, line: str) -> None:
-        """Show what a server says that is starting."""
+        """Show a line of the log of a starting server."""
         self._draw(f"starting vLLM: {printable(line)}")
 
     def on_status(self, status: Status) -> None:
-        """Show how far the run is, and once that its trajectories hold no thinking."""
+        """Show the status, and a warning once if the trajectories hold no thinking."""
         from heavydistill.run.status import THINKING
 
         with self._lock:
             self._last = status
             for stage in status.stages:
-                answered = stage.asked - sum(stage.failures.values())
+                answered = stage.finished - sum(stage.failures.values())
                 is_enough = stage.name == THINKING and answered >= _FIRST_TRAJECTORIES
                 if self._without_thinking and is_enough and not stage.thoughts:
                     say(self._without_thinking, self._console)
@@ -133,9 +120,13 @@ class Progress:
             self._draw(status if status.loaded else self._starting)
 
     def reused(self) -> str:
-        """The samples that the journal had, for people; empty without any."""
+        """A line about the samples from the journal; empty if there are none."""
         stages = self._last.stages if self._last else []
-        parts = [f"{s.from_journal:,} of {s.asked:,} in {s.name}" for s in stages if s.from_journal]
+        parts = [
+            f"{stage.from_journal:,} of {stage.finished:,} in {stage.name}"
+            for stage in stages
+            if stage.from_journal
+        ]
         return f"Already billed, from the journal: {', '.join(parts)}" if parts else ""
 
     def _draw(self, shown: Status | str, now: bool = False) -> None:
@@ -151,21 +142,21 @@ class Progress:
 
 
 def remark_without_thinking(run: ResolvedRun) -> str:
-    """The line for trajectories none of which holds thinking; empty where that is as it should."""
+    """A warning for a thinker whose responses hold no thinking; empty if that is expected."""
     if not run.thinker or run.thinker.profile.is_described:
         return ""
     text = f"No response of {run.thinker.profile.name} held thinking, so a model that is trained "
-    text += "on these traces learns answers without reasoning. If it thinks, "
+    text += "on these traces learns answers without reasoning. If it is a thinking model, "
     if run.thinker.is_local:
         return f"{text}name the tags of its thinking in a profile (a YAML file)."
     return (
-        f"{text}its server leaves the thinking out: start vLLM with --reasoning-parser; "
-        "`heavydistill doctor` with the same flags shows what comes."
+        f"{text}its server omits the thinking: start vLLM with --reasoning-parser, and run "
+        "`heavydistill doctor` with the same flags to see what it returns."
     )
 
 
 def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
-    """Print in a line what a deliberator will be asked, and what the user should know of it."""
+    """Print the number of deliberations to request, with their tokens and cost."""
     journal = run.config.journal
     if volume.skipped:
         from heavydistill.store.journal import skipped_note
@@ -176,26 +167,19 @@ def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
             say(str(context), console)
     left = volume.requests - volume.in_journal
     parts = [f"{left:,} of {volume.requests:,} deliberations on {volume.caches:,} caches"]
-    if volume.in_journal:
-        parts += [f"{volume.in_journal:,} are in the journal {journal}"]
-    parts += [
-        f"{volume.prompt_tokens:,} tokens of prompts",
-        f"at most {volume.completion_tokens:,} of responses",
-    ]
-    if run.deliberator.is_local:
-        parts += ["free"]
-    else:
-        usd = volume.usd
-        parts += ["price unknown" if usd is None else f"at most {usd:,.2f} USD"]
+    parts += [f"{volume.in_journal:,} are in the journal {journal}"] if volume.in_journal else []
+    parts += [f"{volume.prompt_tokens:,} tokens of prompts"]
+    parts += [f"at most {volume.completion_tokens:,} of responses"]
+    cost = "price unknown" if volume.usd is None else f"at most {volume.usd:,.2f} USD"
+    parts += ["free" if run.deliberator.is_local else cost]
     say(f"To ask of {run.deliberator.profile.name}: {', '.join(parts)}", console)
 
 
 def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:
-    """Show how many caches a model has deliberated on."""
-    note = f"{tally.usage.completion:,} tokens, "
-    note += f"{tally.failed + tally.cut_off:,} failed or cut off"
-    if tally.from_journal:
-        note += f", {tally.from_journal:,} from the journal"
+    """Show the number of caches with deliberations."""
+    lost = f"{tally.failed + tally.cut_off:,} failed or cut off"
+    known = f", {tally.from_journal:,} from the journal" if tally.from_journal else ""
+    note = f"{tally.usage.completion:,} tokens, {lost}{known}"
     bar.show("deliberating", tally.caches, total, note)
 
 
@@ -203,16 +187,16 @@ def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:
 def ending_early(
     console: Console, out: Path, journal: Path | None, is_replaced: bool = False
 ) -> Iterator[None]:
-    """Say what was kept if the budget ends or it is interrupted, also by SIGTERM, and exit.
+    """Print what was kept if the work is stopped (e.g. by the budget) or interrupted, and exit.
 
     Args:
-        console: Where to say it.
-        out: Folder about to be written.
-        journal: Folder of every response; None if no model is asked.
-        is_replaced: Whether ``out`` holds something else until the new is whole.
+        console: Console of the verb.
+        out: Folder to write.
+        journal: Folder with every response; None if no model is asked.
+        is_replaced: Whether ``out`` holds another run until the new one is complete.
 
     Raises:
-        typer.Exit: With 1 where it was stopped, and 130 where it was interrupted.
+        typer.Exit: Exit code 1 if the work was stopped, 130 if it was interrupted.
     """
     with as_exceptions():
         try:
@@ -220,14 +204,14 @@ def ending_early(
         except (KeyboardInterrupt, StoppedError) as end:
             kept = f"{out} was not written"
             if is_replaced:
-                kept = f"{out} is as it was"
+                kept = f"{out} is unchanged"
             elif out.is_dir() and any(out.iterdir()):
                 kept = f"what was finished is in {out}"
             if journal:
                 kept += f", and every response is in {journal}"
             if isinstance(end, StoppedError):
-                say(f"Stopped: {end} For now {kept}.", console)
+                say(f"Stopped: {end} Now {kept}.", console)
                 raise typer.Exit(1) from None
-            again = "The same command goes on from there." if journal else "Give the command again."
+            again = "The same command goes on from there." if journal else "Repeat the command."
             say(f"Interrupted: {kept}. {again}", console)
             raise typer.Exit(130) from None

@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from heavydistill.cli.flags import Flag, with_flags
+from heavydistill.cli.progress import same_command
 from heavydistill.hub.options import PublishOptions
+from heavydistill.report.terminal import print_command, say
 
 _TERMS = "Terms"
 _FLAGS = (
@@ -53,24 +56,25 @@ def publish(
 
     options = PublishOptions(**keys)
     parcel = pack(folder, options)
-    width = max(map(len, parcel.sizes))
+    width, console = max(map(len, parcel.sizes)), Console()
     for name, size in parcel.sizes.items():
-        typer.echo(f"{name:<{width}}  {size:>15,} bytes")
-    typer.echo(f"{len(parcel.sizes)} files, {sum(parcel.sizes.values()):,} bytes")
+        say(f"{name:<{width}}  {size:>15,} bytes", console)
+    say(f"{len(parcel.sizes)} files, {sum(parcel.sizes.values()):,} bytes", console)
     if parcel.kept_back:
-        typer.echo(f"Not sent from {folder}: {', '.join(parcel.kept_back)}")
+        say(f"Not sent from {folder}: {', '.join(parcel.kept_back)}", console)
     if dry_run:
         written = copy(parcel, folder)
         try:
             gone = ", ".join(deletions(parcel, options)) or "nothing"
         except HeavydistillError as error:
             gone = f"not known. {error}"
-        typer.echo(f"The commit would delete on the Hub: {gone}")
-        typer.echo(f"Nothing was sent. What would be sent is in {written}")
+        say(f"The commit would delete on the Hub: {gone}", console)
+        say(f"Nothing was sent. What would be sent is in {written}", console)
+        print_command("Next", same_command(), console)
         return
     done = send(parcel, options)
     for name in done.deleted:
-        typer.echo(f"Deleted on the Hub, published before: {name}")
+        say(f"Deleted on the Hub, published before: {name}", console)
     said = "Published" if done.is_new else "Nothing differs, nothing was sent"
-    typer.echo(f"{said}: {done.url} ({'private' if done.is_private else 'public'})")
-    typer.echo(f"Commit {done.commit}")
+    say(f"{said}: {done.url} ({'private' if done.is_private else 'public'})", console)
+    say(f"Commit {done.commit}", console)

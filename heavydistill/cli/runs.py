@@ -1,4 +1,4 @@
-"""Verbs that make a run: ``generate``, and ``replay`` from a journal alone."""
+"""Verbs that make a run: ``generate``, and ``replay`` from a journal."""
 
 from __future__ import annotations
 
@@ -69,7 +69,6 @@ def generate(
     asked = run_config(keys, config, benchmark)  # its faults need none of the imports
     from heavydistill.heavy import prompts
     from heavydistill.models.contact import Contact
-    from heavydistill.report.summary import print_summary
     from heavydistill.run.generate import check
 
     console = Console()
@@ -88,9 +87,7 @@ def generate(
         return
     with ending_early(console, plan.folder, plan.journal, is_replaced=bool(plan.changed)):
         finished = run_shown(plan, console, ray=ray)
-    print_summary(finished.summary, console, full=full)
-    _print_marker(finished, plan, console)
-    _end(finished, plan, console)
+    _print_finished(finished, plan, console, full)
 
 
 def replay(
@@ -109,7 +106,6 @@ def replay(
     The installed version's verifiers and caches are applied to the recorded responses. A request
     that the journal does not hold is a failure in the result.
     """
-    from heavydistill.report.summary import print_summary
     from heavydistill.run.generate import check
 
     recover(run)
@@ -130,12 +126,11 @@ def replay(
     if not plan.journal.is_dir():
         raise ConfigError(f"There is no journal {plan.journal}", "Give its folder with --journal.")
     finished = run_shown(plan, console, replay=True)
-    print_summary(finished.summary, console, full=full)
-    _end(finished, plan, console)
+    _print_finished(finished, plan, console, full)
 
 
 def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
-    """Run a plan and show how far it is; ``how`` as for ``run.generate.run``."""
+    """Run a plan and show its progress; ``how`` are arguments of ``run.generate.run``."""
     from heavydistill.run.generate import run
 
     with Progress(console, plan) as progress:
@@ -146,9 +141,9 @@ def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
 
 
 def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
-    """Name the marker that the answers share, where many hold no final answer.
+    """Propose the marker that the answers share, if many of them hold no final answer.
 
-    Pools of another run keep the arguments of their verifiers, so none is named for them.
+    Not for pools of another run, which keep the arguments of their verifiers.
     """
     samples = finished.summary.samples.values()
     if plan.pools or not any(counts.has_many_unanswered for counts in samples):
@@ -156,29 +151,29 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
     from heavydistill.report.summary import marker_found, marker_value
     from heavydistill.verifiers.markers import shared_marker
 
-    config = plan.config
-    traces = read_traces(finished.folder)
-    marker = shared_marker(traces, config.problems.verifier_args, config.verify)
-    if marker:
+    args, traces = plan.config.problems.verifier_args, read_traces(finished.folder)
+    if marker := shared_marker(traces, args, plan.config.verify):
         say(marker_found(marker), console)
-        args = f"problems.verifier_args={marker_value(marker)}"
-        words = same_command("--out", f"{plan.folder}-marker", "--set", args)
+        assignment = f"problems.verifier_args={marker_value(marker)}"
+        words = same_command("--out", f"{plan.folder}-marker", "--set", assignment)
         print_command("To judge by this marker, without new requests", words, console)
 
 
-def _end(finished: Finished, plan: Plan, console: Console) -> None:
-    """Print what failed, the folder and the next command; exit with 1 if any is missing."""
-    folder = finished.folder
-    for line in remarks(finished.summary, plan.run):
-        say(line, console, "yellow")
-    if few := finished.summary.statuses.get(TOO_FEW_USABLE, 0):
-        say(
-            f"{few} problem(s) had fewer than {plan.config.think.min_k} usable trajectories and "
-            "were not deliberated: see the failures above.",
-            console,
-        )
+def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool) -> None:
+    """Print the result, the folder and the next commands; exit with 1 if the run is incomplete."""
+    from heavydistill.report.summary import print_summary
+
+    folder, summary = finished.folder, finished.summary
+    print_summary(summary, console, full=full)
+    if few := summary.statuses.get(TOO_FEW_USABLE, 0):
+        least = f"fewer than {plan.config.think.min_k} usable trajectories"
+        say(f"Not deliberated on: {few} problem(s) with {least}", console)
     if finished.rejects:
-        say(f"{finished.rejects} row(s) failed in a step: see {folder}/rejects.", console)
+        say(f"Failed in a step: {finished.rejects} row(s), see {folder}/rejects", console)
+    _print_marker(finished, plan, console)
+    for line in remarks(summary, plan.run):
+        say(line, console, "yellow")
+    say(f"Traces: {folder}", console)
     print_command("All tables", ["heavydistill", "show", folder], console)
     print_command("Next", ["heavydistill", "report", folder], console)
     if plan.config.rounds:
@@ -191,7 +186,7 @@ def _end(finished: Finished, plan: Plan, console: Console) -> None:
 
 
 def remarks(summary: Summary, run: ResolvedRun) -> list[str]:
-    """Lines on the server behind a run, from what came anyway, for whoever uses its traces."""
+    """Warnings about the server of a run, for users of its traces."""
     if not (thinker := run.thinker):
         return []
     answered = summary.trajectories.total - summary.trajectories.failed
@@ -199,7 +194,7 @@ def remarks(summary: Summary, run: ResolvedRun) -> list[str]:
     if summary.same_texts and thinker.sampling.temperature > 0:
         lines.append(
             f"In {summary.same_texts:,} of {summary.problems:,} problems all trajectories of "
-            f"{thinker.profile.name} are the same text, though each has a seed of its own: look "
-            "for a cache of responses on the way, or a server that forces temperature 0."
+            f"{thinker.profile.name} are the same text, although their seeds differ: check for a "
+            "proxy that caches responses, or a server that forces temperature 0."
         )
     return [line for line in lines if line]

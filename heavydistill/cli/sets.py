@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -20,7 +21,8 @@ from heavydistill.cli.progress import (
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig, load_build_config
 from heavydistill.config.yaml import load
 from heavydistill.errors import ConfigError
-from heavydistill.report.terminal import print_command, print_lines, print_table, say, table
+from heavydistill.report.grid import Grid, Line, listed, part
+from heavydistill.report.terminal import print_command, print_grid, print_lines, say
 from heavydistill.schema import TOO_FEW_USABLE, Stratum
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def build(
     show = ["heavydistill", "show", resolved.out]
     print_command("All tables", show, console)
     show += ["--tokens"]
-    if resolved.student and Path(resolved.student).is_dir():  # the sets keep its name alone
+    if resolved.student and Path(resolved.student).is_dir():  # the sets keep only its name
         show += ["--student", resolved.student]
     print_command("A row as the student sees it", show, console)
     if train := _training(resolved.out, resolved.student or manifest.student.name, manifest.rows):
@@ -152,12 +154,12 @@ def refilter(
     *,
     dry_run: DryRun = False,
 ) -> None:
-    """Select the RL prompts that a checkpoint gets right sometimes, but not always.
+    """Keep the RL prompts that a checkpoint gets right sometimes, but not always.
 
-    The checkpoint deliberates on every cache that can be an RL prompt, including those that were
+    The checkpoint deliberates on every cache that can be an RL prompt, also on those that were
     always or never right before. The new folder has the problems, the caches with their new success
-    rates and the new prompts. After Ctrl-C or a kill, the same command continues, and no response
-    is lost.
+    rate, and the new prompts. After Ctrl-C or a kill the same command goes on, and no response is
+    lost.
     """
     from heavydistill.curate import refilter
     from heavydistill.hub.dataset_card import write_card
@@ -174,8 +176,7 @@ def refilter(
         return
     journal = Path(plan.run.config.journal or "")
     with ending_early(console, Path(config.out), journal), Bar(console) as bar:
-        total = plan.volume.caches
-        on_tally = functools.partial(show_deliberations, bar, total=total)
+        on_tally = functools.partial(show_deliberations, bar, total=plan.volume.caches)
         outcome = refilter.refilter(plan, on_tally, write_card)
     _print_refiltered(plan, outcome, console)
 
@@ -183,32 +184,28 @@ def refilter(
 def _print_refiltered(plan: RefilterPlan, outcome: RefilterOutcome, console: Console) -> None:
     from heavydistill.curate.refilter import ASKED_ABOUT
 
-    columns = ("before", *(label or "after" for label in ASKED_ABOUT))
-    table_of_prompts = table(console, "RL prompts", *(name.replace("_", " ") for name in columns))
-    there = {stratum for stratum, _ in outcome.after}
-    for stratum in (*(name for name in get_args(Stratum) if name in there), None):
+    strata = [name for name in get_args(Stratum) if any(of == name for of, _ in outcome.after)]
+    lines = []
+    for stratum in (*strata, None):
         before = outcome.before[stratum] if stratum else outcome.before.total()
         after = [outcome.labelled(label, stratum) for label in ASKED_ABOUT]
-        table_of_prompts.add_row(stratum or "all", *(f"{count:,}" for count in (before, *after)))
-    print_table(table_of_prompts, console)
-    tally = outcome.tally
-    asked = tally.summary(plan.run)
+        lines.append(Line(stratum or "all", [f"{count:,}" for count in (before, *after)]))
+    names = [(label or "after").replace("_", " ") for label in ASKED_ABOUT]
+    print_grid(Grid(["RL prompts", "before", *names], lines), console)
+    asked, tally = outcome.tally.summary(plan.run), outcome.tally
     counts = {
+        f"deliberations by {asked.model}": asked.deliberations,
         "failed": tally.failed,
         "cut off": tally.cut_off,
         "undecided": outcome.undecided,
         "unanswered": outcome.unanswered,
         "already billed": tally.from_journal,
+        "tokens in": asked.prompt_tokens,
+        "tokens out": asked.completion_tokens,
     }
-    parts = [
-        f"{asked.deliberations:,} deliberations by {asked.model}",
-        *(f"{count:,} {name}" for name, count in counts.items() if count),
-        f"{asked.prompt_tokens:,} tokens in, {asked.completion_tokens:,} out",
-    ]
-    parts += [f"{asked.cost_usd:,.2f} USD"] if asked.cost_usd else []
-    rows = ", ".join(f"{count:,} {split}" for split, count in sorted(outcome.rows.items()))
-    say(f"Asked: {', '.join(parts)}", console)
-    say(f"Prompts of RL: {rows}, in {plan.config.out}", console)
+    cost = f", {asked.cost_usd:,.2f} USD" if asked.cost_usd else ""
+    say(f"Asked: {listed(counts)}{cost}", console)
+    say(f"RL prompts: {listed(dict(sorted(outcome.rows.items())))}, in {plan.config.out}", console)
     train = ["heavydistill", "grpo", "--config", "1gpu/deliberator", "--model_name_or_path"]
     train += [plan.config.checkpoint, "--dataset_name", plan.config.out]
     print_command("Next", train, console)
@@ -232,10 +229,11 @@ def export(
 
     written = write(sets, to, out)
     console = Console()
-    rows = table(console, "Set", "train", "validation")
-    for name, counts in written.rows.items():
-        rows.add_row(name, f"{counts['train']:,}", f"{counts.get('validation', 0):,}")
-    print_table(rows, console)
+    lines = [
+        Line(name, [f"{counts.get(split, 0):,}" for split in ("train", "validation")])
+        for name, counts in written.rows.items()
+    ]
+    print_grid(Grid(["Set", "train", "validation"], lines), console)
     for name, why in written.absent.items():
         say(f"Left out: {name}, because {why}.", console)
     say(f"How to train with them: {out}/README.md", console)
@@ -276,35 +274,29 @@ def import_(
     print_command("Next", ["heavydistill", "report", folder], console)
 
 
-def _notes(imported: Imported) -> list[str]:
-    """What a user should know of what was read."""
+def _notes(imported: Imported) -> Iterator[str]:
+    """The rows of the files, and everything unusual about them."""
     from heavydistill.curate.imports.formats import SUMMARIES
 
     record, labels = imported.record, imported.labels
-    lines = [
+    yield (
         f"Rows: {record['rows']:,} read, {record['problems']:,} problems with "
         f"{record['answers']:,} answers, {record['rows_joined']:,} joined to an earlier row."
-    ]
+    )
     if labelled := labels["right"].total() + labels["wrong"].total():
-        agreeing = labels["right"]["correct"] + labels["wrong"]["incorrect"]
-        lines += [
-            f"Both say the same of {agreeing:,} of {labelled:,} labelled answers "
-            f"({100 * agreeing / labelled:.1f}%); the verdicts of the traces are ours."
-        ]
+        agreeing = part(labels["right"]["correct"] + labels["wrong"]["incorrect"], labelled)
+        yield f"Labels of the files that agree with our verdicts: {agreeing}; ours are kept."
     for reason, left_out in record["left_out"].items():
-        lines += [f"Left out, {reason}: {left_out['rows']:,} row(s)"]
-        lines += [f"  {what}" for what in left_out["first"]]
-    few = imported.summary.statuses.get(TOO_FEW_USABLE, 0)
-    counted = {
-        "{:,} summaries are left out: what they had read is not in the file.": record.get(
-            SUMMARIES
-        ),
-        "No finish reason for {:,} answers: those with a text count as finished.": record[
+        yield f"Left out, {reason}: {left_out['rows']:,} row(s)"
+        yield from (f"  {what}" for what in left_out["first"])
+    notes = {
+        "summaries are left out, because their attempts are not in the file": record.get(SUMMARIES),
+        "answers have no finish reason: with a text they count as finished": record[
             "finish_reasons_assumed"
         ],
-        "{:,} labels are neither true nor false, 1 nor 0: they count as none.": record[
-            "labels_unclear"
-        ],
-        "{:,} problem(s) have fewer than two usable answers.": few,
+        "labels are neither true nor false, 1 nor 0: they are ignored": record["labels_unclear"],
+        "problem(s) have fewer than two usable answers": imported.summary.statuses.get(
+            TOO_FEW_USABLE
+        ),
     }
-    return [*lines, *(text.format(count) for text, count in counted.items() if count)]
+    yield from (f"{count:,} {what}." for what, count in notes.items() if count)

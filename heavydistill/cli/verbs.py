@@ -1,6 +1,6 @@
-"""The verbs of the command line, their help in two lengths, and what their usage errors say.
+"""The verbs of the command line, with help in two lengths and messages for usage errors.
 
-A verb is imported when it is used, and what it needs when it runs, so that help is quick.
+A verb is imported when it is used, and its dependencies when it runs, so that help is quick.
 ``--help`` lists the flags that are in no group, ``--help-all`` those in groups (their
 ``rich_help_panel``) too.
 """
@@ -148,7 +148,7 @@ def _parsed(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[s
 
 
 def _explained(ctx: Any, error: Any) -> tuple[str, str]:
-    """What is wrong with the arguments of a verb, and the fix."""
+    """The error for wrong arguments of a verb, with the fix."""
     from heavydistill.config.yaml import in_words
 
     if parameter := getattr(error, "param", None):
@@ -218,4 +218,4 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Stands before every verb."""
+    """Options before the verb."""

@@ -1,4 +1,4 @@
-"""``heavydistill watch``: how far a run is, while it lasts; and the lines that say it."""
+"""``heavydistill watch``: the progress of a run, and the texts that describe it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heavydistill.errors import ConfigError
-from heavydistill.report.grid import percent
-from heavydistill.report.terminal import plain, print_lines
+from heavydistill.report.grid import listed, percent
+from heavydistill.report.terminal import plain, print_lines, say
 from heavydistill.schema import OK
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from heavydistill.run.status import Status
 
 _LOOKS_EVERY_S = 1.0
-_PATIENCE_S = 10.0  # between two runs of an evaluation nobody writes for a moment
-_QUIET_S = 10.0  # after which a status is called old
+_PATIENCE_S = 10.0  # how long an evaluation may write no status between two of its runs
+_QUIET_S = 10.0  # age from which a status is called old
 
 
 # Name of a run inside of an evaluation, its status (None while it sends no request), and whether a
@@ -55,7 +55,7 @@ def watch(
 
 
 def _look(run: Path) -> _Seen | None:
-    """What goes on; waits a moment for an evaluation that is between two runs."""
+    """What is in progress, after a wait for an evaluation that is between two runs."""
     from heavydistill.run.status import running
     from heavydistill.store.atomic import Workplace
 
@@ -63,7 +63,7 @@ def _look(run: Path) -> _Seen | None:
     while True:
         found, is_alive = running(run), Workplace(run).is_claimed
         if found and not is_alive:
-            found = running(run)  # it has ended meanwhile, unless it was killed
+            found = running(run)  # the run has ended meanwhile, unless it was killed
         if found:
             return *found, is_alive
         if not is_alive:
@@ -74,7 +74,7 @@ def _look(run: Path) -> _Seen | None:
 
 
 def _follow(run: Path, seen: _Seen | None, console: Console) -> _Seen | None:
-    """Keep a picture up to date until the run ends, or is seen to be killed."""
+    """Keep the picture up to date until the run ends, or turns out to be killed."""
     from rich.live import Live
 
     try:
@@ -97,12 +97,12 @@ def picture_of(which: str, status: Status | None, is_alive: bool = True) -> Rend
 
     heading, *lines = map(plain, lines_of(which, status, is_alive))
     stages = status.stages if status else []
-    total, done = sum(stage.total for stage in stages), sum(stage.done for stage in stages)
+    total, done = sum(stage.problems for stage in stages), sum(stage.done for stage in stages)
     return Group(heading, ProgressBar(total=max(1, total), completed=done, width=60), *lines)
 
 
 def line_of(status: Status) -> str:
-    """How far a run is, in one line."""
+    """The progress of a run in one line."""
     there, samples = status.samples
     lost = sum(sum(stage.failures.values()) for stage in status.stages)
     parts = [
@@ -115,68 +115,55 @@ def line_of(status: Status) -> str:
 
 
 def lines_of(which: str, status: Status | None, is_alive: bool = True) -> list[str]:
-    """All that is known of a run, for people; see ``_Seen``."""
+    """All that is known of a run; for the arguments see ``_Seen``."""
     if not status:
-        start = "references are checked, or a server is started"
-        return [f"{which} has begun and sends no request now: {start}"]
-    age, lasts = max(0.0, time.time() - status.at), _span(max(0.0, status.at - status.began))
-    goes_on = "" if is_alive else "the same command goes on from the journal"
+        why = "references are checked, or a server is started"
+        return [f"{which} has begun and sends no request now: {why}"]
+    age, lasts = max(0.0, time.time() - status.at), _span(status.at - status.began)
+    life = f"{'running' if status.loaded else 'loading'} for {lasts}"
     if not is_alive:
         life = f"the process is gone after {lasts}, last sign of life {_span(age)} ago"
     elif age > _QUIET_S:
         life = f"no sign of life for {_span(age)}"
-    else:
-        life = f"{'running' if status.loaded else 'loading'} for {lasts}"
+    goes_on = "" if is_alive else "the same command goes on from the journal"
     return list(filter(None, [which, life, *_facts(status), goes_on]))
 
 
 def _facts(status: Status) -> Iterator[str]:
-    """What is not known is empty."""
-    who = " and ".join(dict.fromkeys(filter(None, [status.thinker, status.deliberator])))
+    """A line for each subject; an empty one where nothing is known."""
     yield f"{status.finished:,} of {status.problems:,} problems finished"
     for stage in status.stages:
-        parts = [f"{stage.name} {stage.done:,}/{stage.total:,}"]
-        if stage.ended and stage.done < stage.total:
-            parts.append(f"{stage.ended:,} new samples")
-        if stage.from_journal:
-            parts.append(f"{stage.from_journal:,} from the journal")
-        yield ", ".join(parts)
-    pace = []
-    if status.problems_per_minute:
-        pace.append(f"{status.problems_per_minute:,.1f} problems a minute")
-    if status.tokens_per_s:
-        pace.append(f"{status.tokens_per_s:,.0f} tokens a second")
+        new = stage.received if stage.done < stage.problems else 0
+        more = listed({"new samples": new, "from the journal": stage.from_journal})
+        yield f"{stage.name} {stage.done:,}/{stage.problems:,}{more and f', {more}'}"
     left = "time left unknown" if status.left_s is None else f"about {_span(status.left_s)} left"
-    yield ", ".join([*pace, left])
+    minute, second = status.problems_per_minute, status.tokens_per_s
+    paces = [f"{minute:,.1f} problems a minute"] if minute else []
+    paces += [f"{second:,.0f} tokens a second"] if second else []
+    yield ", ".join([*paces, left])
     requests = "" if status.requests is None else f"{status.requests:,} requests, "
     yield f"{requests}{status.loaded - status.finished:,} problems begun"
-    failures: Counter[str] = Counter()
-    for stage in status.stages:
-        failures.update(stage.failures)
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in failures.most_common())
-    if asked := sum(stage.asked for stage in status.stages):
-        because = f" ({reasons})" if reasons else ""
-        yield f"{failures.total():,} of {asked:,} samples{because} failed or cut off"
-    yield ", ".join(f"{count:,} {name}" for name, count in status.statuses.items() if name != OK)
+    failures = sum((Counter(stage.failures) for stage in status.stages), Counter[str]())
+    if samples := sum(stage.finished for stage in status.stages):
+        reasons = f" ({listed(dict(failures.most_common()))})" if failures else ""
+        yield f"{failures.total():,} of {samples:,} samples{reasons} failed or cut off"
+    yield listed({name: count for name, count in status.statuses.items() if name != OK})
     read = sum(stage.prompt_tokens for stage in status.stages)
     written = sum(stage.completion_tokens for stage in status.stages)
     yield f"{read:,} tokens read, {written:,} written"
-    if status.requests is None and status.spent_usd is not None:
-        cost = "free"
-    else:
-        known = status.spent_usd is not None
-        cost = f"{status.spent_usd:,.2f} USD" if known else "price unknown"
+    cost = "price unknown" if status.spent_usd is None else f"{status.spent_usd:,.2f} USD"
     if status.budget:
         cost += f", {status.spent_tokens:,} tokens of runs into the folder, budget {status.budget}"
     yield cost
-    means = [(f"M@{status.k}", status.mean_at_k), (f"HM@{status.d}", status.heavy_mean_at_d)]
-    right = ", ".join(f"{name} {percent(mean)}" for name, mean in means if mean is not None)
+    means = {f"M@{status.k}": status.mean_at_k, f"HM@{status.d}": status.heavy_mean_at_d}
+    right = ", ".join(f"{name} {percent(mean)}" for name, mean in means.items() if mean is not None)
     yield f"so far {right}" if right else ""
-    yield f"K={status.k}, D={status.d}, {who}"
+    models = " and ".join(dict.fromkeys(filter(None, [status.thinker, status.deliberator])))
+    yield f"K={status.k}, D={status.d}, {models}"
 
 
 def _span(seconds: float) -> str:
-    """As people say it."""
+    """A time for people."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = seconds / 60
@@ -184,7 +171,7 @@ def _span(seconds: float) -> str:
 
 
 def _print_end(run: Path, console: Console) -> None:
-    """The end state of a run, or of all of an evaluation.
+    """Print how a run ended, or each run of an evaluation.
 
     Raises:
         ConfigError: There is no such run.
@@ -212,9 +199,8 @@ def _print_end(run: Path, console: Console) -> None:
                 "Read it with the heavydistill that wrote it.",
             ) from error
         lacking += missing
-        counts = {"problems missing": missing, "rows rejected": rejects, "requests failed": failed}
-        rest = "".join(f", {count:,} {what}" for what, count in counts.items() if count)
-        end = "was broken off" if missing else "is finished"
-        console.print(plain(f"{file.parent} {end}: {total:,} problems{rest}"), soft_wrap=True)
+        counts = {"problems": total, "problems missing": missing, "rows rejected": rejects}
+        end = "was interrupted" if missing else "is finished"
+        say(f"{file.parent} {end}: {listed(counts | {'requests failed': failed})}", console)
     if lacking:
         raise typer.Exit(1)

@@ -52,7 +52,7 @@ from heavydistill.store.sets.folder import RedeliberationSummary
 from heavydistill.store.traces import LEAF_FOLDER
 
 if TYPE_CHECKING:
-    from heavydistill.run.runner import HeavyPipeline
+    from heavydistill.run.pipeline import HeavyPipeline
 
 Pairs = Iterable[tuple[Problem, Cache]]
 Row = dict[str, Any]
@@ -334,8 +334,8 @@ def deliberate(
 def _pipeline(
     run: ResolvedRun, round: int, pairs: Pairs, on_batch: Callable[[str, list[Row]], None]
 ) -> HeavyPipeline:
+    from heavydistill.run.pipeline import HeavyPipeline
     from heavydistill.run.recipe import LOCAL_BATCH, llm_of, pace_of, window_of
-    from heavydistill.run.runner import HeavyPipeline
     from heavydistill.run.steps import LoadCaches, Verify
     from heavydistill.run.tasks import Deliberate
 

@@ -258,8 +258,8 @@ def to_serve(config: RunConfig) -> ProfileFile:
     if not file:
         raise ConfigError(
             f"--start-vllm takes its flags from a profile, and {roles[0]!r} has none",
-            f"{nearest(roles[0])}Give one of {', '.join(shipped('configs/teachers'))}, a YAML file with one, or "
-            "start a server yourself and name it with --endpoint.",
+            f"{nearest(roles[0])}Give one of {', '.join(shipped('configs/teachers'))}, a YAML file "
+            "with one, or start a server yourself and name it with --endpoint.",
         )
     return file
 

@@ -1,11 +1,10 @@
-"""Comparisons as grids: of two runs, of a run and its controls, and of thinkers and deliberators.
+"""Comparisons as grids: two runs, a run with its controls, and thinkers with deliberators.
 
-Two runs are printed on the terminal, and as Markdown for papers and reviews. Controls show what
-else the same models and caches do, at which cost; a crossing has a row for each thinker and a
-column for each deliberator.
+The comparison of two runs is printed on the terminal, and as Markdown for papers and reviews.
+Controls show other uses of the same models and caches, with their cost. A crossing has a row for
+each thinker and a column for each deliberator.
 
-Not covered: the numbers themselves, which ``metrics`` computes; a run that is compared with
-nothing, whose figures are those of ``summary``.
+Not covered: computing the numbers (``metrics``); a single run (``summary``).
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from rich.text import Text
 from heavydistill.metrics.comparison import Changes, Comparison, Measured
 from heavydistill.metrics.controls import NAMES as CONTROLS
 from heavydistill.metrics.controls import Answering, Controlled
-from heavydistill.metrics.counts import COLUMNS, unanswered_facts
+from heavydistill.metrics.counts import unanswered_facts
 from heavydistill.metrics.crossing import Crossing, Samplings
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES, STRATA
-from heavydistill.report import markdown
+from heavydistill.report import markdown, summary
 from heavydistill.report.grid import (
     Grid,
     IntervalCell,
@@ -46,7 +45,13 @@ from heavydistill.report.grid import (
     support,
     versions,
 )
-from heavydistill.report.summary import matched_lines, print_unanswered, strata_note
+from heavydistill.report.summary import (
+    lost_samples,
+    matched_lines,
+    print_unanswered,
+    shares_line,
+    strata_note,
+)
 from heavydistill.report.terminal import print_grid, print_lines, say
 
 HEAVY = "deliberation on the attempts"
@@ -64,37 +69,43 @@ _RATES = {
 # P and HP of groups have no room beside the others in a terminal.
 _NARROW_METRICS = [name for name in NAMES if "pass" not in name]
 _READING_STYLES = {"Better": "green", "Worse": "red"}
+_NO_DIFFERENCE = "No difference shown"
 
 
 def print_comparison(comparison: Comparison, console: Console, *, full: bool = False) -> None:
-    """Print what changed between the run before, which there must be, and the run after.
+    """Print the difference between the run before, which must exist, and the run after.
 
-    With ``full``, every table: models, groups of problems, pairs, strata, habits and samples.
+    With ``full``, also all tables: models, groups of problems, pairs, strata, habits and samples.
     """
     title, support = headline(comparison)
     say(title, console, "bold")
-    print_lines([support, _heading(comparison)] if support else [], console)
+    print_lines([support, *_result_lines(comparison)], console)
+    for word, found in _readings(comparison).items():
+        each = (f"{name} {bracketed(value, signed=True)}" for name, value in found.items())
+        say(f"{word}: {', '.join(each)}", console, _READING_STYLES.get(word, ""))
     if full:
-        print_lines(_sampling(comparison), console)
-    elif asked := comparison.asked_differently:
-        keys = ", ".join(each.key for each in asked)
-        print_lines([f"Asked differently (--full says how): {keys}"], console)
-    shown = list(grids(comparison, _NARROW_METRICS)) if full else [metrics(comparison)]
-    for grid in shown:
-        print_grid(grid, console)
-    print_lines(few_note(shown), console, gap=True)
-    console.print()
-    for word, names in _readings(comparison).items():
-        say(f"{word}: {', '.join(names)}", console, _READING_STYLES.get(word, ""))
-    if full:
-        print_lines(_token_lines(comparison), console, gap=True)
-        print_lines([_made_by(comparison)], console, gap=True)
+        print_lines(_sampling(comparison), console, gap=True)
+        shown = list(grids(comparison, _NARROW_METRICS))
+        for grid in shown:
+            print_grid(grid, console)
+        lines = [*few_note(shown), *_token_lines(comparison), _made_by(comparison)]
+        print_lines(lines, console, gap=True)
     for run in runs_of(comparison):
         print_unanswered(run.summary, console, of=run.name.capitalize())
 
 
+def _result_lines(comparison: Comparison) -> Iterator[str]:
+    """The sizes, and the figures and lost samples of each run, one line each."""
+    yield _heading(comparison)
+    if asked := comparison.asked_differently:
+        yield f"Different keys of the configurations: {', '.join(each.key for each in asked)}"
+    for run in runs_of(comparison):
+        lost = lost_samples(run.summary)
+        yield f"{run.name.capitalize()}: {shares_line(run.summary)}{lost and f'; lost: {lost}'}"
+
+
 def headline(comparison: Comparison) -> tuple[str, str]:
-    """What changed from the run before, which there must be, and the figures that support it."""
+    """The change from the run before, which must exist, and the figures that support it."""
     change = comparison.heavy_mean_at_d or comparison.mean_at_k
     what = "Deliberation" if comparison.heavy_mean_at_d else "The thinker"
     shares = [percent(value.mean) for value in (change.before, change.after) if value]
@@ -114,7 +125,7 @@ def as_markdown(comparison: Comparison) -> str:
     shown = list(grids(comparison, NAMES))
     sentences = [
         *few_note(shown),
-        *(f"{word}: {', '.join(names)}." for word, names in _readings(comparison).items()),
+        *(f"{word}: {', '.join(found)}." for word, found in _readings(comparison).items()),
         *(f"{line}." for line in _token_lines(comparison)),
         *unanswered_lines(comparison),
     ]
@@ -183,13 +194,13 @@ def metrics(comparison: Comparison) -> Grid:
 
 
 def samples(comparison: Comparison) -> Grid:
-    """What became of the samples of each stage and run."""
-    lines = [
-        Line(stage, counts.cells, run.name)
+    """The fate of the samples of each run and stage."""
+    counts = {
+        f"{stage}, {run.name}": each
         for run in runs_of(comparison)
-        for stage, counts in run.summary.samples.items()
-    ]
-    return Grid(["Samples", "all", *COLUMNS], lines)
+        for stage, each in run.summary.samples.items()
+    }
+    return summary.samples(counts)
 
 
 def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
@@ -281,22 +292,17 @@ def _habits(runs: list[Measured], titles: list[str]) -> Grid:
     summaries = [run.summary for run in runs]
     lines = []
     for name, meaning in _RATES.items():
-        rates = [getattr(summary, name) for summary in summaries]
+        rates = [getattr(each, name) for each in summaries]
         cells = [IntervalCell(r.interval, note=f"{r.count:,} of {r.of:,}") for r in rates]
         lines.append(Line(name, cells, meaning))
-    copies = [share(summary.vote_copy_rate) for summary in summaries]
+    copies = [share(each.vote_copy_rate) for each in summaries]
     lines.append(Line("vote copy", copies, "a deliberation repeats the vote"))
-    firsts = [
-        IntervalCell(
-            summary.places[0].over_expected,
-            signed=True,
-            note=marked_problems(summary.places[0].problems),
-        )
-        if summary.places
-        else IntervalCell(None)
-        for summary in summaries
-    ]
-    lines.append(Line("first place", firsts, "it repeats what stands first, points over chance"))
+    firsts = []
+    for places in (each.places for each in summaries):
+        over = places[0].over_expected if places else None
+        problems = marked_problems(places[0].problems) if places else ""
+        firsts.append(IntervalCell(over, signed=True, note=problems))
+    lines.append(Line("first place", firsts, "it repeats the first attempt, points over chance"))
     return Grid(["Rate, 95% intervals", *titles], lines)
 
 
@@ -316,26 +322,28 @@ def _heading(comparison: Comparison) -> str:
 
 
 def _sampling(comparison: Comparison) -> Iterator[str]:
-    """How both runs were sampled, where their configurations are the same."""
+    """The sampling of both runs, if their configurations are the same."""
     config = comparison.config
     if comparison.asked_differently or not config:
         return
-    yield f"Asked alike, with the prompts {config['domain']} ({config['language']}):"
+    yield f"Same configuration, with the prompts {config['domain']} ({config['language']}):"
     runs = runs_of(comparison)
-    on_pools = [run.name for run in runs if not run.thinker]  # of another run, so nobody thought
+    on_pools = [run.name for run in runs if not run.thinker]
     if not on_pools:
         yield f"  thinking: {sampled(config['think']['sampling'])}"
     elif len(on_pools) < len(runs):
-        yield f"  thinking: not compared, the run {on_pools[0]} has the pools of another one"
+        yield f"  thinking: not compared, because the run {on_pools[0]} has pools of another run"
     yield f"  deliberating: {sampled(config['deliberate']['sampling'])}"
 
 
-def _readings(comparison: Comparison) -> dict[str, list[str]]:
-    """The metrics whose intervals show that they are better, worse, or neither."""
-    readings: dict[str, list[str]] = {"Better": [], "Worse": [], "No difference shown": []}
+def _readings(comparison: Comparison) -> dict[str, dict[str, Interval]]:
+    """The differences by metric, of metrics that are better, worse, or neither."""
+    readings: dict[str, dict[str, Interval]] = {"Better": {}, "Worse": {}, _NO_DIFFERENCE: {}}
     for name, _, change in comparison.metrics:
-        readings[reading(change.difference).capitalize() or "No difference shown"].append(name)
-    return {word: names for word, names in readings.items() if names}
+        if change.difference:
+            word = reading(change.difference).capitalize() or _NO_DIFFERENCE
+            readings[word][name] = change.difference
+    return {word: found for word, found in readings.items() if found}
 
 
 def _token_lines(comparison: Comparison) -> Iterator[str]:
@@ -384,20 +392,14 @@ def control_lines(controlled: Controlled) -> Iterator[str]:
             "failed or without an answer": answering.without_answer,
             "with text but no final answer": answering.unanswered,
         }
-        found = ", ".join(f"{count:,} {what}" for what, count in flaws.items() if count)
-        if found:
+        if found := listed(flaws):
             yield f"Of {answering.samples:,} answers ({name}): {found}; they count as wrong"
-        if answering.unasked:
-            yield (
-                f"{answering.unasked:,} problem(s) without an answer ({name}), which count as wrong"
-            )
-        unknown = {
-            "written": answering.unknown_tokens,
-            "written and read": answering.unknown_all_tokens,
+        problems = {
+            "without an answer, which count as wrong": answering.unasked,
+            "with an unknown number of written tokens": answering.unknown_tokens,
+            "with an unknown number of read tokens": answering.unknown_all_tokens,
         }
-        for what, count in unknown.items():
-            if count:
-                yield f"{count:,} problem(s) whose tokens {what} are unknown ({name})"
+        yield from (f"{n:,} problem(s) {what} ({name})" for what, n in problems.items() if n)
     if orders := controlled.orders:
         means = ", ".join(percent(mean.mean) for mean in orders.means)
         number = len(orders.means)

@@ -7,7 +7,7 @@ All texts here are ASCII.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -176,9 +176,9 @@ def p_value(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def listed(counts: dict[str, int]) -> str:
-    """Counts with their names, on one line."""
-    return ", ".join(f"{number:,} {name}" for name, number in counts.items())
+def listed(counts: Mapping[str, int | None]) -> str:
+    """Counts with their names in one line, without those that are 0 or unknown."""
+    return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
 
 
 def sampled(parameters: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""The figures of a build, as grids: strata, labels of the views, and the rows of the sets.
+"""The figures of a build as grids: rows of the sets, and strata.
 
-Not covered: the numbers themselves, which the manifest holds.
+Not covered: computing the numbers, which the manifest holds.
 """
 
 from __future__ import annotations
@@ -18,39 +18,36 @@ STRATA_COLUMNS = ("sets", "with_deliberation", "not_admitted", "over_bound", "sf
 
 
 def print_manifest(manifest: Manifest, console: Console, *, full: bool = False) -> None:
-    """Print what a build did: the rows of the sets, what was left out, and what can be done.
+    """Print the rows that a build made, what it left out, and what would give more rows.
 
-    With ``full``, the strata and each label of the views as tables too.
+    With ``full``, also a table of the strata, and facts about the rows.
     """
     traces = ", ".join(f"{run.name} ({run.traces:,} traces)" for run in manifest.runs)
     title = f"{manifest.build['preset']} mixture of {traces}, for {manifest.student.name}"
     say(title, console, "bold")
     print_grid(rows(manifest), console)
+    print_lines(_selection(manifest), console, gap=True)
     if full:
         print_grid(strata(manifest), console)
-        for view in _LABELLED:
-            print_grid(labels(view.capitalize(), getattr(manifest, view)), console)
         print_lines(_facts(manifest), console, gap=True)
-    else:
-        print_lines(_brief(manifest), console, gap=True)
     print_lines(_advice(manifest), console)
 
 
-def _brief(manifest: Manifest) -> Iterator[str]:
-    """Which sets are learnt from, how many rows of each view are used, and why others are not."""
-    learnt = {name: sets.sft for name, sets in manifest.strata.items() if sets.sft}
-    yield f"Sets for SFT by stratum: {listed(learnt) or 'none'}"
+def _selection(manifest: Manifest) -> Iterator[str]:
+    """The sets that are learnt from, the used rows of each view, and reasons for the others."""
+    learnt = listed({name: sets.sft for name, sets in manifest.strata.items()})
+    yield f"Sets for SFT by stratum: {learnt or 'none'}"
     for view in _LABELLED:
         counts = getattr(manifest, view)
         why = listed({label: count for label, count in counts.items() if label != "used"})
         used = f"{counts.get('used', 0):,} of {sum(counts.values()):,} used"
-        yield f"{view.capitalize()}: {used}{f'; left out: {why}' if why else ''}"
+        yield f"{view.capitalize()}: {used}{why and f'; left out: {why}'}"
 
 
 def strata(manifest: Manifest) -> Grid:
-    """What became of the candidate sets of each stratum, and of all of them.
+    """The fate of the candidate sets, by stratum and in all.
 
-    Columns are as in ``store.sets.folder.Strata``; a set may count in more than one of them.
+    Columns are as in ``store.sets.folder.Strata``; a set may count in several columns.
     """
     counts = {
         stratum: [getattr(sets, column) for column in STRATA_COLUMNS]
@@ -64,18 +61,11 @@ def strata(manifest: Manifest) -> Grid:
     return Grid(head, lines)
 
 
-def labels(name: str, counts: dict[str, int]) -> Grid:
-    """The labels of a view, with the share of each in all of its rows."""
-    whole = sum(counts.values())
-    lines = [Line(label, [f"{n:,}", f"{n / whole:.1%}"]) for label, n in counts.items()]
-    return Grid([name, "Count", "Share"], lines)
-
-
 def rows(manifest: Manifest) -> Grid:
-    """Rows of each set that is trained on, and their lengths in tokens of the student.
+    """Rows of each training set, and their lengths in tokens of the student.
 
-    A set without rows has no lengths, and one that the guard does not look at has no count of its
-    own: both are ``-``.
+    Lengths are ``-`` for a set without rows, and ``guarded`` for a set that the guard does not
+    check.
     """
     lines = []
     for name in TRAINED:
@@ -87,50 +77,49 @@ def rows(manifest: Manifest) -> Grid:
     return Grid(["Set", "train", "validation", "p50", "p95", "longest", "guarded"], lines)
 
 
-def _facts(manifest: Manifest) -> list[str]:
-    """What the rows are made of."""
+def _facts(manifest: Manifest) -> Iterator[str]:
+    """Facts about the rows."""
     attention, student = manifest.attention, manifest.student
     own, plain = manifest.student_written, manifest.retention
     compared = ", ".join(used.name for used in manifest.benchmarks)
-    return [
-        f"Lengths are tokens of {student.name}, at most {student.max_tokens:,} a row.",
-        "Work with the attempts shows in "
-        f"{part(attention.using, attention.deliberations)} of the right deliberations, and in "
-        f"{part(attention.blind_using, attention.blind)} of the right attempts, which saw none.",
-        f"Of the sets that are used, {part(own.part, own.whole)} hold the student's own "
-        "attempts alone.",
-        f"Of the deliberator's rows, {part(plain.part, plain.whole)} are plain problems "
-        f"({manifest.build['retention']:.0%} are wanted).",
-        f"Benchmarks compared with: {compared or 'none'}.",
-    ]
+    yield f"Lengths are tokens of {student.name}, at most {student.max_tokens:,} a row."
+    yield (
+        f"Work with the attempts shows in {part(attention.using, attention.deliberations)} of the "
+        f"right deliberations, and in {part(attention.blind_using, attention.blind)} of the right "
+        "attempts, which saw none."
+    )
+    yield f"Used sets with the student's own attempts alone: {part(own.part, own.whole)}."
+    yield (
+        f"Plain problems among the deliberator's rows: {part(plain.part, plain.whole)}, "
+        f"{manifest.build['retention']:.0%} wanted."
+    )
+    yield f"Benchmarks compared with: {compared or 'none'}."
 
 
-def _advice(manifest: Manifest) -> list[str]:
-    """What was changed or asked for, and what would give more rows."""
-    lines = [f"Chat template: {sentence}" for sentence in manifest.student.mended]
+def _advice(manifest: Manifest) -> Iterator[str]:
+    """Changes and requests of the build, and ways to more rows."""
+    yield from (f"Chat template: {sentence}" for sentence in manifest.student.mended)
+    if manifest.unfit:
+        yield f"{manifest.unfit:,} more sets do not fit the student, and are left out."
+    if manifest.recut:
+        yield f"{manifest.recut:,} prompts were cut again to fit the student."
+    for asked in manifest.asked:
+        cost = "unknown" if asked.cost_usd is None else f"${asked.cost_usd:,.2f}"
+        yield (
+            f"Asked {asked.model} for {asked.deliberations:,} deliberations on {asked.sets:,} "
+            f"sets, of which {asked.failed:,} failed; cost {cost}."
+        )
     if manifest.undeliberated:
-        how = "--redeliberate asks for them"
+        how = "--redeliberate requests them"
         if manifest.asked:
             how = "another redeliberate.seed, a higher redeliberate.d or another --teacher may help"
-        lines.append(
+        yield (
             f"The mixture would take {manifest.undeliberated:,} more sets if they had a "
             f"deliberation to learn from: {how}."
         )
     if manifest.unmeasured:
-        lines.append(
-            f"{manifest.unmeasured:,} caches are no prompts of RL because fewer than two of their "
-            "deliberations were judged: `heavydistill generate --d 2` or more pays for them, "
-            "`heavydistill refilter` asks a checkpoint, and `heavydistill grpo --unmeasured ask` "
-            "takes them as they are."
+        yield (
+            f"{manifest.unmeasured:,} caches are no RL prompts, because fewer than two of their "
+            "deliberations were judged. Run `heavydistill generate` with --d 2 or more, or "
+            "`heavydistill refilter`, or train on them with `heavydistill grpo --unmeasured ask`."
         )
-    if manifest.unfit:
-        lines.append(f"{manifest.unfit:,} more sets would not fit the student, and are left out.")
-    if manifest.recut:
-        lines.append(f"{manifest.recut:,} prompts were cut again to fit the student.")
-    for asked in manifest.asked:
-        cost = "unknown" if asked.cost_usd is None else f"${asked.cost_usd:,.2f}"
-        lines.append(
-            f"Asked {asked.model} for {asked.deliberations:,} deliberations on {asked.sets:,} "
-            f"sets, of which {asked.failed:,} failed; cost {cost}."
-        )
-    return lines

@@ -1,7 +1,6 @@
-"""The figures of one run: its metrics, rates, groups, curve, failures and costs, as grids.
+"""The figures of one run as grids: metrics, rates, groups, curve, failures and costs.
 
-Not covered: the numbers themselves, which ``metrics.summary`` computes; what a comparison with
-another run shows (``comparison``).
+Not covered: computing the numbers (``metrics.summary``); comparing runs (``comparison``).
 """
 
 from __future__ import annotations
@@ -81,27 +80,26 @@ _WITH_MARKER = ("math", "exact")  # verifiers that take a marker
 
 
 def print_summary(summary: Summary, console: Console, *, full: bool = False) -> None:
-    """Print what a run achieved, what was lost, and what it took.
+    """Print the result of a run: its headline, figures, lost samples and cost.
 
-    With ``full``, every table: metrics, rates, kinds and strata of problems, the curve over tokens,
-    failures, costs and versions.
+    With ``full``, also all tables: metrics, rates, kinds and strata of problems, the curve over
+    tokens, failures, costs and versions.
     """
     title, support = headline(summary)
     say(title, console, "bold")
     print_lines([support], console)
+    print_lines(_result_lines(summary), console, gap=True)
     if full:
         _print_tables(summary, console)
-    else:
-        print_lines(_brief(summary), console, gap=True)
     for line in estimated_lines(summary):
         say(line, console, "yellow")
     print_unanswered(summary, console)
 
 
-def _brief(summary: Summary) -> Iterator[str]:
-    """The figures of a run, what was lost in it, and what it took, a line each."""
+def _result_lines(summary: Summary) -> Iterator[str]:
+    """The figures of a run, its lost samples and its cost, one line each."""
     yield ", ".join(sizes_of(summary))
-    yield ", ".join(f"{name} {percent(value.mean)}" for name, value in named_metrics(summary))
+    yield shares_line(summary)
     if summary.heavy_mean_at_d:
         rescue, regress = summary.rescue, summary.regress
         yield (
@@ -110,13 +108,8 @@ def _brief(summary: Summary) -> Iterator[str]:
         )
     if len(summary.statuses) > 1:
         yield f"Traces: {listed(summary.statuses)}"
-    lost = [
-        f"{listed(found)} of {counts.total:,} {stage}"
-        for stage, counts in summary.samples.items()
-        if (found := {name: number for name in COLUMNS if (number := getattr(counts, name))})
-    ]
-    yield f"Lost: {'; '.join(lost) or 'nothing'}"
-    yield from _failed_requests(summary)
+    yield f"Lost: {lost_samples(summary) or 'nothing'}"
+    yield from failed_requests(summary)
     yield from judging_lines(summary)
     stages = summary.usage.values()
     usd = cost(*stages)
@@ -129,32 +122,35 @@ def _brief(summary: Summary) -> Iterator[str]:
     yield from unreported_lines(summary)
 
 
+def shares_line(summary: Summary) -> str:
+    """The metrics that are shares, without intervals, in one line."""
+    return ", ".join(f"{name} {percent(value.mean)}" for name, value in named_metrics(summary))
+
+
+def lost_samples(summary: Summary) -> str:
+    """The samples of each stage that cannot be judged or used, by kind; empty if there are none."""
+    return "; ".join(
+        f"{found} of {counts.total:,} {stage}"
+        for stage, counts in summary.samples.items()
+        if (found := listed({name: getattr(counts, name) for name in COLUMNS}))
+    )
+
+
 def _print_tables(summary: Summary, console: Console) -> None:
-    print_lines([", ".join(sizes_of(summary))], console, gap=True)
-    print_lines([f"Traces: {listed(summary.statuses)}"], console)
-    print_grid(metrics(summary), console)
-    print_grid(differences(summary), console)
-    print_grid(rounds(summary), console)
-    print_grid(rates(summary), console)
-    print_lines(few_note([rates(summary)]), console)
-    print_grid(labels(summary), console)
-    groups = list(group_grids(summary))
-    for grid in groups:
+    shown = [metrics(summary), rounds(summary), rates(summary), labels(summary)]
+    shown += [*group_grids(summary), *([curve(summary.curve)] if summary.curve else [])]
+    for grid in shown:
         print_grid(grid, console)
-    print_lines(few_note(groups), console)
-    if summary.curve:
-        print_grid(curve(summary.curve), console)
+    print_lines(few_note(shown), console)
     print_lines(matched_lines(summary), console, gap=True)
     print_grid(samples(summary.samples), console)
-    print_lines(failure_lines(summary), console)
-    print_lines(judging_lines(summary), console, gap=True)
+    print_lines(reason_lines(summary), console)
     print_grid(usage(summary), console)
-    print_lines(unreported_lines(summary), console)
     print_lines([versions(summary.prompts, summary.verifiers)], console, gap=True)
 
 
 def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> None:
-    """Print the warning of unanswered samples if there is one, after the name of the run."""
+    """Print the warning about unanswered samples, if any; ``of`` is the name of the run."""
     for line in unanswered_warning(summary):
         say(f"{of}: {line}" if of else line, console, "bold red")
 
@@ -200,26 +196,21 @@ def named_metrics(summary: Summary) -> list[tuple[str, Interval]]:
 
 
 def metrics(summary: Summary) -> Grid:
-    """The metrics of all problems."""
+    """The metrics of all problems, and what deliberation adds in points."""
     lines = [
         Line(name, [*mean_and_ends(value), meaning])
         for (name, value), meaning in zip(named_metrics(summary), _MEANINGS, strict=False)
     ]
-    return Grid(["Metric", "Value", "95% interval", "Meaning"], lines, wordy=True)
-
-
-def differences(summary: Summary) -> Grid:
-    """What deliberation adds to the vote and to a single trajectory; no rows without any."""
-    lines = []
-    for name, value, baseline in (
-        (f"V@{summary.k}", summary.heavy_minus_vote, "voting"),
+    for name, added, baseline in (
+        (f"V@{summary.k}", summary.heavy_minus_vote, "the vote"),
         (f"M@{summary.k}", summary.heavy_minus_mean, "a single trajectory"),
     ):
-        if value:
-            shown = f"{word} than {baseline}" if (word := reading(value)) else "no difference shown"
-            cells = [*mean_and_ends(value, signed=True), shown]
+        if added:
+            word = reading(added)
+            shown = f"{word} than {baseline}" if word else "no difference shown"
+            cells = [*mean_and_ends(added, signed=True), shown]
             lines.append(Line(f"HM@{summary.d} - {name}", cells))
-    return Grid(["Difference", "Points", "95% interval", "Reading"], lines, wordy=True)
+    return Grid(["Metric", "Value", "95% interval", "Meaning"], lines, wordy=True)
 
 
 def rounds(summary: Summary) -> Grid:
@@ -266,23 +257,16 @@ def group_grids(summary: Summary) -> Iterator[Grid]:
     """The metrics of each verifier, family and stratum; a single kind is the whole run."""
     kinds = {"Verifier": summary.by_verifier, "Family": summary.by_family}
     groups = {title: each for title, each in kinds.items() if len(each) > 1}
-    if summary.by_stratum:
-        groups["Stratum"] = summary.by_stratum
     names = _names(summary)
-    for title, each in groups.items():
-        lines = [
-            Line(
-                label,
-                [
-                    IntervalCell(getattr(group, key), signed="minus" in key, narrow=True)
-                    for key in names
-                ],
-                marked_problems(group.problems),
-            )
-            for label, group in each.items()
-        ]
-        note = strata_note(summary) if title == "Stratum" else ""
-        yield Grid([title, *names.values()], lines, [note] if note else [])
+    for title, each in {**groups, "Stratum": summary.by_stratum}.items():
+        lines = []
+        for label, group in each.items():
+            values = ((getattr(group, key), "minus" in key) for key in names)
+            cells = [IntervalCell(value, is_added, narrow=True) for value, is_added in values]
+            lines.append(Line(label, cells, marked_problems(group.problems)))
+        notes = [strata_note(summary)] if title == "Stratum" else []
+        if lines:
+            yield Grid([title, *names.values()], lines, list(filter(None, notes)))
 
 
 def strata_note(*summaries: Summary) -> str:
@@ -297,23 +281,15 @@ def curve(curve: Curve, *, passes: bool = False) -> Grid:
     With ``passes``, these bounds have rows of their own too, with their intervals.
     """
     bounds = {point.k: point.accuracy.mean for point in curve.points if point.way == "pass"}
-    lines = [
-        Line(
-            point_name(point),
-            [
-                *mean_and_ends(point.accuracy),
-                percent(bounds[point.k]) if point.way == "vote" else "",
-                *(
-                    f"{point.tokens[cost].mean:,.0f}{' *' if point.pareto[cost] else '  '}"
-                    if cost in point.tokens
-                    else UNKNOWN
-                    for cost in COSTS
-                ),
-            ],
-        )
-        for point in curve.points
-        if passes or point.way != "pass"
-    ]
+    lines = []
+    for point in (point for point in curve.points if passes or point.way != "pass"):
+        bound = percent(bounds[point.k]) if point.way == "vote" else ""
+        marks = {cost: " *" if point.pareto[cost] else "  " for cost in point.tokens}
+        tokens = [
+            f"{point.tokens[cost].mean:,.0f}{marks[cost]}" if cost in marks else UNKNOWN
+            for cost in COSTS
+        ]
+        lines.append(Line(point_name(point), [*mean_and_ends(point.accuracy), bound, *tokens]))
     head = ["Answer", "Right", "95% interval", "Any right", "Written", "And read"]
     return Grid(head, lines, [CURVE_NOTE])
 
@@ -334,17 +310,12 @@ def matched_lines(summary: Summary) -> Iterator[str]:
         takes = f"{heavy} takes the {COUNTED[cost]} of {matched.votes:,.1f} votes"
         if matched.vote and matched.heavy_minus_vote:
             added = bracketed(matched.heavy_minus_vote, signed=True)
-            yield (
-                f"{takes}, which are right in {bracketed(matched.vote)}; {heavy} minus that: "
-                f"{added} points"
-            )
+            right = f"right in {bracketed(matched.vote)}"
+            yield f"{takes}, which are {right}; {heavy} minus that: {added} points"
         else:
             yield f"{takes}; to compare, pools need {matched.needs:,} trajectories, and have {k:,}"
-    if curve.smaller_pools:
-        yield (
-            f"Left out of what tokens are worth: {curve.smaller_pools:,} with fewer than {k:,} "
-            "trajectories"
-        )
+    if small := curve.smaller_pools:
+        yield f"Left out of this comparison: {small:,} with fewer than {k:,} trajectories"
     for cost, unknown in curve.unknown_tokens.items():
         if unknown:
             yield f"Left out of {COUNTED[cost]}: {unknown:,}, whose tokens are not all known"
@@ -356,20 +327,20 @@ def samples(counts: Mapping[str, GenerationCounts]) -> Grid:
     return Grid(["Samples", "all", *COLUMNS], lines)
 
 
-def failure_lines(summary: Summary) -> Iterator[str]:
-    """Why requests failed, and why samples are unanswered or undecided."""
-    yield from _failed_requests(summary)
+def failed_requests(summary: Summary) -> Iterator[str]:
+    """The failed requests by reason, if there are any."""
+    failures = (Counter(counts.failures) for counts in summary.samples.values())
+    if kinds := sum(failures, Counter[str]()):
+        yield f"Failed requests: {listed(dict(kinds.most_common()))}"
+
+
+def reason_lines(summary: Summary) -> Iterator[str]:
+    """The reasons why samples are unanswered or undecided."""
     for stage, counts in summary.samples.items():
         if counts.unanswered_because:
             yield f"Unanswered {stage}: {listed(counts.unanswered_because)}"
         if counts.undecided_because:
             yield f"Undecided {stage}: {listed(counts.undecided_because)}"
-
-
-def _failed_requests(summary: Summary) -> Iterator[str]:
-    failures = (Counter(counts.failures) for counts in summary.samples.values())
-    if kinds := sum(failures, Counter[str]()):
-        yield f"Failed requests: {listed(dict(kinds.most_common()))}"
 
 
 def judging_lines(summary: Summary) -> Iterator[str]:

@@ -7,7 +7,8 @@ are printed literally, never as markup.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Console, JustifyMethod
@@ -26,7 +27,7 @@ _COLOURS = {"better than": "green", "worse than": "red"}  # by the beginning of 
 def plain(text: str, style: str = "") -> Text:
     """A text without markup, with control characters in hexadecimal.
 
-    A raw control character could move the cursor, recolour the terminal or reverse a line.
+    Otherwise control characters could move the cursor, recolour the terminal or reverse a line.
     """
     text = text.replace("\r\n", "\n").expandtabs(4)
     return Text(CONTROL.sub(lambda match: ascii(match[0])[1:-1], text), style=style)
@@ -41,15 +42,19 @@ def folded(lines: Sequence[Text], first: int, last: int = 0) -> list[Text]:
     return [*lines[:first], cut, *lines[len(lines) - last :]]
 
 
-def table(console: Console, *columns: str) -> Table:
-    """An empty table, with the first column left-aligned and the others right-aligned."""
+def table(console: Console, *columns: str, numbers: int | None = None) -> Table:
+    """An empty table with these columns.
+
+    The first one is aligned left, the others right, those from column ``numbers`` on left.
+    """
     result = Table(
         box=box.SIMPLE_HEAD if console.is_terminal else _ASCII_BOX,
         show_edge=False,
         pad_edge=False,
     )
     for position, name in enumerate(columns):
-        justify: JustifyMethod = "right" if position else "left"
+        is_left = not position or (numbers is not None and position >= numbers)
+        justify: JustifyMethod = "left" if is_left else "right"
         result.add_column(plain(name), justify=justify, overflow="fold")
     return result
 
@@ -61,15 +66,10 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def print_grid(grid: Grid, console: Console) -> None:
-    """Print a grid with its notes, if it has rows.
-
-    Labels and cells wrap on a narrow console and are never truncated.
-    """
+    """Print a figure with its notes, if it has rows; a narrow console folds its cells."""
     if not grid.lines:
         return
-    rows = table(console, *grid.head)
-    if grid.wordy:
-        rows.columns[-1].justify = "left"
+    rows = table(console, *grid.head, numbers=len(grid.head) - 1 if grid.wordy else None)
     for label, cells, note in grid.lines:
         first = plain(label).append(f"\n  {note}" if note else "")
         rows.add_row(first, *map(_cell, cells))
@@ -79,8 +79,17 @@ def print_grid(grid: Grid, console: Console) -> None:
 
 
 def say(text: str, console: Console, style: str = "") -> None:
-    """Print a text whose lines are wrapped at spaces, so that a path stays whole."""
-    lines = [part for line in text.split("\n") for part in _wrapped(line, console.width)]
+    """Print a text, wrapped at spaces, so that paths stay whole."""
+    lines = [
+        textwrap.fill(
+            line,
+            console.width,
+            subsequent_indent=" " * (len(line) - len(line.lstrip())),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for line in text.split("\n")
+    ]
     console.print(plain("\n".join(lines), style), soft_wrap=True)
 
 
@@ -93,7 +102,7 @@ def print_lines(lines: Iterable[str], console: Console, *, gap: bool = False) ->
 
 
 def print_command(what: str, words: Iterable[object], console: Console) -> None:
-    """Print a command that can be copied; a long one goes on after a backslash."""
+    """Print a command that can be copied; a long one continues after a backslash."""
     lines = [f"{what}:"]
     for word in map(shlex.quote, map(str, words)):
         if len(lines[-1]) + len(word) + 3 > console.width:  # with a space before each of two
@@ -102,19 +111,6 @@ def print_command(what: str, words: Iterable[object], console: Console) -> None:
         else:
             lines[-1] += f" {word}"
     console.print(plain("\n".join(lines)), soft_wrap=True)
-
-
-def _wrapped(line: str, width: int) -> Iterator[str]:
-    """Words on as many lines as they need; what fits on no line goes on where it stands."""
-    indent = line[: len(line) - len(line.lstrip())]
-    current = indent
-    for word in line.split():
-        is_first = current == indent
-        if not is_first and len(current) + 1 + len(word) > width > len(indent) + len(word):
-            yield current
-            current, is_first = indent, True
-        current += word if is_first else f" {word}"
-    yield current
 
 
 def _cell(cell: Value) -> Text:

@@ -1,18 +1,17 @@
-"""What a run will send, read, write, cost and take, before it sends anything.
+"""Estimates the requests, tokens, cost and time of a run before any request is sent.
 
-Every amount is a range. Where the journal has responses of the same model, stage and sampling, they
-are as long and take as long as those on average. Elsewhere the range holds whatever the models
-write: a response has from 1 token to the maximum of its sampling, a thinker's prompt has the tokens
-that its tokenizer counts and at most ``TEMPLATE_TOKENS`` of a chat template, a deliberator's at
-most the budget of its cache. It comes at ``endpoint.tokens_per_second`` then. How long models in
-this process take is unknown.
+Every amount is a range. If the journal has responses of the same model, stage and sampling, their
+mean length and time are used. Otherwise the range covers every possible response: 1 token up to the
+maximum of its sampling, at ``endpoint.tokens_per_second``. A thinker's prompt has the tokens that
+its tokenizer counts, plus at most ``TEMPLATE_TOKENS`` for a chat template; a deliberator's has at
+most the budget of its cache. The time of models in this process is unknown.
 
-A response that the journal has is not asked for again. For thinkers their number is known exactly,
-for deliberators only when their caches are built. How often a judge is asked is known least: from
-never to every vote on every response.
+Responses in the journal are not requested again. Their number is exact for thinkers; for
+deliberators it is known only once their caches are built. A judge is asked between never and once
+per vote on every response.
 
-Not covered: requests that fail and are repeated, which come on top; problems with too few usable
-attempts, which are not deliberated; loading and start-up; discounts for prompts in a prefix cache.
+Not covered: repeated requests after failures; problems with too few usable attempts, which are not
+deliberated on; loading and start-up; discounts for prompts in a prefix cache.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _RECORDS_READ, _RECORDS_PER_STAGE = 5_000, 1_000
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From the least to the most; ``high`` is infinite where nothing is known."""
+    """A range of amounts; ``high`` is infinite if nothing is known."""
 
     low: float
     high: float
@@ -50,27 +49,27 @@ class Range:
         return self.low <= value <= self.high
 
     def times(self, low: float, high: float | None = None) -> Range:
-        """So much of each of it; ``high`` is ``low`` if it is not given."""
+        """The range times another one, from ``low`` to ``high`` (default: ``low``)."""
         return Range(self.low * low, self.high * (low if high is None else high))
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What the responses of a stage in the journal were like on average."""
+    """Means over the responses of a stage in the journal."""
 
     responses: int
-    prompt_tokens: float | None  # None if the server did not count, as for the next
-    completion_tokens: float | None
+    prompt_tokens: float | None  # None if the server reported none
+    completion_tokens: float | None  # None if the server reported none
     seconds: float  # time of a response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """What is still to be spent."""
+    """Amounts that a run or a stage still needs."""
 
     calls: Range  # responses that are not in the journal
     prompt_tokens: Range
-    completion_tokens: Range  # tokens written in them, thinking included
+    completion_tokens: Range  # with thinking
     usd: Range | None  # cost; None if the price is not known
     hours: Range
 
@@ -81,31 +80,31 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageEstimate:
-    """One stage."""
+    """The estimate of one stage."""
 
     stage: str  # name as in ``models.request``
     model: ResolvedModel
-    in_journal: Range  # responses that are there already
+    in_journal: Range  # responses that the journal has
     amounts: Amounts
     means: Means | None  # None without responses in the journal
 
     @property
     def is_measured(self) -> bool:
-        """Whether the length of its responses is that of the journal."""
+        """Whether the length of responses was measured in the journal."""
         return self.means is not None and self.means.completion_tokens is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A whole run, whose stages overlap in time."""
+    """The estimate of a run, whose stages overlap in time."""
 
     stages: list[StageEstimate]
-    thinker_tokenizer: str  # name of what counted the thinkers' prompts
+    thinker_tokenizer: str  # name of the tokenizer that counted the thinkers' prompts
     skipped: int = 0  # lines of the journal that cannot be read
 
     @property
     def thinking(self) -> StageEstimate | None:
-        """The first stage; None if pools are read."""
+        """The thinking stage; None for a run on pools."""
         return next((stage for stage in self.stages if stage.stage == THINK), None)
 
     @property
@@ -114,12 +113,12 @@ class Estimate:
 
     @property
     def billed(self) -> Amounts:
-        """The part of served models, which alone counts against a budget."""
+        """The amounts of served models, which alone count against a budget."""
         return _total([stage for stage in self.stages if not stage.model.is_local])
 
 
 def estimate(plan: Plan) -> Estimate:
-    """What a checked run will take. Sends no request and writes nothing."""
+    """Estimate a checked run, without a request."""
     run, config = plan.run, plan.config
     journal = Journal(plan.journal) if plan.journal.is_dir() else None
     models = {THINK: run.thinker, JUDGE: run.judge}
@@ -127,7 +126,7 @@ def estimate(plan: Plan) -> Estimate:
     asked = {stage: model for stage, model in models.items() if model}
     means = _means(journal, asked) if journal else {}
     stages: list[StageEstimate] = []
-    # Prompts of which the journal has all samples, and responses that it has of other stages.
+    # Prompts with all samples in the journal, and responses of other stages in the journal.
     whole, others = len(plan.problems), journal.answered if journal else 0
     counter = reader_of((run.thinker or run.deliberator).profile.tokenizer)
     if run.thinker:
@@ -143,7 +142,7 @@ def estimate(plan: Plan) -> Estimate:
             read = Range(-(-calls.low // _samples_a_call(model)), total * budget)
             stages += [_stage(stage, model, Range(0, there), calls, read, means.get(stage))]
     if run.judge:
-        # Maximum tokens of the prompt for each problem that the judge can be asked about.
+        # Maximum length of the prompt for each problem on which the judge can be asked.
         reader = reader_of(run.judge.profile.tokenizer)
         wording = prompts.load("judge", "general", config.language)
         counts = [
@@ -161,10 +160,10 @@ def estimate(plan: Plan) -> Estimate:
 def _thinking(
     plan: Plan, counter: Reader, journal: Journal | None, means: Means | None
 ) -> tuple[StageEstimate, int]:
-    """(the stage, prompts of which the journal has every sample)."""
+    """(the stage, number of prompts with all samples in the journal)."""
     config, k, thinker = plan.config, plan.config.think.k, plan.run.in_stage(THINK)
     revision = revision_of(thinker.profile, thinker.endpoint) if journal else ""
-    missing: dict[str, int] = {}  # the same text is asked once, see ``models.journaled``
+    missing: dict[str, int] = {}  # samples per prompt; equal prompts share theirs
     whole = 0
     for problem in plan.problems:
         prompt = prompts.asked_of_thinker(problem, config)
@@ -197,23 +196,18 @@ def _stage(
     read: Range,
     means: Means | None,
 ) -> StageEstimate:
-    """A stage from its calls, the tokens of its prompts, and the journal."""
+    """The estimate of a stage from its calls, the tokens of its prompts, and the journal."""
     longest = model.sampling.max_tokens
     written = calls.times(1, longest)
-    if means and means.prompt_tokens and stage != THINK:  # a thinker's are counted
+    if means and means.prompt_tokens and stage != THINK:  # the thinker's prompts were counted
         read = calls.times(means.prompt_tokens)
     if means and means.completion_tokens:
         written = calls.times(means.completion_tokens)
-    if model.is_local:
-        seconds = Range(0, math.inf)
-    elif means:
+    seconds = Range(1, longest).times(1 / model.endpoint.tokens_per_second)
+    if means:
         seconds = Range(means.seconds, means.seconds)
-    else:
-        seconds = Range(1, longest).times(1 / model.endpoint.tokens_per_second)
-    low, high = (
-        model.profile.usd(read.low, written.low),
-        model.profile.usd(read.high, written.high),
-    )
+    low = model.profile.usd(read.low, written.low)
+    high = model.profile.usd(read.high, written.high)
     amounts = Amounts(
         calls=calls,
         prompt_tokens=read,
@@ -227,7 +221,7 @@ def _stage(
 
 
 def _hours(model: ResolvedModel, calls: Range, tokens: Range, seconds: Range) -> Range:
-    """Hours of a stage alone, with requests in all slots; no less than rate limits allow."""
+    """Hours of a stage that uses all slots, and at least what rate limits allow."""
     endpoint = model.endpoint
     if model.is_local or not calls.high:
         return Range(0, math.inf if calls.high else 0)
@@ -243,32 +237,29 @@ def _hours(model: ResolvedModel, calls: Range, tokens: Range, seconds: Range) ->
 
 
 def _samples_a_call(model: ResolvedModel) -> int:
-    """Samples that may share the reading of their prompt."""
+    """Number of samples in one request, which share the prompt."""
     capabilities = model.endpoint.capabilities
     return 1 if model.is_local or not capabilities else capabilities.n
 
 
 def _total(stages: list[StageEstimate]) -> Amounts:
-    """The sum over stages, which overlap in time."""
-    nothing, all_of = Range(0, 0), [stage.amounts for stage in stages]
-    known = [each.usd for each in all_of if each.usd is not None]
+    """The sum over stages; hours are at least those of the longest one."""
+    amounts = [stage.amounts for stage in stages]
+
+    def total(name: str) -> Range:
+        return sum((getattr(each, name) for each in amounts), Range(0, 0))
+
     return Amounts(
-        calls=sum((each.calls for each in all_of), nothing),
-        prompt_tokens=sum((each.prompt_tokens for each in all_of), nothing),
-        completion_tokens=sum((each.completion_tokens for each in all_of), nothing),
-        usd=sum(known, nothing) if len(known) == len(all_of) else None,
-        hours=Range(
-            max((each.hours.low for each in all_of), default=0),
-            sum(each.hours.high for each in all_of),
-        ),
+        calls=total("calls"),
+        prompt_tokens=total("prompt_tokens"),
+        completion_tokens=total("completion_tokens"),
+        usd=None if any(each.usd is None for each in amounts) else total("usd"),
+        hours=Range(max((each.hours.low for each in amounts), default=0), total("hours").high),
     )
 
 
 def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, Means]:
-    """What the journal's responses of each stage were like, whatever their problems were.
-
-    Of a large journal some are read, at random.
-    """
+    """The means of each stage over the journal's responses, a random sample if it is large."""
     asked = {
         stage: (model.profile.model, model.sampling.model_dump()) for stage, model in models.items()
     }

@@ -5,15 +5,15 @@ The folder of a run, which appears under its name when all of it is written (see
     config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
     traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
     rejects/       rows that a step failed on, if there are any, with the reason in ``status``
-    summary.json   the metrics, counts, tokens and cost, and the models and version that made it
+    summary.json   metrics, counts, tokens and cost, and the models and version that made them
 
-``check`` finds what a user can fix before anything is spent. Given a ``Contact`` it asks the
-servers first of all, before anything large is imported. A run that was broken off goes on
-when the same command is given again: its responses are in the journal (see ``store.journal``),
-and its folder is replaced when the new one is whole (see ``result``).
+``check`` reports everything that the user can fix before anything is spent. With a ``Contact`` it
+contacts the servers first, before anything large is imported. An interrupted run goes on when the
+same command is repeated: its responses are in the journal (see ``store.journal``), and its folder
+is replaced when the new one is complete (see ``result``).
 
-Not covered: whether a cache has room for the final answers, which ``heavy.cache`` finds; before
-that only its frame is known: the wording, the problem and the headers of its attempts.
+Not covered: whether a cache has room for the final answers, which ``heavy.cache`` decides. Before,
+only the frame of the cache is known: the wording, the problem and the headers of the attempts.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from heavydistill.store.traces import LEAF_FOLDER
 from heavydistill.verifiers import registry
 
 if TYPE_CHECKING:
-    from heavydistill.run.runner import HeavyPipeline
+    from heavydistill.run.pipeline import HeavyPipeline
 
 PipelineOf = Callable[[ResolvedRun], "HeavyPipeline"]
 
-_ANSWER_TOKENS = 32  # of each attempt, for which a cache should have room beside its frame
+_ANSWER_TOKENS = 32  # room that a cache should have for the answer of each attempt
 _NARROWEST = 2  # attempts; see ``config.run.CacheChoice.width``
 _log = logging.getLogger(__name__)
 
@@ -70,21 +70,19 @@ _log = logging.getLogger(__name__)
 class Plan:
     """A checked run."""
 
-    run: ResolvedRun  # its models, and the configuration with everything filled in
+    run: ResolvedRun  # models and complete configuration
     problems: list[Problem]
     folder: Path
     journal: Path
-    server_log: Path  # beside the folder, which appears at the end alone
-    unfit: dict[int, str] = field(default_factory=dict)  # number of a row left out, and why
-    server: list[str] | None = None  # command that serves its teacher, if one is to be started
-    pools: PoolsOfRun | None = None  # pools of another run in place of thinking
-    pools_at: Path | None = None
-    """Where that run lies while this one is made, if not where its configuration says."""
-    outside: int = 0  # rows of the source that were not asked for
-    contact: Contact | None = None  # has asked the servers; None if nothing was sent
+    server_log: Path  # log of a server that is started
+    unfit: dict[int, str] = field(default_factory=dict)  # rows left out: number and reason
+    server: list[str] | None = None  # command that starts a server for the teacher; None for none
+    pools: PoolsOfRun | None = None  # pools of another run; None for new trajectories
+    pools_at: Path | None = None  # folder of that run if it is not ``config.pools`` yet
+    outside: int = 0  # rows of the source outside ``problems.within``
+    contact: Contact | None = None  # has contacted the servers; None if nothing was sent
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """What another run in the folder asked otherwise, as in ``Earlier``; that stays as it is until
-    this one is whole."""
+    """Differences to another run in the folder, as in ``Earlier``; it is replaced at the end."""
 
     @property
     def config(self) -> RunConfig:
@@ -93,12 +91,12 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What came of a run."""
+    """The result of a run."""
 
     folder: Path
-    summary: Summary  # over all rows, failed ones too
+    summary: Summary  # over all rows, rejects included
     rejects: int  # rows that a step failed on
-    missing: int  # problems that the run never finished, because it was interrupted
+    missing: int  # problems that an interrupted run has not finished
 
     @property
     def is_complete(self) -> bool:
@@ -114,12 +112,14 @@ def check(
 ) -> Plan:
     """Resolve a configuration, load its problems and check that each fits its prompt.
 
-    A model must be there unless ``asks`` is false. ``on_checked`` is called with (references
-    checked, all of them). ``contact`` asks the servers what they serve and how much context it
-    takes; None sends nothing.
+    Args:
+        config: Configuration of the run.
+        asks: Whether requests will be sent, so that the models must be available.
+        on_checked: Called with (number of checked references, number of all references).
+        contact: Contacts the servers about their models and contexts; None sends nothing.
 
     Raises:
-        UserError: Whatever a user can fix; nothing was written.
+        UserError: Anything that the user can fix; nothing was written.
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
@@ -133,8 +133,8 @@ def check(
     config = config.model_copy(update={"out": str(folder), "journal": str(journal)})
     if folder.is_mount():
         raise ConfigError(
-            f"out: {folder} cannot be replaced by another folder, because a disk begins there",
-            "Name a folder in it.",
+            f"out: {folder} is the root of a mounted disk, which cannot be replaced",
+            "Name a folder inside it.",
         )
     if asks:
         require_writable(folder)
@@ -142,7 +142,7 @@ def check(
     run = with_tokenizer(resolve(config, contact))
     config = run.config
     for model in run.models:
-        if asks and model.is_local:  # loading it would find this later
+        if asks and model.is_local:  # before the model is loaded
             require_template(model.profile.model)
     if contact:
         require_endpoints(run, contact)
@@ -169,7 +169,7 @@ def check(
 
 
 def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
-    """``Plan.changed``. Raises ConfigError if the folder is taken."""
+    """``Plan.changed``; raises ConfigError if the folder holds anything else."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return {}
     before = earlier(config, folder)
@@ -197,22 +197,22 @@ def run(
 
     Args:
         plan: From ``check``.
-        on_status: Called with how far the run is every ``status.EVERY_S`` seconds, and at its end.
-        replay: Send no request; take every response from the journal.
+        on_status: Called with the progress every ``status.EVERY_S`` seconds and at the end.
+        replay: Whether every response comes from the journal, without a request.
         ray: Address of a Ray cluster that runs the shards, or ``local``.
-        on_start: As in ``models.vllm.server.served``, if a server is to be started.
-        pipeline_of: Makes the pipeline, in place of ``recipe.build_heavy_pipeline``; such a run is
+        on_start: As in ``models.vllm.server.served``, for a server that is started.
+        pipeline_of: Builds the pipeline instead of ``recipe.build_heavy_pipeline``; such a run is
             not divided into shards.
 
     Raises:
-        TeacherError: An endpoint cannot be asked, or the server cannot be started; nothing was
-            asked.
+        TeacherError: An endpoint does not work or the server cannot be started, in which case no
+            request was sent; or the endpoint refuses all requests during the run.
         ConfigError: The same run is in progress, or another one into the same folder; Ray is not
             installed or cannot be joined; or there are shards and a ``pipeline_of``.
-        RunError: The pipeline broke, the server that was started ended, the disk is full, or rows
-            are missing from the result. The folder is as it was.
-        KeyboardInterrupt, StoppedError: After the finished rows were written, if there were any
-            and no other run is in the folder; so is a TeacherError in the midst of a run.
+        RunError: The pipeline failed, the started server ended, the disk is full, or rows are
+            missing. The folder is unchanged.
+        KeyboardInterrupt, StoppedError: The run was interrupted or cannot go on. Before, finished
+            rows were written, unless another run is in the folder.
     """
     pays, place = plan.run.asks_servers and not replay, Workplace(plan.folder)
     status = StatusWriter(place.path / STATUS, plan.run, len(plan.problems), pays, on_status)
@@ -224,7 +224,7 @@ def run(
                 raise ConfigError("A pipeline of your own runs in one process", "Set processes: 1.")
             stack.callback(pool.close)
         command = None if replay or ray else plan.server
-        # The address is of this run alone, so it is not in the configuration that is saved.
+        # The address is not saved in the configuration, because it holds for this run only.
         run, failure = stack.enter_context(with_server(run, command, plan.server_log, on_start))
         if pays and not run.config.endpoint.start_vllm:
             require_endpoints(run, plan.contact or Contact())
@@ -256,7 +256,7 @@ def run(
 
 
 def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
-    """Whatever runs the shards of a run; None if it is not divided.
+    """The pool that runs the shards of a run; None if it is not divided.
 
     Raises:
         ConfigError: Ray is not installed, or cannot be joined.
@@ -271,8 +271,8 @@ def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
         )
     if processes > 1:
         raise ConfigError(
-            "--processes and --ray are given, and each says how many shards there are",
-            "Give one of them; a cluster has a shard on each node, or on each GPU.",
+            "--processes and --ray are given, but both set the number of shards",
+            "Give one of them; a cluster has one shard per node or per GPU.",
         )
     from heavydistill.run.ray import RayPool
 
@@ -288,13 +288,13 @@ def _publish(plan: Plan, place: Workplace, interrupted: bool) -> Finished:
 
 
 def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
-    """Ask each server of a run once, by ``contact``.
+    """Contact each server of a run once.
 
     Raises:
-        TeacherError: A server cannot be asked, or does not serve a model of the run.
+        TeacherError: A server does not answer, or does not serve a model of the run.
     """
     config = run.config
-    # A problem is as long as it is; a cache has its budget.
+    # The prompt of a deliberator is as long as the budget of its cache.
     deliberator = (run.deliberator if config.rounds else None, config.cache.budget_tokens or 0)
     for model, prompt in (deliberator, (run.thinker, 0), (run.judge, 0)):
         if model and not model.is_local:
@@ -303,10 +303,13 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
 
 
 def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
-    """The run with a tokenizer that is at hand, or TeacherError.
+    """The run with a tokenizer that can be loaded.
 
-    Where a profile of a served model names one that this machine cannot reach, the server counts
-    in its place, and a warning says so; one that the user names must be there.
+    If the tokenizer in the profile of a served model cannot be loaded, the server counts tokens and
+    a warning is logged.
+
+    Raises:
+        TeacherError: The tokenizer of a local model, or one that the user named, cannot be loaded.
     """
     deliberator, endpoint = run.deliberator.profile, run.config.endpoint
     try:
@@ -315,8 +318,8 @@ def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
         if deliberator.kind != "endpoint" or endpoint.tokenizer:
             raise
         _log.warning(
-            "%s Tokens are counted by the server of %s where it does that, else estimated; "
-            "--tokenizer FOLDER names another.",
+            "%s The server of %s counts tokens if it can, otherwise they are estimated; "
+            "--tokenizer FOLDER names another tokenizer.",
             error.what,
             deliberator.name,
         )
@@ -325,14 +328,14 @@ def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
 
 
 def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True) -> None:
-    """Check a run whose tokenizer is at hand against the problem that leaves the least room.
+    """Check that the cache has room for the problem with the longest frame.
 
-    ``asks`` says whether a server that counts tokens may be asked. If not, or if it is still to be
-    started, nothing is refused for an estimate alone, which is never less than the count.
+    ``asks`` says whether a server may be asked to count tokens. If it may not, or is not running
+    yet, an estimate alone refuses nothing, because it is never less than the count.
 
     Raises:
         TeacherError: The tokenizer of a model cannot be loaded.
-        BudgetError: The cache has no room for all attempts; the message says for how many it has.
+        BudgetError: The cache has no room for all attempts; the message says how many fit.
         ConfigError: There is no wording for a problem's domain.
     """
     config, deliberator = run.config, run.deliberator.profile
@@ -343,7 +346,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
         prompts.for_thinker(problem, config)
     if not config.rounds:
         return
-    # From the second round on, deliberations stand beside the selected trajectories.
+    # From the second round on, a cache holds deliberations beside the selected trajectories.
     carried = config.deliberate.d if config.deliberate.rounds > 1 else 0
     attempts = (config.cache.width or config.think.k) + carried
     budget = config.cache.budget_tokens or 0
@@ -351,7 +354,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     def frame(problem: Problem, attempts: int) -> int:
         return frame_tokens(problem, attempts, prompts.for_reader(problem, config), reader)
 
-    # Headers of many attempts take long to count, and are the same wherever wording and fence are.
+    # Counting the headers of many attempts is slow; they depend on wording and fence only.
     longest: dict[tuple[str, str], Problem] = {}
     for problem in sorted(problems, key=lambda each: frame(each, 1), reverse=True):
         longest.setdefault((problem.domain, fence_for([problem.text])), problem)

@@ -1,4 +1,4 @@
-"""Ctrl-C: as an exception where there is something to keep, as the end of the process elsewhere."""
+"""Ctrl-C: an exception where there is something to save, otherwise the end of the process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 INTERRUPTED = 130
-"""The exit code."""
+"""Exit code of an interrupted command."""
 
 
 @contextlib.contextmanager
 def as_exceptions() -> Iterator[Callable[[], None]]:
-    """While this lasts SIGINT and SIGTERM raise KeyboardInterrupt with the name of the signal.
+    """Let SIGINT and SIGTERM raise KeyboardInterrupt with the name of the signal.
 
     Yields:
-        What makes them ignored for the rest of it, so that none breaks off a clean-up.
+        Function after which both signals are ignored, so that they do not interrupt a clean-up.
     """
 
     def interrupt(signum: int, frame: Any) -> None:
@@ -43,7 +43,7 @@ def as_exceptions() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Keep Ctrl-C waiting while this lasts, and for good from the processes that are started."""
+    """Delay Ctrl-C until the end; processes that are started meanwhile never receive it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -53,11 +53,11 @@ def held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_at_once() -> Iterator[None]:
-    """While this lasts, Ctrl-C ends the process with ``INTERRUPTED``; nothing is undone.
+    """Let Ctrl-C end the process with ``INTERRUPTED``, without clean-up.
 
-    For the loading of modules, where a KeyboardInterrupt is printed as a traceback or, in a library
-    that guards its imports with a bare ``except``, lost. A handler of one's own, and SIGINT that is
-    ignored as in a job of the background, stay as they are.
+    Use it while modules are loaded: there a KeyboardInterrupt is printed as a traceback, or lost in
+    a library that guards its imports with a bare ``except``. Another handler stays in place, and
+    an ignored SIGINT, as in background jobs, stays ignored.
     """
     before = signal.getsignal(signal.SIGINT)
     is_ours = threading.current_thread() is threading.main_thread()
@@ -72,16 +72,16 @@ def ending_at_once() -> Iterator[None]:
 
 
 def end_at_once() -> None:
-    """Let Ctrl-C end the process with ``INTERRUPTED`` from now on; nothing is undone."""
+    """Let Ctrl-C end the process with ``INTERRUPTED``, without clean-up, from now on."""
     signal.signal(signal.SIGINT, _end)
 
 
 @contextlib.contextmanager
 def recognized() -> Iterator[None]:
-    """Let a Ctrl-C end this with a KeyboardInterrupt, whatever libraries make of it.
+    """Raise KeyboardInterrupt at the end if Ctrl-C was pressed, whatever libraries did with it.
 
-    One that reaches an import may come out as another exception (Python 3.11 wraps what
-    ``__set_name__`` raises), or be lost in a bare ``except``. Ctrl-C that is ignored stays so.
+    During an import it may surface as another exception (Python 3.11 wraps what ``__set_name__``
+    raises) or be lost in a bare ``except``. An ignored Ctrl-C stays ignored.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -110,13 +110,10 @@ def recognized() -> Iterator[None]:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Load modules faster: none of what they bring is garbage, so nothing looks for it.
-
-    Ctrl-C ends it as ``recognized`` does.
-    """
+    """Load modules faster, without garbage collection; Ctrl-C works as in ``recognized``."""
     was_on = gc.isenabled()
     gc.disable()
-    # Else the end of this process is half a second of looking for cycles in what was loaded.
+    # Without it the process spends half a second at its end on cycles in the loaded modules.
     atexit.register(gc.freeze)
     try:
         with recognized():

@@ -1,9 +1,9 @@
-"""An engine under distilabel, as its ``LLM``: failure, reasoning and finish reason are data.
+"""An engine as a distilabel ``LLM``: failure, reasoning and finish reason are data.
 
-distilabel's own classes lose the reasoning, let K become 1 and drop a batch for one error. This
-one asks the engine for each sample by itself, derives each sample's seed from what it is, and
-returns every field of every response as an extra, so that it also serves distilabel's stock
-tasks (they see the extras as columns ``llm_TASK_KEY``).
+distilabel's own classes lose the reasoning, may return one sample for K, and drop a batch for one
+error. This class requests each sample from the engine, derives the seed of a sample from its
+content, and returns all fields of a response as extras, so that distilabel's own tasks can use it
+too (they store the extras in columns ``llm_TASK_KEY``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from heavydistill.models.registry import open_engine, profile_at
 from heavydistill.models.request import Engine, Keep, Request, Response, fields_of, forget, samples
 from heavydistill.store.journal import Journal
 
-# Fields of a generation for which distilabel has no place.
+# Fields of a generation that distilabel does not have.
 EXTRAS = (
     "seed",
     "reasoning",
@@ -42,22 +42,22 @@ _PLAIN = ("prompt_tokens", "completion_tokens", "answer_text")
 
 
 class HeavyLLM(LLM):
-    """A model by the name of its profile, which is looked up unless ``resolved`` gave it.
+    """A model, looked up by the name of its profile unless ``resolved`` gave the profile.
 
-    Caps, holder and the account itself are those of ``models.ledger.Ledger``.
+    ``ledger``, ``most_tokens``, ``most_usd`` and ``holder`` are as in ``models.ledger.Ledger``.
     """
 
-    teacher: str  # Profile name, checkpoint folder, Hub id, or served name
+    teacher: str  # profile name, checkpoint folder, Hub id, or served name
     sampling: Sampling
-    seed: int = 0  # Seed of the run; see ``models.request.sample_seed``
-    stage: str = ""  # Stage for the record; see ``models.request.Request``
+    seed: int = 0  # seed of the run; see ``models.request.sample_seed``
+    stage: str = ""  # stage in the journal; see ``models.request.Request``
     endpoint: Endpoint = Endpoint()
-    journal: str | None = None  # Folder where responses are kept; None keeps none
-    ledger: str | None = None  # File of the run's account; None keeps none
+    journal: str | None = None  # folder that keeps responses; None keeps none
+    ledger: str | None = None  # file of the run's account; None for no account
     most_tokens: int | None = None
     most_usd: float | None = None
     holder: str = ""
-    replay: bool = False  # Send no request, take all from the journal
+    replay: bool = False  # whether responses come from the journal alone
 
     _engine: Engine | None = PrivateAttr(default=None)
     _keep: Keep = PrivateAttr(default_factory=lambda: forget)
@@ -65,24 +65,24 @@ class HeavyLLM(LLM):
 
     @classmethod
     def resolved(cls, profile: Profile, **fields: Any) -> HeavyLLM:
-        """The LLM of a model whose profile at its endpoint is known."""
+        """The LLM of a model with a known profile."""
         llm = cls(**fields)
         llm._found = profile
         return llm
 
     @property
     def model_name(self) -> str:
-        """What seeds and records call it: the same however the file of its profile was named."""
+        """Name in seeds and records, which does not depend on the path of the profile."""
         return self._profile.name
 
     @property
     def in_process(self) -> bool:
-        """Whether the model runs where it is asked, and not behind an endpoint."""
+        """Whether the model runs in this process, not behind an endpoint."""
         return self._profile.kind == "local"
 
     @property
     def _profile(self) -> Profile:
-        if self._found is None:  # it is read from a file
+        if self._found is None:
             self._found = profile_at(self.teacher, self.endpoint)
         return self._found
 
@@ -110,16 +110,16 @@ class HeavyLLM(LLM):
         self._engine = None
 
     def report_to(self, keep: Keep) -> None:
-        """Let it see each response that is asked for from now on, but none of the journal's."""
+        """Call ``keep`` with each new response; responses from the journal are not new."""
         self._keep = keep
 
     def drain(self) -> None:
-        """Ask nothing more; see ``models.request.Engine``."""
+        """Send no more requests; see ``models.request.Engine``."""
         if self._engine:
             self._engine.drain()
 
     def sample(self, conversations: list[Conversation], count: int) -> list[list[Sample]]:
-        """``count`` samples of each conversation, as the engine gives them."""
+        """``count`` samples of each conversation, as the engine returns them."""
         if not self._engine:
             raise RuntimeError("HeavyLLM.sample before load()")
         about: dict[str, Any] = {
@@ -150,9 +150,9 @@ class HeavyLLM(LLM):
 
 
 def _share_processor() -> None:
-    """Leave half of the processor to the other stage, unless OMP_NUM_THREADS says what to take.
+    """Use half of the cores, because two stages work at once, unless OMP_NUM_THREADS is set.
 
-    Two stages that ask are at work at once, and threads that wait for a core cost more than none.
+    Threads that wait for a core would slow both stages.
     """
     if "OMP_NUM_THREADS" not in os.environ:
         import torch

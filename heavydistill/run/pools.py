@@ -1,12 +1,12 @@
-"""The pools of an earlier run, or of an import, in the place of a thinker.
+"""The pools of an earlier run or of an import, in place of new trajectories.
 
-Problems and trajectories are taken as they stand in its traces, also those that it did not
-deliberate: ``think.min_k`` of this run says which go on. A verdict stands if it is of the problem's
-verifier as it is now, with the votes of a judge behind it if there are any and they did not fail;
-trajectories without one that stands are judged. Caches and deliberations are made anew.
+Problems and trajectories are those of its traces, whether or not that run deliberated on them:
+``think.min_k`` of this run decides which go on. A verdict is still valid if it comes from the
+current version of the problem's verifier and no votes of a judge behind it failed; trajectories
+without a valid verdict are judged. Caches and deliberations are new.
 
-Not covered: rows that a step of that run failed on, which are counted; whether references fit their
-verifiers, which was found out when they were loaded there.
+Not covered: rows that a step of that run failed on, which are only counted; whether references fit
+their verifiers, which was checked when they were loaded there.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verd
 
 @dataclass(slots=True)
 class PoolsOfRun:
-    """What is read of another run."""
+    """The pools of another run."""
 
     problems: dict[str, Problem] = field(default_factory=dict)  # by id, in their order
-    k: int = 0  # trajectories of the largest pool
+    k: int = 0  # size of the largest pool
     models: set[str] = field(default_factory=set)  # models that wrote the trajectories
     unjudged: int = 0  # trajectories without a verdict, or whose judge failed
     outdated: Counter[str] = field(default_factory=Counter)
-    """Trajectories whose verdict is of another version, by what gave it."""
+    """Trajectories whose verdict is from another version of the verifier, by that version."""
     voted: set[str] = field(default_factory=set)
-    """Ids of the trajectories that a judge was asked about, and whose verdict stands."""
-    rejects: int = 0  # rows that are left out, because a step of that run failed on them
+    """Ids of trajectories with a valid verdict for which a judge was asked."""
+    rejects: int = 0  # rows left out, because a step of that run failed on them
 
     def add(self, problem: Problem, pool: list[dict[str, Any]]) -> None:
-        """Take note of a trace; of its trajectories ``_READ`` is enough."""
+        """Add a trace; its trajectories need only the columns in ``_READ``."""
         self.problems[problem.id] = problem
         self.k = max(self.k, len(pool))
         now = verifier_now(problem)
@@ -63,8 +63,8 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
     """The pools of ``config.pools``, up to ``problems.limit``; own verifiers must be loaded.
 
     Raises:
-        ConfigError: The folder holds no traces that can be read here, or two of one problem.
-        ProblemsError: A verifier is not known.
+        ConfigError: The folder holds no traces that this version reads, or two of one problem.
+        ProblemsError: A verifier is unknown.
     """
     run, pools = Path(config.pools or ""), PoolsOfRun()
     pools.rejects = count_rows(run / REJECTS_FOLDER)
@@ -73,14 +73,14 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
         if problem.id in pools.problems:
             raise ConfigError(
                 f"pools: {run} has two traces of problem {problem.id}",
-                "Give the folder of one run.",
+                "Give the folder of a single run.",
             )
         try:
             pools.add(problem, row["pool"])
         except ProblemsError as error:
             raise ProblemsError(
                 f"pools: {run}, problem {problem.id}: {error.what}",
-                f"{error.fix} One of your own is loaded with verify.own.",
+                f"{error.fix} Set verify.own to load a verifier of your own.",
             ) from error
     if not pools.problems:
         raise ConfigError(f"pools: {run} holds no traces", "Give the folder of another run.")
@@ -88,11 +88,11 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
 
 
 def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
-    """The configuration with what the pools decide: K, and what tells them from others.
+    """The configuration with the K and the hash of the pools.
 
     Raises:
-        ConfigError: The configuration sets another K or the hash of other pools, or contradicts
-            the pools in another way.
+        ConfigError: The configuration sets another K or another hash, or contradicts the pools in
+            another way.
     """
     whole = hashlib.sha256()
     for path in trace_files(Path(config.pools or "")):
@@ -101,14 +101,14 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
     known = whole.hexdigest()
     if config.pools_sha256 not in (None, known):
         raise ConfigError(
-            f"pools: {config.pools} holds other traces than it did when pools_sha256 was written",
-            "Give the folder that was meant, or set pools_sha256 to null for a run on these.",
+            f"pools: {config.pools} no longer holds the traces whose hash is pools_sha256",
+            "Give the folder of those traces, or set pools_sha256 to null to use the new ones.",
         )
     if "k" in config.think.model_fields_set and config.think.k != pools.k:
         raise ConfigError(
             f"think.k is {config.think.k}, but the pools of {config.pools} have {pools.k} "
             "trajectories",
-            "Take think.k (--k) out; cache.width says how many of them a cache holds.",
+            "Remove think.k (--k); cache.width sets the number of attempts in a cache.",
         )
     tree = config.model_dump()
     tree["think"]["k"], tree["pools_sha256"] = pools.k, known
@@ -117,7 +117,7 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
 
 
 def stands(verdict: dict[str, Any] | None, now: str) -> bool:
-    """Whether the row of a verdict need not be given again by ``now``, a ``verifier_now``."""
+    """Whether the row of a verdict is still valid for ``now``, a ``verifier_now``."""
     if verdict is None or verdict["reason"] == FAILED:
         return False
     return rule_of(verdict["verifier"]) == now

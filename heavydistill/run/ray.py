@@ -1,13 +1,14 @@
 """Shards as tasks of a Ray cluster.
 
-There is a shard for each node with processors; or, if models run in the shards and the cluster has
-GPUs, for each GPU, and for each set of GPUs that a server needs which a shard starts. Ray spreads
-them. A shard whose node is lost is begun again on another one, at most ``_RETRIES`` times.
+There is one shard per node with processors. If shards run models themselves and the cluster has
+GPUs, there is one per GPU; if each shard starts a server, one per set of GPUs that a server needs.
+Ray places the shards. If a node is lost, its shard starts again on another one, at most
+``_RETRIES`` times.
 
-Shards take over the working folder and the keys of endpoints and of the Hub, which go to no log.
+Shards receive the working folder and the keys of endpoints and of the Hub, which are not logged.
 Journal and rows must lie on a file system that all nodes share.
 
-Not covered: nodes that join while a run lasts get no work of it.
+Not covered: nodes that join during a run, which get no work.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-# Ray asks an address that is no cluster 20 times, for 40 s each.
+# Ray would try an address that is no cluster 20 times, for 40 s each.
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
-# A cluster that is started here reports nothing to its makers.
+# A cluster that is started here sends no usage statistics.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-# Under `uv run`, Ray would send the working folder to the nodes, journal and all.
+# Under `uv run`, Ray would send the working folder with the journal to the nodes.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
 import ray
@@ -37,17 +38,21 @@ from heavydistill.store.traces import writing
 
 LOCAL = "local"
 
-# What shards take over of the environment, beside the keys of endpoints.
+# Environment variables that shards receive, beside the keys of endpoints.
 _PASSED = {"HF_TOKEN", "OMP_NUM_THREADS"}
 _RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
 
 
 class RayPool:
-    """Shards on a cluster, of which each starts ``server``, a command, if there is one.
+    """Shards on a cluster.
 
-    ``local`` starts Ray here; ``host:port`` and ``auto`` join a cluster that this machine is part
-    of, ``ray://host:port`` one that it is not. Where Ray is joined already, that is used.
+    Args:
+        address: ``local`` starts Ray on this machine; ``host:port`` and ``auto`` join a cluster
+            that this machine is part of, ``ray://host:port`` another one. If Ray is initialized
+            already, that cluster is used.
+        run: The run.
+        server: Command with which each shard starts a server; None for none.
 
     Raises:
         ConfigError: The cluster cannot be joined, or has too few GPUs for a server.
@@ -81,8 +86,8 @@ class RayPool:
                 except ray.exceptions.RayError as error:
                     raise RunError(
                         f"Shard {number} is lost, after {_RETRIES} retries: {_in_one_line(error)}",
-                        "Look at its nodes, often short of memory. The same command goes on from "
-                        "the journal.",
+                        "Check the memory of its nodes, then repeat the same command: it goes on "
+                        "from the journal.",
                     ) from None
         return self._ends
 
@@ -119,7 +124,7 @@ def _spread(address: str, run: ResolvedRun, server: list[str]) -> tuple[int, flo
 
 
 def _token(run: ResolvedRun) -> Path:
-    """A file in the journal, for the shards to see."""
+    """A new file in the journal, by which shards know that they see the same journal."""
     token = Path(run.config.journal or "").absolute() / f".ray-{uuid.uuid4().hex}"
     with writing(token.parent):
         token.parent.mkdir(parents=True, exist_ok=True)
@@ -136,22 +141,21 @@ def join(address: str) -> None:
     """Start Ray on this machine or join a cluster.
 
     Raises:
-        ConfigError: Nothing answers at the address, or what does cannot be joined.
+        ConfigError: No cluster that can be joined answers at the address.
     """
     options = {"include_dashboard": False} if address == LOCAL else {}
     try:
-        if address not in (LOCAL, "auto"):  # that nobody listens, Ray finds out after a minute
+        if address not in (LOCAL, "auto"):  # Ray needs a minute to notice that nobody listens
             parts = urlsplit(address if "://" in address else f"//{address}")
             if not parts.hostname or not parts.port:
                 raise ValueError("it has no host and port")
             socket.create_connection((parts.hostname, parts.port), _CONNECT_TIMEOUT_S).close()
         ray.init(address, log_to_driver=False, logging_level="ERROR", **options)
-    except (Exception, SystemExit) as error:  # Ray raises whatever comes up, and exits too
+    except (Exception, SystemExit) as error:  # Ray raises errors of many kinds, and exits too
         raise ConfigError(
-            f"--ray {address}: Ray cannot be joined there: {_in_one_line(error)}",
-            "Start Ray there with the Python and ray versions of this machine (`ray start`), and "
-            "give host:6379 or auto on a machine of the cluster, ray://host:10001 elsewhere; or "
-            "give local.",
+            f"--ray {address}: the cluster cannot be joined: {_in_one_line(error)}",
+            "Start Ray there (`ray start`) with the Python and ray versions of this machine. Give "
+            "host:6379 or auto on a machine of the cluster, ray://host:10001 elsewhere, or local.",
         ) from None
 
 

@@ -1,10 +1,9 @@
-"""Wires the steps of a run: load, sample, verify, then N rounds of cache, deliberate, verify.
+"""Connects the steps of a run: load, sample, verify, then N rounds of cache, deliberate, verify.
 
-With pools, loading is all of the first two; without deliberations there are no rounds.
-
-Where a judge is declared, it follows each verifying. ``pace_of``, ``window_of``, ``llm_of``,
-``counting_of`` and ``judge_of`` are what a recipe of one's own needs beside the steps (see
-``pipelines/heavy.py``); all of them take what ``models.resolve.resolve`` returns.
+With pools there is no sampling, without deliberations there are no rounds, and with a judge each
+``verify`` is followed by its step. A recipe of your own needs the steps and ``pace_of``,
+``window_of``, ``llm_of``, ``counting_of`` and ``judge_of``, which take the result of
+``models.resolve.resolve`` (see ``pipelines/heavy.py``).
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ from heavydistill.models.profiles import Pace as Pace
 from heavydistill.models.request import JUDGE, THINK, deliberate_stage, sample_seed
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.llm import HeavyLLM
-from heavydistill.run.runner import HeavyPipeline, OnBatch
+from heavydistill.run.pipeline import HeavyPipeline, OnBatch
 from heavydistill.run.steps import BuildCaches, LabelTraces, LoadPools, LoadProblems, Verify
 from heavydistill.run.tasks import Deliberate, JudgeUndecided, SampleTrajectories
 from heavydistill.schema import Trace, arrow_schema
 
 
 def pace_of(run: ResolvedRun, stage: str) -> Pace:
-    """Batches of a stage; ``stage`` as in ``models.request``."""
+    """Sizes of the batches of a stage; ``stage`` as in ``models.request``."""
     model = run.in_stage(stage)
     return Pace.of(model.profile, model.samples, model.endpoint)
 
 
 def window_of(run: ResolvedRun) -> int:
-    """Rows in the pipeline: each stage has those it works on, and as many that wait for it."""
+    """Rows in the pipeline: each stage processes some, and as many wait for it."""
     rounds = run.config.rounds
     rows = rounds * pace_of(run, deliberate_stage(1)).rows
     if run.thinker:
@@ -50,8 +49,8 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
     Args:
         run: Resolved run; its journal must be set if it has a budget.
         stage: Name as in ``models.request``.
-        replay: Send no request; take every response from the journal.
-        holder: Shard that pays; see ``models.ledger.Ledger``.
+        replay: Whether every response comes from the journal, without a request.
+        holder: Shard that spends; see ``models.ledger.Ledger``.
     """
     config, model = run.config, run.in_stage(stage)
     pays = model.endpoint.is_served and config.journal and not replay
@@ -72,7 +71,7 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
 
 
 def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
-    """The arguments of ``BuildCaches`` that say what counts the tokens of a cache."""
+    """The arguments of ``BuildCaches`` for counting the tokens of a cache."""
     deliberator = run.deliberator
     return {
         "reader": deliberator.profile.tokenizer,
@@ -86,13 +85,13 @@ def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
 def judge_of(
     run: ResolvedRun, column: str, round: int = 0, replay: bool = False, holder: str = ""
 ) -> JudgeUndecided:
-    """The step that puts what is undecided in ``pool`` or ``deliberations`` to a run's judge.
+    """The step that asks a run's judge about undecided verdicts in ``pool`` or ``deliberations``.
 
-    ``round`` is that of the deliberations, 0 for a pool; see ``llm_of`` for the others.
+    ``round`` is that of the deliberations, 0 for a pool; the other arguments are as in ``llm_of``.
     """
     config, judge, pace = run.config, run.in_stage(JUDGE), pace_of(run, JUDGE)
     llm = llm_of(run, JUDGE, replay, holder)
-    # Votes of later rounds are other samples, also where the question is the same.
+    # Votes of later rounds are new samples, even for the same question.
     llm.seed = sample_seed(config.seed, JUDGE, round)
     return JudgeUndecided(
         name=f"judge_{column}_{round}" if round else f"judge_{column}",
@@ -110,7 +109,7 @@ def judge_of(
 
 @contextlib.contextmanager
 def paying(run: ResolvedRun) -> Iterator[None]:
-    """While this lasts the account of a run's folder is its own; it has one if any model is served.
+    """Hold the account of the run's folder, if any of its models is served.
 
     Raises:
         ConfigError: The same run is in progress, or another one into its folder; or the account
@@ -121,7 +120,7 @@ def paying(run: ResolvedRun) -> Iterator[None]:
         return
     config = run.config
     with contextlib.ExitStack() as held:
-        # Also into another folder.
+        # The same run into another folder is refused too.
         same = Path(config.journal or "") / f"run-{config.identity}.lock"
         held.enter_context(
             alone(same, "The same run is in progress, and both would pay for the same")
@@ -143,15 +142,15 @@ def build_heavy_pipeline(
     """The pipeline of a run, ready for ``run()``.
 
     Args:
-        run: A resolved run, or a configuration that is resolved here without a request.
-        on_batch: Called in this process with (step name, rows) for each batch that leaves a step.
-        replay: Send no request; take every response from ``config.journal``.
+        run: A resolved run, or a configuration, which is resolved without a request.
+        on_batch: Called with (step name, rows) for each batch that leaves a step.
+        replay: Whether every response comes from ``config.journal``, without a request.
         known_unfit: See ``LoadProblems``.
-        part: Number of a shard and of all shards.
-        holder: Shard that pays; see ``llm_of``.
+        part: (number of a shard, number of all shards).
+        holder: Shard that spends; see ``llm_of``.
 
     Raises:
-        UserError: A model is not known, or its context is too small.
+        UserError: A model is unknown, or its context is too small.
     """
     run = resolve(run) if isinstance(run, RunConfig) else run
     config = run.config

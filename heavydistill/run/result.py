@@ -1,8 +1,8 @@
-"""What is in the folder of a run, made of the rows that the pipeline left.
+"""Writes the folder of a run from the rows of its pipeline.
 
-See ``run`` for what that is. Traces stand in the order of the problems, however long each took. A
-run that was interrupted is completed with the rows of the folder that it goes on from: what was
-finished once is there until there is something newer.
+``generate`` lists the files. Traces are in the order of the problems, whichever finished first. An
+interrupted run also keeps the rows of the folder from which it went on, so that a finished problem
+stays until there is a newer row for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from heavydistill.store.traces import (
     writing,
 )
 
-# What changes how much is asked, or which samples, of the same models about the same problems.
+# Keys that change only how many and which samples are requested, not models or problems.
 _MAY_CHANGE = {
     "think.k",
     "think.sampling.max_tokens",
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the row of a problem is among the files of rows."""
+    """Position of a problem's row in the files of rows."""
 
     problem: str
     status: str
@@ -69,19 +69,19 @@ def write(
     left_out: int = 0,
     voted: Collection[str] | None = None,
 ) -> tuple[Summary, int, int]:
-    """Write the folder of a run, and check that rows out are rows in.
+    """Write the folder of a run, and check that every problem has one row.
 
     Args:
         run: Models and configuration.
         problems: All problems, in order.
-        rows: Folder of the parquet files that the pipeline left.
-        folder: Folder of the run; must not be there.
-        old: Folder that an interrupted run goes on from; None if every problem must have a row.
-        left_out: Number of rows of the source that are no problems of the run.
+        rows: Folder with the parquet files of the pipeline.
+        folder: Folder of the run, which must not exist.
+        old: Folder from which an interrupted run went on; None if every problem must have a row.
+        left_out: Number of rows of the source that are left out of the run.
         voted: See ``summarize``.
 
     Returns:
-        (summary over all rows, rows that a step failed on, problems without a row).
+        (summary over all rows, number of rejects, number of problems without a row).
 
     Raises:
         RunError: Rows are missing, or the disk is full.
@@ -92,7 +92,7 @@ def write(
     if old is not None:
         places += _carried(old, wanted, {place.problem for place in places})
     order = {name: position for position, name in enumerate(wanted)}
-    places.sort(key=lambda place: order[place.problem])  # rows came as they were finished
+    places.sort(key=lambda place: order[place.problem])  # from the order in which they finished
     kept = [place for place in places if not place.status.startswith(FAILED)]
     rejected = [place for place in places if place.status.startswith(FAILED)]
     summary = _priced(summarize(_traces(places), voted), run)
@@ -115,7 +115,7 @@ def write(
 
 
 def all_traces(run: Path) -> Iterator[Trace]:
-    """The rows of a run that ``write`` wrote, rejected ones too: all that its summary is over.
+    """All rows that ``write`` wrote, rejects included; its summary is over these.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -124,9 +124,9 @@ def all_traces(run: Path) -> Iterator[Trace]:
 
 
 def made_by(run: ResolvedRun) -> dict[str, Any]:
-    """This version and the models of a run, without folders, as they stand in ``summary.json``.
+    """Version and models of a run as in ``summary.json``, without folders.
 
-    Nobody thinks where pools are those of another run, or deliberates where that is not asked.
+    The thinker is null for pools of another run, the deliberator if D is 0.
     """
 
     def made(model: ResolvedModel | None) -> dict[str, Any] | None:
@@ -144,29 +144,29 @@ def made_by(run: ResolvedRun) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A run that is in a folder."""
+    """The run in a folder, compared with a new configuration."""
 
-    lacks: int  # rows and samples that it lacks, which the same command asks for again
+    lacks: int  # missing rows and failed samples, which the same command requests again
     changed: dict[str, tuple[Any, Any]]
-    """What another run asks otherwise: keys with (what it was, what it would be)."""
+    """Keys in which the new configuration differs, with (old value, new value)."""
 
     @property
     def may_go_on(self) -> bool:
-        """Whether the other run may take its place: it fills gaps, or asks for more or less."""
+        """Whether the new run may replace it: it fills gaps, or requests more or fewer samples."""
         return self.changed.keys() <= _MAY_CHANGE if self.changed else bool(self.lacks)
 
 
 def earlier(config: RunConfig, folder: Path) -> Earlier | None:
-    """The run in a folder, as another one finds it; None if there is none of this version."""
+    """The run in a folder beside a new configuration; None if this version finds no run there."""
     try:
         was, now = _flat(load_config(folder / "config.yaml").asked), _flat(config.asked)
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-        # Those of pools are not asked again.
+        # Trajectories of given pools are not requested again.
         asked = ("deliberations",) if config.pools else ("trajectories", "deliberations")
         failed = sum(summary[stage]["failed"] for stage in asked)
         lacks = summary["missing"] + summary["rejects"] + failed + summary["judging"]["failed"]
         read_traces(folder)
-    # It is no run, or one of another version.
+    # no run, or a run of another version
     except (ConfigError, OSError, ValueError, LookupError, TypeError):
         return None
     keys = sorted(was.keys() | now.keys())
@@ -175,7 +175,7 @@ def earlier(config: RunConfig, folder: Path) -> Earlier | None:
 
 
 def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:
-    """By dotted keys."""
+    """A mapping with dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
@@ -183,7 +183,7 @@ def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:
 
 
 def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Place]:
-    """The rows of an earlier folder for the problems that have none."""
+    """The rows of the earlier folder for problems that have no new row."""
     carried, changed = [], 0
     for place, problem in _places(_files(old)):
         if place.problem in have:
@@ -194,7 +194,8 @@ def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Pla
             changed += 1
     if changed:
         _log.warning(
-            "%d row(s) of %s are left out, whose problems are not asked any more, or not like that",
+            "%d row(s) of %s are left out, because their problems are no longer in the run or have "
+            "changed",
             changed,
             old,
         )
@@ -202,7 +203,7 @@ def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Pla
 
 
 def _files(run: Path) -> list[Path]:
-    """Those with rows of a run."""
+    """The files with the rows of a run, rejects included."""
     names = (TRACES_FOLDER, REJECTS_FOLDER)
     return [path for name in names for path in sorted(run.glob(f"{name}/*.parquet"))]
 
@@ -211,14 +212,13 @@ def _check_rows(wanted: dict[str, Problem], out: list[str], interrupted: bool) -
     missing = len(wanted.keys() - set(out))
     if len(out) != len(set(out)) or not set(out) <= wanted.keys() or (missing and not interrupted):
         raise RunError(
-            f"{len(wanted)} problems went in and {len(out)} rows came out, "
-            f"{missing} problems are missing",
+            f"The run has {len(wanted)} problems and {len(out)} rows; {missing} problems have none",
             "This is a defect, please report it; nothing was written.",
         )
 
 
 def _priced(summary: Summary, run: ResolvedRun) -> Summary:
-    """With the cost of each stage, where its price and any of its tokens are known."""
+    """The summary with the cost of each stage whose price and tokens are known."""
     models = {
         "thinking": run.thinker or run.deliberator,
         "deliberating": run.deliberator,
@@ -246,7 +246,7 @@ def _places(files: Iterable[Path]) -> Iterator[tuple[_Place, Problem]]:
 
 
 def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
-    """The traces at these places, a few groups of rows in memory at a time."""
+    """The traces at these places; a few groups of rows are in memory at once."""
 
     @lru_cache(maxsize=32)
     def rows(path: Path, group: int) -> list[dict[str, Any]]:

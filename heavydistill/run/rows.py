@@ -1,4 +1,4 @@
-"""The rows that leave the last step of a pipeline, on disk in the order in which they came."""
+"""Writes the rows that leave a pipeline to disk, in the order in which they finish."""
 
 from __future__ import annotations
 
@@ -23,15 +23,14 @@ _log = logging.getLogger(__name__)
 
 
 class RowWriter:
-    """Writes the rows that leave a pipeline as they come; several threads may add some.
+    """Writes rows to parquet files in ``folder``, which is created; thread-safe.
 
-    A trace that does not fit the schema becomes a reject, which has the problem and the reason. A
-    file in ``folder``, made here, has its name when it is whole; ``prefix`` begins the names.
+    A trace that does not fit the schema becomes a reject with the problem and the reason. Names of
+    files begin with ``prefix``; a file gets its name when it is complete.
     """
 
     ROWS_PER_FILE = 100
-    # Small, so that whoever wants one row reads no more than its group.
-    ROWS_PER_GROUP = 10
+    ROWS_PER_GROUP = 10  # small, so that reading one row reads few others
 
     def __init__(self, folder: Path, schema: pa.Schema, prefix: str = "") -> None:
         self._folder = folder
@@ -44,11 +43,11 @@ class RowWriter:
             folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, rows: list[dict[str, Any]]) -> None:
-        """Take rows; those that become rejects are changed in place.
+        """Add rows; a row that becomes a reject is changed in place.
 
         Raises:
             RunError: A row does not fit the schema and is no trace.
-            StoppedError: The disk is full or fails; requests in flight are worth awaiting.
+            StoppedError: The disk is full or fails; requests in flight should be awaited.
         """
         with self._lock:
             for row in rows:
@@ -58,10 +57,10 @@ class RowWriter:
                 self.close()
 
     def close(self) -> None:
-        """Write what was taken since the last file.
+        """Write the rows that are not in a file yet.
 
         Raises:
-            StoppedError: The disk cannot be written; the rows are kept for another call.
+            StoppedError: The disk cannot be written; another call tries again.
         """
         with self._lock:
             if not self._rows:
@@ -78,7 +77,7 @@ class RowWriter:
             self._rows = []
 
     def _make_fit(self, row: dict[str, Any]) -> None:
-        """Make a row a reject if it does not fit."""
+        """Turn a row that does not fit the schema into a reject."""
         import pyarrow as pa
 
         for column in self._schema:
@@ -89,12 +88,12 @@ class RowWriter:
                 return
 
     def _reject(self, row: dict[str, Any], column: str, error: Exception) -> dict[str, Any]:
-        """The row of a problem whose trace cannot be written."""
+        """The reject for a row that cannot be written."""
         why = f"{column}: {type(error).__name__}: {error}"
         if self._schema.names != list(Trace.__dataclass_fields__):
             raise RunError(
                 f"A row that left the pipeline does not fit its schema: {why}",
-                "Correct leaf_schema, or the step that makes the column.",
+                "Correct leaf_schema, or the step that writes the column.",
             ) from error
         problem = Problem(**{name: encodable(text) for name, text in row["problem"].items()})
         status = printable(f"{FAILED}output: {why}")
@@ -103,25 +102,25 @@ class RowWriter:
 
 
 def temporary_folder() -> Path:
-    """A new folder, which is there until this process ends: a ``Distiset`` maps files in it."""
+    """A new folder that is removed when the process ends, since a ``Distiset`` maps its files."""
     folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def dataset_of(folder: Path, cache: Path) -> Dataset:
-    """The rows of a folder of parquet files, mapped from files in ``cache``.
+    """The rows of a folder of parquet files as a dataset, mapped from files in ``cache``.
 
     Raises:
-        RunError: There are none, or the disk is full.
+        RunError: There are no rows, or the disk is full.
     """
     from datasets import Dataset, utils
 
     files = sorted(map(str, folder.glob("*.parquet")))
     if not files:
-        raise RunError("No row came out of the pipeline", "See the log above.")
+        raise RunError("The pipeline returned no rows", "See the log above.")
     had_bars = not utils.are_progress_bars_disabled()
-    utils.disable_progress_bars()  # they would tear ours
+    utils.disable_progress_bars()  # they would break ours
     try:
         with writing(cache):
             return Dataset.from_parquet(files, cache_dir=str(cache))

@@ -1,16 +1,16 @@
-"""One run as n shards, which share its journal and its account.
+"""Divides a run into n shards, which share its journal and its account.
 
-Shard i has the problems i, i + n, i + 2n, ... and a pipeline of its own, in a process of this
-machine (``ProcessPool``) or as a task of a Ray cluster, which starts it again elsewhere when its
-node is lost (``ray.RayPool``). What a shard asked before is in the journal, so that only requests
-in flight are sent again. Shards and the run that started them speak through files in the folder of
-the run's rows, which all machines see.
+Shard i has the problems i, i + n, i + 2n, ... and its own pipeline, in a process of this machine
+(``ProcessPool``) or as a task of a Ray cluster, which starts it again elsewhere if its node is lost
+(``ray.RayPool``). Earlier responses are in the journal, so that only requests in flight are sent
+again. Shards and the run communicate through files in the folder of the run's rows, which all
+machines see.
 
-Slots and limits of an endpoint are divided by the number of shards, since no process sees what
-others send; a server that a shard starts for itself is not shared. The budget is not divided: all
+Slots and rate limits of an endpoint are divided by the number of shards, because no process sees
+the requests of others; a server that a shard starts is its own. The budget is not divided: all
 shards reserve in one account in the journal (see ``models.ledger``).
 
-Not covered: shards that begin or end while a run lasts.
+Not covered: changing the number of shards during a run.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from heavydistill.run.interrupts import as_exceptions, held, loading
 from heavydistill.store.traces import LEAF_FOLDER
 
 if TYPE_CHECKING:
-    from heavydistill.run.runner import OnBatch, OnSample, Row
+    from heavydistill.run.pipeline import OnBatch, OnSample, Row
 
 _STOP = "stop"
 _AGAIN = "Run the command again."
@@ -58,24 +58,24 @@ _GRACE_S = 10.0
 _log = logging.getLogger(__name__)
 
 Watch = Callable[[], HeavydistillError | None]
-"""Called all the time while a run lasts; the error that it returns ends the run."""
+"""Called several times a second during a run; an error that it returns ends the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a shard on another machine takes over from the run."""
+    """State of the run that a shard on another machine needs."""
 
-    version: str  # of this package
+    version: str  # version of this package
     folder: Path  # working folder, so that relative paths mean the same
     token: Path  # file in the journal that the run has just made
-    environment: dict[str, str] = field(repr=False)  # variables, among them keys
+    environment: dict[str, str] = field(repr=False)  # environment variables, including keys
 
-    def take_over(self) -> None:
-        """Make this process like the run's.
+    def apply(self) -> None:
+        """Set up this process like that of the run.
 
         Raises:
             ConfigError: This machine has another version of this package, or not the folder.
-            JournalError: The journal here is not the run's.
+            JournalError: The journal on this machine is not that of the run.
         """
         host = socket.gethostname()
         if heavydistill.__version__ != self.version:
@@ -89,65 +89,65 @@ class Surroundings:
         except OSError as error:
             raise ConfigError(
                 f"Node {host} cannot enter the working folder {self.folder}: {error.strerror}",
-                "Give the command from a folder that all nodes see under the same path.",
+                "Run the command in a folder that all nodes see under the same path.",
             ) from error
         if not self.token.exists():
             raise JournalError(
                 f"Node {host} does not see the journal {self.token.parent} as the driver does",
-                "Name one on a file system that all nodes share: --journal FOLDER.",
+                "Give a folder on a file system that all nodes share: --journal FOLDER.",
             )
-        # Ray allows one thread to a worker that names no processors.
+        # Ray sets one thread for a worker that requests no processors.
         os.environ.pop("OMP_NUM_THREADS", None)
         os.environ.update(self.environment)
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A part of a run; can be sent to another process."""
+    """A part of a run, which can be sent to another process."""
 
     number: int  # from 0
     count: int  # number of shards of the run
-    run: ResolvedRun  # with the part of the endpoints that is this shard's
+    run: ResolvedRun  # with this shard's part of slots and rate limits
     rows: Path  # folder of the rows of the run
     known_unfit: tuple[int, ...] = ()  # see ``LoadProblems``
-    server: tuple[str, ...] = ()  # command of the server that it starts; empty for none
-    surroundings: Surroundings | None = None  # of a shard on another machine
+    server: tuple[str, ...] = ()  # command of the server that the shard starts; empty for none
+    surroundings: Surroundings | None = None  # None on this machine
 
 
 @dataclass(frozen=True, slots=True)
 class ShardEnd:
-    """How a shard ended."""
+    """The end of a shard."""
 
     name: str  # first part of the names of its files of rows
-    failure: HeavydistillError | None  # why it ended too early, if it did
+    failure: HeavydistillError | None  # error that ended the shard; None if it is complete
 
 
 class ShardPool(Protocol):
-    """Whatever runs shards."""
+    """Runs shards."""
 
     count: int  # number of shards
-    surroundings: Surroundings | None  # what they take over on other machines
+    surroundings: Surroundings | None  # for shards on other machines
 
     def start(self, shards: list[Shard]) -> None:
-        """Begin all of them."""
+        """Start all shards."""
 
     def ended(self) -> dict[int, ShardEnd]:
-        """How the shards that have ended did, by their numbers.
+        """The ends of the shards that have ended, by number.
 
         Raises:
-            RunError: One was lost, for good.
+            RunError: A shard is lost and is not started again.
         """
 
     def close(self) -> None:
-        """End at once whatever still runs."""
+        """End all shards at once."""
 
 
 def run_shard(shard: Shard) -> ShardEnd:
-    """Run a shard to its end; rows and counts are in files then."""
+    """Run a shard to its end; its rows and counts are in files afterwards."""
     name = f"{shard.number:04d}-{uuid.uuid4().hex[:8]}"
     try:
         if shard.surroundings:
-            shard.surroundings.take_over()
+            shard.surroundings.apply()
         with loading():
             from heavydistill.run.recipe import build_heavy_pipeline
 
@@ -188,7 +188,10 @@ def with_server(
     log: Path,
     on_start: serving.OnStart | None = None,
 ) -> Iterator[tuple[ResolvedRun, Watch]]:
-    """(the run with the address of the server that is started, what tells that this has ended)."""
+    """Start a server; yield (run with its address, function that returns an error if it ended).
+
+    Without a ``command`` the run is yielded as it is.
+    """
     if not command:
         yield run, lambda: None
         return
@@ -197,9 +200,9 @@ def with_server(
 
 
 class _Report(logging.Handler):
-    """A file with a line for each batch that left a step, without its texts, and for each warning.
+    """A file with a line for each batch that left a step, without its texts, and each warning.
 
-    Not a queue: whoever is killed while it writes to one blocks all others.
+    A queue would not do: a process that is killed while it writes to a queue blocks the others.
     """
 
     def __init__(self, shard: Shard, name: str) -> None:
@@ -222,12 +225,12 @@ class _Report(logging.Handler):
 
     def _write(self, **line: Any) -> None:
         with self._writing:
-            if not self._file.closed:  # a thread that was given up may still warn
+            if not self._file.closed:  # an abandoned thread may still warn
                 print(json.dumps(line), file=self._file, flush=True)
 
 
 def _counted(row: Row) -> Row:
-    """What a status counts of a row: of its texts it matters only whether there is any thinking."""
+    """The part of a row that a status counts; of texts only whether there is any thinking."""
     kept: Row = {key: row[key] for key in ("status", "from_journal") if key in row}
     for column in ("pool", "deliberations"):
         if column in row:
@@ -239,7 +242,7 @@ def _counted(row: Row) -> Row:
 
 
 class _Reports:
-    """Reads the reports of all shards. A problem counts once, however often its shard began."""
+    """Reads the reports of all shards; a problem counts once, also if its shard started again."""
 
     def __init__(self, rows: Path, on_batch: OnBatch, on_sample: OnSample) -> None:
         self._rows, self._on_batch, self._on_sample = rows, on_batch, on_sample
@@ -247,7 +250,7 @@ class _Reports:
         self._seen: dict[str, set[str]] = {}
 
     def read(self) -> None:
-        """Pass on what is new."""
+        """Pass on the new lines."""
         for path in self._rows.glob("*.jsonl"):
             with path.open("rb") as file:
                 file.seek(self._offsets[path])
@@ -281,14 +284,14 @@ def run_shards(
     on_sample: OnSample = lambda step, tokens: None,
     watch: Watch = lambda: None,
 ) -> None:
-    """Run all shards to their ends; the rows are in files of the folder of rows then.
+    """Run all shards to their ends; their rows are in the folder of rows afterwards.
 
     Raises:
-        RunError: A shard broke, or was lost for good. The others are ended at once.
-        StoppedError, TeacherError, KeyboardInterrupt: After the requests in flight in all
-            shards were answered.
+        RunError: A shard failed or is lost; the others are ended at once.
+        StoppedError, TeacherError, KeyboardInterrupt: The run cannot go on; raised after the
+            requests in flight of all shards were answered.
     """
-    from heavydistill.run.runner import logging_to
+    from heavydistill.run.pipeline import logging_to
 
     rows, ends = shards[0].rows, dict[int, ShardEnd]()
     (rows / LEAF_FOLDER).mkdir(parents=True, exist_ok=True)
@@ -323,10 +326,10 @@ def run_shards(
 
 
 def _keep_one_attempt(leaf: Path, ends: Mapping[int, ShardEnd]) -> None:
-    """Keep the rows of one attempt of each shard: the one that ended, else the longest.
+    """Keep the rows of one attempt of each shard: the one that ended, otherwise the longest.
 
-    A shard that lost its node has rows of several attempts. File names hold the number of the
-    shard, of the attempt and of the file.
+    A shard that lost its node has rows of several attempts. File names hold the numbers of shard,
+    attempt and file.
     """
     attempts: dict[int, dict[str, list[Path]]] = {}
     for file in leaf.glob("*.parquet"):
@@ -346,12 +349,17 @@ def shards_of(
     known_unfit: tuple[int, ...] = (),
     server: list[str] | None = None,
 ) -> list[Shard]:
-    """The shards of a run, as many as ``pool`` runs, which put their rows into ``rows``.
+    """The shards of a run, one for each that ``pool`` runs.
 
-    Each starts its teacher's ``server``, a command, if that has no address yet.
+    Args:
+        run: The run.
+        pool: Runs the shards.
+        rows: Folder for their rows.
+        known_unfit: See ``LoadProblems``.
+        server: Command with which each shard starts its own server; None for none.
 
     Raises:
-        ConfigError: There is less than one slot or request a minute for each.
+        ConfigError: A limit of an endpoint is smaller than the number of shards.
     """
 
     def part(model: ResolvedModel) -> ResolvedModel:
@@ -364,7 +372,7 @@ def shards_of(
                 parts[key] = limit // pool.count
                 if not parts[key]:
                     raise ConfigError(
-                        f"endpoint.{key} is {limit}, which {pool.count} shards cannot share out",
+                        f"endpoint.{key} is {limit}, too small to divide by {pool.count} shards",
                         f"Raise it, or run at most {limit} shards (--processes).",
                     )
         return dataclasses.replace(model, endpoint=endpoint.model_copy(update=parts))
@@ -383,7 +391,7 @@ def shards_of(
 
 
 class ProcessPool:
-    """Shards in processes of this machine, which end with this one."""
+    """Shards in processes of this machine, which end with this process."""
 
     surroundings: Surroundings | None = None
 
@@ -394,7 +402,7 @@ class ProcessPool:
         self._ends: dict[int, ShardEnd] = {}
 
     def start(self, shards: list[Shard]) -> None:
-        with held():  # this process hears Ctrl-C, and tells them
+        with held():  # only this process receives Ctrl-C, and stops the shards
             for shard in shards:
                 receiver, sender = self._context.Pipe(duplex=False)
                 name = f"heavydistill shard {shard.number}"
@@ -405,7 +413,7 @@ class ProcessPool:
 
     def ended(self) -> dict[int, ShardEnd]:
         for number, (process, receiver) in enumerate(self._started):
-            exitcode = process.exitcode  # looked at first: what it sends comes before its end
+            exitcode = process.exitcode  # read before the pipe: a process sends, then ends
             if number in self._ends:
                 continue
             with contextlib.suppress(EOFError):
@@ -415,8 +423,8 @@ class ProcessPool:
             if exitcode is not None:
                 raise RunError(
                     f"The process of shard {number} ended with code {exitcode}",
-                    "A negative code is a signal; -9 is often the system short of memory. The same "
-                    "command goes on from the journal.",
+                    "A negative code is a signal; -9 often means that memory ran out. Repeat the "
+                    "same command: it goes on from the journal.",
                 )
         return self._ends
 
@@ -432,7 +440,7 @@ class ProcessPool:
 
 
 def _work(shard: Shard, sender: Connection) -> None:
-    """The target of a process of this machine."""
+    """Target function of a process."""
     parent = multiprocessing.parent_process()
     if parent is None:
         raise RuntimeError("a shard must run in a process of its own")

@@ -1,4 +1,4 @@
-"""How far a run is: counted as batches leave its steps, and kept in a small file for others.
+"""The progress of a run: counted as batches leave its steps, and written to a small file.
 
 ``status.json`` stands in the hidden folder of the run (see ``store.atomic``) and goes with it. It
 is replaced as a whole every ``EVERY_S`` seconds, so that an old one belongs to a run that hangs;
@@ -36,7 +36,7 @@ EVERY_S = 2.0
 PACE_S = 300.0
 """Paces are those of so many seconds back."""
 THINKING = "thinking"
-_VERSION = 6
+_VERSION = 7
 _THINKS = "sample_trajectories"
 
 Row = dict[str, Any]
@@ -46,20 +46,24 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class StageStatus:
-    """Progress of a step that asks a model."""
+    """A step that asks a model.
 
-    name: str  # name of the stage
-    total: int  # problems that will leave the stage
-    samples: int  # samples per problem; 0 where that depends on the problem, as for a judge
-    done: int = 0  # problems that have left the stage
-    asked: int = 0  # samples that have left the stage; not counted for a judge
-    from_journal: int = 0  # samples among them that came from the journal
-    thoughts: int = 0  # samples among them with thinking
-    failures: dict[str, int] = field(default_factory=dict)  # samples that cannot be used, by reason
-    prompt_tokens: int = 0  # prompt tokens of these samples
-    completion_tokens: int = 0  # completion tokens of these samples
-    ended: int = 0  # samples that the model has finished, problems in progress included
-    new_tokens: int = 0  # completion tokens of the finished samples
+    A sample counts as received when its response comes, and as finished when its problem has left
+    the step with all of its samples.
+    """
+
+    name: str  # for people
+    problems: int  # problems that will leave the step
+    per_problem: int  # samples per problem; 0 where that depends on the problem, as for a judge
+    done: int = 0  # problems that have left the step
+    finished: int = 0  # samples of these problems; 0 for a judge
+    from_journal: int = 0  # finished samples that the journal had
+    thoughts: int = 0  # finished samples with thinking
+    failures: dict[str, int] = field(default_factory=dict)  # finished samples lost, by reason
+    prompt_tokens: int = 0  # of the finished samples
+    completion_tokens: int = 0  # of the finished samples
+    received: int = 0  # samples received from a model by this process or its shards
+    received_tokens: int = 0  # completion tokens of the received samples
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,9 +98,12 @@ class Status:
     @property
     def samples(self) -> tuple[int, int]:
         """Samples that are there, and all that the run needs, without those of a judge."""
-        stages = [stage for stage in self.stages if stage.samples]
-        there = sum(max(stage.done * stage.samples, stage.ended) for stage in stages)
-        return there, sum(stage.total * stage.samples for stage in stages)
+        stages = [stage for stage in self.stages if stage.per_problem]
+        there = sum(
+            max(stage.done * stage.per_problem, stage.from_journal + stage.received)
+            for stage in stages
+        )
+        return there, sum(stage.problems * stage.per_problem for stage in stages)
 
 
 OnStatus = Callable[[Status], None]
@@ -104,9 +111,9 @@ OnStatus = Callable[[Status], None]
 
 class _Moment(NamedTuple):
     at: float
-    finished: int
-    tokens: int
-    share: float  # of the samples of the run that are there
+    finished: int  # problems
+    received: int  # samples
+    tokens: int  # completion tokens of the received samples
 
 
 class StatusWriter:
@@ -138,14 +145,14 @@ class StatusWriter:
         )
         self._path, self._on_status = path, on_status
         self._account = account_of(config) if asks_servers else None
-        # All that are asked have a price, or cost nothing.
+        # Whether every model has a price or is free.
         self._is_priced = all(model.profile.usd(1, 1) is not None for model in run.models)
         # The last step of each stage that gives verdicts.
         judging = "judge" if run.judge else "verify"
         steps = (f"{judging}_pool", f"{judging}_deliberations_{config.rounds}")
-        # Of each problem that has left these, the share of right samples.
+        # Share of right samples of each problem that has left these steps.
         self._right: dict[str, list[float]] = {step: [] for step in steps}
-        self._moments: deque[_Moment] = deque([_Moment(time.monotonic(), 0, 0, 0.0)])
+        self._moments: deque[_Moment] = deque([self._moment()])
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._is_silent = False
@@ -157,6 +164,10 @@ class StatusWriter:
             if step in self._steps:
                 for row in rows:
                     _count(self._steps[step], row, step)
+            if not any(stage.received for stage in status.stages) and (
+                not status.loaded or any(row.get("from_journal") for row in rows)
+            ):  # loading models and reading the journal do not count in a pace
+                self._moments = deque([self._moment()])
             if step.startswith("load_"):
                 status.loaded += len(rows)
             elif step == "label_traces":
@@ -167,18 +178,15 @@ class StatusWriter:
                 self._right[step] += [_share_right(_samples(row, step)) for row in rows]
 
     def on_sample(self, step: str, tokens: int) -> None:
-        """Count a response that a step of ours received."""
+        """Count a response that a step received from its model."""
         with self._lock:
             if counts := self._steps.get(step):
-                if not any(stage.ended for stage in self._status.stages):
-                    # What was loaded or came from the journal before says nothing of the pace.
-                    self._moments = deque([self._moment()])
-                counts.ended += 1
-                counts.new_tokens += tokens
+                counts.received += 1
+                counts.received_tokens += tokens
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """While this lasts the file is there and young."""
+        """Keep the file up to date until the end, then remove it."""
         self.write()
         thread = threading.Thread(target=self._keep_writing, daemon=True)
         thread.start()
@@ -193,21 +201,20 @@ class StatusWriter:
                 self._on_status(self.status())
 
     def write(self) -> None:
-        """Replace the file by what is known now."""
-        status = self.status()
-        young = self._path.with_suffix(".new")
+        """Replace the file by the current status."""
+        status, new = self.status(), self._path.with_suffix(".new")
         try:
-            young.write_text(json.dumps(dataclasses.asdict(status)), encoding="utf-8")
-            os.replace(young, self._path)
+            new.write_text(json.dumps(dataclasses.asdict(status)), encoding="utf-8")
+            os.replace(new, self._path)
         except OSError as error:
             if not self._is_silent:
-                _log.warning("%s cannot be written, so a watch sees nothing: %s", young, error)
+                _log.warning("%s cannot be written, so `watch` sees nothing: %s", new, error)
             self._is_silent = True
         if self._on_status:
             self._on_status(status)
 
     def status(self) -> Status:
-        """What is known now."""
+        """The current status."""
         balance = self._balance()
         with self._lock:
             per_minute, per_second, left = self._pace()
@@ -231,32 +238,34 @@ class StatusWriter:
             self.write()
 
     def _balance(self) -> Balance | None:
-        """What stands in the account, which others write meanwhile; None if there is none."""
+        """The balance of the account; None if there is none or it cannot be read now."""
         with contextlib.suppress(ConfigError, OSError):
             return balance_of(self._account) if self._account else None
         return None
 
     def _moment(self) -> _Moment:
-        """What is there now; call it under the lock."""
-        there, needed = self._status.samples
-        share = min(1.0, there / max(1, needed))
-        tokens = sum(stage.new_tokens for stage in self._status.stages)
-        return _Moment(time.monotonic(), self._status.finished, tokens, share)
+        """The current counts; call it under the lock."""
+        stages = self._status.stages
+        received = sum(stage.received for stage in stages)
+        tokens = sum(stage.received_tokens for stage in stages)
+        return _Moment(time.monotonic(), self._status.finished, received, tokens)
 
     def _pace(self) -> tuple[float | None, float | None, float | None]:
-        """(problems a minute, tokens a second, seconds left) of late; call it under the lock."""
+        """Recent (problems a minute, tokens a second, seconds left); call it under the lock."""
         now = self._moment()
         while len(self._moments) > 1 and now.at - self._moments[1].at > PACE_S:
             self._moments.popleft()
         then = self._moments[0]
         self._moments.append(now)
-        seconds, share = now.at - then.at, now.share - then.share
+        there, needed = self._status.samples
+        seconds, received = now.at - then.at, now.received - then.received
         if seconds <= 0:
             return None, None, None
+        left = seconds * max(0, needed - there)
         return (
             60 * (now.finished - then.finished) / seconds or None,
             (now.tokens - then.tokens) / seconds or None,
-            seconds * (1 - now.share) / share if share > 0 else None,
+            left / received if received else None if left else 0.0,
         )
 
 
@@ -281,7 +290,7 @@ def read_status(path: Path) -> Status | None:
 
 
 def running(run: Path) -> tuple[str, Status] | None:
-    """(name inside of an evaluation, else empty; status) of a run that lasts or was killed, if any.
+    """(name inside an evaluation or "", status) of a run in progress or killed; None if none is.
 
     Raises:
         ConfigError: A status cannot be read.
@@ -296,7 +305,7 @@ def running(run: Path) -> tuple[str, Status] | None:
 
 
 def _stages(run: ResolvedRun, total: int) -> dict[str, StageStatus]:
-    """The steps that ask, by their names."""
+    """The steps that ask a model, by name."""
     config, rounds = run.config, run.config.rounds
     names = {} if config.pools else {_THINKS: (THINKING, config.think.k)}
     if run.judge:
@@ -307,7 +316,7 @@ def _stages(run: ResolvedRun, total: int) -> dict[str, StageStatus]:
         if run.judge:
             names[f"judge_deliberations_{n}"] = (f"judging deliberations{number}", 0)
     return {
-        step: StageStatus(name=name, total=total, samples=samples)
+        step: StageStatus(name=name, problems=total, per_problem=samples)
         for step, (name, samples) in names.items()
     }
 
@@ -317,7 +326,7 @@ def _count(stage: StageStatus, row: Row, step: str) -> None:
     stage.done += 1
     stage.from_journal += row.get("from_journal", 0)
     for sample in () if step.startswith("judge_") else _samples(row, step):
-        stage.asked += 1
+        stage.finished += 1
         stage.prompt_tokens += max(0, sample["prompt_tokens"])
         stage.completion_tokens += max(0, sample["completion_tokens"])
         stage.thoughts += bool(sample["reasoning"])
@@ -327,7 +336,7 @@ def _count(stage: StageStatus, row: Row, step: str) -> None:
 
 
 def _samples(row: Row, step: str) -> list[Row]:
-    """The generations of a row that are of the step; a row that failed may have none."""
+    """The generations of a row that the step made; a failed row may have none."""
     if step == _THINKS or step.endswith("pool"):
         return list(row.get("pool", ()))
     round = int(step.rpartition("_")[2])

@@ -1,9 +1,9 @@
-"""The stations of a row that ask no model: load, verify, build caches, label.
+"""The steps that ask no model: load, verify, build caches, label.
 
-A row is a ``schema.Trace`` that grows: each step adds its columns and leaves the others. No step
-raises for what it meets in one row: it writes why into ``status`` and the later steps pass the
-row on as it is, so rows out always equal rows in. ``status`` is ``ok``, ``too_few_usable``, or
-``failed: ...``, which makes the row a reject.
+A row becomes a ``schema.Trace``: each step adds its columns and keeps the others. A fault in one
+row raises nothing: its reason goes into ``status`` and later steps pass the row on unchanged, so
+that every row comes out. ``status`` is ``ok``, ``too_few_usable``, or ``failed: ...``, which makes
+the row a reject.
 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
@@ -50,30 +50,30 @@ Row = dict[str, Any]
 COLUMNS = list(Trace.__dataclass_fields__)
 
 
-def advance(rows: list[Row], station: str, work: Callable[[Row], Row]) -> list[Row]:
-    """Give each row that is still on its way the columns that ``work`` makes of it."""
+def advance(rows: list[Row], step: str, work: Callable[[Row], Row]) -> list[Row]:
+    """Add the columns that ``work`` returns to each row with status ``ok``; errors go to status."""
     for row in rows:
         if row.setdefault("status", OK) != OK:
             continue
         try:
             row.update(work(row))
         except Exception as error:
-            row["status"] = printable(f"{FAILED}{station}: {type(error).__name__}: {error}")
-            logging.getLogger(f"distilabel.step.{station}").warning(
+            row["status"] = printable(f"{FAILED}{step}: {type(error).__name__}: {error}")
+            logging.getLogger(f"distilabel.step.{step}").warning(
                 "problem %s: %s", row["problem"].get("id"), row["status"]
             )
     return rows
 
 
 class _Load(GeneratorStep):
-    """Yields rows; what a subclass makes of them is read as it is needed."""
+    """Yields the rows of a subclass, which are read as they are needed."""
 
     def rows(self, offset: int) -> Iterator[Row]:
-        """All rows from that number on."""
+        """All rows from number ``offset`` on."""
         raise NotImplementedError
 
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
-        """Batches of rows, of which two are in memory, and whether it is the last."""
+        """Yield (batch of rows, whether it is the last); two batches are in memory."""
         rows, size = self.rows(offset), int(self.batch_size)
         batch = list(islice(rows, size))
         while batch:
@@ -83,14 +83,13 @@ class _Load(GeneratorStep):
 
 
 class LoadProblems(_Load):
-    """Yields one row a problem."""
+    """Yields one row per problem."""
 
-    source: Problems  # where from; see ``config.run.Problems``
-    verify: Verifying = Verifying()  # how references are checked, and verifiers of one's own
-    known_unfit: list[int] | None = None
-    """Numbers of the rows that were found unfit already; null checks every row."""
-    first: int = 0  # number of the first problem that is loaded: that of a shard
-    every: int = 1  # distance from one problem that is loaded to the next: the number of shards
+    source: Problems
+    verify: Verifying = Verifying()  # how references are checked
+    known_unfit: list[int] | None = None  # numbers of rows known to be unfit; null checks every row
+    first: int = 0  # number of the first loaded problem, i.e. the number of the shard
+    every: int = 1  # distance between loaded problems, i.e. the number of shards
 
     _problems: list[Problem] = PrivateAttr(default_factory=list)
 
@@ -108,7 +107,7 @@ class LoadProblems(_Load):
 
 
 class LoadCaches(_Load):
-    """Yields one row a cache that is there; its pool and its deliberations are empty."""
+    """Yields one row per existing cache, with an empty pool and no deliberations."""
 
     _pairs: Iterator[tuple[Problem, Cache]] = PrivateAttr(default_factory=lambda: iter(()))
 
@@ -117,7 +116,7 @@ class LoadCaches(_Load):
         return ["problem", "problem_id", "cache_id", "pool", "caches", "deliberations"]
 
     def take(self, pairs: Iterable[tuple[Problem, Cache]]) -> None:
-        """Set the pairs that become rows; they are read as they are needed."""
+        """Set the pairs that become rows, which are read as they are needed."""
         self._pairs = iter(pairs)
 
     def rows(self, offset: int) -> Iterator[Row]:
@@ -134,16 +133,16 @@ class LoadCaches(_Load):
 
 
 class LoadPools(_Load):
-    """Yields one row a trace of an earlier run: its pool with the verdicts that stand.
+    """Yields one row per trace of an earlier run: its pool with the verdicts that are still valid.
 
     See ``pools``.
     """
 
     source: str  # folder of the run
-    limit: int | None = None  # take the first so many
-    own: list[str] = Field(default_factory=list)  # Python files with verifiers of one's own
-    first: int = 0  # see ``LoadProblems``, as for the next one
-    every: int = 1
+    limit: int | None = None  # maximum number of traces
+    own: list[str] = Field(default_factory=list)  # Python files with verifiers of the user
+    first: int = 0  # as in ``LoadProblems``
+    every: int = 1  # as in ``LoadProblems``
 
     @property
     def outputs(self) -> list[str]:
@@ -168,14 +167,14 @@ class LoadPools(_Load):
             }
 
 
-_pools = SharedResources(VerdictPool.close)  # workers of one run judge for all its steps
+_pools = SharedResources(VerdictPool.close)  # all steps of a run share the workers
 
 
 class Verify(Step):
     """Judges every generation of a column with the verifier of its problem."""
 
     column: str = "pool"  # ``pool`` or ``deliberations``
-    verify: Verifying = Verifying()  # limits, workers, and verifiers of one's own
+    verify: Verifying = Verifying()
 
     _judges: VerdictPool | None = PrivateAttr(default=None)
 
@@ -198,26 +197,26 @@ class Verify(Step):
         self._judges = None
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Rows with verdicts, all judged side by side; what was judged is not judged again."""
-        begun: dict[int, list[Future[Judged] | None]] = {}
+        """Yield rows with verdicts, judged concurrently; existing verdicts stay."""
+        submitted: dict[int, list[Future[Judged] | None]] = {}
 
-        def begin(row: Row) -> Row:
-            begun[id(row)] = self._begun(row)
+        def submit(row: Row) -> Row:
+            submitted[id(row)] = self._submitted(row)
             return {}
 
         def finish(row: Row) -> Row:
             return {
                 self.column: [
                     {**item, "verdict": to_row(judged.result().verdict)} if judged else item
-                    for item, judged in zip(row[self.column], begun[id(row)], strict=True)
+                    for item, judged in zip(row[self.column], submitted[id(row)], strict=True)
                 ]
             }
 
-        station = str(self.name)
-        yield advance(advance(inputs, station, begin), station, finish)
+        step = str(self.name)
+        yield advance(advance(inputs, step, submit), step, finish)
 
-    def _begun(self, row: Row) -> list[Future[Judged] | None]:
-        """For each generation of a row its verdict to come, or None if it has one."""
+    def _submitted(self, row: Row) -> list[Future[Judged] | None]:
+        """The future verdict of each generation of a row; None where it has a verdict."""
         if self._judges is None:
             raise RuntimeError("load() was not called")
         problem = from_row(Problem, row["problem"])
@@ -235,17 +234,16 @@ class BuildCaches(Step):
 
     choice: CacheChoice  # selection, pruning and budget; ``budget_tokens`` must be set
     reader: str  # folder or Hub id of the deliberator's tokenizer, or ``models.tokenizer.SERVER``
-    model: str = ""  # served name of the deliberator, where ``reader`` is ``SERVER``
-    endpoint: Endpoint = Endpoint()  # its server, likewise
-    journal: str | None = None
-    """Folder of the journal that keeps the server's counts; None keeps none."""
-    replay: bool = False  # take these counts from the journal alone
-    min_k: int = Field(default=2, ge=1)  # fewest usable trajectories
+    model: str = ""  # served name of the deliberator if ``reader`` is ``SERVER``
+    endpoint: Endpoint = Endpoint()  # endpoint of the deliberator if ``reader`` is ``SERVER``
+    journal: str | None = None  # journal that keeps the server's counts; None keeps none
+    replay: bool = False  # whether these counts come from the journal alone
+    min_k: int = Field(default=2, ge=1)  # minimum number of usable trajectories
     round: int = Field(default=1, ge=1)
     seed: int = 0
-    domain: Domain = "general"  # wording for problems that name none
+    domain: Domain = "general"  # domain of problems that name none
     language: Language = "en"
-    task: Task = "deliberate"  # what the reader is to do
+    task: Task = "deliberate"
 
     _reader: ReaderTokenizer | ServerTokenizer | None = PrivateAttr(default=None)
 
@@ -271,7 +269,7 @@ class BuildCaches(Step):
         self._reader = None
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Rows with one more cache."""
+        """Yield rows with one more cache."""
         for row in inputs:
             row.setdefault("caches", [])
             row.setdefault("deliberations", [])
@@ -306,7 +304,7 @@ class BuildCaches(Step):
 
 
 class LabelTraces(Step):
-    """Adds stratum and outcome and brings the row to the columns of ``schema.Trace``."""
+    """Adds stratum and outcome, and gives the row exactly the columns of ``schema.Trace``."""
 
     @property
     def inputs(self) -> list[str]:
@@ -317,7 +315,7 @@ class LabelTraces(Step):
         return COLUMNS
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Finished rows."""
+        """Yield finished rows."""
         yield [self._finished(row) for row in inputs]
 
     def _finished(self, row: Row) -> Row:

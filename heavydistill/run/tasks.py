@@ -1,8 +1,8 @@
-"""The stations of a row that ask a model: sample trajectories, deliberate, judge.
+"""The steps that ask a model: sample trajectories, deliberate, judge.
 
-Each asks for all samples of all rows of a batch at once and keeps every response whatever became of
-it. A row that has left the way (see ``steps``) is not asked. A row of which the end of a run broke
-a sample off is left out.
+Each step requests all samples of all rows of a batch at once, and keeps every response, failures
+included. A row whose status is not ``ok`` is passed on without a request (see ``steps``). A row
+with a sample that the end of the run interrupted is dropped.
 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
@@ -45,45 +45,45 @@ from heavydistill.schema import (
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.judge import answer_for_judge, question
 
-# How many responses of the last stage were in the journal: for progress, no column of a trace.
+# Key of a row, not of a trace: number of responses of the last step that were in the journal.
 FROM_JOURNAL = "from_journal"
 
 
 class HeavyTask(Task):
-    """What the tasks share: the rows on their way are asked about together."""
+    """Base of the tasks: sends the requests of all rows of a batch together."""
 
     llm: HeavyLLM
     batches_in_flight: int = Field(default=1, ge=1)
-    """Batches that are asked at once; see ``runner``."""
+    """Batches that are processed at once; see ``pipeline``."""
 
     def texts(self, row: Row) -> list[str]:
-        """The texts that its model is asked about a row."""
+        """The prompts for a row."""
         raise NotImplementedError
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
-        """The columns of a row, from the fields of its generations but ids and verdicts."""
+        """The columns of a row, from the fields of its generations without ids and verdicts."""
         raise NotImplementedError
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Rows with what was answered; a text is asked once, however many rows have it."""
-        station = str(self.name)
-        asked: dict[int, list[str]] = {}  # for each row by ``id()``
-        for row in inputs:  # of an earlier step, also where this one asks nothing
-            row.pop(FROM_JOURNAL, None)
+        """Yield rows with the responses; a prompt that several rows share is sent once."""
+        step = str(self.name)
+        asked: dict[int, list[str]] = {}  # prompts of each row, by its ``id()``
+        for row in inputs:
+            row.pop(FROM_JOURNAL, None)  # count of an earlier step
 
         def prepare(row: Row) -> Row:
             asked[id(row)] = self.texts(row)
             return {}
 
-        rows = [row for row in advance(inputs, station, prepare) if row["status"] == OK]
+        rows = [row for row in advance(inputs, step, prepare) if row["status"] == OK]
         texts = list(dict.fromkeys(chain.from_iterable(asked[id(row)] for row in rows)))
         samples, broken = list[list[Sample]](), None
         try:
             if texts:
                 samples = self.llm.sample(list(map(user_turn, texts)), int(self.num_generations))
-        except HeavydistillError:  # the run cannot go on, e.g. its disk is full
+        except HeavydistillError:  # the run cannot go on, e.g. the disk is full
             raise
-        except Exception as error:  # engines return failures as data; this one broke
+        except Exception as error:  # a defect: engines return failures as data
             broken = error
         replies = dict(zip(texts, samples, strict=False))
         broken_off = {text for text, given in replies.items() if is_broken_off(given)}
@@ -94,16 +94,16 @@ class HeavyTask(Task):
                 raise broken
             return self.answered(row, replies)
 
-        yield advance(inputs, station, finish)
+        yield advance(inputs, step, finish)
 
     def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
-        """The columns of a row, from the samples of each text that was asked."""
+        """The columns of a row, from the samples of each of its prompts."""
         given = replies[self.texts(row)[0]]
         fields = [fields_of(self.llm.model_name, *sample) for sample in given]
         return {**self.read(row, fields), FROM_JOURNAL: _count_from_journal(given)}
 
     def format_input(self, input: Row) -> Conversation:
-        """Not used, as the next: ``process`` asks ``texts`` and reads the whole response."""
+        """Not used, like ``format_output``, because ``process`` sends the prompts itself."""
         return user_turn(self.texts(input)[0])
 
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
@@ -111,9 +111,9 @@ class HeavyTask(Task):
 
 
 class SampleTrajectories(HeavyTask):
-    """Samples ``num_generations`` independent trajectories a problem, not yet judged."""
+    """Samples ``num_generations`` independent trajectories per problem, without verdicts."""
 
-    domain: Domain = "general"  # wording for problems that name none
+    domain: Domain = "general"  # domain of problems that name none
     language: Language = "en"
 
     @property
@@ -125,7 +125,7 @@ class SampleTrajectories(HeavyTask):
         return ["pool", "thinker_prompt_version", "status"]
 
     def texts(self, row: Row) -> list[str]:
-        """What the thinker reads."""
+        """The thinker's prompt."""
         text = from_row(Problem, row["problem"]).text
         return [prompts.thinker_prompt(text, self._prompt(row))]
 
@@ -144,12 +144,12 @@ class SampleTrajectories(HeavyTask):
 class Deliberate(HeavyTask):
     """Samples ``num_generations`` deliberations on the cache of one round.
 
-    They stand in their column after those of earlier rounds.
+    They follow those of earlier rounds in their column.
     """
 
     round: int = Field(default=1, ge=1)
     task: Asked = "deliberate"
-    """Task of the reader; one that chooses has the answer of the attempt that it names."""
+    """Task of the deliberator. If it chooses, its answer is that of the chosen attempt."""
 
     @property
     def inputs(self) -> list[str]:
@@ -160,11 +160,11 @@ class Deliberate(HeavyTask):
         return ["deliberations", "status"]
 
     def texts(self, row: Row) -> list[str]:
-        """What the deliberator reads."""
+        """The deliberator's prompt."""
         return [self._cache(row)["prompt"]]
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
-        """The deliberations of this round, after those of earlier ones."""
+        """The deliberations of all rounds so far."""
         cache = self._cache(row)
         if self.task == "choose":
             texts = {item["id"]: item["answer_text"] for item in row["pool"]}
@@ -179,20 +179,20 @@ class Deliberate(HeavyTask):
 
 
 class JudgeUndecided(HeavyTask):
-    """Asks a judge ``num_generations`` times about each answer that the rules left undecided.
+    """Requests ``num_generations`` votes of a judge on each answer that the rules left undecided.
 
-    Its verdicts replace those in ``column`` that it was asked about. Each answer is put to it once:
-    generations of a row with the same answer to judge share their votes, those of later rounds with
-    the earlier ones too. What was asked and failed is undecided, and asked again by the next run.
+    The judge's verdicts replace those in ``column``. Generations of a row with the same answer
+    share their votes, also across rounds. If the requests fail the verdict stays undecided, and
+    the next run sends them again.
     """
 
     column: str = "pool"  # ``pool`` or ``deliberations``
     reasons: list[str] | None = None  # see ``config.models.Judge``
-    language: Language = "en"  # of its prompt
+    language: Language = "en"  # language of the prompt
     tokenizer: str = ""
-    """Folder or Hub id of the judge's tokenizer, whose control tokens are made harmless; without
-    one, or with ``models.tokenizer.SERVER``, the common control tokens are."""
-    own: list[str] = Field(default_factory=list)  # Python files with verifiers of one's own
+    """Folder or Hub id of the judge's tokenizer, whose control tokens are escaped; empty or
+    ``models.tokenizer.SERVER`` escapes the common control tokens."""
+    own: list[str] = Field(default_factory=list)  # Python files with verifiers of the user
 
     _control_tokens: tuple[str, ...] = PrivateAttr(default=())
 
@@ -211,18 +211,16 @@ class JudgeUndecided(HeavyTask):
             self._control_tokens = reader_of(self.tokenizer).control_tokens
 
     def texts(self, row: Row) -> list[str]:
-        """What the judge is asked about the row that it has not judged already."""
-        if not (texts := self._questions(row).values()):
-            return []
+        """The questions about the row that the judge has not answered yet."""
         votes = self._votes(row)
-        return [text for text in texts if _id(text) not in votes]
+        return [text for text in self._questions(row).values() if _id(text) not in votes]
 
     @property
     def _prompt(self) -> prompts.Prompt:
         return prompts.load("judge", "general", self.language)
 
     def _questions(self, row: Row) -> dict[int, str]:
-        """What the judge reads about generations, by their positions."""
+        """The question about each undecided generation, by its position."""
         problem = from_row(Problem, row["problem"])
         kind = Trajectory if self.column == "pool" else Deliberation
         questions = {}
@@ -237,8 +235,7 @@ class JudgeUndecided(HeavyTask):
 
     def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
         """The column with the judge's verdicts, from the samples of each question."""
-        questions = self._questions(row)
-        known = self._votes(row) if questions else {}
+        questions, known = self._questions(row), self._votes(row)
         items, from_journal = list(row[self.column]), 0
         for position, text in questions.items():
             item, asked = items[position], _id(text)
@@ -264,7 +261,7 @@ class JudgeUndecided(HeavyTask):
         return {self.column: items, FROM_JOURNAL: from_journal}
 
     def _votes(self, row: Row) -> dict[str, tuple[str, list[Vote]]]:
-        """What this judge was asked about the row: for which generation, and the votes."""
+        """The generation and the votes of each question about the row, by its id."""
         known = {}
         for item in [*row["pool"], *row.get("deliberations", [])]:
             ballot = item["verdict"] and ballot_of(from_row(Verdict, item["verdict"]))
@@ -290,7 +287,7 @@ def _vote(response: Response) -> Vote:
 
 
 def is_broken_off(samples: list[Sample]) -> bool:
-    """Whether one of the samples was not asked for any more, because the run ends."""
+    """Whether the end of the run interrupted one of the samples."""
     return any(response.failure == INTERRUPTED.failure for _, response in samples)
 
 

@@ -236,7 +236,7 @@ def test_nemo_files_become_a_run_that_can_be_shown(bring, call, tmp_path):
     assert "output-rs0.jsonl:4: the problem has 1 answer" in errors
     printed = bring(*command, "--model=r1", "--set=problems.unfit=leave_out")
     assert "Left out, too_few: 1 row(s)\n  output-rs0.jsonl:4: the problem has 1 answer" in printed
-    assert "Both say the same of 8 of 8 labelled answers (100.0%)" in printed
+    assert "Labels of the files that agree with our verdicts: 8 of 8 (100.0%)" in printed
     assert {each.model for trace in read_traces(out) for each in trace.pool} == {"r1"}
     code, printed, _ = call("show", out, "--problem=output-rs0:2")
     assert code == 0 and "model: r1" in printed
@@ -246,8 +246,8 @@ def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
     result = document(tmp_path / "result.json", heavyskill_row())
     targets = document(tmp_path / "targets.json", [{"query": EGGS, "target": "42"}])
     printed = bring(result, targets, "--from=heavyskill", f"--out={tmp_path / 'h'}")
-    assert "2 summaries are left out" in printed and "No finish reason for 3 answers" in printed
-    assert "labelled" not in printed and f"--pools {tmp_path / 'h'}" in printed
+    assert "2 summaries are left out" in printed and "3 answers have no finish reason" in printed
+    assert "Labels of" not in printed and f"--pools {tmp_path / 'h'}" in printed
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ DRY = "--dry-run"
 def test_without_a_tokenizer_it_says_what_counts_and_that_the_prompts_are_estimated(said, tmp_path):
     away: Any = SimpleNamespace(base_url="http://127.0.0.1:1/v1")
     printed = said([DRY, *flags(away, tmp_path, "run", endpoint__tokenizer=None)])
-    assert "Tokens of caches: counted by the server where it answers /tokenize" in printed
+    assert "Tokens of caches: counted by the server if it answers /tokenize" in printed
     assert "counted with an estimate: one token for each UTF-8 byte" in printed
     # An estimate is no lower bound, so each prompt has at least one token.
     assert re.search(rf"thinking {K * PROBLEMS} {K * PROBLEMS} to", printed)
@@ -122,7 +122,7 @@ def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path, said):
         whole = flags(server, tmp_path, "whole")
         first = said([DRY, *whole])
         assert "thinking 48 " in first and "deliberating 24 " in first and "all 72 " in first
-        assert "no length is known, so 1 to 400 tokens each" in first
+        assert "length unknown, so 1 to 400 tokens each" in first
         assert "20 tokens a second for each response, 32 at once in each stage: assumed" in first
         assert "What is 0 + 0?" in first
         assert not server.requests and not (tmp_path / "journal").exists()

@@ -137,7 +137,7 @@ def test_requests_that_failed_count_as_wrong_and_are_said(tmp_path):
     assert told.before and told.before.summary.trajectories.failed == 0
     assert told.config["problems"]["source"] == "problems.jsonl"
     assert server.base_url not in (out / COMPARISON).read_text()
-    assert "Of the run after, 2 request(s) and 0 row(s) failed, and count as wrong" in printed
+    assert "Run after: 2 request(s) and 0 row(s) failed, and count as wrong" in printed
 
 
 @pytest.fixture

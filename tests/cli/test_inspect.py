@@ -243,7 +243,7 @@ def test_rows_outside_the_window_are_counted(tmp_path, call):
     )
     assert code == 0, told
     assert "1 problems, K=2" in printed
-    assert "Not asked for: 1 row(s) outside contest_date 2024-08-01 to 2025-05-31" in printed
+    assert "Left out: 1 row(s) outside contest_date 2024-08-01 to 2025-05-31" in printed
 
 
 @pytest.mark.timeout(900)

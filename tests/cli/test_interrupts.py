@@ -75,7 +75,7 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
     [
         (GENERATE, "yaml"),  # before the command line is there
         (SFT, "pydantic"),
-        (GENERATE, "heavydistill.run.runner"),
+        (GENERATE, "heavydistill.run.pipeline"),
         *(
             pytest.param(command, module, marks=pytest.mark.slow)
             for command, module in (
@@ -83,7 +83,7 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
                 (GENERATE, "distilabel"),
                 (GENERATE, "heavydistill.models.local.decoding"),  # a model of a step writes
                 (EVALUATE, "heavydistill.run.experiments.evaluation"),
-                (EVALUATE, "heavydistill.run.runner"),
+                (EVALUATE, "heavydistill.run.pipeline"),
                 (SFT, "torch"),
                 (SFT, "trl"),
             )

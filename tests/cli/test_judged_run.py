@@ -215,7 +215,7 @@ def test_a_plan_bounds_what_a_judge_may_be_asked(tmp_path, teacher):
         planned = ended("generate", "--dry-run", *command)
         most = 5 * (K + D) * VOTES
         assert f"judging 0 to {most} " in planned
-        assert "put to critic, 3 votes each" in planned
+        assert "3 vote(s) of critic on undecided verdicts" in planned
         assert "price_in and price_out of judge.endpoint" in planned
         assert not teacher.requests and not judge.requests
         ended("generate", *command)

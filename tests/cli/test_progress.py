@@ -45,10 +45,10 @@ class Shown:
 def test_a_model_that_never_thinks_is_remarked_once_while_the_run_goes_on(tmp_path):
     shown = Shown(tmp_path)
     with progress.Progress(shown.console, shown.run) as bars:
-        shown.on(bars, asked=7)
+        shown.on(bars, finished=7)
         assert "held thinking" not in shown.text.getvalue()
-        for asked in (8, 16, 24):
-            shown.on(bars, asked=asked)
+        for finished in (8, 16, 24):
+            shown.on(bars, finished=finished)
     assert shown.text.getvalue().count("No response of m held thinking") == 1
 
 
@@ -59,7 +59,7 @@ def test_loading_is_shown_until_problems_enter_and_a_line_comes_now_and_then(tmp
         assert shown.lines == ["loading micro"]
         bars.on_status(shown.status)
         assert shown.lines == ["loading micro"] * 2
-        shown.on(bars, ended=16, failures={"timeout": 2})
+        shown.on(bars, received=16, failures={"timeout": 2})
     assert shown.lines[2] == "0 s: 0/40 problems, 16/480 samples, 2 lost"
     assert len(shown.lines) == 4, "the last state is always shown"
 
@@ -76,7 +76,7 @@ def test_what_the_journal_had_is_summed_up_at_the_end(tmp_path):
     shown = Shown(tmp_path)
     with progress.Progress(shown.console, shown.run) as bars:
         assert bars.reused() == ""
-        shown.on(bars, thoughts=1, asked=1_200, from_journal=1_000)
+        shown.on(bars, thoughts=1, finished=1_200, from_journal=1_000)
     assert bars.reused() == "Already billed, from the journal: 1,000 of 1,200 in thinking"
 
 

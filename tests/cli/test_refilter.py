@@ -264,7 +264,7 @@ def test_a_checkpoint_of_the_micro_model_refilters_for_real(tmp_path, monkeypatc
     write_caches(Path("sets"), [""] * 12)
     shutil.copytree(MICRO, "out/checkpoint-7")
     command = ["refilter", "sets", "--checkpoint=out/checkpoint-7", "--d=4"]
-    assert "Prompts of RL" in run(*command, "--out=new")
+    assert "RL prompts: " in run(*command, "--out=new")
     prompts = [
         row
         for split in splits_of(Path("new"), "rl")

@@ -419,8 +419,8 @@ def test_more_samples_into_the_same_folder_go_on_with_its_account(tmp_path):
         for change in (f"--k={POOL + 1}", "--seed=1", f"--d={ANSWERS + 1}"):
             printed = into(f"--budget={spent + 50}tok", change, code=1)
             assert f"have spent {spent:,} of {spent + 50:,} tokens; 50 are left" in printed
-            assert "it is replaced when this one is whole" in printed
-            assert f"For now {tmp_path / 'run'} is as it was" in printed
+            assert "it is replaced at the end" in printed
+            assert f"Now {tmp_path / 'run'} is unchanged" in printed
         assert len(server.requests) == asked and files() == before
         into("--budget=1Mtok", f"--k={POOL + 1}")
         assert balance(tmp_path).spent_tokens == server.tokens > spent

@@ -170,7 +170,9 @@ def test_a_run_that_was_broken_off_is_not_finished(tmp_path, call):
     text = json.dumps(summary | {"missing": 7, "rejects": 0})
     (run / "summary.json").write_text(text, encoding="utf-8")
     code, printed, _ = call(run)
-    assert code == 1 and "was broken off: 5 problems" in printed and "7 problems missing" in printed
+    assert (
+        code == 1 and "was interrupted: 5 problems" in printed and "7 problems missing" in printed
+    )
 
 
 def test_a_run_that_asks_nobody_just_now_is_no_error(tmp_path, call, monkeypatch):

@@ -54,18 +54,24 @@ class Stage:
         url: Of the server, once there is one.
         kept: Results by name: what is compared.
         failed: Scenes that broke, and why.
+        printed: Everything that was printed, by command.
     """
 
     url: str
     kept: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    printed: dict[str, str] = field(default_factory=dict)
 
     def run(self, name: str, *words: str, code: int = 0) -> None:
-        """Give a command and keep the tables that it prints as ``printed/NAME.txt``."""
+        """Give a command and keep the tables that it prints as ``printed/NAME.txt``.
+
+        Without a name nothing is kept.
+        """
         full = ["--full"] if words[0] in ("generate", "build", "evaluate", "compare") else []
         done = run_command(*words, *full, COLUMNS="80")
         assert done.returncode == code, f"{' '.join(words)}\n{done.stdout}{done.stderr}"
-        if found := "\n\n".join(tables(done.stdout)):
+        self.printed[" ".join(words)] = done.stdout
+        if name and (found := "\n\n".join(tables(done.stdout))):
             self.kept[f"printed/{name}.txt"] = self.still(found + "\n")
 
     def served(self, name: str, verb: str, *words: str, code: int = 0) -> None:
@@ -245,8 +251,23 @@ def page(stage: Stage) -> None:
     stage.kept["page/cells.txt"] = stage.still("\n".join(cells(text)))
 
 
+def others(stage: Stage) -> None:
+    """Verbs whose output other tests check."""
+    stage.served("", "doctor", "--teacher=served")
+    for words in (
+        *("show runs/served", "show runs/evaluation", "show runs/crossing", "show sets/served"),
+        *("show runs/served --problem=river", "show sets/served --tokens"),
+        *("watch runs/served", "watch runs/evaluation", "journal stats journals/served"),
+        *("journal check journals/served", "teachers", "benchmarks"),
+        *("replay runs/served --out=runs/again", "compare runs/served runs/strong"),
+        *("evaluate --before=./teacher --thinker=./student --limit=2 --out=runs/dry --dry-run",),
+        *("build runs/served --student=model --dry-run", "generate --dry-run --limit=3"),
+    ):
+        stage.run("", *words.split(), code=int(words.startswith(("watch", "replay"))))
+
+
 SCENES: tuple[Callable[[Stage], None], ...] = (
-    *(quickstart, served, sets, asked_again, exports, evaluation, crossing, cards, page),
+    *(quickstart, served, sets, asked_again, exports, evaluation, crossing, cards, page, others),
 )
 
 

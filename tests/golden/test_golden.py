@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import scenes
+from rich.cells import cell_len
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -46,6 +47,16 @@ def test_results_are_the_golden_ones(group, stage):
 def test_there_are_no_other_results(stage):
     assert not stage.failed
     assert sorted(stage.kept) == STORED
+
+
+def test_80_columns_are_enough(stage: scenes.Stage) -> None:
+    wide = [
+        f"{command}: {line}"
+        for command, printed in stage.printed.items()
+        for line in printed.splitlines()
+        if cell_len(line) > 80
+    ]
+    assert not wide, "\n".join(wide)
 
 
 def differences(golden: str, made: str) -> Iterator[str]:

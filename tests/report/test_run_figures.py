@@ -55,9 +55,9 @@ def test_caches_whose_tokens_are_estimated_are_marked(printed):
 @pytest.mark.parametrize(
     ("difference", "numbers", "reading"),
     [
-        (Interval(0.0561, 0.0123, 0.0999), "+5.6 +1.2 to +10.0", "better than voting"),
+        (Interval(0.0561, 0.0123, 0.0999), "+5.6 +1.2 to +10.0", "better than the vote"),
         (Interval(0.02, 0.0, 0.04), "+2.0 0.0 to +4.0", "no difference shown"),
-        (Interval(-0.05, -0.09, -0.01), "-5.0 -9.0 to -1.0", "worse than voting"),
+        (Interval(-0.05, -0.09, -0.01), "-5.0 -9.0 to -1.0", "worse than the vote"),
     ],
 )
 def test_the_difference_to_the_vote_is_read_in_words(
@@ -99,7 +99,7 @@ def test_a_run_without_deliberations_says_so(printed):
     text = printed(tables, without)
     assert "No problem was deliberated" in text and "HM@" not in text
     assert _line(text, "Family") == "Family M@8 V@8 P@8" and "HM - V" not in text
-    assert "tokens" not in text.partition("Usage")[0]
+    assert "takes the tokens" not in text
     assert "too narrow" not in text
     assert "too narrow" in printed(tables, dataclasses.replace(without, problems=29))
 
@@ -124,7 +124,7 @@ def test_a_terminal_gets_lines_and_colour(summary):
     tables(summary, console)
     text = file.getvalue()
     assert "\N{BOX DRAWINGS LIGHT HORIZONTAL}" in text
-    assert "\x1b[32mbetter than voting" in text
+    assert "\x1b[32mbetter than the vote" in text
 
 
 def test_what_a_judge_decided_is_said(summary, printed):
@@ -149,7 +149,7 @@ def test_what_the_tokens_of_a_deliberation_are_worth_is_said(summary, printed):
         "HM@4 takes the tokens written and read of 8.4 votes; to compare, pools need 9 "
         "trajectories, and have 8"
     ) in text
-    assert "Left out of what tokens are worth: 10 with fewer than 8 trajectories" in text
+    assert "Left out of this comparison: 10 with fewer than 8 trajectories" in text
     assert "Left out of tokens written and read: 3, whose tokens are not all known" in text
 
 

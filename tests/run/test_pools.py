@@ -157,7 +157,7 @@ def test_verdicts_that_do_not_stand_are_counted_and_said(mixed, capsys):
     print_plan(checked(mixed), Console(width=200))
     told = capsys.readouterr().out
     assert f"K=6 trajectories by somebody, of {mixed}" in " ".join(told.split())
-    assert "Judged again: 1 trajectories, whose verdicts are of another version, exact@0" in told
+    assert "Judged again: 1 trajectories with verdicts of another version, exact@0" in told
     assert "Judged now: 2 trajectories without a verdict, or whose judge failed" in told
 
 

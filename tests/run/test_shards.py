@@ -238,7 +238,7 @@ def ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
 
 def test_a_shard_works_where_the_command_was_given(ours, tmp_path, monkeypatch):
     monkeypatch.setenv("SOME_KEY", "another")
-    ours.take_over()
+    ours.apply()
     assert Path.cwd() == tmp_path and os.environ["SOME_KEY"] == "secret"
     assert "secret" not in repr(ours)
 
@@ -253,7 +253,7 @@ def test_a_shard_works_where_the_command_was_given(ours, tmp_path, monkeypatch):
 )
 def test_a_machine_that_differs_is_an_error(ours, change, error, message):
     with pytest.raises(error, match=message):
-        dataclasses.replace(ours, **change).take_over()
+        dataclasses.replace(ours, **change).apply()
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from heavydistill.store.atomic import Workplace
 CONFIG = RunConfig.model_validate({"think": {"k": 8}, "deliberate": {"d": 2}})
 STEPS = ("load_problems", "sample_trajectories", "verify_pool", "build_caches_1", "deliberate_1")
 STEPS += ("verify_deliberations_1", "label_traces")
+ASKING = STEPS[1], STEPS[4]
 
 
 def finished(problems: int = 40, seed: int = 3) -> list[Trace]:
@@ -74,14 +75,14 @@ def test_what_was_counted_is_what_the_summary_says():
     assert status.heavy_mean_at_d == pytest.approx(summary.heavy_mean_at_d.mean)
     assert status.statuses == summary.statuses
     thinking, deliberating = status.stages
-    assert (thinking.name, thinking.done, thinking.asked) == ("thinking", 40, 320)
+    assert (thinking.name, thinking.done, thinking.finished) == ("thinking", 40, 320)
     assert thinking.failures == {
         "timeout": summary.trajectories.failed,
         "truncated": summary.trajectories.truncated,
     }
     assert thinking.completion_tokens == summary.usage["thinking"].completion
     assert thinking.prompt_tokens == summary.usage["thinking"].prompt
-    assert (deliberating.asked, deliberating.failures) == (80, {})
+    assert (deliberating.finished, deliberating.failures) == (80, {})
     assert deliberating.completion_tokens == summary.usage["deliberating"].completion
 
 
@@ -155,8 +156,8 @@ def test_a_run_goes_on_where_the_file_cannot_be_written(tmp_path, caplog):
     assert len([r for r in caplog.records if "cannot be written" in r.message]) == 1
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 6, "stages": []}', "[]"])
-def test_a_file_of_another_version_is_refused(text, tmp_path):
+@pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 7, "stages": []}', "[]"])
+def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / STATUS).write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match="Watch with the heavydistill that runs it"):
         read_status(tmp_path / STATUS)
@@ -187,9 +188,14 @@ def test_paces_are_those_of_late(tmp_path, monkeypatch):
         for _ in range(0, seconds, 10):  # as the file is written
             clock += 10
             now = said.status()
+        for trace in rows:
+            for step, samples in zip(ASKING, (trace.pool, trace.deliberations), strict=True):
+                for _ in samples:
+                    said.on_sample(step, 10)
         passed(said.on_batch, rows)
         return said.status() if rows else now
 
+    said.on_batch(STEPS[0], [{}] * len(made))
     assert after(3600, []).left_s is None
     clock += 10
     now = after(100, made[:10])
@@ -199,14 +205,20 @@ def test_paces_are_those_of_late(tmp_path, monkeypatch):
     assert after(400, []).problems_per_minute is None
 
 
-def test_a_pace_is_told_while_the_first_problem_is_under_way(tmp_path, monkeypatch):
+def test_a_pace_counts_new_samples_alone_from_the_first_problem_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = 1000.0
     monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
-    said = writer(tmp_path / STATUS, problems=1)
-    clock += 900  # for a model that loads, or a journal that is read
+    said = writer(tmp_path / STATUS, problems=2)
+    clock += 900  # while a model is loaded
+    said.on_batch(STEPS[0], [{}, {}])
+    clock += 900  # while the journal is read
+    said.on_batch(ASKING[0], [{"from_journal": 8}])
     for _ in range(5):
-        said.on_sample("sample_trajectories", 200)
+        said.on_sample(ASKING[0], 200)
     clock += 100
     now = said.status()
-    assert (now.stages[0].ended, now.stages[0].done, now.finished) == (5, 0, 0)
-    assert (now.tokens_per_s, now.left_s) == (10.0, 100.0)
+    assert (now.stages[0].received, now.stages[0].done, now.finished) == (5, 1, 0)
+    assert now.samples == (13, 20)
+    assert (now.tokens_per_s, now.left_s) == (10.0, 140.0)

@@ -183,7 +183,7 @@ def test_stats_and_check_print_what_they_skip(tmp_path):
     done = CliRunner().invoke(journal, ["check", str(tmp_path)])
     assert done.exit_code == 1
     assert "1 records; damaged lines: 4; lines that hold no record: 2" in done.output
-    assert "2 record(s) cannot be read; their requests are asked again" in done.output
+    assert "2 record(s) cannot be read; runs send their requests again" in done.output
 
 
 def test_a_journal_that_is_a_file_is_called_one(tmp_path):

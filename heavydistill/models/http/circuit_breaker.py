@@ -26,6 +26,7 @@ from heavydistill.models.request import Request, Response
 from heavydistill.store.journal import prompt_id
 
 _PROMPTS = 3
+_IDLE_S = 120.0  # longer than any pause between two attempts, so that no request was waiting
 _FIRST_WITHOUT = 3  # responses without thinking
 _SILENT = OUTAGES | OF_THE_SERVER
 
@@ -42,7 +43,7 @@ class CircuitBreaker:
 
     def __init__(self, model: str, where: str, patience_s: float, must_think: bool) -> None:
         self._model, self._where, self._patience_s = model, where, patience_s
-        self._answered_at = self._doubted_at = -math.inf
+        self._answered_at = self._doubted_at = self._failed_at = -math.inf
         self._is_confirmed = False
         self._open: set[ChatCompletion] = set()
         # By prompt: when it was first sent, if it has only failed since the last sign of life.
@@ -78,12 +79,14 @@ class CircuitBreaker:
         heard_at = self.heard_at
         if response.failure not in _SILENT or sent <= heard_at:
             return False
-        self._since = {p: since for p, since in self._since.items() if since > heard_at}
+        now, is_new = asyncio.get_running_loop().time(), sent - self._failed_at > _IDLE_S
+        self._failed_at = now
+        self._since = {p: t for p, t in self._since.items() if t > heard_at and not is_new}
         self._since.setdefault(prompt_id(request.messages), sent)
         is_doubted = self._doubted_at > heard_at
         is_sure = response.failure in OF_THE_SERVER or len(self._since) >= _PROMPTS
         is_sure |= is_doubted and self._is_confirmed
-        seconds = asyncio.get_running_loop().time() - min(self._since.values())
+        seconds = now - min(self._since.values())
         if is_sure and seconds > self._patience_s:
             raise StoppedError(
                 f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",

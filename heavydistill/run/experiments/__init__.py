@@ -1,1 +1,1 @@
-"""Several runs held against each other: evaluations with their controls, crossings, comparisons."""
+"""Experiments with several runs: evaluations with controls, crossings, comparisons."""

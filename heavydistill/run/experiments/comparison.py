@@ -1,9 +1,8 @@
-"""Two runs that are there, compared: nobody is asked, and nothing is judged anew.
+"""Compares two runs on disk, without sending requests or judging again.
 
-What a run was asked, of whom and by which version, is read from its folder (see ``run``), and its
-figures are computed from its traces, those included that a step failed on. Imported pools are a
-run without configuration and deliberations. A run that is not finished is refused: a comparison
-of what is there by chance would look like one of runs.
+Configuration, models and version of a run are read from its folder (see ``run``); its figures are
+computed from its traces, rejects included. Imported pools are a run without a configuration and
+deliberations. An unfinished run is refused, because its finished problems are no fair sample.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ from heavydistill.store.portable import portable_config
 from heavydistill.store.traces import trace_files
 
 A, B = "A", "B"
-# What a configuration says beside how problems, models and verdicts are asked for.
+# Keys of a configuration that do not describe how samples and verdicts are requested.
 _NOT_ASKED = ("teacher", "thinker", "deliberator", "endpoint", "budget")
-_FINISH = "Give the same command again: it goes on, and pays for nothing twice."
+_FINISH = "Repeat the same command: it goes on, and nothing is billed twice."
 _A_RUN = "Give the folder that `heavydistill generate --out FOLDER` wrote."
 
 
 def compare_runs(a: Path, b: Path) -> Comparison:
-    """What is different in the run in folder ``b`` from that in ``a``.
+    """Compare the run in folder ``b`` with the run in folder ``a``.
 
     Raises:
-        ConfigError: A folder holds no finished run, or they cannot be compared.
+        ConfigError: A folder holds no finished run, or the runs cannot be compared.
     """
     for folder in (a, b):
         _refuse_unfinished(folder)
@@ -55,23 +54,23 @@ def compare_runs(a: Path, b: Path) -> Comparison:
 
 
 def side_of(run: Path, name: str) -> Side:
-    """The finished run in a folder, as the side of that name in a comparison.
+    """The finished run in a folder as one side of a comparison, called ``name``.
 
     Raises:
-        ConfigError: The folder holds no run, or one of another version.
+        ConfigError: The folder holds no run, or a run of another version.
     """
     trace_files(run)
     record = _record(run)
     file = run / "config.yaml"
     config = load_config(file) if file.is_file() else None
     asked = portable_config(config) if config else {}
-    # A run on the pools of another reads no source, and does not know what that left out.
+    # A run on pools does not know which rows of the source were left out.
     taken = config is not None and config.pools is not None
     not_asked = {*_NOT_ASKED, "problems"} if taken else _NOT_ASKED
     tally = RunTally(all_traces(run))
 
     def model_of(role: str, names: set[str]) -> Model | None:
-        """Whoever wrote samples, where a run does not say it: without folders, and no revision."""
+        """The recorded model, otherwise the authors of the samples, without folder or revision."""
         alone = sorted({PurePath(name).name for name in names})
         written = {"name": " and ".join(alone), "revision": ""} if alone else None
         return TypeAdapter(Model | None).validate_python(record.get(role, written))
@@ -88,7 +87,7 @@ def side_of(run: Path, name: str) -> Side:
         )
     except ValidationError as error:
         raise ConfigError(f"{run / 'summary.json'} is not that of a run", _A_RUN) from error
-    # What a run took that has its pools from another one, its traces do not tell.
+    # The traces of a run on pools also hold the usage of the run that made the pools.
     statuses = statuses_alone(summary.statuses)
     measured = Measured(
         name=name,
@@ -105,9 +104,9 @@ def side_of(run: Path, name: str) -> Side:
 def _refuse_unfinished(run: Path) -> None:
     recover(run)
     if Workplace(run).is_claimed:
-        raise ConfigError(f"{run} is still being written by a run", "Wait for its end.")
+        raise ConfigError(f"{run} is still being written by a run", "Wait until it ends.")
     if not run.exists() and Workplace(run).path.exists():
-        raise ConfigError(f"The run {run} was broken off before its folder was there", _FINISH)
+        raise ConfigError(f"The run {run} was interrupted before its folder was written", _FINISH)
     if (run / COMPARISON).is_file():
         raise ConfigError(
             f"{run} is an evaluation of several runs",
@@ -116,7 +115,7 @@ def _refuse_unfinished(run: Path) -> None:
     trace_files(run)
     if missing := _record(run).get("missing"):
         raise ConfigError(
-            f"The run {run} was broken off: {missing:,} of its problems have no trace", _FINISH
+            f"The run {run} was interrupted: {missing:,} of its problems have no trace", _FINISH
         )
 
 

@@ -5,11 +5,11 @@ The folder of a crossing, an experiment as in ``evaluation``:
     THINKER+DELIBERATOR/    a run for each pair
     crossing.json           see ``metrics.crossing``
 
-A thinker is asked once: the run with the first deliberator has its pools, and those with the
-others read them. What a configuration leaves open of sampling each model's profile fills in; the
-wording is that of the first thinker's, for all.
+Each thinker is sampled once, in its run with the first deliberator; its other runs read these
+pools. Sampling that the configuration does not set comes from each model's profile; the prompts of
+all models are those of the first thinker.
 
-Not covered: models of different servers in one crossing, as of any run.
+Not covered: models of different servers in one crossing.
 """
 
 from __future__ import annotations
@@ -41,14 +41,13 @@ class CrossingPlan:
     """A checked crossing."""
 
     place: ExperimentFolder
-    asked: dict[str, generate.Plan]  # the run that asks each thinker, by name
-    deliberators: dict[str, ResolvedRun]
-    """All of them by name, in their order, each as it is asked with the first thinker."""
-    given: RunConfig  # the configuration as the user gave it, for all of them
+    asked: dict[str, generate.Plan]  # run with the first deliberator, by name of the thinker
+    deliberators: dict[str, ResolvedRun]  # run with the first thinker, by name of the deliberator
+    given: RunConfig  # configuration as the user gave it
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """(thinker, deliberator), in the order in which they are run."""
+        """(thinker, deliberator), in the order of the runs."""
         return [(thinker, reader) for thinker in self.asked for reader in self.deliberators]
 
 
@@ -59,9 +58,9 @@ def check(
     on_checked: OnChecked | None = None,
     contact: Contact | None = None,
 ) -> CrossingPlan:
-    """Check the runs of a crossing of these models, each as ``generate.check`` does.
+    """Check the runs of a crossing of these models, each with ``generate.check``.
 
-    ``config`` is without roles; ``on_checked`` is called for one thinker after the other.
+    ``config`` names no models; ``on_checked`` is called for each thinker in turn.
 
     Raises:
         UserError: Anything that the user can fix; nothing was written.
@@ -74,11 +73,11 @@ def check(
         )
     for flag, named in (("--thinkers", thinkers), ("--deliberators", deliberators)):
         if not named:
-            raise ConfigError(f"{flag} names nobody", f"Write e.g. {flag} qwen3-8b,out/trained.")
+            raise ConfigError(f"{flag} is empty", f"Write e.g. {flag} qwen3-8b,out/trained.")
     first = resolve(_of(config, thinkers[0], deliberators[0]), contact)
     config = config.model_copy(update={"domain": first.config.domain})
     place = ExperimentFolder.of(config, "crossing")
-    # A mistake in the last one is found before the first is asked.
+    # All models are resolved before the first request.
     readers = {
         name: resolve(_of(config, thinkers[0], model), contact)
         for name, model in _named(deliberators, config, "--deliberators").items()
@@ -100,7 +99,7 @@ def check(
 
 
 def crossed(plan: CrossingPlan, run_one: RunOne) -> Crossing:
-    """Make the runs, and the table of them; raises as ``evaluation.evaluate``."""
+    """Make the runs and their table; raises the same errors as ``evaluation.evaluate``."""
     first_plan, first_reader = next(iter(plan.asked.values())), next(iter(plan.deliberators))
     runs = [*(each.run for each in plan.asked.values()), *plan.deliberators.values()]
     sampling: Samplings = {"thinking": {}, "deliberating": {}}
@@ -140,7 +139,7 @@ def _named(models: Sequence[str], config: RunConfig, flag: str) -> dict[str, str
         if name in named:
             raise ConfigError(
                 f"{flag}: {model} and {named[name]} are both called {name}",
-                "Name each model once, and rename a folder where two have the same name.",
+                "Name each model once, and rename one of two folders with the same name.",
             )
         named[name] = model
     return named

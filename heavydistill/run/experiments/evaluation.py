@@ -1,27 +1,27 @@
-"""Measures models beside what they are compared with and their controls, on the same problems.
+"""Measures models, a model to compare them with, and controls, on the same problems.
 
-An experiment is several runs in one folder, which appears under its name when all of them are
-there. One that was broken off goes on when the same command is given again: what was answered is in
-the journal, of finished runs too. The folder of an evaluation:
+An experiment is a folder with several runs, which appears when all of them are complete. An
+interrupted experiment goes on when the same command is repeated, because the journal has all
+responses. The folder of an evaluation:
 
-    before/            a run of the model that it is compared with, if there is one
-    after/             a run of the models that are evaluated
+    before/            run of the model to compare with, if there is one
+    after/             run of the evaluated models
     evaluation.json    see ``metrics.comparison``
-    NAME/              a run for each control that is asked for
-    controls.json      see ``metrics.controls``, if there are any
+    NAME/              run of each control
+    controls.json      see ``metrics.controls``; not without controls
 
-The runs before and after are asked alike: what the configuration leaves open of prompts, sampling
-and caches is what the profile of the model before says. A checkpoint has no profile, and with the
-defaults for unknown models it would be asked another question than its base.
+Both runs have the same prompts, sampling and caches: keys that the configuration does not set come
+from the profile of the model before. A checkpoint has no profile, and the defaults for unknown
+models would give it another prompt than its base.
 
-In controls only the coordination differs. ``alone`` asks the deliberator without any attempt,
-sampled and capped as it deliberates: if that is as good, the cache was ignored. ``chain`` lets the
-thinker write one long chain, which may have the tokens of the attempts of a cache and the
-deliberations of one answer. ``choose`` has the deliberator name the best attempt of the same cache.
-``order-N`` gives it the same attempts, moved round by N places.
+Controls change only the coordination. ``alone`` gives the deliberator no attempts, with the
+sampling and the limit of its deliberations: if it is as good alone, it ignores the cache. ``chain``
+lets the thinker write one long chain with as many tokens as the attempts of a cache and the
+deliberations of one answer. ``choose`` lets the deliberator name the best attempt of the same
+cache. ``order-N`` gives it the same attempts, rotated by N places.
 
-Not covered: what the figures say (``metrics.controls``); votes that spend the same tokens, which
-need no further run.
+Not covered: the figures (``metrics.controls``); votes with the same number of tokens, which need no
+further run.
 """
 
 from __future__ import annotations
@@ -67,65 +67,65 @@ _FEWEST = 2  # samples of a problem, see ``config.run.Think.k``
 
 
 RunOne = Callable[[str, generate.Plan], generate.Finished]
-"""``run.generate.run`` of the plan under this name, with whatever shows its progress."""
+"""Called with (name, plan); executes ``run.generate.run`` and shows the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentFolder:
-    """Where an experiment will be, and the journal of all its runs."""
+    """The folder of an experiment, and the journal of all its runs."""
 
     folder: Path
     journal: Path
 
     @classmethod
     def of(cls, config: RunConfig, default: str) -> ExperimentFolder:
-        """The place that a configuration names, else one under ``runs/``.
+        """The folder that a configuration names, otherwise a new one under ``runs/``.
 
         Raises:
-            ConfigError: Something is there.
+            ConfigError: The folder exists.
         """
         folder = Path(config.out or f"runs/{default}-{time.strftime('%Y%m%d-%H%M%S')}")
         refuse_taken(folder)
         return cls(folder, Path(config.journal or folder.parent / "journal"))
 
     def within(self, config: RunConfig, name: str) -> RunConfig:
-        """The configuration of one of its runs."""
+        """The configuration of one of the runs."""
         places = {"out": str(self.folder / name), "journal": str(self.journal)}
         return config.model_copy(update=places)
 
     def check(
         self, config: RunConfig, name: str, on_checked: OnChecked | None, contact: Contact | None
     ) -> generate.Plan:
-        """``generate.check`` of one of its runs."""
+        """Check one of the runs with ``generate.check``."""
         return generate.check(self.within(config, name), on_checked=on_checked, contact=contact)
 
 
 def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
-    """A completed configuration without its thinker, to be given pools; ``changes`` are fields."""
+    """A resolved configuration without its thinker, for a run on pools; ``changes`` are fields."""
     nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
     return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment that is being made; its runs are in ``folder`` until all are there."""
+    """An experiment in progress; its runs are in ``folder`` until all are complete."""
 
     place: ExperimentFolder
     folder: Path
     run_one: RunOne
 
     def run(self, name: str, plan: generate.Plan) -> generate.Plan:
-        """Make a run; gives its plan in this folder."""
+        """Make a run; returns its plan in this folder."""
         log = self.place.folder.with_name(f"{self.place.folder.name}.{name}.vllm.log")
         placed = dataclasses.replace(plan, folder=self.folder / name, server_log=log)
         self.run_one(name, placed)
         return placed
 
     def run_on_pools(self, name: str, config: RunConfig, pools: str) -> generate.Plan:
-        """Make a run that reads the pools of the run of that name; ``config`` is without them.
+        """Make a run that reads the pools of the run called ``pools``; returns its plan.
 
         Raises:
-            UserError: As ``generate.check``.
+            UserError: The run does not pass ``generate.check``.
         """
         written, named = self.folder / pools, str(self.place.folder / pools)
         at_work = self.place.within(config, name).model_copy(update={"pools": str(written)})
@@ -138,10 +138,10 @@ class Experiment:
 def experiment(
     place: ExperimentFolder, runs: Iterable[ResolvedRun], contact: Contact | None, run_one: RunOne
 ) -> Iterator[Experiment]:
-    """The experiment whose runs are made while this lasts.
+    """Open an experiment for its runs; its folder is complete at the end.
 
     Raises:
-        TeacherError: A server of any of ``runs`` does not have a model; nothing was asked.
+        TeacherError: A server of one of ``runs`` lacks a model; no other request was sent.
     """
     known = contact or Contact()
     for run in runs:
@@ -153,16 +153,15 @@ def experiment(
 
 @dataclass(frozen=True, slots=True)
 class ControlRun:
-    """A run that is made after the evaluated one."""
+    """A control, which runs after the evaluated run."""
 
-    name: str  # name of its folder
-    config: RunConfig  # what it asks; without its place, if it reads pools
-    description: str  # what it does, for people
-    plan: generate.Plan | None = None
-    """None if it reads the pools of the evaluated run, without which it cannot be checked."""
+    name: str  # name of the folder
+    config: RunConfig  # configuration; without folders if the control reads pools
+    description: str  # one line for people
+    plan: generate.Plan | None = None  # None if the control reads the pools of the evaluated run
 
     def requests(self, problems: int) -> int:
-        """Maximum number of requests for so many problems; the journal may have some already."""
+        """Maximum number of requests for so many problems; the journal may have some of them."""
         attempts = self.config.think.k if self.plan else 0
         return problems * (attempts + self.config.deliberate.d)
 
@@ -173,16 +172,16 @@ class EvaluationPlan:
 
     place: ExperimentFolder
     runs: dict[str, generate.Plan]
-    """``BEFORE``, if there is one, and ``AFTER``, in the order in which they are made."""
-    controls: list[ControlRun] = field(default_factory=list)  # runs that are made after them
+    """``BEFORE``, if there is one, then ``AFTER``."""
+    controls: list[ControlRun] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What came of an evaluation."""
+    """The result of an evaluation."""
 
     comparison: Comparison
-    controlled: Controlled | None  # None if no control was asked for
+    controlled: Controlled | None  # None without controls
 
 
 def check(
@@ -193,14 +192,14 @@ def check(
     on_checked: OnChecked | None = None,
     contact: Contact | None = None,
 ) -> EvaluationPlan:
-    """Check the runs of an evaluation, each as ``generate.check`` does.
+    """Check the runs of an evaluation, each with ``generate.check``.
 
     Args:
         config: Configuration as the user gave it.
-        before: Model that both roles are compared with; None makes one run alone.
-        controls: Names of ``metrics.controls.NAMES``.
+        before: Model to compare with, in both roles; None for no comparison.
+        controls: Some of ``metrics.controls.NAMES``.
         orders: Number of orders in which the caches of the run after are read.
-        on_checked: As in ``generate.check``, for one run after the other.
+        on_checked: As in ``generate.check``, for each run in turn.
         contact: As in ``generate.check``.
 
     Raises:
@@ -219,13 +218,14 @@ def check(
 def paired(
     config: RunConfig, before: str, contact: Contact | None = None
 ) -> tuple[RunConfig, RunConfig]:
-    """The configurations of the run before and of the one after, which differ in their models.
+    """The configurations of the runs before and after, which differ in their models only.
 
-    What is left open is filled in for the model before and holds for both; so does that model
-    itself for a role that nobody is named for.
+    Keys that are not set are filled in for the model before and hold for both runs. That model also
+    takes a role for which no model is named.
 
     Raises:
-        UserError: As ``resolve``; or the models are the same, or cannot be asked alike.
+        UserError: ``resolve`` fails, the models are the same, or their profiles send different
+            fields.
     """
     models = {"teacher": before, "thinker": None, "deliberator": None}
     before_run = resolve(config.model_copy(update=models), contact)
@@ -239,18 +239,17 @@ def paired(
     if first.roles == second.roles:
         raise ConfigError(
             f"--before: {before} would be compared with itself",
-            "Name what was trained with --thinker, --deliberator or both.",
+            "Name the trained model with --thinker, --deliberator or both.",
         )
     after_run = resolve(second, contact)
-    # Switches of a model's thinking are sent with a request, and come from its profile alone.
+    # Switches of a model's thinking are in ``extra_body``, which only a profile sets.
     base = before_run.deliberator.profile
     for model in filter(None, (after_run.thinker, after_run.deliberator)):
         if model.profile.extra_body != base.extra_body:
             raise ConfigError(
-                f"--before: {base.name} is asked with {dict(base.extra_body)}, and {model.name} "
-                f"with {dict(model.profile.extra_body)}, as their profiles say",
-                f"Give {model.name} a YAML file with a profile that has the thinking of "
-                f"{base.name}.",
+                f"--before: requests to {base.name} have the fields {dict(base.extra_body)}, those "
+                f"to {model.name} {dict(model.profile.extra_body)}, according to their profiles",
+                f"Write a profile for {model.name} (a YAML file) with the thinking of {base.name}.",
             )
     return first, after_run.config
 
@@ -259,8 +258,8 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
     """Make the runs of a plan from ``check``, compare them, and write the folder.
 
     Raises:
-        TeacherError: A server does not have a model; nothing was asked.
-        RunError, KeyboardInterrupt: As ``generate.run``; there is no folder.
+        TeacherError: A server lacks a model; no other request was sent.
+        RunError, KeyboardInterrupt: A run failed or was interrupted; no folder was written.
     """
     after = plan.runs[AFTER]
     anew = [control.plan for control in plan.controls if control.plan]
@@ -296,32 +295,31 @@ def control_names(given: Sequence[str]) -> list[str]:
         return list(NAMES)
     if unknown := sorted(set(given) - set(NAMES)):
         raise ConfigError(
-            f"--controls: there is no control {unknown[0]!r}",
-            f"Give all, or some of {', '.join(NAMES)} with commas between.",
+            f"--controls: unknown control {unknown[0]!r}",
+            f"Give all, or some of {', '.join(NAMES)}, separated by commas.",
         )
     return list(dict.fromkeys(given))
 
 
 def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:
-    """The controls of a checked run, and its caches in so many orders, its own among them.
+    """The controls of a checked run; ``orders`` counts its own order.
 
     Raises:
-        ConfigError: The run takes its pools from another or does not deliberate, there are not so
-            many orders, or more than one and several rounds; or as ``models.resolve.resolve``.
-        BudgetError: A chooser's prompt does not fit.
+        ConfigError: The run has other pools or no deliberations, there are fewer orders, or several
+            orders and several rounds; or ``models.resolve.resolve`` fails.
+        BudgetError: The prompt of ``choose`` does not fit.
     """
     config = evaluated.config
     if (names or orders > 1) and not config.rounds:
         raise ConfigError(
-            "--controls and --orders are held against deliberations, and --d is 0",
+            "--controls and --orders need deliberations, but --d is 0",
             "Set --d to 1 or more.",
         )
     asks_anew = [name for name in (ALONE, CHAIN) if name in names]
     if config.pools and asks_anew:
         raise ConfigError(
-            f"--controls {asks_anew[0]} asks about the problems anew, and a run with --pools reads "
-            "none",
-            f"Leave out --pools, or ask for {CHOOSE} and --orders alone.",
+            f"--controls {asks_anew[0]} needs the problems, which a run with --pools does not read",
+            f"Leave out --pools, or use only {CHOOSE} and --orders.",
         )
     makers = {ALONE: _alone, CHAIN: _chain, CHOOSE: _choose}
     made = [make(evaluated) for name, make in makers.items() if name in names]
@@ -337,7 +335,7 @@ def _alone(evaluated: generate.Plan) -> ControlRun:
 
 def _chain(evaluated: generate.Plan) -> ControlRun:
     config, thinker = evaluated.config, evaluated.run.in_stage(THINK)
-    random = config.cache.selection == "random"  # else all are sampled for it
+    random = config.cache.selection == "random"  # otherwise a cache needs all K attempts
     attempts = (config.cache.width if random else None) or config.think.k
     full = attempts * thinker.sampling.max_tokens
     deliberations = (config.rounds - 1) * config.deliberate.d + 1
@@ -347,10 +345,10 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
     longest = max(map(reader.count, prompts))
     room = thinker.profile.context - longest - TEMPLATE_TOKENS
     seen = config.endpoint.capabilities
-    most, why = min(  # with a reason why the heavy answer may have more, unless it may not
+    most, why = min(  # with the reason why it is less than that of the heavy answer
         (full, ""),
         (room, "more do not fit its context"),
-        ((seen and seen.max_output) or full, "its server takes no more in one response"),
+        ((seen and seen.max_output) or full, "its server allows no more in one response"),
     )
     short = f" of the {full:,} that the heavy answer may have; {why}" if why else ""
     does = f"writes one chain of at most {most:,} tokens{short}"
@@ -361,12 +359,12 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
 def _asking(
     evaluated: generate.Plan, name: str, who: str, does: str, k: int, sampling: SamplingChoice
 ) -> ControlRun:
-    """A control that asks about the problems of the evaluated run anew, and deliberates nothing."""
+    """A control with new samples of the problems of the evaluated run and no deliberations."""
     config, folder = evaluated.config, evaluated.folder.with_name(name)
     changes: dict[str, Any] = {
         "thinker": who,
         "think": config.think.model_copy(update={"k": k, "min_k": 1, "sampling": sampling}),
-        # No cache is made, and a configuration with one of more than K attempts cannot be read.
+        # There is no cache, and a width of more than K attempts would be refused.
         "cache": config.cache.model_copy(update={"width": None}),
         "deliberate": config.deliberate.model_copy(update={"d": 0, "rounds": 1}),
         "out": str(folder),
@@ -383,7 +381,7 @@ def _choose(evaluated: generate.Plan) -> ControlRun:
     generate.check_room(chooses, evaluated.problems, asks=evaluated.contact is not None)
     does = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
     if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
-        does += ", in the wording that serves all domains"
+        does += ", with the prompt for all domains"
     return ControlRun(CHOOSE, reading_pools(config, deliberate=deliberate), does)
 
 
@@ -391,18 +389,17 @@ def _other_orders(config: RunConfig, orders: int) -> list[ControlRun]:
     width = config.cache.width or config.think.k
     if orders > 1 and config.rounds > 1:
         raise ConfigError(
-            f"--orders {orders} is about the attempts of one round, and there are {config.rounds}",
+            f"--orders {orders} needs a single round, but there are {config.rounds}",
             "Set --rounds to 1, or leave out --orders.",
         )
     if orders > width:
         raise ConfigError(
-            f"--orders {orders}: a cache of {width} attempts has {width} orders that move them "
-            "round",
+            f"--orders {orders}: a cache of {width} attempts has only {width} rotations",
             f"Set --orders to {width} or less.",
         )
     controls = []
     for places in range(1, orders):
         cache = config.cache.model_copy(update={"order": config.cache.order + places})
-        does = f"{config.roles[1]} deliberates on the same attempts, moved round by {places}"
+        does = f"{config.roles[1]} deliberates on the same attempts, rotated by {places}"
         controls += [ControlRun(order_name(places), reading_pools(config, cache=cache), does)]
     return controls

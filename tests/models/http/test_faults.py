@@ -3,10 +3,13 @@
 How long a run waits for those that bring nothing, and how it tells that from a bad prompt.
 """
 
+from __future__ import annotations
+
+import asyncio
 import logging
 import time
 from typing import Any
-from unittest.mock import Mock
+from unittest import mock
 
 import pytest
 from asking import always, ask, asking, first_attempt, is_right, requests
@@ -14,6 +17,7 @@ from fault_server import ERRORS, REASONING, faulty
 
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.circuit_breaker import CircuitBreaker
+from heavydistill.models.http.completion import failed
 from heavydistill.models.request import Request, Response
 
 PLAIN = "What is 1 + 1?"
@@ -256,12 +260,25 @@ def test_a_teacher_that_has_thought_once_may_answer_without():
 def test_answers_without_thinking_stop_nothing_while_a_stream_shows_thinking(place):
     breaker = CircuitBreaker("m", "http://host/v1", 60.0, must_think=True)
     quick = [Response(answer_text="4", finish_reason="stop")] * 3
-    with breaker.listening(Mock(place=place)):
+    with breaker.listening(mock.Mock(place=place)):
         if place == "none":
             with pytest.raises(TeacherError, match="known to think"):
                 breaker.require_thinking(quick)
         else:
             assert breaker.require_thinking(quick) == quick
+
+
+def test_time_in_which_nothing_is_asked_is_no_silence():
+    breaker = CircuitBreaker("m", "http://host/v1", 300.0, must_think=False)
+
+    async def fail(sent: float) -> None:
+        with mock.patch.object(asyncio.get_running_loop(), "time", lambda: sent + 1):
+            breaker.is_outage(requests(1)[0], failed("unreachable", "refused", 1.0), sent)
+
+    for sent in (0, 3700, 3800, 3900):  # with `retries: 0` the first one is given up
+        asyncio.run(fail(sent))
+    with pytest.raises(StoppedError, match="has answered for 301 s"):
+        asyncio.run(fail(4000))
 
 
 def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():

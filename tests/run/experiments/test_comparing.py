@@ -160,7 +160,7 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
         run, "math@1"
     ),
     "The run B has no verdicts": lambda run: judged_by(run, ""),
-    "was broken off: 4 of its problems have no trace": lambda run: record(run, missing=4),
+    "was interrupted: 4 of its problems have no trace": lambda run: record(run, missing=4),
     "is an evaluation of several runs. Give one of them, e.g.": lambda run: (
         run / "evaluation.json"
     ).touch(),
@@ -172,7 +172,7 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     ).unlink(),
     "summary.json is not that of a run": lambda run: record(run, usage={"thinking": 3}),
     "is not that of a run": lambda run: record(run, left_out="few"),
-    "was broken off before its folder was there": lambda run: (
+    "was interrupted before its folder was written": lambda run: (
         gone(run) or Workplace(run).path.mkdir()  # type: ignore[func-returns-value]
     ),
     "is not the folder of a finished run": gone,

@@ -20,9 +20,9 @@ from streaming_steps import Doubles, FailsToLoad, Gathers, Keeps, Numbers, OfNum
 
 from heavydistill.config.models import Sampling
 from heavydistill.errors import RunError, StoppedError, TeacherError
-from heavydistill.run import runner
+from heavydistill.run import pipeline as module
 from heavydistill.run.llm import HeavyLLM
-from heavydistill.run.runner import HeavyPipeline
+from heavydistill.run.pipeline import HeavyPipeline
 
 SCHEMA = pa.schema([("number", pa.int64())])
 PRIVATE = {"_set_runtime_parameters"}
@@ -30,12 +30,12 @@ PRIVATE = {"_set_runtime_parameters"}
 
 def test_one_private_part_of_distilabel_is_touched():
     inherited = {name for name in dir(base.BasePipeline) if name.startswith("_")}
-    words = set(Path(runner.__file__).read_text(encoding="utf-8").replace("(", " ").split())
+    words = set(Path(module.__file__).read_text(encoding="utf-8").replace("(", " ").split())
     used = {word.rpartition(".")[2] for word in words if "._" in word}
     assert {name for name in used & inherited if not name.startswith("__")} == PRIVATE
     own = {name for name in vars(HeavyPipeline) if name.startswith("_")}
     assert {name for name in own & inherited if not name.startswith("__")} <= {"_abc_impl"}
-    assert runner.SUPPORTED == "1.5.3"
+    assert module.SUPPORTED == "1.5.3"
 
 
 class Passing:
@@ -406,7 +406,7 @@ def test_sigterm_and_a_second_ctrl_c_wait_for_no_request(asking, signals, caplog
 BROKEN_OFF = """
 import os, signal
 import pyarrow as pa
-from heavydistill.run.runner import HeavyPipeline
+from heavydistill.run.pipeline import HeavyPipeline
 from streaming_steps import Numbers, Wait
 
 if __name__ == "__main__":

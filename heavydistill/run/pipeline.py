@@ -1,21 +1,21 @@
 """Executes a chain of distilabel steps in this process, with threads.
 
 ``HeavyPipeline`` is a distilabel ``Pipeline``: its steps, ``>>``, YAML and ``Distiset`` are those
-of distilabel, and distilabel's own command line runs the same steps. What differs is ``run``:
+of distilabel, and distilabel's own command line runs the same steps. ``run`` differs:
 
-- A step works on ``input_batch_size`` rows at a time, and on ``batches_in_flight`` batches at once
-  if it has that attribute, each in a thread. A batch leaves as soon as it is done, so rows overtake
-  a slow one. A step with one batch in flight is loaded and used by one thread, since torch keeps a
-  pool of threads for each thread that calls it.
-- ``window`` bounds the rows between the first and the last step, however many there are. Rows
-  beyond it are loaded only while no step has work, i.e. where a step waits for a full batch.
-- Whatever a step raises ends the run with that error; what one row meets is data (see ``steps``).
-- Ctrl-C, a budget that is spent and a refused key let requests in flight be answered, so that
-  they reach the journal; a second Ctrl-C, SIGTERM and any other error do not wait for them.
-- Rows that leave the last step are written as they come, with a declared Arrow schema.
+- A step processes ``input_batch_size`` rows at a time, and ``batches_in_flight`` batches at once if
+  it has that attribute, each in a thread. A batch moves on as soon as it is done, so rows overtake
+  slow ones. A step with one batch in flight is loaded and used by a single thread, because torch
+  keeps a pool of threads for each thread that calls it.
+- ``window`` bounds the number of rows between the first and the last step. More rows are loaded
+  only while no step has work, i.e. where a step waits for a full batch.
+- An error that a step raises ends the run; the fault of a single row is data (see ``steps``).
+- After Ctrl-C, a spent budget or a refused key the requests in flight are awaited, so that their
+  responses reach the journal. A second Ctrl-C, SIGTERM and any other error do not wait.
+- Rows that leave the last step are written at once, with a declared Arrow schema.
 
-Not covered: steps that branch or join, replicas of a step (``shards`` run several pipelines), load
-groups and distilabel's cache, whose resume hangs or loses rows: responses are kept by the journal.
+Not covered: steps that branch or join, replicas of a step (``shards`` runs several pipelines), load
+groups, and distilabel's cache, whose resume hangs or loses rows (the journal keeps the responses).
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ if distilabel.__version__ != SUPPORTED:
         f"heavydistill works with distilabel {SUPPORTED} and found {distilabel.__version__}. "
         f"Install distilabel=={SUPPORTED}."
     )
-# distilabel's own shows the local variables of a traceback, keys too.
+# distilabel's hook prints the local variables of a traceback, which may hold keys.
 sys.excepthook = sys.__excepthook__
 
 _POLL_S = 0.2
 _GRACE_S = 5.0
-"""How long an end waits for threads that ask no server."""
-# They log every request.
+"""Maximum wait at the end for threads that ask no server."""
+# Loggers that write a line for every request.
 _SILENT = ("httpx2", "httpcore2", "reasoning_gym", "datasets", "urllib3.connectionpool", "filelock")
 
 Row = dict[str, Any]
 OnBatch = Callable[[str, list[Row]], None]
 """Called with (step name, rows) for each batch that leaves a step, by one thread at a time."""
 OnSample = Callable[[str, int], None]
-"""Called with (step name, completion tokens) for each response that is not the journal's."""
+"""Called with (step name, completion tokens) for each response that is not from the journal."""
 
 _log = logging.getLogger("distilabel.pipeline")
 
@@ -76,8 +76,11 @@ _log = logging.getLogger("distilabel.pipeline")
 class HeavyPipeline(Pipeline):
     """A distilabel pipeline that runs in this process; see the module.
 
-    The rows that leave the last step have ``leaf_schema``; ``window`` is the maximum number of rows
-    between the first and the last step, give or take a batch.
+    Args:
+        name: Name of the pipeline.
+        leaf_schema: Schema of the rows that leave the last step.
+        on_batch: Called for each batch that leaves a step.
+        window: Maximum number of rows between the first and the last step, plus or minus a batch.
     """
 
     def __init__(
@@ -92,33 +95,34 @@ class HeavyPipeline(Pipeline):
         self.leaf_schema, self.on_batch, self.window = leaf_schema, on_batch, window
         self.on_sample: OnSample = lambda step, tokens: None
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
-        """Called all the time while the pipeline runs; the error that it returns ends the run."""
+        """Called several times a second during the run; an error that it returns ends the run."""
         self.shown: logging.Handler | None = None
-        """Shows what is logged; None shows it on the terminal."""
+        """Handler that shows warnings; None prints them on the terminal."""
 
     def keep_in(self, folder: Path, prefix: str = "") -> None:
-        """Put rows and log there instead of a temporary folder; call it before ``run``.
+        """Write rows and log to a folder, which the caller owns, instead of a temporary one.
 
-        Other pipelines may use the folder too, and it is the caller's to remove; ``prefix`` begins
-        the names of the files of rows.
+        Call it before ``run``. Pipelines can share the folder if each has another ``prefix``, with
+        which the names of the files of rows begin.
         """
         self.discard()
         self._folder, self._prefix, self._is_temporary = folder, prefix, False
 
     def discard(self) -> None:
-        """Remove rows and log in a temporary folder, and with them the ``Distiset`` of ``run``."""
+        """Remove the temporary folder with rows, log and the ``Distiset`` of ``run``."""
         if self._is_temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def leaf_files(self) -> Path:
-        """Folder of the parquet files that the last step has left so far."""
+        """Folder of the parquet files with the rows that have left the last step."""
         return self._folder / LEAF_FOLDER
 
     def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
         """Run to the end and return the rows as a ``Distiset`` with one configuration.
 
-        ``parameters`` are by step name, as in distilabel. Raises as ``run_to_files``.
+        ``parameters`` maps step names to parameters, as in distilabel. Raises the same errors as
+        ``run_to_files``.
         """
         from datasets import DatasetDict
 
@@ -133,18 +137,19 @@ class HeavyPipeline(Pipeline):
         return distiset
 
     def run_to_files(self, parameters: dict[str, Any] | None = None) -> None:
-        """Run to the end and leave the rows in ``leaf_files``, none of them in memory.
+        """Run to the end and write the rows to ``leaf_files``; none is kept in memory.
 
         Raises:
-            RunError: The steps form no chain, a step could not be loaded or raised, or the disk is
+            RunError: The steps form no chain, a step could not be loaded or failed, or the disk is
                 full.
-            StoppedError, TeacherError: After the requests in flight were answered, as for Ctrl-C.
-            KeyboardInterrupt: Ctrl-C, after the requests in flight were answered or a second
-                Ctrl-C; or SIGTERM, at once. ``leaf_files`` keeps what was finished.
+            StoppedError, TeacherError: The run cannot go on; raised after the requests in flight
+                were answered.
+            KeyboardInterrupt: After Ctrl-C and the responses in flight, a second Ctrl-C, or
+                SIGTERM. ``leaf_files`` keeps the finished rows.
         """
         self._set_runtime_parameters(parameters or {})
         source, steps = self._chain()
-        if self._is_temporary:  # a second run leaves its own rows alone
+        if self._is_temporary:  # rows of an earlier run of this pipeline
             shutil.rmtree(self.leaf_files, ignore_errors=True)
         for step in steps:
             if isinstance(model := getattr(step, "llm", None), HeavyLLM):
@@ -158,22 +163,22 @@ class HeavyPipeline(Pipeline):
                 self._follow(flow)
                 writer.close()
             except (KeyboardInterrupt, StoppedError, TeacherError) as stop:
-                ignore_signals()  # another one must not break off the clean-up
-                # Whoever sends SIGTERM does not wait long.
+                ignore_signals()  # another signal must not interrupt the clean-up
+                # The sender of SIGTERM does not wait long.
                 flow.end(drains=str(stop) != "SIGTERM")
                 writer.close()
                 if isinstance(stop, KeyboardInterrupt) and isinstance(flow.error, RunError):
-                    raise flow.error from None  # not everything that was answered is kept
+                    raise flow.error from None  # some responses were lost
                 raise
             finally:
                 ignore_signals()
                 flow.end()
 
     def _chain(self) -> tuple[GeneratorStep, list[Any]]:
-        """(the step that loads rows, those after it), if they can be run here.
+        """(the step that loads rows, the steps after it).
 
         Raises:
-            RunError: They form no chain, or a step asks for replicas.
+            RunError: The steps form no chain, or a step asks for replicas.
         """
         self.dag.validate()
         steps = []
@@ -182,8 +187,8 @@ class HeavyPipeline(Pipeline):
             if len(names) > 1:
                 raise RunError(
                     f"The steps {', '.join(map(repr, names))} run side by side, but HeavyPipeline "
-                    "runs a chain of steps",
-                    "Make a chain of the steps, or use distilabel's own Pipeline.",
+                    "executes a chain of steps",
+                    "Connect the steps as a chain, or use distilabel's own Pipeline.",
                 )
             step = self.dag.get_step(names[0])["step"]
             if (replicas := step.resources.replicas) > 1:
@@ -203,7 +208,7 @@ class HeavyPipeline(Pipeline):
         return lambda _, response: self.on_sample(step, max(0, response.completion_tokens))
 
     def _follow(self, flow: _Flow) -> None:
-        """Wait until all rows are written."""
+        """Wait until all rows are written; raise the error that ends the run."""
         is_over = False
         while not is_over:
             is_over = flow.over.wait(_POLL_S)
@@ -212,7 +217,7 @@ class HeavyPipeline(Pipeline):
 
 
 class _Stage:
-    """A step of the chain, the rows that wait for it and its threads; guarded by ``_Flow.lock``."""
+    """A step of the chain with its waiting rows and its threads; guarded by ``_Flow._lock``."""
 
     def __init__(self, step: Any) -> None:
         self.step = step
@@ -221,12 +226,12 @@ class _Stage:
         self.waiting: deque[Row] = deque()
         self.batches: queue.SimpleQueue[list[Row]] = queue.SimpleQueue()
         self.threads = 0
-        self.at_work = 0  # batches that are worked on
+        self.at_work = 0  # batches in progress
         self.model: Any = getattr(step, "llm", None)  # the ``LLM`` of a step that asks one
         self.asks_a_server = self.model is not None and not getattr(self.model, "in_process", False)
 
     def next_batch(self, is_all: bool) -> list[Row] | None:
-        """The rows of a batch that may begin now; ``is_all`` if no more rows will come."""
+        """The rows of the next batch if it may begin; ``is_all`` if no more rows will come."""
         if self.at_work >= self.most or not self.waiting:
             return None
         if len(self.waiting) < self.size and not is_all:
@@ -235,7 +240,7 @@ class _Stage:
 
 
 class _Flow:
-    """Rows on their way through the stages of a run, of which ``window`` may be inside at once."""
+    """Moves the rows through the stages of a run, at most ``window`` of them at once."""
 
     def __init__(
         self,
@@ -246,35 +251,35 @@ class _Flow:
         on_batch: OnBatch | None,
     ) -> None:
         self.over = threading.Event()  # all rows are written, or something failed
-        self.error: Exception | None = None  # why the run ends before all rows are written
-        # Models are asked nothing more; what was answered goes on to the end.
+        self.error: Exception | None = None  # reason why the run ends before all rows are written
+        # No more requests are sent; rows whose responses are there go on to the end.
         self.is_draining = False
-        self.is_ending = False  # what is finished now is left out
+        self.is_ending = False  # batches that finish from now on are dropped
         self._source, self._stages = source, [_Stage(step) for step in steps]
         self._window, self._writer, self._on_batch = window, writer, on_batch
         self._lock = threading.Lock()
-        # Notified when rows may be loaded, a step was loaded, or a stage has no more work.
+        # Notified when rows can be loaded, a step was loaded, or a stage has no more work.
         self._changed = threading.Condition(self._lock)
         self._is_passing, self._is_opening = threading.Lock(), threading.Lock()
         self._inside = 0
         self._all_loaded = self._has_ended = False
-        self._opened: dict[str, Any] = {}  # steps whose ``load`` has returned, by their names
+        self._opened: dict[str, Any] = {}  # loaded steps by name
 
     def start(self) -> None:
-        """Load all steps, each in the thread that uses it, and then the rows; returns at once."""
+        """Start threads that load all steps, each in the thread that uses it, and then the rows."""
         for stage in self._stages:
             self._spawn(self._work, stage)
             stage.threads = 1
         self._spawn(self._load_rows)
 
     def matters(self, record: logging.LogRecord) -> bool:
-        """Whether it is worth a line: not what steps say of rows that an end gives up."""
+        """Whether a record is shown: steps may warn about rows that are dropped at the end."""
         return not (self.is_ending and record.name.startswith("distilabel.step."))
 
     def end(self, drains: bool = False) -> None:
-        """Begin nothing more and unload all steps; does nothing the second time.
+        """Start no more batches and unload all steps; a second call does nothing.
 
-        With ``drains`` it waits for requests in flight, however long they take, or until Ctrl-C.
+        With ``drains`` the requests in flight are awaited, without a time limit, until Ctrl-C.
         """
         if self._has_ended:
             return
@@ -290,14 +295,14 @@ class _Flow:
             self._drain()
             self.is_ending = True
         for stage in self._stages:
-            if stage.asks_a_server and not is_whole:  # requests in flight are given up
+            if stage.asks_a_server and not is_whole:  # cancels the requests in flight
                 self._unload(stage.step)
         self._await(lambda: not any(stage.at_work for stage in self._stages), _GRACE_S)
         for step in list(self._opened.values()):
             self._unload(step)
 
     def _drain(self) -> None:
-        """Wait until all that was asked is answered, and has gone as far as it can."""
+        """Wait until all requests are answered and their rows have moved as far as they can."""
         if any(stage.at_work for stage in self._stages if stage.asks_a_server):
             _log.warning(
                 "Waiting for the requests in flight, which are already billed. Ctrl-C again stops "
@@ -312,14 +317,14 @@ class _Flow:
             self._await(is_drained)
 
     def _await(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:
-        """Wait for a condition of the stages; looks up now and then, so that Ctrl-C is heard."""
+        """Wait for a condition of the stages; wakes up regularly, so that Ctrl-C takes effect."""
         until = time.monotonic() + seconds
         with self._changed:
             while not condition() and time.monotonic() < until:
                 self._changed.wait(_POLL_S)
 
     def _spawn(self, work: Callable[..., None], *arguments: Any) -> None:
-        """A daemon thread, so that one that hangs does not hold the interpreter."""
+        """Start a daemon thread, because a thread that hangs must not keep the process alive."""
 
         def loud() -> None:
             try:
@@ -330,7 +335,7 @@ class _Flow:
         threading.Thread(target=loud, daemon=True).start()
 
     def _fail(self, error: BaseException, step: Any) -> None:
-        if self.is_ending:  # e.g. a request that was given up
+        if self.is_ending:  # e.g. the request was cancelled
             return
         if not isinstance(error, HeavydistillError):
             lines = "".join(traceback.format_exception(error))
@@ -345,29 +350,29 @@ class _Flow:
             self.is_draining = isinstance(self.error, StoppedError | TeacherError)
             self.is_ending = not self.is_draining
             self.over.set()
-            self._dispatch()  # rows that waited for this step's next thread
+            self._dispatch()  # moves rows that waited for this step
 
     def _open(self, step: Any) -> None:
-        with self._is_opening:  # lazy imports, as of transformers, bear one thread at a time
+        with self._is_opening:  # lazy imports, e.g. of transformers, are not thread-safe
             if not self.is_ending:
                 step.load()
         with self._changed:
             self._opened[step.name] = step
             is_late = self.is_ending
             self._changed.notify_all()
-        if is_late:  # the end has not seen it
+        if is_late:  # ``end`` ran before the step was in ``_opened``
             self._unload(step)
 
     def _unload(self, step: Any) -> None:
         with self._lock:
             if self._opened.pop(step.name, None) is None:
                 return
-        with contextlib.suppress(Exception):  # threads may be using what goes
+        with contextlib.suppress(Exception):  # threads may still use what is unloaded
             step.unload()
 
     def _load_rows(self) -> None:
         self._open(self._source)
-        with self._changed:  # nothing is asked as long as a step may turn out to be unusable
+        with self._changed:  # no request is sent before every step is loaded
             while len(self._opened) <= len(self._stages):
                 if self._is_stopping:
                     return
@@ -378,7 +383,7 @@ class _Flow:
                 self._inside += len(rows)
                 self._stages[0].waiting.extend(rows)
                 self._dispatch()
-                # Rows beyond the window are loaded only if no step can begin anything.
+                # Rows beyond the window are loaded only if no step has work.
                 while not (is_last or self._is_stopping) and (
                     self._inside >= self._window and any(stage.at_work for stage in self._stages)
                 ):
@@ -394,18 +399,18 @@ class _Flow:
         return self.is_draining or self.is_ending
 
     def _work(self, stage: _Stage) -> None:
-        """Load a step, if this is its first thread, and work off its batches."""
+        """Load the step if this is its first thread, then process its batches."""
         if stage.step.name not in self._opened:
             self._open(stage.step)
         while True:
             batch = stage.batches.get()
-            count = len(batch)  # the step may leave some out
+            count = len(batch)  # the step may remove rows
             rows: list[Row] | None = None
             try:
                 rows = self._finished(stage, batch)
             except BaseException:
                 with self._lock:
-                    stage.threads -= 1  # this thread ends, and another may begin what still comes
+                    stage.threads -= 1  # this thread ends; another one can take its place
                 raise
             finally:
                 with self._changed:
@@ -420,7 +425,7 @@ class _Flow:
                     self._changed.notify_all()
 
     def _finished(self, stage: _Stage, batch: list[Row]) -> list[Row] | None:
-        """What a step makes of a batch; None if it is left out."""
+        """The rows that a step returns for a batch; None if they are dropped."""
         rows: list[Row] = next(stage.step.process_applying_mappings(batch), [])
         if self.is_ending:
             return None
@@ -435,7 +440,7 @@ class _Flow:
                 self._on_batch(name, rows)
 
     def _dispatch(self) -> None:
-        """Begin every batch that may begin; call it under the lock."""
+        """Start every batch that may begin; call it under the lock."""
         is_all = self._all_loaded or self._is_stopping
         for stage in self._stages:
             may_begin = not self.is_ending and not (self.is_draining and stage.model is not None)
@@ -457,7 +462,7 @@ def logging_to(
     shown: logging.Handler | None = None,
     matters: Callable[[logging.LogRecord], bool] = lambda record: True,
 ) -> Iterator[None]:
-    """While this lasts warnings that matter are shown, on the terminal by default, and kept."""
+    """Show warnings that matter, by default on the terminal, and write them to a file."""
     if shown is None:
         shown = RichHandler()
         shown.setFormatter(logging.Formatter("['%(name)s'] %(message)s"))
