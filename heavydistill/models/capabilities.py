@@ -44,20 +44,20 @@ _HEADER = """\
 """
 ASSUMED = 8192  # context of a model for which none is known; few servers accept less
 _SMALLEST = 256
-SET_IT = "set what the server takes with --set endpoint.context=N"
+SET_IT = "set the server's context with --set endpoint.context=N"
 
 
 class Source(StrEnum):
     """Where the size of a context comes from, in words that follow the number."""
 
-    SET = "as endpoint.context is set"
-    DOCTOR = "as doctor saw"
-    SAVED = "as the run in the folder has it"
-    SERVER = "as the server says"
-    PROFILE = "by the profile"
-    TOKENIZER = "by the config.json beside its tokenizer"
-    SHARED = "as another model at its endpoint takes no more"
-    CONFIGURED = "assumed, as the configuration asks for them"
+    SET = "from endpoint.context"
+    DOCTOR = "measured by doctor"
+    SAVED = "from the run in the folder"
+    SERVER = "from the server"
+    PROFILE = "from the profile"
+    TOKENIZER = "from the config.json beside its tokenizer"
+    SHARED = "because another model at its endpoint accepts no more"
+    CONFIGURED = "assumed, because the configuration needs them"
     ASSUMED = "assumed"
 
 
@@ -140,7 +140,7 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
     context = endpoint.context or seen.context
     if seen.context and context and context > seen.context:
         raise ConfigError(
-            f"endpoint.context {context} is more than the {seen.context} tokens that the server "
+            f"endpoint.context {context} exceeds the {seen.context} tokens that the server "
             f"accepts ({_source(seen)})",
             f"Set it to {seen.context} or less.",
         )
@@ -160,7 +160,7 @@ def bounded(
         return sampling
     if chosen.max_tokens:
         raise ConfigError(
-            f"{key}.max_tokens {chosen.max_tokens} is more than the {seen.max_output} "
+            f"{key}.max_tokens {chosen.max_tokens} exceeds the {seen.max_output} "
             f"tokens that the server allows for one response ({_source(seen)})",
             f"Set it to {seen.max_output} or less.",
         )

@@ -306,7 +306,7 @@ class Ledger:
                     spent = f"{now.spent_usd:.2f} of {self._most_usd:g} USD are spent"
                     more = f"{most.usd:.2g} USD"
                 raise StoppedError(
-                    f"The budget does not hold another request: {spent}, and it may take {more}",
+                    f"The budget is used up: {spent}, and the next request may cost {more}",
                     "Give the same command with a higher --budget and the same --out: it resumes "
                     "and pays for nothing twice.",
                 )

@@ -332,8 +332,8 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
 def _require_price(config: RunConfig, profile: Profile, role: str, set_it: str) -> None:
     if config.most_usd is not None and profile.kind == "endpoint" and not profile.price:
         raise ConfigError(
-            f"budget: {config.budget} is in money, and the price of {role}{profile.name} is not "
-            "known here",
+            f"budget: {config.budget} is in money, but the price of {role}{profile.name} is "
+            "unknown",
             f"Give {set_it}, or a budget in tokens, e.g. --budget 40Mtok.",
         )
 
@@ -356,7 +356,7 @@ def _model(
         raise ConfigError(
             f"{key}.max_tokens {sampling.max_tokens} leaves no room for a prompt "
             f"in the {profile.context} tokens of {profile.name}",
-            f"Set {key}.max_tokens lower, to {profile.context // 2} for instance"
+            f"Lower it, e.g. --set {key}.max_tokens={profile.context // 2}"
             f"{_more_context(profile)}.",
         )
     return model

@@ -155,7 +155,7 @@ def refuse_taken(folder: Path) -> None:
     recover(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ConfigError(
-            f"out: {folder} exists and is not empty", "Name another --out, or remove this folder."
+            f"out: {folder} exists and is not empty", "Give another --out, or remove this folder."
         )
 
 

@@ -292,7 +292,7 @@ def _require_format(path: Path, line: bytes) -> None:
     if line != FORMAT and (line.endswith(b"\n") or not FORMAT.startswith(line)):
         raise JournalError(
             f"{path} is not a segment of this version: it begins with {line[:40]!r}",
-            "Name another journal, or read it with the version that wrote it.",
+            "Give another journal, or read it with the version that wrote it.",
         )
 
 

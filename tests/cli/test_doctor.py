@@ -161,8 +161,8 @@ def test_a_tokenizer_of_a_profile_that_cannot_be_had_is_a_warning(run, tmp_path)
 def test_a_served_teacher_is_not_started(run, thinking):
     code, printed = run("doctor", f"--teacher={thinking}", "--set=endpoint.start_vllm=true")
     assert code == 1  # no GPU and no vLLM here, or no set-up in that profile
-    assert "vLLM cannot serve the model" in unfolded(printed)
-    assert "not asked: --start-vllm starts it with the run" in unfolded(printed)
+    assert "cannot be served here" in unfolded(printed)
+    assert "not checked: --start-vllm starts it with the run" in unfolded(printed)
 
 
 def test_the_micro_teacher_loads_and_answers(run):

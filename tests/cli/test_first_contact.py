@@ -221,7 +221,9 @@ def test_a_checkpoint_without_a_profile_gets_advice_of_its_own():
 
 def test_pools_of_one_text_are_reported():
     (line,) = remarks(summary(thoughts=9, same_texts=30), config())
-    assert "In 30 of" in line and "the same text" in line and "cache of responses" in line
+    assert (
+        "In 30 of" in line and "the same text" in line and "a proxy that caches responses" in line
+    )
 
 
 @pytest.mark.parametrize(

@@ -375,7 +375,7 @@ def test_pools_of_an_import_are_deliberated_and_nobody_is_asked_to_think(pools, 
         assert replayed.returncode == 1
         # Nothing is lacking that could be asked again.
         repeated = run_command(*command)
-        assert repeated.returncode == 2 and "is not empty" in repeated.stderr
+        assert repeated.returncode == 2 and "holds a finished run" in repeated.stderr
         assert len(server.requests) == 10
     for name in (TRACES, "summary.json"):
         assert (out / name).read_bytes() == (again / name).read_bytes()

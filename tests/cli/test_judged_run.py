@@ -180,7 +180,7 @@ def test_a_failing_judge_leaves_verdicts_undecided_and_the_same_command_asks_aga
         assert len(teacher.requests) == taught
         assert set(map(asked_about, judge.requests)) == {"5 \\text{ km}"}
         assert summary_of(tmp_path / "run")["judging"]["failed"] == 0
-        assert "not empty" in ended("generate", *command, code=2)
+        assert "holds a finished run" in ended("generate", *command, code=2)
 
 
 def test_the_budget_holds_the_judge_too(tmp_path, teacher):

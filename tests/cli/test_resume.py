@@ -204,7 +204,7 @@ def test_a_full_disk_stops_the_run_and_the_same_command_goes_on(tmp_path, run):
         command = arguments(server, tmp_path, "run", limit=20, k=4, d=1)
         stopped = on_a_full_disk(*command)
         assert stopped.returncode == 1
-        assert "cannot be written" in stopped.stderr and "same command again" in stopped.stderr
+        assert "cannot be written" in stopped.stderr and "repeat the command" in stopped.stderr
         assert not (tmp_path / "run").exists()
         paid = len(journaled_seeds(tmp_path))
         assert 0 < paid < 20 * 5
@@ -292,7 +292,7 @@ def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_pa
         first_stage = [r for r in server.requests if "Attempt 1" not in r["messages"][0]["content"]]
         assert len(first_stage) == len(failed) and not failures()
         code, _, errors = call(*command)
-        assert code == 2 and "not empty" in errors
+        assert code == 2 and "holds a finished run" in errors
 
 
 @pytest.mark.slow

@@ -146,7 +146,7 @@ def test_a_process_that_outlives_its_killed_run_spends_nothing_of_the_next_one(t
     with next_one.running():  # it books the orphan's request
         assert next_one.reserve(Cost(100))
         orphan.settle(Cost(100), Cost(30))
-        with pytest.raises(StoppedError, match="given again"):
+        with pytest.raises(StoppedError, match="Another process runs the same command"):
             orphan.reserve(Cost(10))
         balance = next_one.balance
         assert (balance.spent_tokens, balance.reserved_tokens) == (100, 100)
@@ -281,10 +281,10 @@ def test_a_shard_that_is_begun_again_books_what_the_one_before_had_in_flight(tmp
         assert account.balance.in_flight == 1
         # The one that was lost may still be there, cut off from the others.
         lost.settle(Cost(30), Cost(30))
-        with pytest.raises(StoppedError, match="its shard was begun again"):
+        with pytest.raises(StoppedError, match="or the same shard"):
             lost.reserve(Cost(1))
         again.settle(Cost(5), Cost(5))
-        with pytest.raises(StoppedError, match="does not hold another request"):
+        with pytest.raises(StoppedError, match="is used up"):
             other.reserve(Cost(50))
         assert account.balance.spent_tokens == 65 and balance_of(file) == account.balance
         for each in (lost, other, again):

@@ -34,50 +34,50 @@ def test_the_shipped_profiles_are_those_that_are_meant_to_be():
 
 
 @pytest.fixture(params=FILES, scope="module")
-def shipped(request: pytest.FixtureRequest) -> ProfileFile:
+def profile(request: pytest.FixtureRequest) -> ProfileFile:
     profile = load_profile(FILES[request.param])
     assert profile.name == request.param  # so names are unique, too
     return profile
 
 
-def test_a_shipped_profile_tells_its_terms_and_where_its_facts_stand(shipped):
-    assert shipped.licence
-    assert shipped.terms.because and shipped.terms.source
-    assert shipped.terms.distillation == (
-        "allowed" if shipped.hub or shipped.folder else "restricted"
+def test_a_shipped_profile_tells_its_terms_and_where_its_facts_stand(profile):
+    assert profile.licence
+    assert profile.terms.because and profile.terms.source
+    assert profile.terms.distillation == (
+        "allowed" if profile.hub or profile.folder else "restricted"
     )
-    assert shipped.sources.limits and shipped.sources.sampling and shipped.sources.thinking
-    assert bool(shipped.sources.vllm) == bool(shipped.vllm) == bool(shipped.hub)
-    assert shipped.providers.keys() <= PROVIDERS.keys()
-    assert all(offer.source for offer in shipped.providers.values())
+    assert profile.sources.limits and profile.sources.sampling and profile.sources.thinking
+    assert bool(profile.sources.vllm) == bool(profile.vllm) == bool(profile.hub)
+    assert profile.providers.keys() <= PROVIDERS.keys()
+    assert all(offer.source for offer in profile.providers.values())
 
 
-def test_the_samplings_of_a_shipped_profile_are_spelled_out(shipped):
-    assert shipped.sampling.paper == PAPER
-    assert bool(shipped.sampling.maker) == bool(shipped.hub)
-    for sampling in (shipped.sampling.paper, shipped.sampling.maker):
+def test_the_samplings_of_a_shipped_profile_are_spelled_out(profile):
+    assert profile.sampling.paper == PAPER
+    assert bool(profile.sampling.maker) == bool(profile.hub)
+    for sampling in (profile.sampling.paper, profile.sampling.maker):
         # A key left out would silently be the paper's.
         if sampling:
             assert {"temperature", "top_p", "top_k", "max_tokens"} <= sampling.model_fields_set
 
 
-def test_the_limits_of_a_shipped_profile_fit_each_other(shipped):
-    limits = (shipped.thinker_output or 1, shipped.output or shipped.context, shipped.context)
+def test_the_limits_of_a_shipped_profile_fit_each_other(profile):
+    limits = (profile.thinker_output or 1, profile.output or profile.context, profile.context)
     assert limits == tuple(sorted(limits))
 
 
-def test_a_shipped_profile_says_how_it_is_served_on_any_number_of_gpus(shipped):
-    if not shipped.vllm:
-        assert not shipped.hub
+def test_a_shipped_profile_says_how_it_is_served_on_any_number_of_gpus(profile):
+    if not profile.vllm:
+        assert not profile.hub
         return
-    assert shipped.thinking.parser
+    assert profile.thinking.parser
     for count in GPU_COUNTS:
-        setup = shipped.vllm.gpus[count]
-        command = serve_command(shipped, count)
+        setup = profile.vllm.gpus[count]
+        command = serve_command(profile, count)
         assert bool(setup) == bool(command)
         if setup and command:
             assert command[:2] == ["vllm", "serve"]
-            assert setup.max_model_len <= shipped.context
+            assert setup.max_model_len <= profile.context
 
 
 def test_a_command_has_every_flag():

@@ -127,7 +127,7 @@ def test_an_empty_folder_is_taken(tmp_path):
 
 @pytest.mark.parametrize("out", ["/", "/proc"])
 def test_a_folder_where_a_disk_begins_cannot_be_replaced(out):
-    with pytest.raises(ConfigError, match="a disk begins there"):
+    with pytest.raises(ConfigError, match="is the root of a mounted disk"):
         check(load_config(overrides={"out": out}))
 
 

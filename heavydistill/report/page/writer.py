@@ -188,7 +188,7 @@ def _refuse_others(out: Path) -> None:
             if _GENERATOR.encode() in file.read(_HEAD_BYTES):
                 return
     raise ConfigError(
-        f"--out: {out} exists and is not a report", "Name another file, or remove this one."
+        f"--out: {out} exists and is not a report", "Give another file, or remove this one."
     )
 
 

@@ -223,7 +223,7 @@ def test_an_adapter_on_an_adapter_is_refused(copy, lora):
 
 def test_a_folder_with_a_model_and_an_adapter_is_refused(copy):
     shutil.copy(MICRO / "config.json", copy)
-    with pytest.raises(TeacherError, match="a model, and an adapter as well"):
+    with pytest.raises(TeacherError, match="holds both a model and an adapter"):
         profile_at(str(copy), Endpoint())
 
 
