@@ -114,7 +114,10 @@ def answer(body: dict[str, Any]) -> Answer:
     draw = random.Random(hashlib.sha256(f"{model}/{prompt}/{seed}".encode()).hexdigest())
     if model == "critic":
         return _judged(prompt, draw)
-    posed = next(each for each in PROBLEMS if each.mark in prompt)
+    posed = next((each for each in PROBLEMS if each.mark in prompt), None)
+    if posed is None:  # doctor's questions
+        words = " ".join(draw.choices(WORDS, k=12))
+        return _counted(prompt, draw, f"1, 2, 3: {words}", words, "length")
     if "Which attempt is the best" in prompt:
         count = prompt.count("==== Attempt ")
         return _counted(prompt, draw, rf"Attempt \boxed{{{draw.randint(1, count)}}} is it.", "Hm.")

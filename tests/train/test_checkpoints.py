@@ -348,7 +348,7 @@ resource.setrlimit(resource.RLIMIT_AS, (there + 400 * 2**20,) * 2)
         "--gradient_checkpointing true",
         "--max_length",
     )
-    assert all(one.startswith(flag) for one, flag in zip(order.groups(), wanted, strict=True))
+    assert all(flag in one for one, flag in zip(order.groups(), wanted, strict=True))
     assert "Traceback" not in said
     # The same command with less goes on where it was told to, without cleaning up.
     assert checkpoints.start_of(tmp_path / "out", None) is None

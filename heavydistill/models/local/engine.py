@@ -266,7 +266,7 @@ def require_template(model: str) -> None:
     """Check that the tokenizer of a checkpoint folder has a chat template; reads only the files.
 
     Raises:
-        TeacherError: It has none, or ``adapter_of`` raises it.
+        TeacherError: The tokenizer has no chat template, or ``adapter_of`` raises it.
     """
     adapter = adapter_of(model)
     tokenizer = adapter.tokenizer if adapter else model
