@@ -132,7 +132,7 @@ def test_a_report_counts_faults_and_names_the_first(micro, row):
         demand_whole(faults, 3, "sets/first, sft_thinker")
     assert "sft_thinker: 3 of 3 rows" in raised.value.what
     assert "3 too_long, 2 reasoning_lost" in raised.value.what
-    assert "problem p_1, generation d_2: too_long" in raised.value.what
+    assert "problem p_1, generation d_2: too_long" in str(raised.value)
     assert "--chat-template FILE" in raised.value.fix
 
 

@@ -108,8 +108,8 @@ def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_pat
         ({"endpoint__start_vllm": True}, {}, r"Start it yourself .`heavydistill teachers micro`"),
         ({"teacher": "wise", "endpoint__base_url": "http://h/v1"}, {}, r"endpoint\.tokenizer"),
         ({}, {"teacher": "w", **SERVED, "endpoint__tokenizer": "server"}, r"endpoint\.tokenizer"),
-        ({"budget": "1Mtok"}, {"teacher": "micro"}, "budget: 1Mtok has no effect"),
-        ({"budget": "1usd"}, {"teacher": "w", **SERVED}, "price of w is not known"),
+        ({"budget": "1Mtok"}, {"teacher": "micro"}, "budget: 1Mtok is for served models"),
+        ({"budget": "1usd"}, {"teacher": "w", **SERVED}, "price of w is unknown"),
         ({"teacher": "micri"}, {}, r"no model 'micri'\. Did you mean micro"),
         (
             {"endpoint__capabilities": {"max_output": 99}, "sampling__max_tokens": 100, **SERVED},

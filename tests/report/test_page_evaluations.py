@@ -73,8 +73,8 @@ def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_u
     right = "100.0% 100.0 to 100.0%"
     assert f"attempts {right} 200 350 100%" in told and f"names it {right} 200 350 100% 0.0" in told
     assert "without attempts 55.0%" in told and "unknown unknown unknown +45.0" in told
-    for tokens, heavy in (("written", 3), ("written and read", 5)):
-        of_each = f"problem(s) whose tokens {tokens} are unknown"
+    for tokens, heavy in (("written", 3), ("read", 5)):
+        of_each = f"problem(s) with an unknown number of {tokens} tokens"
         assert f"{heavy} {of_each} (deliberation on the attempts)" in told
         assert f"20 {of_each} (the deliberator, without attempts)" in told
 

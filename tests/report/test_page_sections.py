@@ -126,5 +126,5 @@ def test_a_whole_run_without_verdicts_is_refused_and_an_unfinished_one_reported(
     write_traces([trace], tmp_path / "run" / TRACES_FOLDER)
     with pytest.raises(ConfigError, match=fault) as caught:
         writer.write_report([tmp_path / "run"], tmp_path / "page.html")
-    assert "command again" in caught.value.fix and "generate --pools" in caught.value.fix
+    assert "Repeat its command" in caught.value.fix and "generate --pools" in caught.value.fix
     assert not (tmp_path / "page.html").exists()

@@ -102,7 +102,7 @@ def test_pools_that_have_changed_since_are_refused(pools, tmp_path):
     saved = tmp_path / "config.yaml"
     saved.write_text(dump_config(checked(pools).config))
     pool_folder(pools, [pool_of(1, ["1", "2", "3"])])
-    with pytest.raises(ConfigError, match="holds other traces"):
+    with pytest.raises(ConfigError, match="no longer holds the traces"):
         check(load_config(saved))
 
 
@@ -156,7 +156,7 @@ def test_verdicts_that_do_not_stand_are_counted_and_said(mixed, capsys):
     assert found.voted == {trace.pool[2].id}
     print_plan(checked(mixed), Console(width=200))
     told = capsys.readouterr().out
-    assert f"K=6 trajectories by somebody, of {mixed}" in " ".join(told.split())
+    assert f"K=6 trajectories by somebody in {mixed}" in " ".join(told.split())
     assert "Judged again: 1 trajectories with verdicts of another version, exact@0" in told
     assert "Judged now: 2 trajectories without a verdict, or whose judge failed" in told
 

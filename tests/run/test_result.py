@@ -73,7 +73,7 @@ def test_rows_of_problems_that_have_changed_are_left_out_and_counted(tmp_path, c
 def test_a_run_that_was_not_interrupted_takes_nothing_from_before(tmp_path):
     full = rows(tmp_path / "1", {problem.id: "a" for problem in PROBLEMS})
     assert write(RUN, PROBLEMS, full, tmp_path / "run", None)[2] == 0
-    with pytest.raises(RunError, match="5 rows came out"):
+    with pytest.raises(RunError, match="has 6 problems and 5 rows"):
         some = rows(tmp_path / "2", {problem.id: "a" for problem in PROBLEMS[1:]})
         write(RUN, PROBLEMS, some, tmp_path / "other", None)
 

@@ -190,7 +190,7 @@ def test_slots_and_limits_are_divided_but_for_a_server_of_each_shard():
         assert model and model.endpoint.concurrency == 3
         assert (model.endpoint.requests_per_minute, model.endpoint.tokens_per_minute) == (33, None)
     assert part.judge and part.judge.endpoint.concurrency == 1
-    with pytest.raises(ConfigError, match=r"concurrency is 3, which 4 shards cannot share out"):
+    with pytest.raises(ConfigError, match=r"concurrency is 3, too small to divide by 4 shards"):
         shards_of(run, Threads(4), Path("rows"))
     started = run.at(run.config.endpoint.model_copy(update={"start_vllm": True, "base_url": None}))
     own = shards_of(started, Threads(3), Path("rows"), server=["vllm", "serve", "m"])

@@ -135,8 +135,8 @@ def test_a_server_must_have_all_models_before_one_is_asked(tmp_path, thinkers, r
 @pytest.mark.parametrize(
     ("thinkers", "readers", "keys", "told"),
     [
-        ([], ["micro"], {}, "--thinkers names nobody"),
-        (["micro"], [], {}, "--deliberators names nobody"),
+        ([], ["micro"], {}, "--thinkers is empty"),
+        (["micro"], [], {}, "--deliberators is empty"),
         (["micro", "micro"], ["micro"], {}, "both called micro"),
         (["micro"], ["nobody-such"], {}, "nobody-such"),
         (["micro"], ["micro"], {"thinker": "micro"}, "thinker has no place"),

@@ -103,7 +103,7 @@ def test_a_checkpoint_with_less_context_is_refused(trained):
     file = Path(trained) / "config.json"
     tree = json.loads(file.read_text()) | {"max_position_embeddings": 1024}
     file.write_text(json.dumps(tree))
-    with pytest.raises(ConfigError, match=r"exceed the 1024 tokens of .*trained"):
+    with pytest.raises(ConfigError, match=r"do not fit the 1024 tokens of trained"):
         paired(config(deliberator=trained), "micro-student")
 
 
@@ -321,7 +321,7 @@ def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path):
     assert chain.plan and chain.plan.run.in_stage(THINK).sampling.max_tokens == 300
     expected = "one chain of at most 300 tokens of the 700 that the heavy answer may"
     assert expected in chain.description
-    assert "its server takes no more in one response" in chain.description
+    assert "its server allows no more in one response" in chain.description
     at_most = control(tmp_path, "chain", endpoint__capabilities__max_output=700, **served)
     assert "at most 700 tokens, 2 times" in at_most.description
 
@@ -346,15 +346,15 @@ def test_a_chooser_reads_the_same_caches(tmp_path):
     moved = choose.config.model_copy(update={"pools": str(pools), "out": str(tmp_path / "c")})
     reading = generate.check(moved).config
     assert reading.deliberate.task == "choose" and reading.think.k == 2
-    assert choose.description.endswith("in the wording that serves all domains")
+    assert choose.description.endswith("with the prompt for all domains")
     assert choose.requests(100) == 100 * choose.config.deliberate.d
 
 
 @pytest.mark.parametrize(
     ("names", "orders", "keys", "told"),
     [
-        ([], 5, {}, "a cache of 4 attempts has 4 orders"),
-        ([], 3, {"cache__width": 2}, "a cache of 2 attempts has 2 orders"),
+        ([], 5, {}, "a cache of 4 attempts has only 4 rotations"),
+        ([], 3, {"cache__width": 2}, "a cache of 2 attempts has only 2 rotations"),
         (["chain"], 1, {"deliberate__d": 0}, "--d is 0"),
         ([], 2, {"deliberate__d": 0}, "--d is 0"),
         ([], 2, {"deliberate__rounds": 2}, "Set --rounds to 1"),
@@ -381,5 +381,5 @@ def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent
 def test_all_means_all():
     assert control_names(["all"]) == ["alone", "chain", "choose"]
     assert control_names(["chain", "alone", "chain"]) == ["chain", "alone"]
-    with pytest.raises(ConfigError, match="there is no control 'lone'"):
+    with pytest.raises(ConfigError, match="unknown control 'lone'"):
         control_names(["alone", "lone"])
