@@ -50,7 +50,8 @@ def _sections(path: str, command: Any, generate: Any) -> Iterator[str]:
 def _rows(command: Any) -> dict[str, tuple[str, str, str]]:
     """The rows of the table of a command, by flag or name of the argument."""
     if hasattr(command.callback, "reads_words"):
-        parts = [(*flag.partition(" ")[::2], text) for flag, text in command.more_help()["Options"]]
+        options = command.callback.more_help()["Options"]
+        parts = [(*flag.partition(" ")[::2], text) for flag, text in options]
         return {flag: (f"`{flag}`", _words(value), _text(text)) for flag, value, text in parts}
     return {each.opts[0]: _row(each) for each in command.params if each.name not in _HELP}
 

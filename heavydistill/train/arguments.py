@@ -106,7 +106,8 @@ class TrainingOptions(_TrlConfig):
         if not values.get("model_name_or_path"):
             raise ConfigError(
                 "There is no model to train",
-                "Give --model_name_or_path: a folder, an id on the Hub, or a profile's name.",
+                "Give --config FILE or the name of a shipped one, or --model_name_or_path: a "
+                "folder, an id on the Hub, or a profile's name.",
             )
 
 

@@ -98,16 +98,7 @@ class SftOptions(TrainingOptions):
 
     @property
     def sources(self) -> tuple[SetSource, ...]:
-        """The sources of the rows; a ``ConfigError`` if none are given, or in two ways."""
-        given = [bool(self.datasets), bool(self.dataset_name), bool(self.role)]
-        if given not in ([True, False, False], [False, True, True]):
-            raise ConfigError(
-                "The training has no source of rows, or two: dataset_name is "
-                f"{self.dataset_name}, role {self.role}, and datasets has {len(self.datasets)} "
-                "entries",
-                "Give --dataset_name (a folder from `heavydistill build`, or its id on the Hub) "
-                "and --role; or datasets alone, in the file.",
-            )
+        """The sources of the rows; a ``ConfigError`` if an entry is wrong."""
         roles = ROLES if self.role == "both" else (self.role,)
         entries = self.datasets or [{"path": self.dataset_name, "role": role} for role in roles]
         fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two are optional."

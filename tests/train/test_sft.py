@@ -242,7 +242,10 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"role": None}, "Error: The training has no source of rows, or two: "),
+        (
+            {"role": None},
+            "Error: A training needs dataset_name and role, or datasets alone; given: ",
+        ),
         ({"dataset_name": "nowhere"}, "Error: There is no folder nowhere"),
         ({"evaluate": "nowhere.yaml"}, "Error: nowhere.yaml: No such file"),
         ({"max_length": 5}, "Error: max_length: "),

@@ -48,7 +48,7 @@ def test_there_is_no_dropout_whoever_learns(tmp_path):
 
 
 def test_without_anything_it_says_where_to_begin():
-    assert "Give --config FILE" in refused([])
+    assert "Give --config FILE or" in refused([])
 
 
 @pytest.mark.parametrize("preset", PRESETS)
