@@ -98,7 +98,7 @@ class JournalError(UserError):
 
 
 class PublishError(UserError):
-    """Sets or a model that cannot or may not be published there."""
+    """Sets or a model that cannot be published, or whose terms forbid it."""
 
 
 class BudgetError(UserError):

@@ -66,7 +66,7 @@ def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
     counts = Counter(fault.code for fault in faults)
     listed = ", ".join(f"{count:,} {code}" for code, count in counts.most_common())
     raise ConfigError(
-        f"{where}: {len(of_row):,} of {rows:,} rows would not be learnt as they stand ({listed})",
+        f"{where}: {len(of_row):,} of {rows:,} rows lose or change tokens in training ({listed})",
         "Build the sets for this student and its template, with no smaller max_tokens, or give a "
         "template that loses nothing with --chat-template FILE. The first:"
         + "".join(f"\n  {fault}" for fault in first),

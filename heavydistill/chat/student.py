@@ -217,8 +217,8 @@ def fit(
         f"{form}: {_faults(FittedTemplate(chat, form, ()))[0].detail}" for form in FORMS
     )
     raise ConfigError(
-        f"The chat template of {tokenizer.name_or_path} loses what is to be learnt, with the "
-        f"thinking in a field of the turn and in its text. A test row shows it: {lost}",
+        f"The chat template of {tokenizer.name_or_path} drops or changes a part of the response, "
+        f"whether its thinking is in a field or in the text. In a test row: {lost}",
         MENDED_BY_HAND,
     )
 

@@ -33,9 +33,9 @@ class Tokens:
     """The tokens of a row as a trainer sees them."""
 
     prompt: list[int]
-    """Ids before learning begins."""
+    """Token ids that the student reads; they have no loss."""
     completion: list[int]
-    """Ids that are learnt."""
+    """Token ids of the response, on which the loss is computed."""
     fault: str = ""
     """Why the row must not be used; empty if it may be. Without a fault, ``prompt`` is exactly what
     the student reads when it is asked."""
@@ -74,7 +74,7 @@ class Chat:
             cause = error.__cause__
             if isinstance(cause, TemplateSyntaxError):
                 raise ConfigError(
-                    f"The chat template is no Jinja: line {cause.lineno}: {cause.message}",
+                    f"The chat template is not valid Jinja: line {cause.lineno}: {cause.message}",
                     MENDED_BY_HAND,
                 ) from error
 

@@ -72,7 +72,7 @@ def doctor(
             say(note, console)
         results += [finding.result for finding in findings]
     if asked.endpoint.capabilities:
-        say("The configuration sets endpoint.capabilities, so runs ignore this file.", console)
+        say("The configuration sets endpoint.capabilities, so runs ignore the findings.", console)
     failures, warnings = results.count("failure"), results.count("warning")
     ending = "fix the failures before a run" if failures else "a run can start"
     say(f"{failures} failure(s), {warnings} warning(s): {ending}.", console)

@@ -241,6 +241,6 @@ def _mapping(option: str, text: str) -> Any:
         return {key.strip(): value.strip() for key, value in pairs}
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
-            f"{option} {text!r} is no mapping",
+            f"{option} {text!r} is not a mapping",
             f"Write {option} KEY=VALUE,... or YAML, e.g. {option} '{{KEY: \"VALUE\"}}'.",
         ) from error

@@ -189,7 +189,9 @@ def merge(
     from heavydistill.train.script import evaluation_command
 
     if dtype not in (None, *merging.DTYPES):
-        raise ConfigError(f"--dtype {dtype} is none of {', '.join(merging.DTYPES)}", "Give one.")
+        raise ConfigError(
+            f"--dtype {dtype} is not one of {', '.join(merging.DTYPES)}", "Give one of them."
+        )
     merged = merging.merge(adapter, out, base, dtype)
     print(f"{out}: {adapter} merged into {merged.base}, {merged.dtype}")
     print(

@@ -182,10 +182,9 @@ def _print_end(run: Path, console: Console) -> None:
     files = [run / "summary.json", *sorted(run.glob("*/summary.json"))]
     if not (files := [file for file in files if file.is_file()]):
         raise ConfigError(
-            f"There is no run {run}: neither a finished one with a summary.json, nor one in "
-            f"progress with a status in {Workplace(run).path}",
-            "Give the folder that --out named or the run printed. A run has a status once it sends "
-            "requests, and leaves no folder if it is stopped before a problem is finished.",
+            f"There is no run {run}: neither {run}/summary.json nor {Workplace(run).path} exists",
+            "Give the folder that --out named or the run printed. A run can be watched once it "
+            "sends requests; one that is stopped before its first problem ends leaves no folder.",
         )
     lacking = 0
     for file in files:

@@ -206,7 +206,7 @@ def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
     if fault["type"] == "extra_forbidden":
         # Whatever section its own section is in.
         if retired := RETIRED.get(".".join(key.split(".")[-2:])):
-            return f"{key} does not exist any more", retired.instead
+            return f"{key} no longer exists", retired.instead
         return f"unknown key {key}", _nearest(section, inner, key)
     if fault["type"] in ("model_type", "dict_type"):
         # A text may be an address with a key in it.
@@ -349,7 +349,7 @@ def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> di
         elif not known:
             now[key] = value
         elif value != known.default:
-            _log.warning("%s%s.%s does not exist any more. %s", where, section, key, known.instead)
+            _log.warning("%s%s.%s no longer exists. %s", where, section, key, known.instead)
             if known.new:
                 now[known.new] = value
     return now

@@ -92,7 +92,7 @@ def resolve_choice(
     about: object,
     contact: Contact | None,
 ) -> ResolvedRun:
-    """The resolved run that asks the model of ``choice`` about caches.
+    """The resolved run in which the model of ``choice`` deliberates on caches.
 
     ``section`` is the section of ``choice`` in the configuration, for messages. The journal is
     beside ``out`` unless ``choice`` names another. ``about`` identifies the account of the budget,
@@ -188,11 +188,11 @@ def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redelib
         rounds.add(cache.round)
     room = model.context - longest - TEMPLATE_TOKENS
     if most > room:
-        less = f"Set {f'{section}.sampling'.lstrip('.')}.max_tokens to {room} or less, or ask"
+        less = f"Set {f'{section}.sampling'.lstrip('.')}.max_tokens to {room} or less, or use"
         raise ConfigError(
-            f"A prompt of {longest:,} tokens and {most:,} tokens of response do not fit the "
-            f"{model.context:,} tokens of {model.name}",
-            f"{less if room > 0 else 'Ask'} a model with more context.",
+            f"A prompt of {longest:,} tokens and {most:,} tokens of response exceed the context of "
+            f"{model.name}, {model.context:,} tokens",
+            f"{less if room > 0 else 'Use'} a model with a larger context.",
         )
     completion_tokens = (count * d - in_journal) * most
     return Volume(
@@ -277,7 +277,10 @@ class Deliberations:
         columns = (self._rows[name] for name in ("problem_id", "cache_id", "status"))
         for place, (problem, cache, status) in enumerate(zip(*columns, strict=True)):
             if status != OK:
-                raise RunError(f"The deliberations on cache {cache}: {status}", "Report this.")
+                raise RunError(
+                    f"The deliberations on cache {cache}: {status}",
+                    "This is a defect, please report it.",
+                )
             self._places[problem, cache] = place
 
     def on(self, problem: str, cache: str) -> list[Deliberation]:

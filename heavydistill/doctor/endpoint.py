@@ -141,7 +141,7 @@ class Examination:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The findings that a run obeys."""
+        """The measured capabilities of the endpoint, which runs apply."""
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
         return Capabilities(**self._seen, checked=f"{now}, {self._profile.model} at {self._url}")
 

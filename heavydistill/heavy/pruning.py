@@ -177,7 +177,7 @@ def water_fill(needs: Sequence[int], budget: int, least: Sequence[int] = ()) -> 
 
 
 def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit: int) -> _T:
-    """The result of ``build`` for ``room``, or for the first smaller room within ``limit``.
+    """Build a text for ``room`` tokens, or for fewer until it has at most ``limit`` tokens.
 
     The tokens of a joined text are not the sum of its parts, so the room is reduced by the measured
     excess, in growing steps; ``build(0)`` is returned whatever its size.

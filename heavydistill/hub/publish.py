@@ -217,7 +217,7 @@ def _refuse_links(folder: Path, kind: Kind) -> None:
             link = path if path.is_symlink() else path.parent
             place, source = (shlex.quote(str(p)) for p in (link, os.path.realpath(link)))
             raise PublishError(
-                f"{link} is a link that leads out of the folder, or nowhere: to {source}",
+                f"{link} is a link to {source}, which is outside the folder or missing",
                 "To publish its target, replace the link by a copy: "
                 f"`rm {place} && cp -r {source} {place}`. Otherwise remove the link.",
             )

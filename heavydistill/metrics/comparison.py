@@ -240,7 +240,7 @@ class Comparison(Changes):
 
     @property
     def names(self) -> list[str]:
-        """Names of the metrics; if sizes differ, with both sizes or the smaller one."""
+        """Names of the metrics, e.g. ``M@8``; if K or D differ, ``M@8/4`` or the smaller one."""
         runs = [run.summary for run in (self.before, self.after) if run]
         of_both, d = (
             "/".join(dict.fromkeys(map(str, sizes)))

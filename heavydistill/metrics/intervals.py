@@ -68,7 +68,7 @@ def wilson(count: int, of: int) -> Interval:
     ``of`` is below 1, or ``count`` is not between 0 and ``of``.
     """
     if not 0 <= count <= of or not of:
-        raise ValueError(f"{count} of {of} is no share")
+        raise ValueError(f"{count} of {of} is not a share")
     share, spread = count / of, _Z**2 / of
     middle = (share + spread / 2) / (1 + spread)
     reach = math.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)

@@ -214,7 +214,7 @@ def summary_of(tally: RunTally) -> Summary:
     rows, rounds = tally.rows, tally.rounds
     if not rows:
         raise RunError(
-            "There are no traces to summarize", "Check that the run had problems and was finished."
+            "There are no traces to summarize", "Check that the run had problems and has finished."
         )
     last_round = [row.round(rounds) for row in rows]
     k = most_common(row.k for row in rows)

@@ -60,7 +60,7 @@ class _Reply:
 
 
 class Contact:
-    """Asks the servers of a command; the reply of each address is remembered."""
+    """Asks each server of a command for its models, once per address."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], _Entries] = {}
@@ -76,7 +76,7 @@ class Contact:
         return min((tokens for tokens in said if tokens), default=None)
 
     def require(self, model: str, endpoint: Endpoint, most_tokens: int = 0) -> None:
-        """Check that all addresses can be asked, with ``most_tokens`` of prompt and response.
+        """Check that all addresses serve the model, with a context of at least ``most_tokens``.
 
         Raises:
             TeacherError: ``context`` raises it, or the server accepts fewer tokens.

@@ -64,7 +64,7 @@ _NOTHING = Cost()
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The balance of an account, or of the line that a shard has in it."""
+    """Amounts spent and reserved in an account, or in the line of one shard."""
 
     spent_tokens: float = 0  # Tokens booked
     spent_usd: float = 0.0  # Dollars booked; 0 if the price is not known
@@ -175,7 +175,7 @@ def found_account(config: RunConfig) -> Path:
 
 
 def adopt(config: RunConfig) -> None:
-    """Rename the account that the folder has so far to the name of ``account_of``.
+    """Rename the account that the folder used so far, if any, to the name of ``account_of``.
 
     Raises:
         ConfigError: The file cannot be renamed.
@@ -307,8 +307,8 @@ class Ledger:
                     more = f"{most.usd:.2g} USD"
                 raise StoppedError(
                     f"The budget is used up: {spent}, and the next request may cost {more}",
-                    "Give the same command with a higher --budget and the same --out: it resumes "
-                    "and pays for nothing twice.",
+                    "Give the same command with a higher --budget and the same --out: it "
+                    "resumes, and no request is billed twice.",
                 )
             self._write(lines, self._own, lines[self._own].plus(reserved=most, in_flight=1))
             return True
@@ -365,8 +365,8 @@ class Ledger:
         except OSError as error:
             raise StoppedError(
                 f"The account {self._path} cannot be written: {error.strerror}",
-                f"{remedy(error, 'another --journal')}, and repeat the command; it pays for "
-                "nothing twice.",
+                f"{remedy(error, 'another --journal')}, and repeat the command; no "
+                "request is billed twice.",
             ) from error
 
     def _write(self, lines: list[Balance], number: int, new: Balance) -> None:

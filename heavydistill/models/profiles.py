@@ -278,7 +278,7 @@ class Pace:
 
     @classmethod
     def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:
-        """The pace for a number of samples per row; 0 sends nothing."""
+        """The pace of a stage with ``samples`` samples per row; 0 if it sends no request."""
         if model.kind == "local":
             return cls(max(LOCAL_BATCH, _LOCAL_REQUESTS // samples if samples else 0), 1)
         slots = -(-endpoint.slots // max(1, samples))

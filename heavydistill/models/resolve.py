@@ -159,8 +159,8 @@ def resolve(
     budget = budget or min(PAPER_BUDGET_TOKENS, reads.room)
     if budget > reads.room:
         raise ConfigError(
-            f"cache.budget_tokens {budget} and {reads.sampling.max_tokens} tokens of response do "
-            f"not fit the {deliberator.context} tokens of {deliberator.name}",
+            f"cache.budget_tokens {budget} and {reads.sampling.max_tokens} tokens of response "
+            f"exceed the context of {deliberator.name}, {deliberator.context} tokens",
             f"Set cache.budget_tokens to {reads.room} or less{_more_context(deliberator)}.",
         )
     decided: dict[str, Any] = {

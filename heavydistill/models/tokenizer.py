@@ -171,11 +171,11 @@ class ServerTokenizer:
         return tokens
 
     def head(self, text: str, tokens: int) -> str:
-        """A prefix with at most ``tokens`` tokens, and hardly fewer."""
+        """The longest prefix found with at most ``tokens`` tokens."""
         return self._cut(text, tokens, _ESTIMATE.head(text, tokens), lambda n: text[:n])
 
     def tail(self, text: str, tokens: int) -> str:
-        """A suffix with at most ``tokens`` tokens, and hardly fewer."""
+        """The longest suffix found with at most ``tokens`` tokens."""
         shortest = _ESTIMATE.tail(text, tokens)
         return self._cut(text, tokens, shortest, lambda n: text[len(text) - n :])
 

@@ -383,7 +383,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     estimated = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
     beside = f" and {carried} deliberations of the round before" if carried else ""
     raise BudgetError(
-        f"{worst.source}: problem {worst.id} and the frame of {attempts - carried} attempts"
-        f"{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
+        f"{worst.source}: problem {worst.id} and the headers of {attempts - carried} "
+        f"attempts{beside} need {needed} tokens{estimated}, but cache.budget_tokens is {budget}",
         f"{fit} attempts of {_ANSWER_TOKENS} tokens fit: {fix}.",
     )

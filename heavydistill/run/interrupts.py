@@ -110,7 +110,7 @@ def recognized() -> Iterator[None]:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Load modules faster, without garbage collection; Ctrl-C works as in ``recognized``."""
+    """Turn off garbage collection, so that imports are faster; Ctrl-C as in ``recognized``."""
     was_on = gc.isenabled()
     gc.disable()
     # Without it the process spends half a second at its end on cycles in the loaded modules.

@@ -33,7 +33,7 @@ def pace_of(run: ResolvedRun, stage: str) -> Pace:
 
 
 def window_of(run: ResolvedRun) -> int:
-    """Rows in the pipeline: each stage processes some, and as many wait for it."""
+    """Maximum number of rows in the pipeline: twice the rows that the stages process at once."""
     rounds = run.config.rounds
     rows = rounds * pace_of(run, deliberate_stage(1)).rows
     if run.thinker:

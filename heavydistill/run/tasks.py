@@ -97,7 +97,7 @@ class HeavyTask(Task):
         yield advance(inputs, step, finish)
 
     def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
-        """The columns of a row, from the samples of each of its prompts."""
+        """The row's output columns; ``replies`` holds the samples of each prompt."""
         given = replies[self.texts(row)[0]]
         fields = [fields_of(self.llm.model_name, *sample) for sample in given]
         return {**self.read(row, fields), FROM_JOURNAL: _count_from_journal(given)}

@@ -218,7 +218,8 @@ def trace_files(run: Path) -> list[Path]:
     files = sorted((run / TRACES_FOLDER).glob("*.parquet"))
     if not files:
         raise ConfigError(
-            f"{run} is not the folder of a finished run: it has no {TRACES_FOLDER}/*.parquet",
+            f"{run} is not the folder of a finished run: it "
+            f"{f'has no {TRACES_FOLDER}/*.parquet' if run.is_dir() else 'does not exist'}",
             "Give the folder that `heavydistill generate --out FOLDER` wrote.",
         )
     for path in files:

@@ -49,8 +49,8 @@ class RlUsed(Section):
     """Facts about a GRPO training that are not in ``arguments``."""
 
     mode: Literal["deliberator", "joint", "thinker"]
-    """Rewarded answers: a deliberator's to caches of sets, a thinker's, or (``joint``) a
-    deliberator's to caches of its own attempts, which are learnt as well."""
+    """Trained role: the deliberator on caches of sets, the thinker, or (``joint``) both, on caches
+    of the attempts that the training samples."""
     rows_of_episode: int = 1  # responses of an episode: K + 1 in mode ``joint``
     longest_prompt: int  # tokens of the longest prompt
     response_tokens: int | None = None  # maximum number of tokens of a response; null if unknown

@@ -105,7 +105,7 @@ class TrainingOptions(_TrlConfig):
         """Refuse values that name no model; TRL is not imported yet."""
         if not values.get("model_name_or_path"):
             raise ConfigError(
-                "There is no model to train",
+                "No model to train is given",
                 "Give --config FILE or the name of a shipped one, or --model_name_or_path: a "
                 "folder, an id on the Hub, or a profile's name.",
             )
@@ -168,7 +168,7 @@ def given_values(
     ``others`` are flags of the caller, which a mistyped one may be.
 
     Raises:
-        ConfigError: Unknown names, or values of another type or that are no choice.
+        ConfigError: Unknown names, or values of another type or that are not a choice.
     """
     known = known_arguments(options)
     parser = FlagParser(options.script, known)
@@ -187,7 +187,7 @@ def given_values(
         what = fix = ""
         if key == "env":
             if not isinstance(value, dict):
-                what, fix = f"env: {value!r} is no mapping", "Give names and values."
+                what, fix = f"env: {value!r} is not a mapping", "Give names and values."
         elif key not in known:
             what = f"there is no key {key!r}"
             fix = _nearest(str(key), [*known], options.script)
@@ -318,7 +318,7 @@ def _check(arguments: TrainArguments[Any]) -> None:
         )
     if isinstance(config.model_init_kwargs, str):
         raise ConfigError(
-            f"model_init_kwargs: {config.model_init_kwargs!r} is no mapping", "Give one, as JSON."
+            f"model_init_kwargs: {config.model_init_kwargs!r} is not a mapping", "Give JSON."
         )
     if named := _FLAGS & {*(config.model_init_kwargs or {})}:
         raise ConfigError(

@@ -151,7 +151,7 @@ def _check_opening(chat: Chat, name: str) -> None:
     header = whole.removeprefix(opened).partition(_ANSWER)[0]
     if closed == opened and whole.startswith(opened) and chat.control_token(header):
         raise ConfigError(
-            f"The chat template of {name} has no generation prompt ({header!r} opens an answer)",
-            "Give a template that adds it if add_generation_prompt is true with "
-            "--chat_template_path FILE, and build the sets with --chat-template FILE.",
+            f"The chat template of {name} does not end prompts with the answer's header {header!r}",
+            "Change a copy of the template to add it if add_generation_prompt is true. Build the "
+            "sets with --chat-template FILE, and train with --chat_template_path FILE.",
         )

@@ -68,7 +68,7 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
     """The checkpoint of the output folder to resume from; None for a new training.
 
     Raises:
-        ConfigError: ``resume`` names no whole checkpoint, or the folder's content would be lost.
+        ConfigError: ``resume`` names no complete checkpoint, or the folder's content would be lost.
     """
     if (folder / EVALUATION).exists():  # the card would show its figures for the new model
         raise ConfigError(
@@ -90,16 +90,16 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
     if not whole:
         names = ", ".join(path.name for path in checkpoints) or "none"
         raise ConfigError(
-            f"resume_from_checkpoint: {resume} is no whole checkpoint of {folder} ({names})",
-            "Give true for the last whole one; if there is none, remove the folder.",
+            f"resume_from_checkpoint: {resume} is not a complete checkpoint in {folder} ({names})",
+            "Give true for the last complete one; if there is none, remove the folder.",
         )
     return whole[-1]
 
 
 def remove_others(folder: Path, start: Path | None) -> None:
-    """Remove checkpoints that are not whole or later than the start, and print their names.
+    """Remove incomplete checkpoints and those after ``start``, and print their names.
 
-    A later one would be overwritten file by file and look whole meanwhile.
+    A later one would be overwritten file by file and look complete meanwhile.
     """
     for path in _checkpoints(folder):
         if not is_whole(path):

@@ -68,13 +68,13 @@ class Argument:
         if value is None or (is_none and "str" not in self.kinds):
             return None
         if self.choices and value not in self.choices:
-            raise ValueError(f"is none of {', '.join(map(str, self.choices))}")
+            raise ValueError(f"is not one of {', '.join(map(str, self.choices))}")
         if self.is_switch and text is not None:
             if text not in _WORDS:
                 raise ValueError("is neither true nor false")
             return _WORDS[text]
         if text is not None and self.kinds <= {"dict", "dict[str, bool]"}:
-            raise ValueError("is no mapping")
+            raise ValueError("is not a mapping")
         if self.number:
             return self._read_number(self.number, value)
         return value

@@ -126,7 +126,7 @@ def _one_alphabet(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """``text`` without its typography and with single blanks."""
+    """``text`` in plain typography, with single spaces."""
     text = unwrapped(_one_alphabet(text))
     text = re.sub(r"\\[dtc]frac(?![a-zA-Z])", r"\\frac", text)
     text = re.sub(r"\\(?:left|right)(?![a-zA-Z])", "", text).replace("{,}", ",")

@@ -246,7 +246,7 @@ class Crew:
 
 
 class Worker:
-    """One process at a time, for one task at a time.
+    """A process that runs one task at a time, and can be started again.
 
     ``kill`` may be called from any thread, everything else only from the thread that starts the
     processes: on Linux they end with that thread.

@@ -75,7 +75,7 @@ def test_the_default_one_of_several_templates_is_taken():
 def test_a_file_that_is_no_template_is_refused_with_its_place(tmp_path):
     file = tmp_path / "broken.jinja"
     file.write_text("{{ messages[0].content }}\n{% for message in %}", encoding="utf-8")
-    with pytest.raises(ConfigError, match="no Jinja: line 2"):
+    with pytest.raises(ConfigError, match="not valid Jinja: line 2"):
         Student("micro-student", file)
     file.write_text("\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"broken\.jinja is empty"):
@@ -91,7 +91,7 @@ def test_a_prompt_that_closes_thinking_and_cannot_open_it_is_refused(tmp_path):
     closed = PLAIN.replace(
         "'<|im_start|>assistant\\n' }}", "'<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' }}"
     )
-    with pytest.raises(ConfigError, match="loses what is to be learnt"):
+    with pytest.raises(ConfigError, match="drops or changes a part of the response"):
         Student(checkpoint(tmp_path, closed))
 
 

@@ -208,7 +208,7 @@ def config(teacher: str = "some-model", **keys: Any) -> ResolvedRun:
 
 def test_a_teacher_without_a_profile_that_never_thinks_is_reported_with_the_fix():
     (line,) = remarks(summary(thoughts=0), config())
-    assert "No response of some-model held thinking" in line
+    assert "No response of some-model contained thinking" in line
     assert "answers without reasoning" in line
     assert "--reasoning-parser" in line and "heavydistill doctor" in line
 
@@ -216,7 +216,7 @@ def test_a_teacher_without_a_profile_that_never_thinks_is_reported_with_the_fix(
 def test_a_checkpoint_without_a_profile_gets_advice_of_its_own():
     local = load_config(overrides={"teacher": "heavydistill/micro/teacher"})
     (line,) = remarks(summary(thoughts=0), resolve(local))
-    assert "held thinking" in line and "profile" in line and "vLLM" not in line
+    assert "contained thinking" in line and "profile" in line and "vLLM" not in line
 
 
 def test_pools_of_one_text_are_reported():

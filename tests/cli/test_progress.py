@@ -46,10 +46,10 @@ def test_a_model_that_never_thinks_is_remarked_once_while_the_run_goes_on(tmp_pa
     shown = Shown(tmp_path)
     with progress.Progress(shown.console, shown.run) as bars:
         shown.on(bars, finished=7)
-        assert "held thinking" not in shown.text.getvalue()
+        assert "contained thinking" not in shown.text.getvalue()
         for finished in (8, 16, 24):
             shown.on(bars, finished=finished)
-    assert shown.text.getvalue().count("No response of m held thinking") == 1
+    assert shown.text.getvalue().count("No response of m contained thinking") == 1
 
 
 def test_loading_is_shown_until_problems_enter_and_a_line_comes_now_and_then(tmp_path, monkeypatch):

@@ -127,9 +127,7 @@ def ended(*words: str) -> int:
 def test_an_old_flag_or_verb_says_the_new_one(name, capsys):
     words = ["generate", name] if name.startswith("--") else [*name.split(), "--teacher=glm-4.6"]
     assert ended(*words) == 2
-    assert (
-        f"Error: {name} does not exist any more. {RETIRED[name].instead}" in capsys.readouterr().err
-    )
+    assert f"Error: {name} no longer exists. {RETIRED[name].instead}" in capsys.readouterr().err
     assert ended("--help") == 0 and f" {name} " not in capsys.readouterr().out
 
 
@@ -137,7 +135,7 @@ def test_an_old_flag_or_verb_says_the_new_one(name, capsys):
 def test_an_old_key_says_the_new_one(key):
     with pytest.raises(ConfigError) as refused:
         load_config(None, {key: RETIRED[key].default})
-    assert refused.value.what == f"{key} does not exist any more"
+    assert refused.value.what == f"{key} no longer exists"
     assert refused.value.fix == RETIRED[key].instead
 
 
@@ -154,5 +152,5 @@ def test_a_file_of_an_earlier_version_opens(text, warnings, tmp_path, caplog):
     assert len(caplog.records) == 2 * warnings
     if warnings:
         assert caplog.messages[0] == (
-            f"{file}: endpoint.serve does not exist any more. Write endpoint.start_vllm."
+            f"{file}: endpoint.serve no longer exists. Write endpoint.start_vllm."
         )

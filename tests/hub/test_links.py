@@ -56,7 +56,7 @@ def test_a_link_that_leads_out_is_refused(refused, outside, tmp_path, kind, name
         for more in ([], ["--dry-run"]):
             said = refused(folder, *more)
             assert (
-                f"{folder / name} is a link that leads out of the folder, or nowhere: to '{kept}'"
+                f"{folder / name} is a link to '{kept}', which is outside the folder or missing"
                 in said
             )
             assert f"`rm {folder / name} && cp -r '{kept}' {folder / name}`" in said
@@ -66,7 +66,7 @@ def test_a_link_that_leads_out_is_refused(refused, outside, tmp_path, kind, name
 def test_a_link_that_leads_nowhere_is_refused(refused, model):
     replace(model / "vocab.txt", Path("gone"))
     said = refused(model)
-    assert f"{model / 'vocab.txt'} is a link that leads out of the folder, or nowhere: to" in said
+    assert f"{model / 'vocab.txt'} is a link to" in said
 
 
 def test_links_within_the_folder_are_followed_and_what_is_not_sent_may_lead_out(
@@ -102,4 +102,4 @@ def test_a_snapshot_of_the_hubs_cache_is_sent_from_its_own_blobs_alone(
     replace(snapshot / "tokenizer.json", outside / "secret")
     code, said = publish(snapshot, "--to", REPO)
     assert code == 2 and len(hub.requests) == sent
-    assert f"{snapshot / 'tokenizer.json'} is a link that leads out" in said
+    assert f"{snapshot / 'tokenizer.json'} is a link to" in said

@@ -31,7 +31,7 @@ def problem(name: str, words: int) -> Problem:
 
 def test_the_problem_that_leaves_the_least_room_is_named():
     problems = [problem("a", 9), problem("b", 300), problem("c", 250)]
-    with pytest.raises(BudgetError, match="problem b and the frame of 8 attempts"):
+    with pytest.raises(BudgetError, match="problem b and the headers of 8 attempts"):
         check_room(resolved(cache__budget_tokens=500), problems)
 
 
@@ -99,9 +99,9 @@ def test_what_is_recommended_passes(words, k, budget, rounds):
 def test_a_shorter_problem_with_a_longer_fence_may_leave_less_room():
     fenced = dataclasses.replace(problem("fenced", 20), text="word " * 20 + "=" * 40)
     problems = [problem("a", 9), problem("long", 90), fenced]
-    with pytest.raises(BudgetError, match="problem long and the frame of 8 attempts"):
+    with pytest.raises(BudgetError, match="problem long and the headers of 8 attempts"):
         check_room(resolved(cache__budget_tokens=150, think__k=8), problems)
-    with pytest.raises(BudgetError, match="problem fenced and the frame of 200 attempts"):
+    with pytest.raises(BudgetError, match="problem fenced and the headers of 200 attempts"):
         check_room(resolved(cache__budget_tokens=150, think__k=200), problems)
 
 

@@ -67,7 +67,7 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(sets, tmp_path):
     tree["model"]["merges"] = tree["model"]["merges"][:20]
     (base / "tokenizer.json").write_text(json.dumps(tree), encoding="utf-8")
     message = refused(sets, base, tmp_path / "out")
-    assert "rows would not be learnt as they stand" in message and " other_tokenizer" in message
+    assert "rows lose or change tokens in training" in message and " other_tokenizer" in message
     assert "problem p_" in message and "generation " in message
     assert "but the build counted" in message
 
@@ -97,7 +97,7 @@ def test_a_template_without_a_generation_prompt_is_refused(sets, tmp_path):
     tokenizer.add_tokens([one for one in tokens if one not in tokenizer.get_vocab()], True)
     tokenizer.save_pretrained(base)
     message = refused(sets, base, tmp_path / "out", chat_template_path=template)
-    assert "has no generation prompt ('<|assistant|>' opens an answer)" in message
+    assert "does not end prompts with the answer's header '<|assistant|>'" in message
     assert "--chat_template_path FILE" in message
 
 
@@ -139,7 +139,7 @@ def test_sets_with_different_templates_are_refused(sets, tmp_path):
     [
         ("none.jinja", None, "No such file"),
         ("own.jinja", b"\xff\xfe\x00", "cannot be read"),
-        ("own.jinja", b"{% for %}", "is no Jinja"),
+        ("own.jinja", b"{% for %}", "is not valid Jinja"),
         ("own.jinja", b"", "is empty"),
     ],
 )

@@ -83,7 +83,7 @@ def test_a_checkpoint_that_is_not_whole_or_of_another_folder_is_refused(tmp_path
     checkpoint(tmp_path, 1, whole=False)
     other = checkpoint(tmp_path / "other", 2)
     for chosen in ("true", tmp_path / "checkpoint-1", other, tmp_path / "checkpoint-7"):
-        assert f"{chosen} is no whole checkpoint" in refused(tmp_path, str(chosen))
+        assert f"{chosen} is not a complete checkpoint" in refused(tmp_path, str(chosen))
 
 
 def test_broken_and_later_checkpoints_are_removed_when_a_training_goes_on(tmp_path, capsys):

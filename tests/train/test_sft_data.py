@@ -126,7 +126,7 @@ def test_a_row_whose_text_is_a_control_token_is_refused(sets, tmp_path):
     folder = shutil.copytree(sets, tmp_path / "sets")
     rewrite(folder, "sft_thinker", spoil, ThoughtfulSftRow)
     message = refused(folder, role="thinker")
-    assert "1 of 30 rows would not be learnt as they stand" in message
+    assert "1 of 30 rows lose or change tokens in training" in message
     assert "control_token" in message
 
 

@@ -184,7 +184,7 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
             kinds[kind].add(number)
     except (OSError, pa.ArrowException, KeyError) as error:
         raise ProblemsError(
-            f"{path} holds damaged hashes: {error}",
+            f"{path} contains damaged hashes: {error}",
             "Copy it again, or make it again with scripts/hash_benchmark.py.",
         ) from error
     return BenchmarkHashes(

@@ -39,7 +39,7 @@ def words_of(text: str) -> list[str]:
 
 
 def runs_of(words: Sequence[str], length: int) -> Iterator[Run]:
-    """All runs of ``length`` words; none if the text is shorter."""
+    """All sequences of ``length`` consecutive words; none if the text is shorter."""
     return zip(*(islice(words, start, None) for start in range(length)), strict=False)
 
 

@@ -144,8 +144,8 @@ class CircuitBreaker:
         self._without += sum(response.finish_reason == "stop" for response in responses)
         if self._without >= _FIRST_WITHOUT:
             raise TeacherError(
-                f"The first {_FIRST_WITHOUT} responses of {self._model} at {self._where} hold no "
-                "thinking, although the model is known to think",
+                f"The first {_FIRST_WITHOUT} responses of {self._model} at {self._where} contain "
+                "no thinking, although the model is known to think",
                 "Start vLLM with --reasoning-parser (`heavydistill teachers NAME` prints the "
                 "command); a provider may hide the thinking, or need a switch in the profile's "
                 "extra_body (see `heavydistill doctor`). To accept responses without thinking: "

@@ -221,7 +221,7 @@ class ChatCompletion:
             raise ValueError("the server answered without a JSON object")
         choices = [] if body.get("choices") is None else body["choices"]
         if not isinstance(choices, list):
-            raise ValueError("the server answered with choices that are no list")
+            raise ValueError("the server answered with choices that are not a list")
         self._id = self._id or self._redact("" if (said := body.get("id")) is None else said)
         if isinstance(usage := body.get("usage"), dict):
             self._usage = usage or self._usage
@@ -232,7 +232,7 @@ class ChatCompletion:
         for position, (index, choice) in enumerate(zip(indices, choices, strict=True)):
             known = self._choices.setdefault(_index(index, position), _Choice())
             if not isinstance(choice, dict):
-                known.fault = "a choice that is no JSON object"
+                known.fault = "a choice that is not a JSON object"
                 continue
             message = choice.get("delta") or {} if is_piece else choice.get("message")
             known.add(message)
@@ -316,7 +316,7 @@ def _index(index: object, position: int) -> int:
     if index is None:
         return position
     if type(index) is not int:
-        raise ValueError("the server answered with a choice whose index is no number")
+        raise ValueError("the server answered with a choice whose index is not a number")
     return index
 
 

@@ -175,7 +175,7 @@ class OpenAIEngine:
             answered = await self._answered(samples)
         except (StoppedError, TeacherError) as error:
             if not self.is_drained:
-                _log.warning("%s. What is in flight is awaited.", error.what.rstrip("."))
+                _log.warning("%s. Waiting for the requests in flight.", error.what.rstrip("."))
             self.drain()
             raise
         is_whole = any(response.failure is None for response in answered)
@@ -206,7 +206,7 @@ class OpenAIEngine:
         if self._n > 1:
             self._n = 1
             _log.warning(
-                "%s does not honour n: %s; each sample is a request of its own now", self.model, why
+                "%s does not honour n: %s; each sample is now a separate request", self.model, why
             )
 
     async def _answered(self, samples: list[Request]) -> list[Response]:

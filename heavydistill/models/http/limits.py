@@ -112,7 +112,7 @@ class Servers:
         loop.call_at(server.paused_until, self._hand_out)
         said = " ".join((response.error or "").split())[:_WORDS]
         pause_s = server.paused_until - loop.time()
-        _log.warning("%s %s: asked again in %.1f s (%s)", server.url, what, pause_s, said)
+        _log.warning("%s %s: retry in %.1f s (%s)", server.url, what, pause_s, said)
 
     def _back_off(self, times: int) -> float:
         """Pause in seconds, which doubles with each trouble; random by up to a quarter."""

@@ -56,7 +56,7 @@ _Bars = list[tuple[str, dict[str, int]]]
 
 
 def of_run(number: int, source: ReportedRun, figures: RunFigures) -> Markup:
-    """The section of a run; ``number`` is in its id."""
+    """HTML of the section of a run; its id contains ``number``."""
     return _rendered("run", number, source, figures)
 
 

@@ -68,8 +68,8 @@ def check(
     given = [key for key in ("thinker", "deliberator", "pools") if getattr(config, key)]
     if given or not config.rounds:
         raise ConfigError(
-            f"{given[0] if given else 'deliberate.d 0'} has no place in a crossing",
-            "Name the models with --thinkers and --deliberators, and let them deliberate.",
+            f"{given[0] if given else 'deliberate.d 0'} cannot be used in a crossing",
+            "Leave it out; --thinkers and --deliberators name the models.",
         )
     for flag, named in (("--thinkers", thinkers), ("--deliberators", deliberators)):
         if not named:

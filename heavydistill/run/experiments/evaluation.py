@@ -101,7 +101,7 @@ class ExperimentFolder:
 
 
 def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
-    """A resolved configuration without its thinker, for a run on pools; ``changes`` are fields."""
+    """The configuration of a run on given pools: without a thinker, and with other fields."""
     nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
     return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
 
@@ -172,7 +172,7 @@ class EvaluationPlan:
 
     place: ExperimentFolder
     runs: dict[str, generate.Plan]
-    """``BEFORE``, if there is one, then ``AFTER``."""
+    """Plans of the runs ``BEFORE`` (if the model before training is given) and ``AFTER``."""
     controls: list[ControlRun] = field(default_factory=list)
 
 

@@ -103,7 +103,7 @@ class RunUsed(Section):
 
 
 class Strata(Section):
-    """Number of candidate sets of a stratum, from all to those that are used."""
+    """Numbers of candidate sets of a stratum: all, those excluded, and those used."""
 
     sets: int  # sets of all problems that are not left out
     with_deliberation: int  # sets with a deliberation that passed every filter

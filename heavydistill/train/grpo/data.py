@@ -234,7 +234,7 @@ def _nothing_left(config: GrpoConfig, model: str, left_out: Counter[str]) -> Con
     path = str(config.dataset_name)
     again = ["heavydistill", "refilter", path, "--checkpoint", model, "--out", f"{path}-refiltered"]
     return ConfigError(
-        f"{path} has no prompt that is answered correctly sometimes and not always"
+        f"{path} has no prompt that is answered correctly in some samples but not in all"
         f"{f' ({listed})' if listed else ''}",
         f"Measure the caches on this model with `{shlex.join(again)}`, or use unmeasured ones with "
         "--unmeasured ask, or give a larger max_accuracy. If they are never right, train the model "

@@ -149,7 +149,7 @@ def alarms(
 
 
 def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """(step, share of responses that were cut off); of an episode the worse of both roles."""
+    """(step, share of responses that were cut off); in mode joint, the larger of both roles."""
     found: dict[int, float] = {}
     for name in _CUT_OFF:
         for step, value in series(history, name):

@@ -132,7 +132,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     unmeasured: str = option(
         LEAVE_OUT,
         "Deliberator: what to do with caches that have fewer than two judged deliberations: "
-        "`leave_out`, or `ask` them too, as in the paper; some of them teach nothing.",
+        "`leave_out`, or `ask` them too, as in the paper; some of them give no signal.",
         LEAVE_OUT,
         ASK,
     )
@@ -187,15 +187,15 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         True, "Leave responses that were cut off out of the loss: they are neither right nor wrong."
     )
     min_p: float | None = option(
-        0.0, "Always 0; with TRL's default, None, that of the model would be used."
+        0.0, "Always 0: TRL's default (None) would use the value of the model's generation config."
     )
     disable_dropout: bool = option(
-        True, "Always true, so that the ratio is 1 until the weights change."
+        True, "Always true: the importance ratios must be 1 until the weights change."
     )
     vllm_importance_sampling_mode: str = option(
         "token_truncate",
-        "Correction for vLLM's probabilities. The ratio of a whole long response is nearly always "
-        "out of bounds.",
+        "Correction for the difference between vLLM's and the trainer's probabilities, per token; "
+        "for a long response as a whole, their ratio nearly always exceeds the bounds.",
     )
 
     def __post_init__(self) -> None:
@@ -261,7 +261,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     def _check_sources(self) -> None:
         if self.mode is None:
             raise ConfigError(
-                "There is no mode",
+                "mode is not set",
                 f"Give --config FILE, such as 1gpu/{DELIBERATOR}, or --mode: {', '.join(MODES)}.",
             )
         if self.dataset_name and self.run:
@@ -273,7 +273,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             )
         if not (self.dataset_name or self.run):
             raise ConfigError(
-                "There is nothing to learn from",
+                "No training data is given",
                 "Give --dataset_name, a folder from `heavydistill build` or its Hub id; or in mode "
                 "thinker and joint --run, the configuration file of a run.",
             )

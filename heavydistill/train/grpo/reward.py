@@ -217,7 +217,7 @@ def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
         fewer than two decided answers.
     """
     if size < 1 or not right or len(right) % size:
-        raise ValueError(f"{len(right)} answers are no groups of {size}")
+        raise ValueError(f"{len(right)} answers cannot be divided into groups of {size}")
     groups = [
         [answer for answer in right[start : start + size] if answer is not None]
         for start in range(0, len(right), size)

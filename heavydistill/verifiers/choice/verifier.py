@@ -83,7 +83,7 @@ class Choice(Verifier):
         reference = problem.reference.strip()
         if len(reference) != 1 or reference not in options.letters:
             return (
-                f"the reference {problem.reference[:40]!r} is no letter from A to "
+                f"the reference {problem.reference[:40]!r} is not a letter from A to "
                 f"{options.letters[-1]}; write the letter of the right option"
             )
         return None

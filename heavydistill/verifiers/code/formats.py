@@ -63,7 +63,7 @@ ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Comparable:
-    """Tests that are one run or call each, with the right output or value."""
+    """Tests of one call or program run each, whose output is compared with the right one."""
 
     kind: Literal["stdio", "functional", "asserts"]
     """Programs that read stdin, functions called as contest sites do, or assertions."""
@@ -292,7 +292,7 @@ def tests_in(cell: Any, what: str) -> list[Any]:
         except (ValueError, RecursionError):
             cell = _unpacked(cell, what)
     if not isinstance(cell, list):
-        raise ValueError(f"{what} is a list of tests, its JSON text, or that packed")
+        raise ValueError(f"{what} must be a list of tests, or its JSON text, plain or packed")
     return cell
 
 
@@ -308,20 +308,20 @@ def _unpacked(cell: str, what: str) -> Any:
         steps = [(step.name, value) for step, value, _ in pickletools.genops(pickled)]
         made = [(name, value) for name, value in steps if name not in _AROUND]
         if len(made) != 1 or "UNICODE" not in made[0][0]:
-            raise ValueError("it is no pickle of one text")
+            raise ValueError("it is not the pickle of one text")
         return json.loads(str(made[0][1]))
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{what} is packed, and no JSON text is in it: {error}") from error
+        raise ValueError(f"{what} is packed, but does not contain JSON: {error}") from error
 
 
 def _arguments(verifier_args: str) -> dict[str, Any]:
     args = json.loads(verifier_args)
     if not isinstance(args, dict):
-        raise ValueError("verifier_args of code are a JSON object")
+        raise ValueError("verifier_args of code must be a JSON object")
     unknown = [key for key in args if key not in ARGUMENTS]
     if unknown:
         raise ValueError(
-            f"verifier_args of code hold no {unknown[0]!r}; they take {', '.join(ARGUMENTS)}"
+            f"verifier_args of code have no key {unknown[0]!r}; the keys are {', '.join(ARGUMENTS)}"
         )
     found: dict[str, Any] = {}
     if parts := [key for key in _PACKED if args.get(key) is not None]:
@@ -345,7 +345,7 @@ def _syntax(text: str, what: str) -> ast.Module:
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ValueError(f"{what} is no Python: {error}") from error
+        raise ValueError(f"{what} is not valid Python: {error}") from error
     for node in ast.walk(tree):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
@@ -404,9 +404,9 @@ def _list(value: Any, what: str, kind: type) -> list[Any]:
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{what} is neither a list nor the JSON text of one") from error
     if not isinstance(value, list) or not value:
-        raise ValueError(f"{what} is a list with at least one test")
+        raise ValueError(f"{what} must be a list with at least one test")
     if len(value) > _MOST_TESTS:
-        raise ValueError(f"{what} has {len(value):,} tests, and {_MOST_TESTS:,} can be run")
+        raise ValueError(f"{what} has {len(value):,} tests, but at most {_MOST_TESTS:,} can be run")
     for number, item in enumerate(value, 1):
         if not isinstance(item, kind):
             wanted = "an object" if kind is dict else "a text"

@@ -130,7 +130,7 @@ def run_tests(
 def start(
     sandbox: Sandbox, config: Sandboxing, entry: str, job: Mapping[str, Any], tests: int, most: int
 ) -> Ran:
-    """One start of the sandbox with a module of ``inside`` and its job."""
+    """Run the module ``entry`` of ``inside`` on a job in a new sandbox."""
     cpu_s = processor_s(config, tests)
     limits = Limits(
         cpu_s=cpu_s, wall_s=wall_s(cpu_s), memory_mb=config.memory_mb, output_bytes=most

@@ -115,7 +115,7 @@ def placeholders(text: str) -> int:
 
 
 def parts(text: str, mark: str) -> list[str] | None:
-    """The parts between the marks, stripped; None if one other than the first or last is blank.
+    """The parts between the marks, stripped; None if there are only blanks between two marks.
 
     A blank first or last part is left out, so that a mark may begin or end the text.
     """

@@ -56,7 +56,7 @@ def name_of(shape: Shape) -> str | None:
 
 
 def compare_relations(given: Shape, wanted: Shape, compare: Compare) -> Outcome:
-    """The outcome if at least one side is a ``Relation``; ``compare`` compares their parts."""
+    """Compare two shapes, at least one a ``Relation``; ``compare`` is applied to their parts."""
     if isinstance(given, Relation) and isinstance(wanted, Relation):
         return _both(given, wanted, compare)
     if isinstance(given, Relation):

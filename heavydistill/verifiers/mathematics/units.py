@@ -145,7 +145,7 @@ def _undivided(name: str) -> Unit | None:
 
 
 def typeset(text: str) -> tuple[str, int]:
-    """A known unit in LaTeX at the beginning of the rest of a formula, and its end; else ""."""
+    """(unit, end) of a known unit in LaTeX at the beginning of ``text``; ("", 0) without one."""
     match = _TYPESET.match(text)
     if not match:
         return "", 0

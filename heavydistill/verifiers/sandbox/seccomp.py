@@ -127,7 +127,7 @@ def program(machine: str) -> bytes:
 
 
 def numbers(machine: str, table: str = f"{_ALLOWED},{_LOOKED_AT}") -> dict[str, int]:
-    """Names to numbers of the calls that are allowed with all or some arguments."""
+    """Numbers of the system calls in ``table`` on this machine, by name."""
     _, column = _MACHINES[machine]
     rows = (row.split() for row in table.split(","))
     return {name: int(number[column]) for name, *number in rows if number[column] != "-"}

@@ -103,7 +103,7 @@ def test_a_checkpoint_with_less_context_is_refused(trained):
     file = Path(trained) / "config.json"
     tree = json.loads(file.read_text()) | {"max_position_embeddings": 1024}
     file.write_text(json.dumps(tree))
-    with pytest.raises(ConfigError, match=r"do not fit the 1024 tokens of trained"):
+    with pytest.raises(ConfigError, match=r"exceed the context of trained, 1,?024 tokens"):
         paired(config(deliberator=trained), "micro-student")
 
 

@@ -65,10 +65,10 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
     ("keys", "message"),
     [
         ({"num_generatons": 4}, "no key 'num_generatons'. Did you mean num_generations?"),
-        ({"mode": "judge"}, "mode: 'judge' is none of deliberator, joint, thinker"),
-        ({"preset": "ppo"}, "preset: 'ppo' is none of gspo, dapo, dr_grpo"),
-        ({"mode": None}, "There is no mode. Give --config FILE, such as 1gpu/deliberator"),
-        ({"dataset_name": None}, "There is nothing to learn from. Give --dataset_name"),
+        ({"mode": "judge"}, "mode: 'judge' is not one of deliberator, joint, thinker"),
+        ({"preset": "ppo"}, "preset: 'ppo' is not one of gspo, dapo, dr_grpo"),
+        ({"mode": None}, "mode is not set. Give --config FILE, such as 1gpu/deliberator"),
+        ({"dataset_name": None}, "No training data is given. Give --dataset_name"),
         ({"dataset_name": None, "mode": "joint"}, "--run, the configuration file of a run."),
         ({"run": "r.yaml"}, "Both dataset_name and run are given"),
         ({"run": "r.yaml", "dataset_name": None}, "a deliberator learns from existing caches"),
@@ -129,7 +129,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
             {"mode": "thinker", "eval_strategy": "steps", "metric_for_best_model": "hm"},
             "Give eval_pass_at_1 or eval_pass_at_d",
         ),
-        ({"model_name_or_path": None}, "There is no model to train"),
+        ({"model_name_or_path": None}, "No model to train is given"),
         ({"hub_model_id": "a/b"}, "hub_model_id is set, but push_to_hub is not"),
         *(
             (
@@ -176,8 +176,8 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path):
     [
         (["--objective", "row"], "There is no flag --objective. "),
         (["--num_generatons", "4"], "There is no flag --num_generatons. Did you mean"),
-        (["--verify", "x"], "--verify: 'x' is no mapping"),
-        (["--preset", "ppo"], "--preset: 'ppo' is none of gspo, dapo, dr_grpo"),
+        (["--verify", "x"], "--verify: 'x' is not a mapping"),
+        (["--preset", "ppo"], "--preset: 'ppo' is not one of gspo, dapo, dr_grpo"),
     ],
 )
 def test_a_fault_of_a_flag_names_it(tmp_path, flags, message):

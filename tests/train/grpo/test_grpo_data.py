@@ -64,7 +64,7 @@ def test_caches_that_can_teach_something_are_asked_and_the_others_counted(tmp_pa
 def test_a_set_without_successes_is_refused_with_what_to_do(tmp_path):
     never = with_rows(tmp_path / "never", *[{"success": 0.0, "cache": f"c{n}"} for n in range(3)])
     message = refused(never, tmp_path)
-    assert "never has no prompt that is answered correctly sometimes" in message
+    assert "never has no prompt that is answered correctly in some samples" in message
     assert "(3 never_right)" in message and "train the model on sft_deliberator first" in message
     again = f"refilter {never} --checkpoint micro-student --out {never}-refiltered"
     assert f"on this model with `heavydistill {again}`" in message

@@ -197,10 +197,10 @@ def test_the_evidence_of_a_conflict_is_its_claims():
 @pytest.mark.parametrize(
     ("reference", "args", "says"),
     [
-        ("E", {"options": PLANETS}, "no letter from A to D"),
-        ("c", {"options": PLANETS}, "no letter from A to D"),
-        ("AB", {"options": PLANETS}, "no letter from A to D"),
-        ("Jupiter", {"options": PLANETS}, "no letter from A to D"),
+        ("E", {"options": PLANETS}, "not a letter from A to D"),
+        ("c", {"options": PLANETS}, "not a letter from A to D"),
+        ("AB", {"options": PLANETS}, "not a letter from A to D"),
+        ("Jupiter", {"options": PLANETS}, "not a letter from A to D"),
         ("A", {}, "takes the texts of the options"),
         ("A", {"options": "A, B"}, "takes the texts of the options"),
         ("A", {"options": [1, 2]}, "takes the texts of the options"),

@@ -88,9 +88,9 @@ def test_tests_of_every_format_are_read(args, kind):
         ({"tests": [{"input": "1", "output": "x"}], "entry_point": "f"}, "JSON value"),
         ({"tests": [{"args": ["a" * 16_000_000], "expected": 1}], "entry_point": "f"}, "too large"),
         ({"asserts": ["f(2) == 4"]}, "not an assert statement"),
-        ({"asserts": ["assert f(2) =="]}, "assertion 1 is no Python"),
-        ({"asserts": ["assert f(2) == 4", "\0"]}, "assertion 2 is no Python"),
-        ({"asserts": ["assert " + "(" * 5000]}, "no Python"),
+        ({"asserts": ["assert f(2) =="]}, "assertion 1 is not valid Python"),
+        ({"asserts": ["assert f(2) == 4", "\0"]}, "assertion 2 is not valid Python"),
+        ({"asserts": ["assert " + "(" * 5000]}, "not valid Python"),
         ({"asserts": [""]}, "not an assert statement"),
         ({"asserts": ["assert 1 == 1"]}, "call no function"),
         ({"asserts": ["assert f(2)"], "imports": "import numpy as np"}, "imports numpy"),
@@ -99,7 +99,7 @@ def test_tests_of_every_format_are_read(args, kind):
         ({"tests": [CALL], "entry_point": "f", "compare": "lines"}, "compare in verifier_args"),
         ({"test": CHECK}, "entry_point names"),
         ({"test": "def test(): pass", "entry_point": "f"}, "must define check"),
-        ({"test": "def check(: pass", "entry_point": "f"}, "test is no Python"),
+        ({"test": "def check(: pass", "entry_point": "f"}, "test is not valid Python"),
         ({"test": "import numpy\n" + CHECK, "entry_point": "f"}, "imports numpy"),
     ],
 )  # fmt: skip
@@ -155,12 +155,12 @@ class Intruder:
 @pytest.mark.parametrize(
     ("cell", "complaint"),
     [
-        (packing(Intruder()), "no pickle of one text"),
-        (packing([json.dumps(STDIN)]), "no pickle of one text"),
-        (packing(b"[]"), "no pickle of one text"), (packing("no JSON"), "no JSON text is in it"),
-        (packing(json.dumps({"input": "2"})), "is a list of tests"),
+        (packing(Intruder()), "not the pickle of one text"),
+        (packing([json.dumps(STDIN)]), "not the pickle of one text"),
+        (packing(b"[]"), "the pickle of one text"), (packing("no JSON"), "does not contain JSON"),
+        (packing(json.dumps({"input": "2"})), "must be a list of tests"),
         (base64.b64encode(b"not compressed").decode(), "neither JSON nor packed JSON"),
-        ("eJx!", "neither JSON nor packed JSON"), (7, "is a list of tests"),
+        ("eJx!", "neither JSON nor packed JSON"), (7, "must be a list of tests"),
     ],
 )  # fmt: skip
 def test_anything_else_is_refused_and_not_run(cell, complaint, tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def encode(value: Any, most: int) -> str:
 
 
 def decode(tree: Any) -> Any:
-    """The value of the parsed JSON from ``encode``; raises any error for anything else."""
+    """The value that ``encode`` wrote, from the parsed JSON; other trees raise any error."""
     if not isinstance(tree, list):
         return tree
     kind, items = tree[0], tree[1:]

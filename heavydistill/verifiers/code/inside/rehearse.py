@@ -113,11 +113,11 @@ class Rehearsal:
         self._typed = True
 
     def held(self, condition: Any) -> None:
-        """An assertion ended."""
+        """Count an assertion that was evaluated, by its condition."""
         self.counts["no" if not condition else "yes" if self._typed else "types"] += 1
 
     def broke(self, error: BaseException) -> None:
-        """An assertion, or the tests around it, ended by an exception."""
+        """Count an assertion that raised an exception, itself or in the tests around it."""
         if isinstance(error, Stop) and error.letter:
             raise error
         is_unsure = isinstance(error, Stop) and error.why == "unsure"
