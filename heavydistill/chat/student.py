@@ -85,7 +85,7 @@ _NO_THINKING = "and not messages[-1].reasoning_content and '</think>' not in mes
 
 @dataclass(frozen=True, slots=True)
 class FittedTemplate:
-    """A template with the form in which it keeps everything that is to be learnt.
+    """A chat template with the form of messages in which it keeps the whole response.
 
     ``mended`` has one sentence for each correction of the template.
     """
@@ -173,7 +173,7 @@ class Student:
 
 
 def lost_student(name: str, error: TeacherError) -> ConfigError:
-    """The error for sets whose student cannot be found by the name that they give it."""
+    """The error for sets whose student cannot be found under the name in their manifest."""
     return ConfigError(
         f"The student of the sets, {name}, cannot be used: {error.what}",
         "Give its folder or Hub id with --student.",

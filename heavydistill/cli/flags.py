@@ -33,7 +33,7 @@ _SENTENCE_ENDS = re.compile(r"(?<!e\.g)\.\s+(?=[A-Z`])")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag of a key; one of a mapping takes ``key=value,...`` or YAML."""
+    """The flag of a configuration key; for a mapping it accepts ``key=value,...`` or YAML."""
 
     key: str  # dotted key of the configuration
     group: str | None = None  # heading under which ``--help-all`` lists it; None: --help, too
@@ -118,7 +118,7 @@ def run_config(
 def with_flags(
     section: type[Any], flags: Sequence[Flag], example: str = ""
 ) -> Callable[[Verb], Verb]:
-    """A decorator that replaces the first parameter of a verb, dotted keys to values, by flags.
+    """A decorator that gives a verb flags in place of its first parameter (values by dotted key).
 
     Args:
         section: The configuration, of pydantic.
@@ -204,7 +204,7 @@ def _help(field: FieldInfo) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a documentation, as help prints it."""
+    """The first sentence of a description, as help prints it."""
     first = _SENTENCE_ENDS.split(" ".join(text.split()))[0]
     return f"{first.removesuffix('.')}.".replace("``", "`")
 

@@ -145,10 +145,8 @@ def remark_without_thinking(run: ResolvedRun) -> str:
     """A warning for a thinker whose responses hold no thinking; empty if that is expected."""
     if not run.thinker or run.thinker.profile.is_described:
         return ""
-    text = (
-        f"No response of {run.thinker.profile.name} contained thinking, so a model that is trained "
-    )
-    text += "on these traces learns answers without reasoning. If it is a thinking model, "
+    text = f"No response of {run.thinker.profile.name} contained thinking, so a model trained on "
+    text += "these traces learns answers without reasoning. If it is a thinking model, "
     if run.thinker.is_local:
         return f"{text}name the tags of its thinking in a profile (a YAML file)."
     return (

@@ -189,9 +189,7 @@ def merge(
     from heavydistill.train.script import evaluation_command
 
     if dtype not in (None, *merging.DTYPES):
-        raise ConfigError(
-            f"--dtype {dtype} is not one of {', '.join(merging.DTYPES)}", "Give one of them."
-        )
+        raise ConfigError(f"--dtype {dtype} is not one of {', '.join(merging.DTYPES)}", "Give one.")
     merged = merging.merge(adapter, out, base, dtype)
     print(f"{out}: {adapter} merged into {merged.base}, {merged.dtype}")
     print(

@@ -212,7 +212,7 @@ class RunConfig(Section):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The keys that decide the traces of a run, as JSON.
+        """The keys that determine the traces of a run, as JSON.
 
         Folders, the server of a model and the number of processes are left out; limits of a
         verdict are kept. Pools are identified by their hash.

@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """What became of a name."""
+    """The replacement of a name that no longer exists."""
 
     instead: str
     """What to write now, as a sentence."""
@@ -68,7 +68,7 @@ class _WithheldError(ValueError):
 
 
 class Section(BaseModel):
-    """A mapping of a file: frozen, and a key that no field has is an error."""
+    """Base of the sections of configuration files: frozen; unknown keys are errors."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -337,7 +337,7 @@ def _all_keys(section: type[BaseModel], at: str = "") -> Iterator[str]:
 
 
 def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> dict[str, Any]:
-    """A mapping of a file with today's names in place of those of earlier versions.
+    """The mapping of a file, with the names of earlier versions replaced by the present ones.
 
     ``where`` stands before a warning, ``section`` is the name of the section that the mapping is.
     """

@@ -53,7 +53,7 @@ class Preset:
     widths: tuple[int, ...]  # Numbers of attempts in a drawn set, ascending
     any_width: bool = False  # Whether sets of a run may have other widths too
     admits: Callable[[CandidateSet, str], bool] = lambda candidate, domain: True
-    """Whether a set of an admitted width is admitted; the second argument is the domain."""
+    """Whether a set of one of ``widths`` may be used, by the domain of its problem."""
     bounds: tuple[Bound, ...] = ()
     fewest_attempts: int = 2  # Minimum number of usable attempts in a pool
     most_tokens: int | None = None
@@ -61,7 +61,7 @@ class Preset:
     context."""
 
     def takes(self, candidate: CandidateSet, domain: str) -> bool:
-        """Whether a set is admitted."""
+        """Whether a set of a problem in this domain may be used."""
         return (self.any_width or candidate.width in self.widths) and self.admits(candidate, domain)
 
 

@@ -277,10 +277,7 @@ class Deliberations:
         columns = (self._rows[name] for name in ("problem_id", "cache_id", "status"))
         for place, (problem, cache, status) in enumerate(zip(*columns, strict=True)):
             if status != OK:
-                raise RunError(
-                    f"The deliberations on cache {cache}: {status}",
-                    "This is a defect, please report it.",
-                )
+                raise RunError(f"The deliberations on cache {cache}: {status}", "Please report it.")
             self._places[problem, cache] = place
 
     def on(self, problem: str, cache: str) -> list[Deliberation]:

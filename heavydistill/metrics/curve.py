@@ -38,7 +38,7 @@ _Known = dict[Cost, list[ProblemFigures]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A way to answer."""
+    """Accuracy and tokens of one way to answer."""
 
     way: Way
     k: int  # trajectories that it takes; of a deliberation those of most problems

@@ -23,17 +23,17 @@ from heavydistill.problems.tables import choices
 
 
 class Benchmark(Section):
-    """A file of ``configs/benchmarks``; what no source tells is left out."""
+    """Content of a file in ``configs/benchmarks``, without facts that no source states."""
 
     name: str = Field(min_length=1)  # of its file, and what ``--benchmark`` calls it
     title: str = Field(min_length=1)  # full name
     size: int | None = Field(None, ge=1)  # number of problems
     problems: Problems
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Further keys of a run, as the paper has them (arXiv 2605.02396, section 3.1 and tables 1 and
-    2), or where it did not measure this benchmark as it has them for all others."""
+    """Further keys of a run: the paper's for this benchmark (arXiv 2605.02396, section 3.1, tables
+    1 and 2), or those it has for all, if it did not measure this one."""
     gated: bool = False
-    """Whether the Hub gives it only to those who accepted its terms, and asks for a token."""
+    """Whether a download from the Hub needs accepted terms and a token."""
     licence: str = ""  # of the dataset: SPDX id, or the name it has
     citation: str = ""  # who made it, and the paper
     source: str = Field(min_length=1)  # where Hub id, split, columns and licence stand

@@ -66,7 +66,7 @@ class Lettered(NamedTuple):
 def lettered(
     text: str, options: Any, reference: Any, problem_id: str, seed: int, keep_order: bool
 ) -> Lettered:
-    """Letter and shuffle the options of a question; ``problem_id`` and ``seed`` give the order.
+    """Letter and shuffle the options of a question; ``problem_id`` and ``seed`` fix the order.
 
     ``options`` and ``reference`` are the values of the row's columns. Raises UnfitOptions.
     """

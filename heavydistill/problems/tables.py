@@ -205,7 +205,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def choices(wrong: str, right: Iterable[str], title: str) -> str:
-    """A list ``TITLE: a, b, c.`` after the word that was probably meant; a long list without it."""
+    """``Did you mean a? TITLE: a, b, c.``: with a near word a long list is left out."""
     right = list(right)
     near = difflib.get_close_matches(wrong, right, n=1, cutoff=0.5)
     listed = f"{title}: {', '.join(right)}."

@@ -194,7 +194,7 @@ def metrics(comparison: Comparison) -> Grid:
 
 
 def samples(comparison: Comparison) -> Grid:
-    """The fate of the samples of each run and stage."""
+    """Numbers of samples by outcome, for each run and stage."""
     counts = {
         f"{stage}, {run.name}": each
         for run in runs_of(comparison)
@@ -353,7 +353,7 @@ def _token_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def print_controlled(controlled: Controlled, console: Console) -> None:
-    """Print what each way to answer achieves and costs, and what the order of attempts does."""
+    """Print accuracy and cost of each way to answer, and the effect of the order of attempts."""
     print_grid(controls(controlled), console)
     print_lines(control_lines(controlled), console)
     print_lines([versions(controlled.prompts, controlled.verifiers)], console)
@@ -385,7 +385,7 @@ def controls(controlled: Controlled) -> Grid:
 
 
 def control_lines(controlled: Controlled) -> Iterator[str]:
-    """The flaws of each way to answer, and what the order of the attempts does."""
+    """Sentences on flaws of each way to answer, and on the effect of the order of attempts."""
     for name, answering, _ in ways_to_answer(controlled):
         flaws = {
             "cut off": answering.cut_off,
@@ -412,7 +412,7 @@ def control_lines(controlled: Controlled) -> Iterator[str]:
 
 
 def print_crossing(crossing: Crossing, console: Console) -> None:
-    """Print what each deliberator makes of each thinker's attempts."""
+    """Print the metrics of each deliberator on each thinker's attempts."""
     heading = sizes(crossing.problems, crossing.k, crossing.d, crossing.rounds)
     console.print(Text(", ".join(heading), style="bold"))
     print_grid(crossed(crossing), console)
@@ -459,7 +459,7 @@ def crossing_lines(crossing: Crossing) -> Iterator[str]:
 
 
 def not_alike(sampling: Samplings) -> Iterator[str]:
-    """How models were sampled in the stages in which some were not sampled as others."""
+    """The sampling parameters of each model, for stages in which the models differ."""
     for stage, by_model in sampling.items():
         parameters = {name: sampled(chosen) for name, chosen in by_model.items()}
         if len(set(parameters.values())) > 1:

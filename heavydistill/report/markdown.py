@@ -14,7 +14,7 @@ NUMBER = re.compile(r"[-+]?\d|-$|$")
 
 
 def text(value: object) -> str:
-    """A value on one line, escaped so that it is no markup and ends no cell."""
+    """A value on one line, escaped so that it is not read as markup and does not end a cell."""
     plain = html.escape(" ".join(str(value).split()), quote=False)
     for mark in "\\`*_[]|":
         plain = plain.replace(mark, f"\\{mark}")

@@ -45,7 +45,7 @@ def _selection(manifest: Manifest) -> Iterator[str]:
 
 
 def strata(manifest: Manifest) -> Grid:
-    """The fate of the candidate sets, by stratum and in all.
+    """Numbers of candidate sets by use, for each stratum and in all.
 
     Columns are as in ``store.sets.folder.Strata``; a set may count in several columns.
     """

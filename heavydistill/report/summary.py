@@ -254,7 +254,7 @@ def labels(summary: Summary) -> Grid:
 
 
 def group_grids(summary: Summary) -> Iterator[Grid]:
-    """The metrics of each verifier, family and stratum; a single kind is the whole run."""
+    """The metrics of each verifier, family and stratum; none for a single verifier or family."""
     kinds = {"Verifier": summary.by_verifier, "Family": summary.by_family}
     groups = {title: each for title, each in kinds.items() if len(each) > 1}
     names = _names(summary)
@@ -270,13 +270,13 @@ def group_grids(summary: Summary) -> Iterator[Grid]:
 
 
 def strata_note(*summaries: Summary) -> str:
-    """By what HM - V of their strata is bound; empty where none has it."""
+    """The note that HM - V within a stratum is bounded; empty if no stratum has that value."""
     groups = [group for summary in summaries for group in summary.by_stratum.values()]
     return STRATA_NOTE if any(group.heavy_minus_vote for group in groups) else ""
 
 
 def curve(curve: Curve, *, passes: bool = False) -> Grid:
-    """Each way to answer, and beside a vote what no choice among as many attempts can beat.
+    """Each way to answer; beside each vote P@k, the bound of any choice among its attempts.
 
     With ``passes``, these bounds have rows of their own too, with their intervals.
     """
@@ -344,7 +344,7 @@ def reason_lines(summary: Summary) -> Iterator[str]:
 
 
 def judging_lines(summary: Summary) -> Iterator[str]:
-    """What of the figures rests on a judge and not on rules."""
+    """Sentences on the verdicts that a judge decided, not rules; empty without a judge."""
     judging = summary.judging
     if not judging.asked:
         return
@@ -354,7 +354,7 @@ def judging_lines(summary: Summary) -> Iterator[str]:
         f"{judging.incorrect:,} incorrect; {judging.undecided:,} are still undecided"
     )
     yield (
-        f"Its votes: {judging.votes:,}, of which {judging.invalid_votes:,} were no verdict and "
+        f"Its votes: {judging.votes:,}, of which {judging.invalid_votes:,} were not a verdict and "
         f"{judging.failed_votes:,} failed"
     )
     for name, number in judging.judges.items():

@@ -195,7 +195,7 @@ class HeavyPipeline(Pipeline):
                 raise RunError(
                     f"Step {step.name!r} asks for {replicas} replicas, but HeavyPipeline has one "
                     "of each step",
-                    "Give the step batches_in_flight, or run with --processes or --ray.",
+                    "Set batches_in_flight of the step, or run with --processes or --ray.",
                 )
             step.set_pipeline_artifacts_path(self._folder / "artifacts")
             steps.append(step)

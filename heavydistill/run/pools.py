@@ -117,7 +117,7 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
 
 
 def stands(verdict: dict[str, Any] | None, now: str) -> bool:
-    """Whether the row of a verdict is still valid for ``now``, a ``verifier_now``."""
+    """Whether a verdict, as a row, was made by the present verifier, ``name@version``."""
     if verdict is None or verdict["reason"] == FAILED:
         return False
     return rule_of(verdict["verifier"]) == now

@@ -97,7 +97,7 @@ class Status:
 
     @property
     def samples(self) -> tuple[int, int]:
-        """Samples that are there, and all that the run needs, without those of a judge."""
+        """(samples received, samples that the run needs), without those of a judge."""
         stages = [stage for stage in self.stages if stage.per_problem]
         there = sum(
             max(stage.done * stage.per_problem, stage.from_journal + stage.received)

@@ -35,10 +35,10 @@ _SHARE_OF_REST = 0.5
 
 
 class RolesMixin(Trainer):
-    """A base before TRL's trainers, which writes no card and tied weights once."""
+    """Mixin for TRL's trainers: saves no model card, and tied weights only once."""
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Do nothing."""
+        """Do nothing, in place of the card that the Trainer would write."""
 
     def log(self, logs: dict[str, float], *arguments: Any) -> None:
         """Log, and end a training that has diverged, in all processes."""

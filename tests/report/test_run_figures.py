@@ -134,7 +134,7 @@ def test_what_a_judge_decided_is_said(summary, printed):
     text = " ".join(printed(tables, dataclasses.replace(summary, judging=judging)).split())
     assert "A judge decided 9 verdicts of 12 that rules left undecided: 7 correct, 2" in text
     assert "3 are still undecided" in text
-    assert "Its votes: 1,036, of which 4 were no verdict and 2 failed" in text
+    assert "Its votes: 1,036, of which 4 were not a verdict and 2 failed" in text
     assert "Judge: org/critic@0123456789ab, asked about 12" in text
     assert "The same command asks again about 1 verdict" in text
 

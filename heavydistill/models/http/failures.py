@@ -38,7 +38,7 @@ _PAYMENT_REQUIRED, _TOO_LARGE = 402, 413
 
 
 class OverrunError(Exception):
-    """A reply goes on far past ``max_tokens``; ``tokens`` is the maximum number it had."""
+    """A reply goes on far past ``max_tokens``; ``tokens`` is an upper bound of its length."""
 
     def __init__(self, what: str, tokens: int) -> None:
         super().__init__(what)

@@ -74,7 +74,7 @@ def shares_plot(title: str, axis: str, named: Sequence[tuple[str, Interval]]) ->
 
 
 def curve_plot(runs: Mapping[str, Sequence[Point]]) -> Markup:
-    """Accuracy over written tokens, which double from one line of the grid to the next.
+    """Accuracy over written tokens, on a logarithmic axis with a grid line per doubling.
 
     A mark is hollow where another way to answer is right as often with fewer tokens. Several runs
     share the axes, each with a colour of its own and without what any attempt reaches.
@@ -200,7 +200,7 @@ def stacked_plot(
 
 
 def key(mark: str) -> Markup:
-    """What stands for a mark in a legend."""
+    """The symbol of a mark in a legend."""
     shapes = {
         "vote": [_mark("vote", 8, 6, "")],
         "pass": [_mark("pass", 8, 6, "")],

@@ -161,7 +161,7 @@ class ControlRun:
     plan: generate.Plan | None = None  # None if the control reads the pools of the evaluated run
 
     def requests(self, problems: int) -> int:
-        """Maximum number of requests for so many problems; the journal may have some of them."""
+        """Maximum number of requests for this number of problems, before use of the journal."""
         attempts = self.config.think.k if self.plan else 0
         return problems * (attempts + self.config.deliberate.d)
 
@@ -302,7 +302,7 @@ def control_names(given: Sequence[str]) -> list[str]:
 
 
 def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:
-    """The controls of a checked run; ``orders`` counts its own order.
+    """The controls of a checked run; ``orders`` is the number of orders, that of the run included.
 
     Raises:
         ConfigError: The run has other pools or no deliberations, there are fewer orders, or several

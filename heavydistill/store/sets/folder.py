@@ -114,7 +114,7 @@ class Strata(Section):
 
 
 class Attention(Section):
-    """How many deliberations show signs of work with the attempts, and how many attempts do."""
+    """Numbers of deliberations, and of attempts as a control, that refer to other attempts."""
 
     deliberations: int  # number of finished, correct deliberations
     using: int  # deliberations that work with the attempts

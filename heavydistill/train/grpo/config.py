@@ -53,8 +53,8 @@ def parse(arguments: Sequence[str]) -> TrainArguments[GrpoConfig]:
     is_of_rows = config.vllm_importance_sampling_correction and correction.startswith("sequence")
     if is_of_rows and config.mode == JOINT:
         raise ConfigError(
-            f"vllm_importance_sampling_mode: {correction} corrects rows, and a sample of mode "
-            "joint is an episode",
+            f"vllm_importance_sampling_mode: {correction} applies to single responses, but a "
+            "sample of mode joint is an episode of several",
             "Set vllm_importance_sampling_mode: token_truncate.",
         )
     return found

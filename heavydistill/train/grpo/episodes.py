@@ -95,7 +95,7 @@ class Episodes:
     ) -> None:
         if run.rounds != 1 or run.deliberate.task != "deliberate":
             raise ConfigError(
-                f"An episode has one round of task deliberate, but the run has {run.rounds} of "
+                f"Mode joint needs one round of task deliberate, but the run has {run.rounds} of "
                 f"task {run.deliberate.task}",
                 "Set deliberate.rounds to 1, deliberate.d to 1 or more, task to deliberate.",
             )

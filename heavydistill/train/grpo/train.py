@@ -175,7 +175,7 @@ def _held_out(
         return None
     if config.held_out_from is None and sets is None:
         raise ConfigError(
-            "An evaluation needs held-out problems, and a run has none",
+            "eval_strategy needs held-out problems, but a run has none",
             "Give --held_out_from, a folder of sets, or --eval_strategy no.",
         )
     folder = Path(config.held_out_from or str(sets and sets.folder))

@@ -96,7 +96,7 @@ def capital_words(text: str) -> int:
 
 
 def bullets(text: str) -> int:
-    """Lines that begin with ``*`` or ``-``; not ``**bold**``, but a rule of dashes."""
+    """Lines that begin with ``*`` or ``-``: a line of dashes counts, ``**bold**`` does not."""
     lines = (line.lstrip() for line in text.split("\n"))
     return sum(1 for line in lines if line[:1] == "-" or (line[:1] == "*" and line[1:2] != "*"))
 

@@ -47,7 +47,7 @@ class Found:
     earlier: tuple[str, ...] = ()
     """Distinct contents of the last boxes before it."""
     doubt: str | None = None
-    """Reason why the surroundings leave open what is meant; None if they do not."""
+    """Reason why the text around the answer makes it ambiguous; None if it does not."""
 
 
 def find(text: str, marker: str | None, problem: str) -> Found | None:

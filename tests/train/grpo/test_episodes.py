@@ -192,7 +192,7 @@ def test_an_episode_without_a_cache_has_failed(verdicts, kinds, budget, why):
         ({"deliberate": {"d": 0}}, "the run has 0 .* deliberate.d to 1 or more"),
         (
             {"deliberate": {"task": "choose"}},
-            "An episode has one round of task deliberate, but .* of task choose",
+            "Mode joint needs one round of task deliberate, but .* of task choose",
         ),
         ({"cache": {"budget_tokens": 1935}}, "A cache of 1935 tokens .* leaves 1934 for the cache"),
         (

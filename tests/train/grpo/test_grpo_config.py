@@ -165,7 +165,9 @@ def test_a_correction_of_rows_is_refused_where_a_sample_is_an_episode(tmp_path):
     keys = {"mode": "joint", "use_vllm": True, "use_cpu": False}
     path = written(tmp_path, **keys, vllm_importance_sampling_mode="sequence_mask")
     message = refused(["--config", path])
-    assert message.startswith("vllm_importance_sampling_mode: sequence_mask corrects rows")
+    assert message.startswith(
+        "vllm_importance_sampling_mode: sequence_mask applies to single responses"
+    )
     assert message.endswith("Set vllm_importance_sampling_mode: token_truncate.")
     usual = parse(["--config", path, "--vllm_importance_sampling_mode", "token_truncate"])
     assert usual.config.use_vllm
