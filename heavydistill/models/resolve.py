@@ -355,7 +355,7 @@ def _model(
     if model.room < 1:
         raise ConfigError(
             f"{key}.max_tokens {sampling.max_tokens} leaves no room for a prompt "
-            f"in the {profile.context} tokens of {profile.name}",
+            f"in the context of {profile.name}, {profile.context} tokens",
             f"Lower it, e.g. --set {key}.max_tokens={profile.context // 2}"
             f"{_more_context(profile)}.",
         )

@@ -85,7 +85,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
     if not installed.startswith(f"{TRL}."):
         raise ConfigError(
             f"TRL {installed} is installed, but GRPO relies on internals of TRL {TRL}",
-            f"pip install 'trl=={TRL}.*'",
+            f"Run `pip install 'trl=={TRL}.*'`.",
         )
     launch, start = begin(arguments)
     if launch.engine.startswith("fsdp") and (not config.use_vllm or arguments.model.use_peft):
