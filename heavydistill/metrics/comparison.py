@@ -240,7 +240,10 @@ class Comparison(Changes):
 
     @property
     def names(self) -> list[str]:
-        """Names of the metrics, e.g. ``M@8``; if K or D differ, ``M@8/4`` or the smaller one."""
+        """Names of the metrics with their sizes.
+
+        If K is 8 and 4: ``M@8/4``, ``V@4``, ``P@4``; HM has both values of D, and HP the smaller.
+        """
         runs = [run.summary for run in (self.before, self.after) if run]
         of_both, d = (
             "/".join(dict.fromkeys(map(str, sizes)))
