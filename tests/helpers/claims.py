@@ -4,7 +4,7 @@ Other launches, faults and sizes are left to ``scripts/test.sh all``.
 """
 
 CLAIMS = {
-    "a run that is killed again and again ends as if undisturbed and pays for nothing twice": (
+    "a run that is killed again and again ends as if undisturbed and no request is billed twice": (
         "cli/test_resume.py::test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed[4]"
     ),
     "a vLLM server that dies ends the run, and the same command goes on": (

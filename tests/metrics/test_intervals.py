@@ -60,7 +60,7 @@ def test_shares_of_problems_are_those_of_the_literature():
         assert (round(told.low, 4), round(told.high, 4)) == (low, high)
     assert wilson(9, 9).high == 1.0
     for count, of in ((0, 0), (3, 2), (-1, 2)):
-        with pytest.raises(ValueError, match="no share"):
+        with pytest.raises(ValueError, match="not a share"):
             wilson(count, of)
 
 

@@ -212,7 +212,7 @@ def test_a_configuration_that_was_completed_without_a_context_still_is_the_same_
         assert found.contexts[0].source == Source.CONFIGURED
         assert found.config.cache.budget_tokens == 80_000
         assert found.config.think.sampling.max_tokens == 32_768
-    with pytest.raises(ConfigError, match="the 8192 tokens of mine") as refused:
+    with pytest.raises(ConfigError, match="the context of mine, 8192 tokens") as refused:
         of(Saying(mine=8192), **old)
     assert "endpoint.context" in refused.value.fix
 

@@ -139,8 +139,8 @@ def test_a_server_must_have_all_models_before_one_is_asked(tmp_path, thinkers, r
         (["micro"], [], {}, "--deliberators is empty"),
         (["micro", "micro"], ["micro"], {}, "both called micro"),
         (["micro"], ["nobody-such"], {}, "nobody-such"),
-        (["micro"], ["micro"], {"thinker": "micro"}, "thinker has no place"),
-        (["micro"], ["micro"], {"deliberate__d": 0}, "deliberate.d 0 has no place"),
+        (["micro"], ["micro"], {"thinker": "micro"}, "thinker cannot be used"),
+        (["micro"], ["micro"], {"deliberate__d": 0}, "deliberate.d 0 cannot be used"),
     ],
 )
 def test_whatever_can_be_mended_is_said_before_anything_is_written(

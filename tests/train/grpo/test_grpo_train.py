@@ -240,5 +240,5 @@ def test_evaluation_of_a_run_asks_for_what_is_held_out(tmp_path):
     run = tmp_path / "run.yaml"
     run.write_text("problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n", "utf-8")
     keys = {**FEW, **LOOKED_AT, "mode": "thinker", "run": run}
-    with pytest.raises(ConfigError, match="and a run has none"):
+    with pytest.raises(ConfigError, match="but a run has none"):
         prepare(grpo_arguments(None, tmp_path / "out", **keys))

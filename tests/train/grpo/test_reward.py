@@ -280,5 +280,5 @@ def test_no_group_is_counted_twice(size, drawn):
 
 @pytest.mark.parametrize(("answers", "size"), [(0, 2), (3, 2), (2, 0)])
 def test_answers_that_are_no_groups_are_refused(answers, size):
-    with pytest.raises(ValueError, match="no groups"):
+    with pytest.raises(ValueError, match="cannot be divided into groups"):
         group_shares([True] * answers, size)
