@@ -1,10 +1,11 @@
 """Verdicts on responses: a folder for each kind of verifier, and the registry of their names.
 
 A verifier reads a problem and the answer text of one response and returns a ``schema.Verdict``:
-correct, incorrect or undecided, with a reason. Runs call ``pool.VerdictPool``. ``screening``
-handles responses that need no verifier; decisions that may take long or crash run in processes
-that can be killed (``workers``), and programs in ``sandbox``. A user's own verifier is a file with
-a class like ``exact.Exact``; ``verify.own`` of the configuration names it.
+correct, incorrect or undecided, with a reason. Runs use ``pool.VerdictPool``. ``screening`` handles
+responses that need no verifier; decisions that may take long or crash run in worker processes that
+can be killed (``workers``), and model-written programs run in a ``sandbox``. A user's own verifier
+is a file with a class like ``exact.Exact``; ``verify.own`` of the configuration names it.
 
-``judge`` is the prompt for a model that settles undecided verdicts, in runs that declare one.
+``judge`` writes the prompts for a judge: a model that decides undecided verdicts, if the run
+configures one.
 """

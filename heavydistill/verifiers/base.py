@@ -1,9 +1,9 @@
 """The interface of verifiers.
 
 A verifier reads a response in two steps. ``extract`` finds the text to decide on; it is called in
-the process of the run, so it takes microseconds, and at most time linear in the text. ``decide``
-may take long, crash or pass model-written text to a library; unless the verifier ``runs_in`` the
-process of the run, it is called in a worker that can be killed (``pool``).
+the main process, so it must take microseconds, and at most time linear in the length of the text.
+``decide`` may take long, crash or pass model-written text to a library; it is called in a worker
+process that can be killed (``pool``), unless ``runs_in`` is ``here``.
 
 Not covered: responses that failed, were cut off or hold no text (``screening``).
 """
@@ -19,7 +19,7 @@ from heavydistill.schema import Label, Problem, Verdict
 
 Place = Literal["here", "worker"]
 MOST_CHARACTERS = 1_000_000
-"""Limit of each text field of a verdict."""
+"""Maximum number of characters of each text field of a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +31,13 @@ class Decision:
     reason: str
     """Short code of the reason, e.g. ``equal`` or ``too_complex``."""
     extracted: str | None = None
-    """The answer in a form in which equal answers are equal texts; None if none was found."""
+    """The answer in a normal form, in which equal answers are equal texts; None if none was
+    found."""
     score: float | None = None
     """Share of the parts (tests, instructions) that pass, 0 to 1; None without parts."""
     evidence: str = ""
-    """JSON object with facts by which a reader can check the decision; may be empty. The same for
-    the same response: no times, no addresses."""
+    """JSON object with facts by which a reader can check the decision; may be empty. The same
+    response always gives the same evidence, so it holds no times and no addresses."""
 
 
 class Verifier(abc.ABC):
@@ -45,37 +46,38 @@ class Verifier(abc.ABC):
     name: ClassVar[str]
     """Name in ``Problem.verifier``."""
     runs_in: ClassVar[Place] = "worker"
-    """Place of ``decide``: a worker that can be killed, or ``here``, in the process of the run, for
-    a check that takes microseconds for any text."""
+    """Where ``decide`` runs: in a ``worker`` process that can be killed, or ``here``, in the main
+    process, for a check that takes microseconds for any text."""
     argument_columns: ClassVar[tuple[str, ...]] = ()
-    """Columns of a dataset that hold arguments which ``verifier_args`` does not name."""
+    """Dataset columns that may hold the verifier's arguments, in addition to ``verifier_args``."""
     needs_reference: ClassVar[bool] = True
     """Whether ``Problem.reference`` must not be empty."""
     accepts_others: ClassVar[bool] = False
-    """Whether answers other than the reference can be correct. A judge, which compares with the
-    reference, is then not asked."""
+    """Whether answers other than the reference can be correct. If so, a judge is not asked, because
+    it only compares with the reference."""
     domain: ClassVar[Domain | Literal[""]] = ""
-    """Wording of the prompts for rows that name none; empty for the wording of the run."""
+    """Domain whose prompt wording is used for rows that set no domain; empty for the run's
+    domain."""
 
     @property
     @abc.abstractmethod
     def version(self) -> str:
-        """Version; change it whenever the same response could get another verdict."""
+        """Version of the rules; change it whenever the same response could get another verdict."""
 
     @abc.abstractmethod
     def extract(self, problem: Problem, text: str) -> str | Decision:
-        """The text to decide on, or the decision if the text alone settles it.
+        """Return the text to decide on, or the decision if the text alone is enough to decide.
 
-        ``text`` is the text after the thinking: valid Unicode, not blank, of any length. May raise
-        for a problem that ``check_reference`` finds unfit.
+        ``text`` is the response after its thinking: valid Unicode, not blank, of any length. May
+        raise if ``check_reference`` rejects the problem.
         """
 
     @abc.abstractmethod
     def decide(self, problem: Problem, candidate: str) -> Decision:
-        """The decision on the result of ``extract``. Same arguments give the same decision."""
+        """Decide on the result of ``extract``. The same arguments always give the same decision."""
 
     def check_reference(self, problem: Problem) -> str | None:
-        """The reason why this verifier cannot judge the problem, and the fix; None if it can."""
+        """Return why this verifier cannot judge the problem, and the fix; None if it can."""
         return None
 
     def is_plain(self, problem: Problem) -> bool:
@@ -87,16 +89,17 @@ class Verifier(abc.ABC):
         return None
 
     def limit_s(self, problem: Problem, config: Verifying) -> float:
-        """Maximum number of seconds of one ``decide``."""
+        """Time limit of one call of ``decide``, in seconds."""
         return config.timeout_s
 
     def unavailable(self, config: Verifying) -> str | None:
-        """The reason why this machine cannot judge, and what to install; None if it can."""
+        """Return why this verifier cannot run on this machine, and what to install; None if it
+        can."""
         return None
 
 
 def stamped(verifier: Verifier, decision: Decision) -> Verdict:
-    """The verdict of a decision, with the verifier's name and version.
+    """Convert a decision to a verdict, which adds the verifier's name and version.
 
     Raises:
         TypeError, ValueError: A field of the decision has a wrong type or cannot be stored.
@@ -126,5 +129,5 @@ def undecided(verifier: Verifier, reason: str) -> Verdict:
 
 
 def error_reason(error: BaseException) -> str:
-    """Reason of a verdict for a verifier that raised ``error``."""
+    """Reason code of the verdict if the verifier raised ``error``."""
     return f"verifier_error:{type(error).__name__}"

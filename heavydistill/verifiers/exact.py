@@ -1,9 +1,9 @@
 r"""The verifier ``exact``: the final answer is the reference, as text or as a plain number.
 
-The final answer is the last balanced ``\boxed{...}`` of the answer text. Where a problem sets
-``verifier_args`` to ``{"marker": "####"}``, the text after the last marker on its line counts when
-there is no box. The reference is read in the same way, so a worked solution that ends in
-``#### 18`` is a valid reference. The last number of a text never counts.
+The final answer is the last balanced ``\boxed{...}`` of the answer text. If there is no box and the
+problem sets ``verifier_args`` to ``{"marker": "####"}``, it is the text after the last marker, up
+to the end of its line. The reference is read in the same way, so a worked solution that ends in
+``#### 18`` is a valid reference. There is no fallback to the last number in the text.
 
 Verdicts, by reason:
 
@@ -15,7 +15,7 @@ Verdicts, by reason:
     undecided  too_complex     more than ``MOST_CHARACTERS`` in the answer or the reference
 
 Not covered: symbolic equality (``2\sqrt{2}`` is not ``\sqrt{8}`` here), order in sets, intervals,
-units, percent and currencies. Those are undecided, never wrong.
+units, percent and currencies. Such answers are undecided, never incorrect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MOST_CHARACTERS = 1000
 
 
 class Exact(Verifier):
-    """The verifier ``exact``; the module describes it."""
+    """The verifier ``exact``, described in this module's docstring."""
 
     name = "exact"
     version = "2"

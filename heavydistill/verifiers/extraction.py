@@ -1,7 +1,7 @@
 """Finds the final answer in a text: balanced boxes first, then markers that a dataset declares.
 
 There is no fallback to the last number in the text, because a guess would count as an answer.
-``candidate_markers`` finds possible markers for messages and proposals, never for verdicts.
+``candidate_markers`` finds possible markers; they are used in messages, never for verdicts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CHINESE = re.compile(r"答案(?:[是为]|\s*[:：])?")
 _LETTER = re.compile(r"[^\W\d_]|#")
 _LABEL_ENDS = ":：#"
 _MARKUP = "*_`>|-• \t"
-# An escaped brace is a printed sign, as in \{1, 2\}, and has no counterpart.
+# An escaped brace is a printed character, as in \{1, 2\}, and needs no closing brace.
 _BRACE = re.compile(r"\\[\\{}]|[{}]")
 
 
@@ -58,7 +58,8 @@ def boxes(text: str) -> list[Box]:
 
 
 def outermost(found: Iterable[Box]) -> list[Box]:
-    """The boxes that are not inside another one, in order; an unclosed box contains no other."""
+    """The boxes that are not inside another box, in order; an unclosed box contains no other
+    box."""
     outer: list[Box] = []
     for box in sorted(found, key=lambda box: box.start):
         around = outer[-1].closes if outer else None
@@ -68,13 +69,13 @@ def outermost(found: Iterable[Box]) -> list[Box]:
 
 
 def boxed(text: str) -> str | None:
-    r"""The content of the last complete ``\boxed{...}`` or ``\fbox{...}``, braces balanced."""
+    r"""The content of the last complete ``\boxed{...}`` or ``\fbox{...}``, with balanced braces."""
     last = next((box for box in reversed(boxes(text)) if box.closes is not None), None)
     return last.content(text) if last else None
 
 
 def without_code(text: str) -> str:
-    """``text`` without fenced code; an open fence runs to the end."""
+    """``text`` without fenced code blocks; an unclosed fence runs to the end."""
     kept: list[str] = []
     at, inside = 0, ""
     for fence in _FENCE.finditer(text):
@@ -87,19 +88,21 @@ def without_code(text: str) -> str:
 
 
 def after_marker(text: str, marker: str) -> str | None:
-    """The text after the last ``marker``, up to the end of its line; None without a marker."""
+    """The text after the last ``marker``, up to the end of its line; None if there is no marker."""
     _, found, rest = text.rpartition(marker)
     return rest.partition("\n")[0].strip() if found else None
 
 
 def final_answer(text: str, marker: str | None) -> str | None:
-    """The boxed answer, or without a box the text after ``marker``; None without either."""
+    """The boxed answer, or if there is no box, the text after ``marker``; None if neither
+    exists."""
     answer = boxed(text)
     return after_marker(text, marker) if answer is None and marker else answer
 
 
 def reference_answer(reference: str, marker: str | None) -> str:
-    """The final answer in a reference: its box, the text after ``marker``, or all of it.
+    """The final answer in a reference: the content of its box, the text after ``marker``, or the
+    whole text.
 
     Raises:
         ValueError: The reference has several lines, other than those of a matrix, and neither a box
@@ -119,10 +122,10 @@ def reference_answer(reference: str, marker: str | None) -> str:
 
 
 def marker_of(problem: Problem) -> str | None:
-    """The marker in the arguments of a problem of ``math`` or ``exact``, if any.
+    """The marker in the arguments of a ``math`` or ``exact`` problem; None if there is none.
 
     Raises:
-        ValueError: There is another key, or a marker that is not text.
+        ValueError: The arguments have another key, or the marker is not text.
     """
     args = json.loads(problem.verifier_args)
     if not isinstance(args, dict) or args.keys() - {"marker"}:
@@ -137,7 +140,7 @@ def marker_of(problem: Problem) -> str | None:
 
 
 def candidate_markers(text: str) -> set[str]:
-    """Possible markers in the last line of an answer; none if that line is long."""
+    """Possible markers in the last line of an answer; empty if that line is too long."""
     line = next((line for line in reversed(text.splitlines()) if line.strip(_MARKUP)), "")
     line = line.strip(_MARKUP)
     if len(line) > _LONGEST_LINE:
@@ -147,7 +150,7 @@ def candidate_markers(text: str) -> set[str]:
     found = set(_CHINESE.findall(line))
     for lead in (lead.rstrip(_MARKUP) for lead in leads):
         starts = [word.start() for word in re.finditer(r"\S+", lead)][-_MOST_WORDS:]
-        # A single word counts only if it is the whole lead, or a label.
+        # A single word counts only if it is all of the text before the value, or a label.
         ends = (lead[start:] for start in starts)
         found |= {end for end in ends if " " in end or end == lead or end[-1] in _LABEL_ENDS}
     return {marker for marker in found if len(marker) <= _LONGEST_MARKER and _LETTER.search(marker)}

@@ -1,11 +1,10 @@
-r"""Counts the different final answers of a response, in the form that its verifier reads.
+"""Counts the different final answers of a response, in the form that its verifier reads.
 
     math        boxes outside code; boxes joined by a comma, "and" or "or" are one answer. Without
                 a box, the text after the problem's marker
-    exact       boxes; without one, the text after the marker
-    procedural  boxes
-    choice      the options that it claims, retracted ones included
-    code        programs: blocks fenced as Python, else blocks without a language, that define what
+    exact       boxes; if there is none, the text after the marker procedural  boxes choice      the
+    options that the response claims, retracted ones included code        programs: blocks fenced as
+    Python, else blocks without a language, that define what
                 the tests call (or read input, if the tests call nothing); a text without blocks
                 that the verifier accepts as a program is one
 
@@ -33,7 +32,7 @@ from heavydistill.verifiers.normal import normal_form
 from heavydistill.verifiers.screening import THINKING_ENDS
 
 MOST_CHARACTERS = 1000
-"""Limit of an answer; longer ones are compared literally."""
+"""Maximum number of characters of a normalised answer; longer answers are compared literally."""
 _NAME = re.compile(r"\s*[A-Za-z](?:_\{?\w{1,3}\}?)?\s*=(?![^=]*=)")
 _UNIT = re.compile(
     r"(?<=[\d}])(?:\\[,;:! ]|[\s~]){0,4}(?:\\?%|\^?\{?\\circ\}?"
@@ -82,7 +81,7 @@ def _mathematical(problem: Problem, text: str) -> int:
 
 
 def _bare(answer: str) -> str:
-    """An answer without a name before it and a unit after it."""
+    """An answer without the name before it and the unit after it."""
     is_long = len(answer) >= MOST_CHARACTERS
     return answer if is_long else _UNIT.sub("", _NAME.sub("", answer, count=1))
 

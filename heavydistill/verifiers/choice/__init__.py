@@ -1,6 +1,6 @@
 """The verifier ``choice``: whether a response names the right option of a question.
 
-verifier   the verdicts and their reasons
-claims     finds the claims of a response and whether they agree
-reading    finds the option that a piece of text names; words of claims, denials and corrections
+verifier   decides, and lists the reasons of its verdicts claims     finds the answers that a
+response claims, and checks that they agree reading    finds the option that a piece of text names,
+and whether the text denies it
 """

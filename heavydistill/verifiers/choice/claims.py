@@ -1,12 +1,12 @@
 r"""Finds the options that a response claims to be the answer, and whether its claims agree.
 
-A claim is the content of ``\boxed{}``, ``\fbox{}`` or ``<answer>``, or the text after words such
-as "the final answer is", "Answer:", 答案是 and 故选. It does not count if it is negated, asked,
-assumed ("if", "might", "one would think") or said of something else ("the wrong answer is", "his
-answer was"). Without any claim, a response that consists of a letter or an option's text is one.
-All claims must agree, and after the last one none may be retracted or disputed.
+A claim is the content of ``\boxed{}``, ``\fbox{}`` or ``<answer>``, or the text after words such as
+"the final answer is", "Answer:", 答案是 and 故选. It does not count if it is negated, a question,
+an assumption ("if", "might", "one would think") or about another answer ("the wrong answer is",
+"his answer was"). If there is no claim, a response that consists only of a letter or of an option's
+text counts as one. All claims must agree, and after the last one none may be retracted or disputed.
 
-Not covered: other words, such as "I choose C" and "C is correct"; which of two claims is meant.
+Not covered: other phrases, such as "I choose C" and "C is correct"; choosing between two claims.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ANCHOR = any_of(
 )
 _GIVES_NONE = any_of(r" ?(?:none|neither|both|all)\b")
 
-# --- Words that make a claim invalid.
+# --- Words that invalidate a claim.
 _CLAUSE_ENDS = re.compile(r"[.!?;\n；！？]")
 _CONCLUDES = any_of(r"\b(?:so|therefore|thus|hence|consequently)\b|所以|因此|故")
 _SUPPOSES = any_of(
@@ -76,7 +76,7 @@ _SAID_OTHERWISE = any_of(
     r"(?<!\bi )(?<!\bwe )\bwould\b",
     r"\b(?:many|some|others|most|you|they|he|she|one) (?:\w{1,20} )?"
     r"(?:say|think|believe|claim|argue)",
-    # Directly before the words of a claim: they speak of another answer.
+    # Directly before a claim's phrase: these words say that the claim is about another answer.
     r"(?:\b(?:incorrect|common|previous|other|first|obvious|another|second|next|bad|invalid|his|"
     r"her|their|alternative|possible|expected|worst|eliminated|least|example|sample|distractor|"
     r"decoy|non|runner-up)|'s|错误的?)[\s-]*\Z",
@@ -89,7 +89,7 @@ _NOT_THIS_BOX = re.compile(
     FLAGS,
 )
 
-# --- Words that retract a claim, or dispute it: its letter is wrong, or another one is right too.
+# --- Words that retract or dispute a claim: its letter is wrong, or another letter is right too.
 _CORRECTION = any_of(
     r"(?:\A|[\n.!?;:,(}\])>\-–—！？；，…]) ?(?:(?:but|oh|and|so|ah|well|hmm|no),? ){0,2}"
     r"(?:(?:wait|actually|hold on|scratch that|correction|oops|hmm|sorry|on second thoughts?|"
@@ -129,19 +129,19 @@ class Claims:
     """Claims of a response."""
 
     letters: tuple[str, ...]
-    """Letters that all claims name; empty if there is a doubt."""
+    """Letters that all claims name; empty if the claims are ambiguous (``doubt``)."""
     doubt: str
-    """Doubt, a reason of ``choice``; empty without one."""
+    """Why the claims are ambiguous, as a reason code of ``choice``; empty if they are not."""
     made: tuple[tuple[str, ...], ...] = ()
-    """Letters that each claim names, in the order of the text."""
+    """Letters that each claim names, in text order."""
 
 
 _Claim = tuple[int, Reading]
-"""Beginning of a claim, and what it names."""
+"""Position where a claim begins, and the options that it names."""
 
 
 def claims_in(text: str, options: Options) -> Claims:
-    """The claims of a response, in time linear in its length."""
+    """Find the claims of a response, in time linear in its length."""
     text = plain_text(text).strip()
     claims: list[_Claim] = []
     for count, claim in enumerate(_found(text, options)):
@@ -164,7 +164,7 @@ def claims_in(text: str, options: Options) -> Claims:
 
 
 def _doubt(text: str, readings: list[Reading], options: Options) -> str:
-    """The doubt about the claims; empty without one."""
+    """Reason code if the claims are ambiguous; empty if they are not."""
     last = readings[-1]
     if _CORRECTION.search(text, last.end - 1 if last.end else 0):
         return "retracted"
@@ -184,11 +184,11 @@ def _doubt(text: str, readings: list[Reading], options: Options) -> str:
 
 
 def _found(text: str, options: Options) -> Iterator[_Claim | None]:
-    """The claim of each box, tag and phrase; None for one that claims nothing."""
+    """Yield the claim of each box, tag and phrase; None for one that makes no claim."""
     spans = [(m.start(), m.start(1), m.end(1), m.end()) for m in _TAG.finditer(text)]
     found = boxes(text)
     for box, inner in zip_longest(found, found[1:]):
-        # A box around another box claims nothing itself.
+        # A box that contains another box makes no claim.
         if box.closes is not None and not (inner and inner.start < box.closes):
             spans.append((box.start, box.inside, box.closes, box.closes + 1))
     for start, opens, closes, end in spans:
@@ -207,7 +207,7 @@ def _found(text: str, options: Options) -> Iterator[_Claim | None]:
 
 
 def _after_words(match: re.Match[str], text: str, options: Options) -> _Claim | None:
-    """The claim after the words of a claim."""
+    """The claim that follows a phrase such as "the answer is"; None if the text makes no claim."""
     before = _since(_CLAUSE_ENDS, text[max(0, match.start() - _WINDOW) : match.start()])
     last_part = _since(_CONCLUDES, before.rpartition(",")[2])
     if _SUPPOSES.search(_since(_CONCLUDES, before)) or _SAID_OTHERWISE.search(last_part):
@@ -215,7 +215,7 @@ def _after_words(match: re.Match[str], text: str, options: Options) -> _Claim | 
     reading = read_at(text, match.end(), options)
     if reading is None or reading.letters:
         return (match.start(), reading) if reading else None
-    # It may be an answer even if it names no option.
+    # The text may be an answer even if it names no option.
     is_given = bool(_GIVES_NONE.match(text, match.end()))
     if match["colon"]:
         is_title = match["quality"] or match["owned"] or not before.strip(" -•>(){\"'1234567890")
@@ -224,6 +224,6 @@ def _after_words(match: re.Match[str], text: str, options: Options) -> _Claim | 
 
 
 def _since(pattern: re.Pattern[str], text: str) -> str:
-    """The text after the last match; the whole text without one."""
+    """The text after the last match of ``pattern``; the whole text if there is no match."""
     ends = [match.end() for match in pattern.finditer(text)]
     return text[ends[-1] :] if ends else text

@@ -1,13 +1,14 @@
-"""Finds what a piece of a response names: the letter or text of an option, several, or none.
+r"""Finds the options that a piece of a response names by letter or by text: one, several or none.
 
 ``plain_text`` first removes typography (Markdown, LaTeX wrappers, full-width letters, runs of
-blanks), so that ``**C**``, ``$\\text{(C)}$`` and ``Ｃ`` read alike. All patterns repeat at most a
-fixed number of times, so that reading costs no more than the length of the text.
+blanks), so that ``**C**``, ``$\text{(C)}$`` and ``Ｃ`` read alike. All repetitions in the patterns
+are bounded, so that reading takes time linear in the length of the text.
 
-Guards: ``A`` and ``I`` before a word are an article and a pronoun; a lower-case letter counts only
-before an end or a mark; a letter in a formula (``C = 5``, ``C-14``) is not an option.
+Letters that are not options: ``A`` and ``I`` before a word are an article and a pronoun; a
+lower-case letter counts only at the end or before a punctuation mark; a letter in a formula (``C =
+5``, ``C-14``) is not an option.
 
-Not covered: the position in a response (``claims``).
+Not covered: where in the response to look (``claims``).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from heavydistill.verifiers.normal import normal_form
 
 # ASCII alone: Chinese characters next to a letter are not part of its word.
 FLAGS = re.IGNORECASE | re.ASCII
-# A single capital with its brackets.
+# A single capital letter, with or without brackets.
 LETTER = r"(?<![A-Za-z0-9_\\'])[({\[<【「]{0,3}(?-i:([A-Z]))(?![A-Za-z0-9_])[)}\]>】」]{0,3}"
 
 
@@ -30,8 +31,8 @@ def any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), FLAGS)
 
 
-# --- How a sentence continues after a letter. Other letters joined to it are chosen with it; the
-# text after one of these words says why it is chosen, or which letter is not.
+# --- How a sentence may continue after a letter: with other letters that are chosen too, or with
+# words that say why the letter is chosen, or which letter is not.
 _JOINS = re.compile(
     r"(?:[ ,;/&+，；、]|or|and|both|also|either|maybe|possibly|perhaps|then|as well as|along with|"
     r"together with|followed by|options?|choices?|answers?|或者?|和|与|以?及|还是|选项)*",
@@ -46,7 +47,7 @@ _FUNCTION_WORD = (
     r"(?:because|since|as|and|or|but|nor|which|that|is|are|was|has|with|due|given|from|not|rather|"
     r"instead|where|while|whereas|if|unless|per|by|for|in|on|at|so|cannot|does|only)\b"
 )
-# A letter that opens a clause of its own: "D is too small", "D也正确".
+# A letter that begins a clause about another option: "D is too small", "D也正确".
 _CLAUSE_FOLLOWS = re.compile(
     r" ?(?!(?:or|and|because|since)\b)[a-z]|项?[均都皆也为是错不有正对]", re.ASCII
 )
@@ -82,7 +83,7 @@ SPEAKS_OF_OTHERS = any_of(
 # --- Letters and texts.
 FEWEST_OPTIONS, MOST_OPTIONS = 2, 26
 _LONGEST_TAIL = 300
-_MARKS = " .,;:!\n"  # that may end an answer
+_MARKS = " .,;:!\n"  # characters that may end an answer
 
 _ALIKE: dict[int, int | str | None] = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _ALIKE |= dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff“”"))
@@ -104,7 +105,7 @@ _LABEL = re.compile(
     r"(?![A-Za-z0-9_'])(?P<closes>(?: ?[)}\]>】」]{1,4})?)",
     FLAGS,
 )
-# After the letter: the letter is a quantity, a function, part of a compound.
+# Text after the letter that shows it to be a quantity, a function or part of a compound.
 _FORMULA = re.compile(
     r"['(^_\[{°#%]|!=| (?:plus|minus|times)\b|\.\d| ?(?:-+>|[=+<>≤≥≠≈∪∩×÷·|→⇒\\])"
     r"|[-–][A-Za-z0-9]| ?[-–] ?\d|/(?![A-Z]\b)"
@@ -121,26 +122,30 @@ class Reading:
     """Options that a piece of text names."""
 
     letters: tuple[str, ...]
-    """Sorted letters; empty if no option is recognised. One may be out of range."""
+    """Sorted letters; empty if no option is recognised. May contain letters that are not
+    options."""
     is_sure: bool
-    """False if there is another reading, such as a letter with another option's text."""
+    """False if the text can be read in another way, e.g. a letter with the text of another
+    option."""
     end: int
-    """Index in the text after what was read."""
+    """Index in the text where reading stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a question, as shown."""
+    """Options of a question, as the problem shows them."""
 
     letters: str
     """Letters of the options, e.g. ``ABCD``."""
     texts: tuple[str, ...]
-    """Texts of the options; empty if only the problem's text has them."""
+    """Texts of the options; empty if they are only in the problem's text."""
     by_key: dict[str, str]
-    """Normal form, also in lower case, to the letters of the options that have it."""
+    """Maps the normal form of an option's text, also in lower case, to the letters of the options
+    that have it."""
 
     def by_text(self, text: str) -> str | None:
-        """The letter of the only option with this text, apart from typography."""
+        """The letter of the only option with this text, ignoring typography; None if there is
+        none."""
         text = text.strip().rstrip(_MARKS)
         if not text or len(text) > self.longest:
             return None
@@ -154,7 +159,7 @@ class Options:
 
     @property
     def longest(self) -> int:
-        """Maximum number of characters of a text that can be an option."""
+        """Maximum number of characters that the text of an option can have."""
         return 2 * max(map(len, self.texts), default=0) + 20
 
     @property
@@ -165,10 +170,10 @@ class Options:
 
 @functools.lru_cache(maxsize=4096)
 def options_of(verifier_args: str) -> Options:
-    """The options in the arguments of a problem.
+    """Read the options from the arguments of a problem.
 
     Raises:
-        ValueError: They are malformed; the message says what ``choice`` needs.
+        ValueError: The arguments are malformed; the message says what ``choice`` needs.
     """
     args = json.loads(verifier_args)
     if not isinstance(args, dict) or args.keys() - {"options", "order", "order_kept"}:
@@ -199,12 +204,12 @@ def options_of(verifier_args: str) -> Options:
 
 
 def _without_case(key: str) -> str:
-    # The mark distinguishes these from keys in which case counts.
+    # The marker separates these keys from the case-sensitive ones.
     return "\0" + key.casefold()
 
 
 def plain_text(text: str) -> str:
-    """``text`` in one alphabet, without markup, with single blanks and line ends."""
+    """Normalise ``text``: one alphabet, no markup, single blanks and line ends."""
     if not text.isascii():
         text = text.translate(_ALIKE)
     text = _MARKUP.sub("", _STRUCK_OUT.sub(" ", text))
@@ -212,11 +217,11 @@ def plain_text(text: str) -> str:
 
 
 def read_alone(text: str, options: Options, *, strict: bool = False) -> Reading:
-    """The options that a text names which is only an answer, such as the content of a box.
+    """Find the options that a text names if it is only an answer, such as the content of a box.
 
     Args:
-        text: From ``plain_text``.
-        strict: The text after the letter must be that of the option.
+        text: Text from ``plain_text``.
+        strict: Whether any text after the letter must be the text of that option.
     """
     text = _without_braces(text.strip())
     named, label = options.by_text(text), _LABEL.match(text)
@@ -245,10 +250,10 @@ def _without_braces(text: str) -> str:
 
 
 def read_at(text: str, start: int, options: Options) -> Reading | None:
-    """The options that the words from ``start`` on name, after words such as "the answer is".
+    """Find the options named at ``start``, which follows words such as "the answer is".
 
     Returns:
-        None if they are denied, asked or conditional, so that nothing is claimed.
+        None if the text denies the options, asks about them or makes them conditional.
     """
     limit = min(len(text), start + max(options.longest, _LONGEST_TAIL))
     line_end = text.find("\n", start, limit)
@@ -288,7 +293,7 @@ def denied(text: str, end: int) -> bool:
 
 
 def _is_letter(label: re.Match[str], text: str, options: Options) -> bool:
-    """Whether a letter is an option, rather than an article, pronoun, unit or variable."""
+    """Whether a letter names an option and is not an article, pronoun, unit or variable."""
     letter, end = label["letter"], label.end()
     if letter.islower() and letter.upper() not in options.letters:
         return False
@@ -301,7 +306,7 @@ def _is_letter(label: re.Match[str], text: str, options: Options) -> bool:
 
 
 def with_others(text: str, end: int, letter: str, options: Options) -> Reading:
-    """The letter that ends at ``end``, and those that its sentence names with it."""
+    """The letter that ends at ``end``, and the other letters that its sentence also chooses."""
     begin = end
     own = dict(zip(options.letters, options.texts, strict=False)).get(letter)
     separator = _SEPARATOR.match(text[end : end + 5])
@@ -327,6 +332,6 @@ def with_others(text: str, end: int, letter: str, options: Options) -> Reading:
 
 
 def _reading(end: int, *names: str | None) -> Reading:
-    """A single letter, and whether something else is named with it."""
+    """The result for the letters in ``names``; unsure unless there is exactly one."""
     letters = tuple(sorted({name for name in names if name}))
     return Reading(letters, len(letters) < 2, end)

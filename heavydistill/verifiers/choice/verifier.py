@@ -1,9 +1,9 @@
-r"""The verifier ``choice``: the response names the letter of the right option, and no other.
+"""The verifier ``choice``: the response names the letter of the right option, and no other.
 
-An option is named by its letter or by its whole text. Claims are found in boxes, in ``<answer>``
-tags and after words such as "the answer is" or 答案 (``claims``); without any of these, the whole
-response counts if it is a letter or the text of an option. There is no fallback to the last line or
-the last letter of the text, because a guess would count as an answer.
+An option is named by its letter or by its whole text. The module ``claims`` finds claims in boxes,
+in ``<answer>`` tags and after words such as "the answer is" or 答案. If there is no claim, the
+whole response counts if it is a letter or the text of an option. There is no fallback to the last
+line or the last letter of the text, because a guess would count as an answer.
 
 Verdicts, by reason:
 
@@ -38,12 +38,12 @@ from heavydistill.verifiers.choice.claims import claims_in
 from heavydistill.verifiers.choice.reading import SPEAKS_OF_OTHERS, options_of
 
 MOST_CLAIMS_SHOWN = 10
-# Reading takes linear time, but happens in the process of the run.
+# Reading takes linear time, but runs in the main process.
 MOST_CHARACTERS = 300_000
 
 
 class Choice(Verifier):
-    """The verifier ``choice``; the module describes it."""
+    """The verifier ``choice``, described in this module's docstring."""
 
     name = "choice"
     version = "6"
@@ -59,7 +59,7 @@ class Choice(Verifier):
         if len(claims.letters) == 1:
             if claims.letters[0] in options.letters:
                 return claims.letters[0]
-            # The letter may be the content of an option: the force F, the symbol K.
+            # The text of an option may itself be a letter: the force F, the symbol K.
             doubt = "no_option"
         elif claims.letters:
             text_of_options = "" if options.texts else problem.text

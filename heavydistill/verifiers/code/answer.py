@@ -1,14 +1,16 @@
-"""Finds the program in an answer.
+"""Finds the program in a response.
 
-The program is the last block that is fenced as Python (``python``, ``py``, ``python3``; else
-without a language) and defines most of the functions that the tests call, or, if they call none,
-reads standard input. An earlier block may be a draft, so it is prepended only if it defines or
-imports names that the program uses and lacks. A fence may follow words on its line; an unclosed
-block ends with the text.
+Candidates are the blocks fenced as Python (``python``, ``py``, ``python3``), or, if there are none,
+the blocks without a language. The program is the one that defines most of the functions that the
+tests call, or that reads standard input if the tests call none; of equal candidates, the last. An
+earlier block may be a draft, so it is prepended only if it defines or imports names that the
+program uses but does not define. A fence may follow words on its line; an unclosed block ends with
+the text.
 
-Without fences the text is the program if it begins like one. If the problem has a prompt that the
-program completes (HumanEval), a block or text without the function is a completion and is appended
-to the prompt; to one with the function, only the part of the prompt before it is prepended.
+If there are no fences, the text is the program if it begins like one. If the problem has a prompt
+that the program completes (HumanEval), a text that does not define the function is appended to the
+prompt as its completion. If the text defines the function, only the part of the prompt before that
+function is prepended.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Collection
 
 _OPENS = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+(?:\{\.)?([^\s`~{}]*+)[^`]*+")
 _CLOSES = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[^\w`~]*+")
-_DEEPER = 4  # columns; a fence indented this far belongs to a string of the program
+_DEEPER = 4  # columns; a fence indented by this much is part of a string in the program
 _PYTHON = ("python", "py", "python3", "py3")
 _BEHIND = tuple(f"```{language}" for language in _PYTHON)
 _BEGINS = re.compile(
@@ -39,25 +41,27 @@ _WORD = re.compile(r"[^\W\d]\w*")
 
 
 def program_in(text: str, names: Collection[str], prompt: str) -> str | None:
-    """The program of an answer; None if there is none.
+    """The program in an answer; None if there is none.
 
-    ``names`` are the names that the tests call, ``prompt`` the code to complete; both may be empty.
+    ``names`` are the names that the tests call; ``prompt`` is the code to complete. Both may be
+    empty.
     """
     blocks = _blocks(text)
     if codes := _codes(blocks):
         fits = _fits(codes, names)
         last = max(range(len(codes)), key=lambda index: (fits[index], index))
         return _completed(_with_parts(codes[: last + 1]), names, prompt)
-    # Without fences the text may begin like a program, or continue the prompt.
+    # An unfenced text may begin like a program, or continue the prompt.
     goes_on = prompt and (not prompt.endswith("\n") or text.lstrip("\n")[:1].isspace())
     is_program = not blocks and (goes_on or _BEGINS.match(text.lstrip()))
     return _completed(text, names, prompt) if is_program else None
 
 
 def programs_in(text: str, names: Collection[str]) -> list[str]:
-    """The blocks of an answer that could be its program, in order; empty without any.
+    """The blocks of an answer that could be its program, in order; empty if there is none.
 
-    ``program_in`` uses the last one. Examples of calls and parts of the program are excluded.
+    ``program_in`` uses the last one. Blocks with example calls or with parts of the program are
+    excluded.
     """
     codes = _codes(_blocks(text))
     fits = _fits(codes, names)
@@ -72,12 +76,12 @@ def _codes(blocks: list[tuple[str, str]]) -> list[str]:
 
 
 def _fits(codes: list[str], names: Collection[str]) -> list[int]:
-    """For each block, how many of the called functions it has, or whether it reads input."""
+    """For each block: the number of called functions it defines, or 1 if it reads the input."""
     return [_defined(code, names) if names else bool(_READS.search(code)) for code in codes]
 
 
 def _with_parts(codes: list[str]) -> str:
-    """The last block, after those earlier blocks that have names which it uses and lacks."""
+    """The last block, preceded by the earlier blocks that define names it uses but lacks."""
     program = codes[-1]
     missing = _called(program) - _bound(program)
     for code in reversed(codes[:-1]):
@@ -92,7 +96,8 @@ def _called(code: str) -> set[str]:
 
 
 def _bound(code: str, *, at_the_top: bool = False) -> set[str]:
-    """Names that code defines, imports or sets; at the top: functions, classes and imports."""
+    """Names that the code defines, imports or assigns; ``at_the_top``: only top-level functions,
+    classes and imports."""
     names: set[str] = set()
     for indent, kind, function, parameters in _DEFINED.findall(code):
         if not (at_the_top and indent):
@@ -108,7 +113,7 @@ def _bound(code: str, *, at_the_top: bool = False) -> set[str]:
 
 
 def _blocks(text: str) -> list[tuple[str, str]]:
-    """Language and code of each block."""
+    """(language, code) of each fenced block."""
     blocks: list[tuple[str, list[str]]] = []
     fence, indent = "", ""
     # Not ``splitlines``, which also splits at characters that a string may contain.
@@ -155,5 +160,5 @@ def _completed(code: str, names: Collection[str], prompt: str) -> str:
 
 
 def _indented(code: str) -> bool:
-    """Whether the first line that is not blank is indented."""
+    """Whether the first non-blank line is indented."""
     return code.lstrip("\r\n")[:1].isspace()

@@ -1,13 +1,14 @@
-"""Splits assertions into a call of the program, for the sandbox, and the right value.
+"""Splits an assertion into a call, which runs in the sandbox, and the expected value.
 
 ``assert f(2) == 4`` becomes the call ``f(2)`` and the value 4, which is compared outside the
-sandbox with the value of the call. An assertion can be split if it is an equality of
+sandbox with the value of the call. An assertion can be split if it is an equality between
 
     a call      of a name that the program must define, e.g. ``f(2)`` or ``Stack().pop()``, with or
                 without builtins such as ``sorted``, ``set`` or ``len`` around it
     a constant  literals, and ``float("inf")``, ``set([1, 2])`` and similar
 
-Anything else, such as ``<``, ``not`` or ``math.isclose``, is left to ``rehearsal``.
+All other assertions, such as those with ``<``, ``not`` or ``math.isclose``, are run by
+``rehearsal``.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from heavydistill.verifiers.code.values import Tree, tree_of
 _MAKERS: dict[str, Callable[..., Any]] = {
     kind.__name__: kind for kind in (float, set, frozenset, list, tuple, dict)
 }
-# Builtins around a call that are sent with it. None of them returns a boolean, because an object of
-# the program could fake that.
+# Builtins that may be applied to a call and are sent to the sandbox with it. None returns a
+# boolean, because an object of the program could fake a boolean result.
 _AROUND = {
     *("list", "tuple", "set", "frozenset", "dict", "sorted", "len", "str", "repr", "int", "float"),
     *("sum", "min", "max", "abs", "round", "next", "iter", "reversed"),
@@ -33,10 +34,10 @@ _WITH_SETTING = {"round", "int", "sum", "next"}
 
 
 def split(test: ast.expr, program: Collection[str]) -> tuple[str, Tree] | None:
-    """The call in the expression of an assertion, and the right value; None if it has no such form.
+    """Split the expression of an assertion into (source of the call, expected value).
 
-    Args:
-        program: Names that the program defines.
+    None if the expression does not have this form. ``program`` are the names that the program
+    defines.
     """
     match test:
         case ast.Compare(left, [ast.Eq()], [right]):
@@ -59,11 +60,11 @@ def _constant(node: ast.expr) -> Any:
 
 
 def _is_call(node: ast.expr, program: Collection[str]) -> bool:
-    """Whether an expression is a call of the program without a test around it."""
+    """Whether an expression calls the program and does not test the result itself."""
     if not isinstance(node, ast.Call):
         return False
     if isinstance(node.func, ast.Attribute):
-        # A method of an instance, created here, of a class of the program.
+        # A method of an instance that is created here, of a class that the program defines.
         made = _name(node.func.value.func) if isinstance(node.func.value, ast.Call) else ""
         return made[:1].isupper() and made in program
     name = _name(node.func)
@@ -82,13 +83,16 @@ def _name(node: ast.expr) -> str:
 
 
 def program_names(trees: Sequence[ast.AST], own: Collection[str]) -> list[str]:
-    """Names that tests call and do not define (``own``), which the program must define."""
+    """Names that the tests call and do not define, so that the program must define them.
+
+    ``own`` are the names that the tests define.
+    """
     calls = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = [(node.func.id, node) for node in calls if isinstance(node.func, ast.Name)]
     elsewhere = {*vars(builtins), *own, "isclose"}
     names = [name for name, _ in called if name not in elsewhere]
     if not names:
-        # A call of a builtin without another call inside: the program may define that name.
+        # A builtin called without another call in its arguments: the program may define that name.
         innermost = [name for name, call in called if not _calls_in(call)]
         names = [name for name in innermost if name not in own]
     return list(dict.fromkeys(names))

@@ -1,15 +1,15 @@
-"""Reads the tests of a problem from its ``verifier_args``.
+r"""Reads the tests of a problem from its ``verifier_args``.
 
-The arguments have one of these forms, with ``equality`` (``strict`` or ``python``, see
-``verifier``) if wanted:
+The arguments have one of these forms. Each may also contain ``equality`` (``strict`` or ``python``,
+see ``verifier``):
 
-    {"tests": [{"input": "2\\n", "output": "4\\n"}, ...]}
+    {"tests": [{"input": "2\n", "output": "4\n"}, ...]}
         A program that reads stdin. ``"compare": "tokens"`` compares words rather than lines.
         ``"tolerance": 1e-6`` accepts numbers that are this close, relatively or absolutely, in
         any notation (``0`` accepts ``2.50`` for ``2.5``).
     {"tests": [{"args": [2], "kwargs": {}, "expected": 4}, ...], "entry_point": "f"}
         A function, or ``Solution.f``, a method of a class that is created without arguments. As in
-        LiveCodeBench, a test may be ``{"input": "[1, 2]\\n3", "output": "5"}``: one JSON argument
+        LiveCodeBench, a test may be ``{"input": "[1, 2]\n3", "output": "5"}``: one JSON argument
         per line. ``tolerance`` also applies here, where a value is or should be a float.
     {"public_test_cases": "[{...}]", "private_test_cases": "eJx...", "entry_point": "Solution.f"}
         Tests of either kind, as in the columns of LiveCodeBench.
@@ -47,10 +47,10 @@ from heavydistill.verifiers.code.running import MOST_VALUE
 from heavydistill.verifiers.code.values import Tree, tree_of
 
 MOST_UNPACKED = 64_000_000
-"""Limit of the uncompressed tests of a problem, in bytes."""
+"""Maximum size of the uncompressed tests of a problem, in bytes."""
 _MOST_INPUT, _MOST_OUTPUT = 16_000_000, 8_000_000
 _MOST_TESTS = 5000
-# The parts of a pickle around a single text: version, length, memo, end.
+# The bytes of a pickle around a single text: version, length, memo, end.
 _AROUND = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
 
 _PACKED = ("public_test_cases", "private_test_cases")
@@ -63,32 +63,34 @@ ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Comparable:
-    """Tests of one call or program run each, whose output is compared with the right one."""
+    """Tests that are one call or one program run each, whose output is compared with the expected
+    one."""
 
     kind: Literal["stdio", "functional", "asserts"]
-    """Programs that read stdin, functions called as contest sites do, or assertions."""
+    """How the tests run: programs that read stdin, function calls as on contest sites, or
+    assertions."""
     tests: tuple[Any, ...]
-    """Tests for ``inside.perform``."""
+    """Tests in the form that ``inside.perform`` expects."""
     right: tuple[Tree, ...]
-    """Right outputs, or trees of the right values."""
+    """Expected outputs, or expected values as trees."""
     tolerance: float | None = None
     in_tokens: bool = False
     """Whether outputs are compared word by word, rather than line by line."""
     after: str = ""
-    """Code that runs after the program, in its module."""
+    """Code that runs after the program, in the program's module."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsable:
-    """Tests that run unchanged, without the program (``rehearsal``)."""
+    """Tests that run unchanged in a sandbox without the program (see ``rehearsal``)."""
 
     preamble: str
-    """Code before the tests: helpers of the prompt."""
+    """Code before the tests: helper functions from the prompt."""
     tests: str
     names: tuple[str, ...]
-    """Functions of the program that the tests call; ``check`` gets the first."""
+    """Functions of the program that the tests call; ``check`` is called with the first one."""
     check: str
-    """Function of the tests that gets the program's function; empty for none."""
+    """Name of the test function that takes the program's function; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,10 @@ class Task:
 
 
 def task_of(problem: Problem) -> Task:
-    """The tests of a problem.
+    """Read the tests of a problem.
 
     Raises:
-        ValueError: They are malformed; the message names the fault and the fix.
+        ValueError: The arguments are malformed; the message names the fault and the fix.
     """
     return _task(problem.verifier_args, problem.text)
 
@@ -177,7 +179,7 @@ def _functional(tests: list[dict[str, Any]], settings: dict[str, Any], as_python
 
 
 def _call(test: dict[str, Any], number: int) -> tuple[list[Any], dict[str, Any], Any]:
-    """Arguments, keyword arguments and the right value of a functional test."""
+    """Arguments, keyword arguments and expected value of a functional test."""
     if "args" in test or "expected" in test:
         args, kwargs = test.get("args"), test.get("kwargs") or {}
         if not isinstance(args, list) or not isinstance(kwargs, dict) or "expected" not in test:
@@ -230,7 +232,7 @@ def _checked(args: dict[str, Any], text: str, as_python: bool) -> Task:
 
 
 def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Comparable | None:
-    """The tests as calls, if ``check`` consists of assertions only; else None."""
+    """The tests as calls if ``check`` consists only of assertions; otherwise None."""
     candidate = check.args.args[0].arg
     asserts = [node for node in check.body if isinstance(node, ast.Assert)]
     around = [node for node in tree.body if node is not check]
@@ -241,7 +243,7 @@ def _split_check(tree: ast.Module, check: ast.FunctionDef, entry: str) -> Compar
         nodes = list(ast.walk(test))
         bound = {node.arg for node in nodes if isinstance(node, ast.arg)}
         used = {node.id for node in nodes if isinstance(node, ast.Name)}
-        # Not a helper of the prompt, because the program could replace it.
+        # A helper of the prompt is excluded, because the program could replace it.
         if not used - bound <= {candidate, entry, "math", *vars(builtins)}:
             return None
     return _split_all(tests, (candidate, entry), f"{candidate} = {entry}\n")
@@ -256,7 +258,7 @@ def _split_all(tests: list[ast.expr], names: tuple[str, ...], after: str) -> Com
 
 
 def _does_nothing(node: ast.stmt) -> bool:
-    """Whether a statement has no effect, or is the metadata of a benchmark."""
+    """Whether a statement has no effect or only sets metadata of the benchmark."""
     match node:
         case ast.Assign([ast.Name("METADATA")]) | ast.Pass() | ast.Expr(ast.Constant()):
             return True
@@ -275,13 +277,13 @@ def _setup(args: dict[str, Any]) -> str:
     return setup
 
 
-# --- Single arguments.
+# --- Reading of single arguments.
 def tests_in(cell: Any, what: str) -> list[Any]:
-    """The tests in a cell of LiveCodeBench; empty if it has none.
+    """Read the tests in a dataset cell of LiveCodeBench; empty if it has none.
 
-    Public tests are a list as JSON text. Private ones may also be pickled, compressed and encoded
-    in base64. A pickle is a program, so it is never executed: only the form of a single text is
-    accepted, and its bytes are read.
+    Public tests are a list as JSON text. Private tests may also be pickled, compressed and encoded
+    in base64. Loading a pickle executes code, so it is never loaded: only a pickle of a single text
+    is accepted, and the text is taken from its bytes.
 
     Raises:
         ValueError: The cell has none of these forms, or unpacks to more than ``MOST_UNPACKED``.
@@ -339,7 +341,7 @@ def _arguments(verifier_args: str) -> dict[str, Any]:
 
 
 def _syntax(text: str, what: str) -> ast.Module:
-    """The syntax tree of tests, which may import only the standard library."""
+    """Parse the tests; they may import only the standard library."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -397,7 +399,7 @@ def _tolerance(args: dict[str, Any]) -> float | None:
 
 
 def _list(value: Any, what: str, kind: type) -> list[Any]:
-    """A list that is not empty, given as such or as JSON text."""
+    """Read a non-empty list, given as a list or as JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

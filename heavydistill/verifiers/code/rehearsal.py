@@ -1,11 +1,12 @@
-"""Runs tests that ``asserts`` cannot split, apart from the program.
+"""Runs tests that ``asserts`` cannot split, in a sandbox separate from the program's.
 
-The sandbox starts three times: the tests with a stand-in that records the calls (once per problem
-and process), the program on those calls, and the tests again with the returned values. See
-``inside.rehearse``.
+The sandbox starts three times. It runs the tests with a stand-in that records the calls (once per
+problem and process), then the program on those calls, then the tests again with the values that the
+program returned. See ``inside.rehearse``.
 
-Not covered, and undecided: tests that pass functions or their own objects to the program, tests
-whose calls depend on earlier values, and tests that need more than the standard library.
+Not covered, and therefore undecided: tests that pass functions or objects of their own classes to
+the program, tests whose calls depend on earlier values, and tests that need more than the standard
+library.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from heavydistill.verifiers.code.running import NobodysFault, ProgramOutcome, pr
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
 from heavydistill.verifiers.sandbox import Sandbox
 
-MOST = 8_000_000  # characters of all calls, and bytes of one report
+MOST = 8_000_000  # maximum characters of all calls, and bytes of one report
 _MOST_CALLS = 5000  # as in ``inside.rehearse``
-_CALLS_AT_ONCE = 10  # the work of the tests themselves counts as this many tests
-# Outcomes without a value: it is unknown, or it cannot leave the sandbox.
+_CALLS_AT_ONCE = 10  # the tests' own work counts as this many tests when the time limit is set
+# Outcomes without a value: the value is unknown, or it cannot leave the sandbox.
 _UNKNOWN = get_args(NobodysFault)
 _UNSURE = {"not_a_value", "too_large", "not_run", *_UNKNOWN}
 
-# Outcome of one test: "passed" or a reason, and facts for a reader.
+# Outcome of one test: "passed" or a reason, and evidence.
 Result = tuple[str, dict[str, Any]]
 PASSED: Result = ("passed", {})
 
@@ -41,7 +42,7 @@ def failure(outcome: ProgramOutcome) -> Result:
 
 
 class NotRehearsedError(Exception):
-    """The tests cannot run without the program, or the sandbox reports nothing."""
+    """The tests cannot run without the program, or the sandbox returned no report."""
 
     def __init__(self, reason: str, evidence: dict[str, Any]) -> None:
         super().__init__(reason)
@@ -49,7 +50,7 @@ class NotRehearsedError(Exception):
 
 
 def wall_s(config: Sandboxing) -> float:
-    """Maximum number of seconds of all three starts."""
+    """Time limit of all three starts together, in seconds."""
     tests, program = processor_s(config, _CALLS_AT_ONCE), processor_s(config, _MOST_CALLS)
     return 2 * running.wall_s(tests) + running.wall_s(program)
 
@@ -57,7 +58,7 @@ def wall_s(config: Sandboxing) -> float:
 def results(
     tests: Rehearsable, program: str, as_python: bool, sandbox: Sandbox, config: Sandboxing
 ) -> list[Result]:
-    """Outcomes of the assertions, in no particular order.
+    """Run the tests and return the outcomes of the assertions, in no particular order.
 
     Raises:
         NotRehearsedError: The results cannot be determined.
@@ -82,7 +83,7 @@ def results(
         *([wrong[0]] * no + [unknown[0]] * unsure),
         *([PASSED if as_python else ("types", {})] * types + [PASSED] * yes),
     ]
-    # The program may have ended early.
+    # The program may have ended before it performed all calls.
     return found + [("not_run", {})] * (assertions - len(found) if no or unsure else 0)
 
 
@@ -90,7 +91,7 @@ def results(
 def _calls_of(
     tests: Rehearsable, sandbox: Sandbox, config: Sandboxing
 ) -> tuple[tuple[str, ...], int]:
-    """The recorded calls, as JSON of (name, arguments, keyword arguments), and the number of
+    """The recorded calls, each as JSON of (name, arguments, keyword arguments), and the number of
     assertions."""
     letter, payload = _run(tests, sandbox, config, calls=[], answers=None)
     if letter != b"C":
@@ -115,8 +116,8 @@ def _parts(payload: bytes, *kinds: type) -> list[Tree]:
 
 
 def _answer(outcome: ProgramOutcome) -> list[Any]:
-    """Replies of the stand-in the second time: a value with the changed arguments, an exception, a
-    call that does not end, or an unknown value."""
+    """Convert an outcome to the stand-in's reply in the second run: a value with the changed
+    arguments, an exception, a call that does not end, or an unknown value."""
     if outcome.became == "raised":
         return ["E", outcome.detail]
     if outcome.became != "value":
@@ -130,7 +131,7 @@ def _answer(outcome: ProgramOutcome) -> list[Any]:
 def _run(
     tests: Rehearsable, sandbox: Sandbox, config: Sandboxing, **more: Any
 ) -> tuple[bytes, bytes]:
-    """Letter and payload of the report of one run of the tests."""
+    """Run the tests once; returns (letter, payload) of the report."""
     token = secrets.token_hex(16)
     job = {"token": token, "most": MOST, **dataclasses.asdict(tests), **more}
     ran = running.start(sandbox, config, "rehearse", job, _CALLS_AT_ONCE, 2 * MOST)

@@ -1,7 +1,7 @@
 """Runs a program against tests in the sandbox and returns the outcome of each test.
 
-The output is untrusted: only reports with the token of the start count, in the order of the tests,
-up to the first malformed one.
+The output is untrusted: only reports with the token of this start are used, in the order of the
+tests, up to the first malformed one.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.code.values import Malformed, Tree, parsed
 from heavydistill.verifiers.sandbox import Limits, Ran, Sandbox
 
-# Modules of the names that contest sites import for a function beforehand. Only names that a
-# program mentions are imported, because imports take longer than most programs. Of equal names the
-# last one counts.
+# Maps names that contest sites import for a function beforehand to their modules. Only names that a
+# program mentions are imported, because imports take longer than most programs. If a name occurs
+# twice, the last module counts.
 _FROM = (typing, string, copy, math, bisect, heapq, itertools, functools, collections)
 _MODULES = ("datetime", "json", "operator", "random", "re", "statistics", "sys")
 
 
 def prelude(program: str) -> str:
-    """Imports of the names that a program mentions."""
+    """Import statements for the names that a program mentions."""
     words = set(_NAME.findall(program))
     modules = sorted({module.__name__ for module in _FROM}.union(_MODULES).intersection(words))
     lines = [f"import {module}" for module in modules]
@@ -50,28 +50,28 @@ def prelude(program: str) -> str:
 
 
 MOST_VALUE = 4_000_000
-"""Limit of the encoded value of a call, in characters."""
-_MOST_OUTPUT = 1 << 25  # bytes of one start
+"""Maximum number of characters of the encoded value of a call."""
+_MOST_OUTPUT = 1 << 25  # maximum bytes of one start
 _WIDEST = 6  # bytes of a report per byte that a program prints
 _READS = """
 with open("job.txt", encoding="utf-8") as file:
     job = parsed(file.read())
 """
 START_S = 2.0  # seconds of processor time for the interpreter and for reading the tests
-# Factor of the time of a test after which the system ends it, see ``inside.perform.Clock``.
+# A test is ended by the system after this multiple of its time, see ``inside.perform.Clock``.
 _ENDED_AFTER = 1.5
 _REPORT = re.compile(rb"([0-9a-f]{1,64}) (\d{1,6}) ([A-Z]) (\d{1,10})\n")
 _MILLISECONDS = re.compile(rb"\d{1,9}")
 _NAME = re.compile(r"[^\W\d]\w*")
 
-# Outcomes of a test without a value. ``died``: a signal or an exit ended it and all later tests,
-# which are ``not_run``.
+# Outcomes of a test without a value. ``died``: a signal or an exit ended the process during this
+# test, so that all later tests are ``not_run``.
 ProgramsFault = Literal[
     "raised", "exited", "too_slow", "not_a_value", "too_large", "not_python", "died", "not_run"
 ]
-# ``missing_module``: outside the standard library. ``timeout``: of the wall clock. ``killed``: by
-# SIGKILL, which a machine without free memory sends too, before the test had used its time.
-# ``out_of_time``: of the whole response.
+# ``missing_module``: a module outside the standard library. ``timeout``: the wall clock limit.
+# ``killed``: SIGKILL before the test had used its time, e.g. because the machine ran out of memory.
+# ``out_of_time``: the time limit of the whole response.
 NobodysFault = Literal["missing_module", "timeout", "killed", "out_of_time", "no_sandbox"]
 Became = Literal["value"] | ProgramsFault | NobodysFault
 _ENDS: dict[bytes, Became] = {
@@ -89,9 +89,9 @@ class ProgramOutcome:
 
     became: Became
     detail: str = ""
-    """Type of the exception, name of the module, or reason why there is no sandbox."""
+    """Type of the exception, name of the module, or reason why no sandbox is available."""
     tree: Tree = None
-    """Encoded value, if any; for a program that reads stdin, the printed text."""
+    """The value as a tree, if any; for a program that reads stdin, the printed text."""
 
 
 def run_tests(
@@ -105,7 +105,10 @@ def run_tests(
     prelude: str = "",
     after: str = "",
 ) -> list[ProgramOutcome]:
-    """Outcomes of a program's tests, in one start of the sandbox; see ``inside.perform``."""
+    """Run a program's tests in one start of the sandbox and return their outcomes.
+
+    See ``inside.perform``.
+    """
     token, end_s = secrets.token_hex(16), _ENDED_AFTER * config.test_s
     job = {
         "token": token,
@@ -140,22 +143,23 @@ def start(
 
 
 def processor_s(config: Sandboxing, tests: int) -> float:
-    """Maximum number of seconds of processor time of one start."""
+    """Limit of the processor time of one start, in seconds."""
     return min(config.total_s + config.test_s, (tests + 1) * config.test_s) + START_S
 
 
 def wall_s(cpu_s: float) -> float:
-    """Maximum number of seconds of one start; generous, because a busy machine delays programs."""
+    """Wall clock limit of one start in seconds; generous, because a busy machine delays
+    programs."""
     return 2 * cpu_s + 10
 
 
 @functools.cache
 def _program_of(entry: str) -> str:
-    """The ``main.py`` that runs a module of ``inside``."""
+    """Source of the ``main.py`` that runs a module of ``inside``."""
     folder = resources.files("heavydistill.verifiers.code") / "inside"
     texts = [(folder / f"{name}.py").read_text(encoding="utf-8") for name in ("carry", entry)]
     lines = [line for text in texts for line in text.splitlines()]
-    # Only annotations need the last two, and typing takes long to import.
+    # Only annotations need the last two imports, and importing typing takes long.
     left_out = ("from heavydistill", "from __future__", "from typing", "from collections.abc")
     kept = [line for line in lines if not line.startswith(left_out)]
     return "\n".join(["from __future__ import annotations", *kept, _READS, f"{entry}(job)\n"])
@@ -186,7 +190,7 @@ def _outcomes(
 
 
 def reports(stdout: bytes, token: bytes) -> list[tuple[int, bytes, bytes]]:
-    """Index, letter and payload of the reports, up to the first malformed one."""
+    """(index, letter, payload) of each report, up to the first malformed one."""
     found = []
     at = 0
     while (head := _REPORT.match(stdout, at)) and head[1] == token:
@@ -214,7 +218,8 @@ def _outcome(letter: bytes, payload: bytes, widest: int) -> ProgramOutcome:
 
 
 def _told(payload: bytes) -> tuple[str, str]:
-    """Type of an exception, and the missing top-level module outside the standard library."""
+    """Type of an exception, and the missing top-level module outside the standard library, if
+    any."""
     try:
         _, kind, missing = parsed(payload)
     except (Malformed, TypeError, ValueError):
@@ -225,7 +230,7 @@ def _told(payload: bytes) -> tuple[str, str]:
 
 
 def stopped(ran: Ran, in_test: bool = False) -> ProgramOutcome:
-    """Outcome of the test that was running, if any, when everything ended."""
+    """Outcome of the test, if any, that was running when the process ended."""
     if ran.ended == "unavailable":
         return ProgramOutcome("no_sandbox", ran.stderr.decode("utf-8", "replace").strip()[:500])
     if ran.ended == "wall":

@@ -1,13 +1,14 @@
-"""Compares values and outputs from the sandbox with the right ones.
+"""Compares values and outputs from the sandbox with the expected ones.
 
 A value is the parsed JSON of ``inside.carry`` (a tree). A program may have forged it, so a tree can
-be any JSON; it is never converted to objects, nor to sets or dictionaries, whose hashing a program
-could make slow.
+be any JSON. It is never converted to objects, sets or dictionaries, because a program could choose
+values that make hashing slow.
 
-Two values are ``same`` if they are equal and have the same types throughout; ``alike`` if Python
-calls them equal but types differ (``1``, ``1.0`` and ``True``); ``close`` if only floats differ,
-within rounding; else ``different``. The order in sets and dictionaries does not matter, nan equals
-nan, and 0.0 equals -0.0. Members of sets and keys are never close.
+Two values are ``same`` if they are equal and have the same types throughout; ``alike`` if they are
+equal in Python but their types differ (``1``, ``1.0`` and ``True``); ``close`` if they differ only
+in floats, by no more than rounding; otherwise ``different``. The order in sets and dictionaries
+does not matter, nan equals nan, and 0.0 equals -0.0. Set members and dictionary keys are never
+close.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from typing import Any, Literal
 
 from heavydistill.verifiers.code.inside.carry import decode, encode
 
-# --- Outputs. Lines are compared without trailing blanks and without blank lines at the end; as
-# tokens, words are compared and blanks do not matter. Two numbers may be ``close`` if one of them
-# has a point or an exponent; a whole number and another one only if they are equal or with a
-# tolerance: judges of contests accept such outputs, other tests do not.
+# --- Outputs. Lines are compared without trailing blanks and without blank lines at the end; in
+# token mode, words are compared and blanks are ignored. Two numbers may be ``close`` if one of them
+# has a point or an exponent. A whole number is close to another number only within an explicit
+# tolerance, as contest judges use; other tests do not accept such outputs.
 _NUMBER = re.compile(r"[-+]?(?:\d{1,400}(?:\.\d{0,400})?|\.\d{1,400})(?:[eE][-+]?\d{1,3})?", re.A)
 _BLANKS = re.compile(r"(\s+)")
 
@@ -33,7 +34,8 @@ _BLANKS = re.compile(r"(\s+)")
 def likeness_of_outputs(
     given: str, wanted: str, *, in_tokens: bool, tolerance: float | None
 ) -> Likeness:
-    """``same``, ``close`` or ``different``; ``tolerance`` as in ``is_close``."""
+    """Compare two outputs: ``same``, ``close`` or ``different``; ``tolerance`` as in
+    ``is_close``."""
     parts = str.split if in_tokens else _lines
     left, right = parts(given), parts(wanted)
     if left == right:
@@ -72,16 +74,16 @@ _NEAR, _NEAR_ZERO = 1e-6, 1e-9
 
 
 class Malformed(ValueError):
-    """The tree is not that of a value."""
+    """The tree does not encode a value."""
 
 
 def tree_of(value: object, most: int = 1_000_000) -> Tree:
-    """The tree of a value; raises the errors of ``encode``."""
+    """Encode a value as a tree; raises the exceptions of ``encode``."""
     return json.loads(encode(value, most))
 
 
 def parsed(payload: bytes) -> Tree:
-    """The tree in a report; raises ``Malformed`` if there is none."""
+    """Parse the tree in a report; raises ``Malformed`` if it is not one."""
     try:
         return json.loads(payload)
     except (ValueError, RecursionError) as error:
@@ -89,8 +91,8 @@ def parsed(payload: bytes) -> Tree:
 
 
 def is_close(left: float, right: float, tolerance: float | None) -> bool:
-    """Whether two numbers are equal up to rounding, or within ``tolerance``: relative to the larger
-    one, or absolute."""
+    """Whether two numbers are equal up to rounding or, if ``tolerance`` is set, differ by at most
+    ``tolerance``, absolute or relative to the larger one."""
     relative, absolute = (_NEAR, _NEAR_ZERO) if tolerance is None else (tolerance, tolerance)
     return math.isclose(left, right, rel_tol=relative, abs_tol=absolute)
 
@@ -98,7 +100,7 @@ def is_close(left: float, right: float, tolerance: float | None) -> bool:
 def likeness(
     left: Tree, right: Tree, *, tuples_are_lists: bool = False, tolerance: float | None = None
 ) -> Likeness:
-    """The relation of two values; raises ``Malformed`` if one is not a value."""
+    """Compare two values; raises ``Malformed`` if a tree is not a value."""
     flat = tuples_are_lists
     try:
         if _canonical(left, True, flat) == _canonical(right, True, flat):
@@ -115,7 +117,7 @@ def _is_close(left: Tree, right: Tree, flat: bool, tolerance: float | None) -> b
     if kinds[0] != kinds[1] or kinds[0] not in ("l", "t", "d"):
         a, b = number(left), number(right)
         if a is not None and b is not None and isinstance(a, float) | isinstance(b, float):
-            # Without a tolerance, a number close to a whole number is a different number.
+            # Without a tolerance, a float near a whole number is not equal to it.
             whole = isinstance(a, int) or isinstance(b, int)
             if not whole or tolerance is not None:
                 return is_close(float(a), float(b), tolerance)
@@ -145,7 +147,7 @@ def number(tree: Tree) -> int | float | Fraction | Decimal | None:
 
 
 def shown(tree: Tree, most: int = 200) -> str:
-    """The value for a reader: JSON, cut to ``most`` characters."""
+    """The value as JSON for messages, cut to ``most`` characters."""
     text = json.dumps(tree)
     return text if len(text) <= most else text[: most - 3] + "..."
 
@@ -155,7 +157,7 @@ def _kind(tree: Tree) -> str:
 
 
 def _decoded(tree: Tree) -> Any:
-    """The value of a tree that is not a container."""
+    """The Python value of a tree that is not a container."""
     parts = tree[1:]
     if _kind(tree) not in _NUMBERS | {"b"} or any(
         _kind(part) not in ("", "i", "F") for part in parts
@@ -171,7 +173,7 @@ def _decoded(tree: Tree) -> Any:
 
 
 def _canonical(tree: Tree, strict: bool, flat: bool) -> str:
-    """A text that is equal for two values that are the same, or alike if not ``strict``."""
+    """A text that is equal for values that are ``same``, or, if not ``strict``, ``alike``."""
     if tree is None or isinstance(tree, str):
         return json.dumps(tree)
     kind = _kind(tree)

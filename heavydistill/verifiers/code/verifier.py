@@ -1,9 +1,10 @@
 """The verifier ``code``: Python that a model wrote, run against tests in the sandbox.
 
-``formats`` describes the tests of a problem, ``answer`` the part of an answer that is the program.
-Right values never enter the sandbox of the program: calls and inputs go in, values and texts come
-out and are compared here (``values``), or by the tests themselves in a separate start
-(``rehearsal``). So exit status, printed claims and objects that claim equality prove nothing.
+``formats`` reads the tests of a problem; ``answer`` finds the program in a response. Expected
+values never enter the sandbox of the program: calls and inputs go in, values and texts come out.
+They are compared in this process (``values``), or by the tests themselves in a separate sandbox
+(``rehearsal``). So a program cannot pass by its exit status, by printed claims or by objects that
+override equality.
 
 All tests run in one start of the sandbox, each in a fresh module; ``inside.perform`` lists what is
 not reset. Only the standard library is available. ``score`` is the share of tests passed.
@@ -34,9 +35,8 @@ Verdicts, by reason; if tests end in several ways, the first incorrect one count
     undecided  unfit_tests     the tests cannot run without the program
     undecided  no_sandbox      the sandbox is not available; ``evidence`` says what to install
 
-Not covered: programs of several files, other languages, and faults that the tests do not reveal. A
-program is compared with the expected values only, so another right output, where a problem has
-several, is incorrect.
+Not covered: programs of several files, other languages, and faults that the tests do not reveal. If
+a problem has several right outputs, only the expected one is correct.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _SLACK_S = 10.0
 
 
 class Code(Verifier):
-    """The verifier ``code``; the module describes it."""
+    """The verifier ``code``, described in this module's docstring."""
 
     name = "code"
     argument_columns: ClassVar[tuple[str, ...]] = formats.ARGUMENTS
@@ -115,7 +115,7 @@ class Code(Verifier):
 
 
 def decide(task: Task, program: str, sandbox: Sandbox, config: Sandboxing) -> Decision:
-    """The decision on a program, run in a sandbox."""
+    """Run a program in a sandbox and return the decision on it."""
     tests = task.tests
     if isinstance(tests, Rehearsable):
         try:
@@ -128,8 +128,8 @@ def decide(task: Task, program: str, sandbox: Sandbox, config: Sandboxing) -> De
     most, prelude = MOST_VALUE, ""
     if kind == "stdio":
         longest = max(len(output.encode()) for output in tests.right)
-        # In large steps, because the program may see the limit, which must not reveal the right
-        # length.
+        # The limit grows in large steps: the program may see it, and it must not reveal the length
+        # of the expected output.
         most = _OUTPUT_ROOM * (1 + -(-2 * longest // _OUTPUT_ROOM))
     if tests.kind == "functional":
         prelude = running.prelude(program)
@@ -162,7 +162,7 @@ def _compared(outcome: ProgramOutcome, right: Tree, tests: Comparable, as_python
 
 
 def _decision(way: str, results: list[Result], program: str) -> Decision:
-    """The decision on all tests; the first failed test determines the reason."""
+    """The decision on all tests; the reason is that of the first failed test."""
     passed = sum(result == PASSED for result in results)
     failed = [(number, *result) for number, result in enumerate(results, 1) if result != PASSED]
     wrong = [each for each in failed if each[1] not in _OPEN and each[1] != "not_run"]
@@ -171,7 +171,7 @@ def _decision(way: str, results: list[Result], program: str) -> Decision:
     reason = "passed"
     if failed:
         number, reason, detail = (wrong or failed)[0]
-        # Rehearsed outcomes have no order.
+        # The outcomes of rehearsed tests have no order.
         test = {} if way == "rehearsal" else {"test": number}
         if test or detail:
             evidence["first"] = {**test, "outcome": reason, **detail}

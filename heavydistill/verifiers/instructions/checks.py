@@ -1,21 +1,22 @@
 """The 25 instructions of IFEval: how each is checked, and which arguments it accepts.
 
-A check returns True if the text follows the instruction, False if not, and None if the rules cannot
-tell: no language is recognised, or JSON is nested too deeply. Every check accepts any text and
-takes time proportional to its length. It counts what the benchmark counts, so that figures can be
+A check returns True if the text follows the instruction, False if not, and None if that cannot be
+determined: no language is recognised, or JSON is nested too deeply. Every check accepts any text
+and takes time proportional to its length. It counts as the benchmark does, so that results can be
 compared with published ones: keywords may be parts of longer words, and case matters only if the
 instruction is about it.
 
 Stricter than the benchmark's own program: ``NaN`` is not JSON; ``，`` and similar characters are
-commas; two of the three constrained answers together are not one; a text without a recognised
-language is not in every language; a forbidden word is found even if it ends in a symbol (``C++``)
-or is written in a script without blanks.
+commas; a response with two of the three constrained answers fails; a text whose language is not
+recognised does not pass for every language; a forbidden word is found even if it ends in a symbol
+(``C++``) or is written in a script without blanks.
 
 Sentences end by rules, without a trained model: after ``.``, ``!`` or ``?`` and a blank, except
 after common abbreviations and initials. As in the benchmark, a line end alone does not separate
 sentences, and the number of a list item (``1.``) is a sentence.
 
-Not covered: words of scripts without blanks (Chinese, Thai), in which a whole run is one word.
+Not covered: words in scripts without blanks (Chinese, Thai): an unbroken run of characters is one
+word.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from typing import Any
 from heavydistill.verifiers.instructions.language import CODES, is_in
 
 # --- Counts in a text.
-# Before a name or a word, never at the end of a sentence.
+# Abbreviations that precede a name or a word and never end a sentence.
 _ABBREVIATION = re.compile(
     r"mr|mrs|ms|dr|prof|rev|hon|st|gen|gov|sen|rep|capt|col|lt|sgt|maj|cmdr|messrs|mme|vs?|cf|viz"
     r"|ca|e\.g|i\.e"
 )
-# Before a number; elsewhere words (``He said no.``) or the end of a sentence.
+# Abbreviations only before a number; otherwise words (``He said no.``) or the end of a sentence.
 _BEFORE_NUMBER = re.compile(
     r"nos?|vol|pp?|fig|eq|sec|ch|est|approx|jan|feb|mar|apr|aug|sept?|oct|nov|dec"
 )
-# These end a sentence unless a small letter follows.
+# Abbreviations that end a sentence unless a small letter follows.
 _OPEN_ABBREVIATION = re.compile(
     r"etc|al|inc|ltd|co|corp|bros|jr|sr|ave|blvd|u\.s|u\.k|u\.n|a\.m|p\.m|ph\.d|b\.a|m\.a|d\.c"
 )
@@ -52,7 +53,8 @@ _ENDING = re.compile(r"['’](?:s|m|d|ll|re|ve|t)$", re.IGNORECASE)
 
 
 def words(text: str) -> int:
-    """Runs of letters, digits and underscores; ``don't`` and ``well-known`` are two words each."""
+    """Number of runs of letters, digits and underscores; ``don't`` and ``well-known`` are two words
+    each."""
     return len(re.findall(r"\w+", text))
 
 
@@ -90,32 +92,33 @@ def _ends_sentence(token: str, following: str, is_quoted: bool) -> bool:
 
 
 def capital_words(text: str) -> int:
-    """Words without a small letter, including ``I``, ``A`` and ``U.S.``."""
+    """Number of words without a small letter, including ``I``, ``A`` and ``U.S.``."""
     parts = (_ENDING.sub("", part.strip("'’")) for part in _BETWEEN_CAPITALS.split(text) if part)
     return sum(1 for part in parts if part.isupper())
 
 
 def bullets(text: str) -> int:
-    """Lines that begin with ``*`` or ``-``: a line of dashes counts, ``**bold**`` does not."""
+    """Number of lines that begin with ``*`` or ``-``; a line of dashes counts, ``**bold**`` does
+    not."""
     lines = (line.lstrip() for line in text.split("\n"))
     return sum(1 for line in lines if line[:1] == "-" or (line[:1] == "*" and line[1:2] != "*"))
 
 
 def highlights(text: str) -> int:
-    """Passages ``*like this*`` or ``**like this**``, within one line and not blank."""
+    """Number of passages ``*like this*`` or ``**like this**`` within one line and not blank."""
     single = re.findall(r"\*([^\n*]*)\*", text)
     double = re.findall(r"\*\*([^\n*]*)\*\*", text)
     return sum(1 for passage in single + double if passage.strip())
 
 
 def placeholders(text: str) -> int:
-    """Pairs ``[...]`` within one line; empty ones count."""
+    """Number of pairs ``[...]`` within one line; empty pairs count."""
     lines = text.split("\n")
     return sum("[" in part for line in lines for part in line.split("]")[:-1])
 
 
 def parts(text: str, mark: str) -> list[str] | None:
-    """The parts between the marks, stripped; None if there are only blanks between two marks.
+    """Split the text at the marks and strip the parts; None if an inner part is blank.
 
     A blank first or last part is left out, so that a mark may begin or end the text.
     """
@@ -126,18 +129,18 @@ def parts(text: str, mark: str) -> list[str] | None:
 
 
 def first_word(text: str) -> str:
-    """The first word in small letters, without quotes before it and without marks after it."""
+    """The first word in small letters, without leading quotes and trailing punctuation."""
     word = text.split(maxsplit=1)[0] if text.strip() else ""
     return re.split(r"[.,?!'\"]", word.lstrip("'").lstrip('"'), maxsplit=1)[0].lower()
 
 
-# --- Arguments. A reader converts a value of a dataset to the value for a check; it raises
-# ``ValueError`` that says what the argument accepts.
+# --- Arguments. A reader converts the value in a dataset to the value that a check uses. It raises
+# ``ValueError`` with the accepted values.
 RELATIONS = ("at least", "less than")
 
 
 def _number(value: Any) -> int:
-    """A whole number from 1; also ``3.0``, into which some table readers turn 3."""
+    """An integer of at least 1; also ``3.0``, because some table readers turn 3 into 3.0."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if type(value) is not int or value < 1:
@@ -152,7 +155,7 @@ def _relation(value: Any) -> str:
 
 
 def _phrase(value: Any) -> str:
-    """Text without surrounding blanks, with ``\\n`` as line ends."""
+    r"""Text without surrounding blanks, with line ends converted to ``\n``."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError("text")
     return value.replace("\r\n", "\n").strip()
@@ -186,11 +189,11 @@ def _language(value: Any) -> str:
     return code
 
 
-# --- The checks. Each accepts the text and then its arguments in order.
+# --- The checks. Each takes the text, then its arguments in order.
 Check = Callable[..., bool | None]
 _FENCES = ("```json", "```Json", "```JSON", "```")
 _COMMAS = ",，、،﹐､"
-# Scripts without blanks between words: Thai, Lao, Burmese, Khmer, Chinese and Japanese.
+# Scripts that do not separate words: Thai, Lao, Burmese, Khmer, Chinese and Japanese.
 _NO_BLANKS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
@@ -199,7 +202,8 @@ _POSTSCRIPTS = {"P.S.": r"(?<!\w)p\.\s?s\.", "P.P.S": r"(?<!\w)p\.\s?p\.\s?s"}
 
 
 def _compared(count: Callable[..., int]) -> Check:
-    """Whether the count is at least the second-last argument, or less, as the last one says."""
+    """A check that a count is ``at least`` or ``less than`` a number; both are its last two
+    arguments."""
 
     def check(text: str, *arguments: Any) -> bool:
         *counted, bound, relation = arguments
@@ -218,7 +222,7 @@ def _has_no_forbidden_word(text: str, words: tuple[str, ...]) -> bool:
 
 
 def _stands_alone(word: str, text: str) -> bool:
-    """Whether ``word`` occurs as a word, not inside a longer one."""
+    """Whether ``word`` occurs as a whole word."""
     before = r"\b" if re.match(r"\w", word) and not _NO_BLANKS.match(word[0]) else ""
     after = r"\b" if re.search(r"\w\Z", word) and not _NO_BLANKS.match(word[-1]) else ""
     return bool(re.search(before + re.escape(word) + after, text, re.IGNORECASE))
@@ -242,7 +246,7 @@ def _is_json(text: str) -> bool | None:
         raise ValueError(word)
 
     try:
-        # Numbers of any length are valid JSON, and their value does not matter.
+        # JSON allows numbers of any length, and their values are not needed.
         body = body.removesuffix("```").strip()
         json.loads(body, parse_constant=refuse, parse_int=len, parse_float=len)
     except RecursionError:
@@ -268,7 +272,7 @@ class Kind:
 
     check: Check
     arguments: dict[str, Callable[[Any], Any]]
-    """Names of the arguments, all required, to the reader of each."""
+    """Maps the name of each argument (all are required) to its reader."""
 
 
 KINDS: dict[str, Kind] = {
@@ -335,4 +339,4 @@ KINDS: dict[str, Kind] = {
     "change_case:english_lowercase": Kind(lambda text: text.islower() and is_in(text, "en"), {}),
     "punctuation:no_comma": Kind(lambda text: not any(mark in text for mark in _COMMAS), {}),
 }
-"""The instructions by the ids of google/IFEval."""
+"""The 25 instructions by their ids in google/IFEval."""

@@ -1,13 +1,15 @@
 """Recognises the language of a text, with the same result in every process.
 
-langdetect draws random numbers. Here each text gets the same seed, and a separate factory has its
-profiles in a fixed order; the global state of langdetect is neither used nor changed.
+langdetect draws random numbers. Here every text is processed with the same seed, by a separate
+detector factory whose profiles have a fixed order. The global state of langdetect is neither used
+nor changed.
 
-langdetect skips capitals and so mistakes French ones for English; hence texts are put in small
-letters. It errs on short texts (one in twelve English texts of 40 letters), so for a text of fewer
-than ``FEWEST_LETTERS`` it can confirm the language asked for, but not exclude it.
+langdetect ignores words in capitals and mistakes French text in capitals for English, so texts are
+lower-cased first. It is often wrong on short texts (one in twelve English texts of 40 letters). So
+for a text with fewer than ``FEWEST_LETTERS`` letters, its result can confirm the required language
+but not exclude it.
 
-Not covered: texts in several languages; the most frequent one counts.
+Not covered: texts in several languages; only the most frequent one is recognised.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ _PROFILES = (
 )
 CODES = {code: frozenset({code}) for code in _PROFILES.split()}
 CODES["zh"] = frozenset({"zh-cn", "zh-tw"})
-"""Names of languages in datasets, to the codes of langdetect."""
+"""Maps the names of languages in datasets to the codes of langdetect."""
 
 FEWEST_LETTERS = 60
 # langdetect reads only 10,000 characters, but would search the rest for links too.
@@ -31,7 +33,7 @@ _LONGEST = 20_000
 
 
 def is_in(text: str, language: str) -> bool | None:
-    """Whether most of ``text`` is in the language of a code; None if that is unknown."""
+    """Whether most of ``text`` is in the language of the code ``language``; None if unknown."""
     from langdetect.lang_detect_exception import LangDetectException
 
     begin = text[:_LONGEST].lower()
@@ -42,7 +44,7 @@ def is_in(text: str, language: str) -> bool | None:
     except LangDetectException:
         return None
     share = sum(shares.get(code, 0.0) for code in CODES[language])
-    # Marks count as well, because Indic vowels are marks.
+    # Combining marks count as letters, because Indic vowels are marks.
     letters = sum(1 for character in begin if unicodedata.category(character)[0] in "LM")
     if letters < FEWEST_LETTERS:
         return True if share > 1 / 3 else None
@@ -53,7 +55,7 @@ def is_in(text: str, language: str) -> bool | None:
 
 @lru_cache(maxsize=1)
 def factory() -> Any:
-    """The profiles of langdetect. The first call takes about half a second."""
+    """The langdetect factory with all profiles. The first call takes about half a second."""
     from langdetect import detector_factory
 
     made = detector_factory.DetectorFactory()

@@ -10,16 +10,15 @@ The lists are as in google/IFEval: one object of arguments for each id, in which
 a list may also be given as JSON text, as in argilla/ifeval-like-data. Ids may begin with ``en:``.
 ``mode`` is ``strict`` by default. In mode ``loose`` an instruction also counts as followed if the
 response follows it without its first line, its last line or both, or any of these without
-asterisks, so that "Sure, here it is:" and bold type do no harm. The score is the share of followed
-instructions, and the evidence says for each whether it is followed (null: unknown). The prompt
-itself is not read, and there is no reference.
+asterisks, so that an introduction such as "Sure, here it is:" and bold type are tolerated. The
+score is the share of followed instructions; the evidence lists for each whether it is followed
+(null: unknown). The prompt itself is not read, and there is no reference.
 
 Verdicts, by reason:
 
-    correct    followed      every instruction is followed
-    incorrect  not_followed  at least one is not followed
-    undecided  cannot_tell   the rules cannot tell for at least one, and the others are followed
-    undecided  too_long      the response has more than ``MOST_CHARACTERS``
+    correct    followed      every instruction is followed incorrect  not_followed  at least one is
+    not followed undecided  cannot_tell   at least one cannot be determined, and the others are
+    followed undecided  too_long      the response has more than ``MOST_CHARACTERS``
 
 Not covered: whether the response answers the prompt; instructions outside the 25.
 """
@@ -45,12 +44,12 @@ MODES = ("strict", "loose")
 
 
 class Instructions(Verifier):
-    """The verifier ``instructions``; the module describes it."""
+    """The verifier ``instructions``, described in this module's docstring."""
 
     name = "instructions"
     argument_columns = COLUMNS
     needs_reference = False
-    # The other wordings ask for a box, which the instructions may forbid.
+    # The prompt wordings of other domains ask for a box, which the instructions may forbid.
     domain = "general"
 
     @cached_property
@@ -92,9 +91,9 @@ class Instructions(Verifier):
 
 
 def variants(text: str) -> list[str]:
-    """The variants of ``text`` of which one must follow an instruction in loose mode.
+    """The variants of ``text``; in loose mode, one of them must follow the instruction.
 
-    Up to eight, none blank: with or without the first line, the last line and asterisks.
+    At most eight, none blank: with or without the first line, the last line and asterisks.
     """
     lines = text.split("\n")
     cut = [text, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
@@ -114,10 +113,10 @@ def _is_met_by_any(id: str, values: list[Any], texts: list[str]) -> bool | None:
 
 @lru_cache(maxsize=256)
 def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
-    """Id and arguments of each instruction in ``verifier_args``, and whether the mode is loose.
+    """Read ``verifier_args``: (id, arguments) of each instruction, and whether the mode is loose.
 
     Raises:
-        ValueError: They are malformed; the message names the fault and the fix.
+        ValueError: The arguments are malformed; the message names the fault and the fix.
     """
     args = json.loads(verifier_args)
     if not isinstance(args, dict) or not {*COLUMNS} <= args.keys() <= {*COLUMNS, "mode"}:
@@ -129,7 +128,7 @@ def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
     if not isinstance(ids, list) or not ids:
         raise ValueError(f"instruction_id_list takes a list with at least one id, not {ids!r}")
     if isinstance(kwargs, str):
-        with contextlib.suppress(ValueError, RecursionError):  # other text is refused below
+        with contextlib.suppress(ValueError, RecursionError):  # other text is rejected below
             kwargs = json.loads(kwargs)
     if not isinstance(kwargs, list) or len(kwargs) != len(ids):
         raise ValueError(

@@ -1,5 +1,5 @@
-"""Programs that run in the sandbox and import little of the standard library.
+"""Programs that run in the sandbox; they import little of the standard library to start fast.
 
-The ``main.py`` of a start is ``carry`` followed by one of the others, without the lines that import
-from this package. It reads its job from ``job.txt``.
+The sandbox's ``main.py`` is the source of ``carry`` followed by that of one other module, without
+the lines that import from this package. It reads its job from ``job.txt``.
 """

@@ -7,12 +7,13 @@ that begins with its kind:
     ["i", hex] large int  ["F", name] inf or nan  ["b", hex] bytes  ["c", real, imaginary]
     ["q", numerator, denominator] Fraction  ["D", text] Decimal
 
-For an instance of a subclass (Counter, a named tuple, a class that overrides ``__eq__``) the
-builtin value in it is encoded, whatever the object claims. Nothing else can be encoded.
+An instance of a subclass (Counter, a named tuple, a class that overrides ``__eq__``) is encoded as
+the value of its builtin base class, whatever its methods return. Other objects cannot be encoded.
 
-A report is a line with the token of the start, the index of the test, a letter and the length of
-the bytes that follow. The token only separates reports: a program may find it and report anything,
-but that is only an answer, because the right values are never in the sandbox.
+A report is a line with a random token, the index of the test, a letter and the length of the
+payload, followed by the payload. The token, new for each start, only separates reports. A program
+may find it and forge reports, but a forged report is just another answer, because the expected
+values are never in the sandbox.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ class TooLarge(Exception):
 
 
 def encode(value: Any, most: int) -> str:
-    """The JSON of a value, at most ``most`` characters; else raises one of the errors above."""
+    """Encode a value as JSON of at most ``most`` characters; otherwise raises ``NotAValue`` or
+    ``TooLarge``."""
     parts: list[str] = []
     _write(value, parts, [most], 0)
     return "".join(parts)
 
 
 def decode(tree: Any) -> Any:
-    """The value that ``encode`` wrote, from the parsed JSON; other trees raise any error."""
+    """Decode the parsed JSON of ``encode``; raises any exception for other JSON."""
     if not isinstance(tree, list):
         return tree
     kind, items = tree[0], tree[1:]
@@ -65,7 +67,7 @@ def decode(tree: Any) -> Any:
 
 
 class _Reading:
-    """Settings of the scanner; importing ``json`` for them costs most of a start."""
+    """Settings for the JSON scanner; importing ``json`` would dominate the start-up time."""
 
     strict = False
     object_hook = object_pairs_hook = None
@@ -74,7 +76,7 @@ class _Reading:
 
 
 def parsed(text: str) -> Any:
-    """The value of a JSON text without surrounding blanks; raises any error for other texts."""
+    """Parse a JSON text without surrounding blanks; raises any exception for other texts."""
     return make_scanner(_Reading)(text, 0)[0]  # type: ignore[arg-type]
 
 
@@ -141,7 +143,7 @@ def _write_all(letter: str, items: Any, parts: list[str], room: list[int], depth
 
 
 def _write_unordered(value: Any, parts: list[str], room: list[int], depth: int) -> None:
-    """The members of a set, in an order that is the same in every process."""
+    """Encode the members of a set in an order that is the same in every process."""
     letter, base = ("s", set) if issubclass(type(value), set) else ("f", frozenset)
     members = []
     for item in base.__iter__(value):

@@ -1,17 +1,17 @@
 """Runs one program against all its tests, in the sandbox.
 
 For every test the program starts again, in a new module and with the original builtins, recursion
-limit and standard streams. One process serves all tests, so these are not reset: changes in
-imported modules, running threads, and files in the folder.
+limit and standard streams. All tests run in one process, so changes in imported modules, running
+threads and files in the working folder are not reset.
 
 Reports, by letter: ``B`` a test begins, with the milliseconds of processor time so far; then one of
 ``V`` the value (for a program that reads stdin, the printed text), ``E`` the exception as JSON
 ``[type, missing module]``, ``X`` an exit with a status other than 0, ``S`` too much processor time,
-``N`` no encodable value, ``L`` too large. ``P`` is a program that does not compile, ``T`` no time
-left for this test.
+``N`` a value that cannot be encoded, ``L`` a value or output that is too large. ``P`` means that
+the program does not compile, ``T`` that no time is left for this test.
 
-The program shares the process with this code and may change it. It cannot learn the right values,
-so whatever it reports is its answer.
+The program shares the process with this code and may change it. It cannot learn the expected
+values, so a forged report is just another answer.
 """
 
 from __future__ import annotations
@@ -31,25 +31,26 @@ from heavydistill.verifiers.code.inside.carry import NotAValue, TooLarge, decode
 _MODULE = "answer"
 _leave = posix._exit
 _MOST_SLOW = 2
-_WIDEST = 6  # characters of JSON for one byte
+_WIDEST = 6  # maximum JSON characters per byte of text
 _MOST_STACK = 64 << 20  # bytes; programs reserve more address space than they use
-_AGAIN_S = 0.05  # seconds of processor time between two signals of the clock
+_AGAIN_S = 0.05  # seconds of processor time between two signals of the timer
 _MOST_RINGS = 10
-_KILL_S = 0.5  # seconds of processor time in which a program may handle SIGXCPU
+_KILL_S = 0.5  # seconds of processor time that a program has after SIGXCPU
 _CLOCK_PROCESS_CPUTIME_ID, _SIGEV_SIGNAL = 2, 0
-# timer_create and timer_settime by number: older C libraries have them in a separate library.
+# Syscall numbers of timer_create and timer_settime: older C libraries have them in a separate
+# library.
 _TIMER_CALLS = {"x86_64": (222, 223), "aarch64": (107, 110)}
 
 
 class Slow(BaseException):
-    """A test has used its processor time."""
+    """A test has used up its processor time."""
 
 
 class Timer:
-    """A signal to this process after some more processor time of all its threads.
+    """Sends a signal to this process after a given processor time of all its threads.
 
-    The time is measured as by ``time.process_time``. Limits of the system and ``setitimer`` count
-    in ticks, which on a busy machine may include the time of other processes.
+    The time is measured as by ``time.process_time``. System limits and ``setitimer`` count in
+    ticks, which on a busy machine may include the time of other processes.
     """
 
     def __init__(self, number: int) -> None:
@@ -60,7 +61,7 @@ class Timer:
         self._call(create, _CLOCK_PROCESS_CPUTIME_ID, event, ctypes.byref(self._id))
 
     def set(self, after_s: float, again_s: float = 0.0) -> None:
-        """Send the signal after this many seconds (0: never), then every ``again_s``."""
+        """Send the signal after ``after_s`` seconds (0: never), then every ``again_s`` seconds."""
         parts = [divmod(int(seconds * 1e9), 10**9) for seconds in (again_s, after_s)]
         times = (ctypes.c_long * 4)(*parts[0], *parts[1])  # struct itimerspec
         self._call(self._settime, self._id, 0, times, None)
@@ -71,13 +72,13 @@ class Timer:
 
 
 class Clock:
-    """Ends a test that has used its processor time.
+    """Ends a test that has used up its processor time.
 
-    At ``test_s`` it raises an exception, and ends the process if the program catches that. A loop
-    inside one call of the interpreter sees no exception, so the system ends the process at
+    At ``test_s`` it raises an exception, and ends the process if the program catches that. A long
+    call into C code cannot be interrupted by an exception, so the system ends the process at
     ``end_s`` with SIGXCPU, and soon after with SIGKILL, which cannot be ignored.
 
-    A program that stops these timers on purpose gets the time of all tests together.
+    A program that stops these timers on purpose can use the processor time of all tests together.
     """
 
     def __init__(self, test_s: float, end_s: float, total_s: float) -> None:
@@ -90,7 +91,8 @@ class Clock:
         return time.process_time() >= self._total_s
 
     def start(self, last_words: Callable[[], None]) -> None:
-        """Begin a test; ``last_words`` is called before the process ends."""
+        """Start the clock for a test; ``last_words`` is called before the clock ends the
+        process."""
         self._rings, self._last_words = 0, last_words
         _signal.signal(_signal.SIGPROF, self._ring)
         ring, end, kill = self._timers
@@ -102,7 +104,7 @@ class Clock:
         self._rings = -1
         for timer in self._timers:
             timer.set(0)
-        # The program may have changed the handlers.
+        # The program may have changed the signal handlers.
         _signal.setitimer(_signal.ITIMER_PROF, 0)
         _signal.alarm(0)
 
@@ -110,7 +112,8 @@ class Clock:
         if self._rings < 0:
             return
         self._rings += 1
-        # Only once, because a second exception could reach the code around the program.
+        # The exception is raised only once, because a second one could hit the code around the
+        # program.
         if self._rings == 1:
             raise Slow
         if self._rings > _MOST_RINGS:
@@ -119,7 +122,7 @@ class Clock:
 
 
 class Stage:
-    """State of the process at the beginning of each test."""
+    """Saved state of the process, restored at the beginning of each test."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
@@ -129,7 +132,7 @@ class Stage:
         self._modules: list[Any] = []
 
     def module(self, name: str) -> dict[str, Any]:
-        """Reset the process; returns the namespace of a new module."""
+        """Reset the process and return the namespace of a new module."""
         there = vars(builtins)
         there.clear()
         there.update(self._builtins)
@@ -145,19 +148,19 @@ class Stage:
             random.seed(0)
         module = type(sys)(name)
         sys.modules[name] = module
-        # A module that is collected clears its namespace.
+        # A module clears its namespace when it is garbage-collected.
         self._modules.append(module)
         return vars(module)
 
     def _open(self, file: Any, *args: Any, **kwargs: Any) -> Any:
-        """``open`` with ``/dev/stdin`` as the input of this test."""
+        """Replacement for ``open``: ``/dev/stdin`` opens the input of this test."""
         open_ = self._builtins["open"]
         if file == "/dev/stdin":
             return open_(0, *args, **kwargs, closefd=False)
         return open_(file, *args, **kwargs)
 
     def streams(self, stdin: int, stdout: int) -> None:
-        """Put the standard streams on these file descriptors."""
+        """Connect the standard streams to these file descriptors."""
         for target, source in enumerate((stdin, stdout, self._nothing)):
             posix.dup2(source, target)
         text: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "closefd": False}
@@ -166,7 +169,7 @@ class Stage:
         sys.stderr = sys.__stderr__ = self._builtins["open"](2, "w", **text)  # type: ignore[misc]
 
     def quiet(self) -> None:
-        """Empty standard input, and outputs that are discarded."""
+        """Make standard input empty and discard standard output and error."""
         self.streams(self._nothing, self._nothing)
 
 
@@ -174,21 +177,22 @@ def perform(job: dict[str, Any]) -> None:
     """Run all tests of a job and report them.
 
     Args:
-        job: ``token``; ``program``, its text; ``prelude`` and ``after``, run before and after it;
+        job: ``token``; ``program``, the source; ``prelude`` and ``after``, code run before and
+        after it;
             ``kind`` and ``tests``; ``test_s``, ``end_s``, ``total_s`` (see ``Clock``); ``most``,
-            characters of one value or bytes of one output.
+            maximum characters of a value or bytes of an output.
     """
     token, channel = job["token"], posix.dup(1)
-    # The interpreter has these builtins when it starts with ``site``.
+    # The interpreter defines these builtins only when it starts with ``site``.
     vars(builtins).update(exit=_exit, quit=_exit)
     stage = Stage(job)
     clock = Clock(job["test_s"], job["end_s"], job["total_s"])
     stage.quiet()
-    # ``os._exit``, which programs call at their end, ends the test instead of the process.
+    # Programs may end with ``os._exit``; this makes it end the test instead of the process.
     posix._exit = _exit
     if "os" in sys.modules:
         sys.modules["os"]._exit = _exit  # type: ignore[attr-defined]
-    # Stacks of threads fit in the memory, whatever size programs request.
+    # Thread stacks then fit in the memory limit, whatever size programs request.
     of_threads = _thread.stack_size
     _thread.stack_size = lambda size=0: of_threads(min(size, _MOST_STACK))
     try:
@@ -212,8 +216,8 @@ def perform(job: dict[str, Any]) -> None:
         report(channel, token, index, letter, payload)
         slow += letter == "S"
         if slow == _MOST_SLOW or (letter == "S" and _thread._count()):
-            # A program that loops does so in most tests. Its threads keep running: nothing ends
-            # them.
+            # A program that loops in one test does so in most tests. Its threads keep running,
+            # because they cannot be stopped.
             break
     _leave(0)
 
@@ -225,7 +229,7 @@ def _exit(status: Any = None) -> NoReturn:
 def _timed(
     clock: Clock, one: Callable[[], tuple[str, bytes]], last_words: Callable[[], None]
 ) -> tuple[str, bytes]:
-    """The report on one test, whatever the program does."""
+    """Run one test and return its report, whatever the program does."""
     try:
         clock.start(last_words)
         try:
@@ -245,7 +249,7 @@ def _timed(
 
 
 def _told(error: BaseException) -> bytes:
-    """The type of an exception, and the missing module, as JSON."""
+    """The type of an exception and the missing module, if any, as JSON."""
     is_missing = isinstance(error, ModuleNotFoundError) and isinstance(error.name, str)
     missing = str(error.name)[:100] if is_missing else ""  # type: ignore[attr-defined]
     try:
@@ -255,7 +259,7 @@ def _told(error: BaseException) -> bytes:
 
 
 def _one_call(stage: Stage, code: Any, test: dict[str, Any]) -> tuple[str, bytes]:
-    """The report on one call."""
+    """Run one call and return its report."""
     there = stage.module(_MODULE)
     job = stage.job
     exec(job["prelude"], there)
@@ -272,7 +276,7 @@ def _one_call(stage: Stage, code: Any, test: dict[str, Any]) -> tuple[str, bytes
 
 
 def _entry(there: dict[str, Any], path: str) -> Any:
-    """The function of that name in the module, or in an instance of ``Solution``."""
+    """The function named ``path`` in the module, or in an instance of ``Solution``."""
     first, _, method = path.partition(".")
     if method:
         return getattr(there[first](), method)
@@ -284,7 +288,7 @@ def _entry(there: dict[str, Any], path: str) -> Any:
 
 
 def _one_run(stage: Stage, code: Any, text: str) -> tuple[str, bytes]:
-    """The report on a run of the program that reads ``text``."""
+    """Run the program with ``text`` as standard input and return the report."""
     stdin, stdout = _unnamed("in"), _unnamed("out")
     try:
         rest = text.encode()
@@ -306,7 +310,7 @@ def _one_run(stage: Stage, code: Any, text: str) -> tuple[str, bytes]:
 
 
 def _run_to_its_end(there: dict[str, Any], code: Any) -> None:
-    """Run the program, and what the interpreter does at its end."""
+    """Run the program, then everything that the interpreter does at exit."""
     stdout = sys.stdout
     try:
         exec(code, there)
@@ -324,13 +328,13 @@ def _run_to_its_end(there: dict[str, Any], code: Any) -> None:
     there.clear()
     import gc
 
-    # Buffers that the program put around stdout are flushed when they are collected.
+    # Wrappers that the program put around stdout are flushed when they are garbage-collected.
     gc.collect()
     stdout.flush()
 
 
 def _unnamed(name: str) -> int:
-    """A new file without a name."""
+    """Create a file without a name and return its descriptor."""
     file = posix.open(name, posix.O_RDWR | posix.O_CREAT | posix.O_TRUNC, 0o600)
     posix.unlink(name)
     return file

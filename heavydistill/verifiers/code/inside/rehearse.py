@@ -1,13 +1,15 @@
 """Runs tests in the sandbox without the program that they test.
 
-A stand-in replaces every function of the program. The first time it records each call and returns
-an ``Unknown``, and assertions do not count. The program then runs on those calls elsewhere. The
-second time the stand-in returns the values of the program, and the assertions count. So tests of
-any form run unchanged, and the right values in them are never in the sandbox of the program.
+A stand-in replaces every function of the program. In the first run it records each call and returns
+an ``Unknown``, and assertions are not counted. The program then performs those calls in another
+sandbox. In the second run the stand-in returns the values that the program computed, and assertions
+are counted. So tests of any form run unchanged, and their expected values never enter the sandbox
+of the program.
 
 Reports, by letter: ``C`` the calls and the number of assertions; ``R`` the numbers of assertions
 that passed, failed, passed except for types (``1`` for ``True``) and have no outcome; ``D`` the
-second time made other calls than the first; ``U`` the tests cannot be rehearsed, with the reason.
+calls of the second run differ from those of the first; ``U`` the tests cannot be rehearsed, with
+the reason.
 """
 
 from __future__ import annotations
@@ -26,14 +28,15 @@ _MOST_CALLS = 5000
 
 
 class Stop(BaseException):
-    """Ends the tests with a report (letter and reason), or without a letter one assertion."""
+    """Ends the tests with a report (letter and reason), or, if the letter is empty, ends one
+    assertion."""
 
     def __init__(self, letter: str, why: str = "") -> None:
         self.letter, self.why = letter, why
 
 
 class Unknown:
-    """A value that is not known yet; every operation on it returns another one."""
+    """A value that is not known yet; every operation on it returns another ``Unknown``."""
 
     def __getattr__(self, name: str) -> Unknown:
         if name.startswith("__"):
@@ -83,7 +86,7 @@ class Rehearsal:
         self._typed = True
 
     def stand_in(self, name: str) -> Any:
-        """A stand-in for the function of that name."""
+        """Create a stand-in for the function named ``name``."""
         return lambda *args, **kwargs: self._called(name, args, kwargs)
 
     def _called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -103,7 +106,7 @@ class Rehearsal:
         return _answer(self._answers[index], args)
 
     def equal(self, left: Any, right: Any) -> Any:
-        """``left == right`` in an assertion."""
+        """Evaluate ``left == right`` in an assertion, comparing types as well."""
         found = left == right
         if found is True and not _same_types(left, right):
             self._typed = False
@@ -113,11 +116,12 @@ class Rehearsal:
         self._typed = True
 
     def held(self, condition: Any) -> None:
-        """Count an assertion that was evaluated, by its condition."""
+        """Count an assertion as passed or failed by the value of its condition."""
         self.counts["no" if not condition else "yes" if self._typed else "types"] += 1
 
     def broke(self, error: BaseException) -> None:
-        """Count an assertion that raised an exception, itself or in the tests around it."""
+        """Count an assertion that raised an exception, or that the tests around it did not reach
+        because of one."""
         if isinstance(error, Stop) and error.letter:
             raise error
         is_unsure = isinstance(error, Stop) and error.why == "unsure"
@@ -125,7 +129,7 @@ class Rehearsal:
 
 
 def _answer(answer: list[Any], args: tuple[Any, ...]) -> Any:
-    """Repeat what the program did in a call: return a value and change arguments, or raise."""
+    """Repeat what the program did in a call: change the arguments and return a value, or raise."""
     letter, content = answer
     if letter == "E":
         kind = getattr(builtins, content, None)
@@ -158,7 +162,7 @@ def _same_types(left: Any, right: Any) -> bool:
 
 
 class _Counted(ast.NodeTransformer):
-    """Makes assertions count instead of ending the tests."""
+    """Rewrites assertions so that they are counted and do not end the tests."""
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         if isinstance(node.test, ast.Constant) and node.test.value:
@@ -173,7 +177,7 @@ class _Counted(ast.NodeTransformer):
 
 
 class _Equalities(ast.NodeTransformer):
-    """Makes the equalities of an assertion compare types as well."""
+    """Rewrites the equalities in an assertion so that they compare types as well."""
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
@@ -192,7 +196,8 @@ def rehearse(job: dict[str, Any]) -> None:
 
     Args:
         job: ``token``; ``preamble``, ``tests``, ``names`` and ``check`` of a ``Rehearsable``;
-            ``calls`` and ``answers`` of the first time, or None; ``most`` characters of all calls.
+            ``calls`` and ``answers`` from the first run, or None; ``most``, maximum characters of
+            all calls.
     """
     channel = posix.dup(1)
     nothing = posix.open("/dev/null", posix.O_RDWR)
@@ -210,7 +215,7 @@ def _rehearsed(rehearsal: Rehearsal, job: dict[str, Any]) -> tuple[str, bytes]:
     module = type(sys)("tests")
     sys.modules["tests"] = module
     there = vars(module)
-    # Tests compare floats with these names, and datasets import them elsewhere.
+    # Tests compare floats with these functions, and many datasets do not import them.
     there.update(math=math, isclose=math.isclose)
     try:
         exec(compile(job["preamble"], "<preamble>", "exec", dont_inherit=True), there)
