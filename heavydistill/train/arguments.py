@@ -1,9 +1,10 @@
-"""The command line of a training: the fields of TRL's configurations and ours, read strictly.
+"""The command line of a training: strict parsing of TRL's fields and ours.
 
-A training's configuration is a subclass of TRL's dataclass that adds our fields and checks itself.
-It is read from one YAML file with ``--config``, over which flags win, as TRL's own parser does it,
-but before TRL is imported (``fields``): a flag or key that no field has is an error that names the
-nearest one, flags are not abbreviated, and words of the file are checked too.
+The configuration of a training is a subclass of TRL's dataclass with our fields and checks added.
+Values come from one YAML file (``--config``) and from flags, which override the file, as in TRL's
+parser. Parsing happens before TRL is imported (see ``fields``). An unknown flag or key is an error
+that names the nearest field, flags cannot be abbreviated, and values with a fixed list of choices
+are checked in the file too.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from trl import ModelConfig
     from trl import SFTConfig as _TrlConfig
 else:
-    _TrlConfig = object  # the subclasses that are used have TRL's fields, and are made with TRL
+    _TrlConfig = object  # at run time, the subclasses are built with TRL's class
 
 Refused = Mapping[str, tuple[tuple[Any, ...], str]]
-"""Parameters of TRL: their accepted values, and why others are refused."""
+"""TRL parameters that are refused: the values still accepted, and the reason."""
 
 # Refused by every training.
 REFUSED: Refused = {
@@ -42,20 +43,20 @@ REFUSED: Refused = {
     "save_only_model": ((False,), "a checkpoint must be one that a training can continue from"),
     "auto_find_batch_size": ((False,), "the batch size is the given one"),
 }
-# Prefixes of parameters that have no effect without another parameter.
+# Prefixes of parameters that have no effect unless another parameter is set.
 _NEEDED = {
     "use_peft": ("lora_", "use_dora", "use_rslora", "load_in_"),
     "load_in_4bit": ("bnb_4bit_", "use_bnb_"),
     "push_to_hub": ("hub_model_id", "hub_revision", "license"),
 }
-# Parameters that have flags, and so are refused in ``model_init_kwargs``.
+# Parameters that have a flag, and are therefore refused in ``model_init_kwargs``.
 _FLAGS = {"revision", "attn_implementation", "dtype", "torch_dtype", "trust_remote_code"}
 _MORE_THAN_0 = (
     *("learning_rate", "num_train_epochs", "gradient_accumulation_steps", "num_iterations"),
     "save_steps",
     *("per_device_train_batch_size", "per_device_eval_batch_size", "steps_per_generation"),
 )
-# Paths, keys, what the record has elsewhere, what only affects output, and what libraries set.
+# Paths, keys, values stored elsewhere in the record, output settings, values set by libraries.
 _NOT_RECORDED = re.compile(
     r".*_dir|.*token|.*_path|hub_.*|run_name|trackio_.*|model_init_kwargs|dataset_kwargs|"
     r"max_length|deepspeed|fsdp.*|accelerator_config|parallelism_config|local_rank|_.*|"
@@ -66,25 +67,25 @@ _NOT_RECORDED = re.compile(
 
 
 def option(default: Any, text: str, *choices: str) -> Any:
-    """A field of a training's configuration with its default, its help and its choices."""
+    """Return a dataclass field for a training option, with its default, help text and choices."""
     metadata = {"help": text} | ({"choices": [*choices]} if choices else {})
     return field(default=default, metadata=metadata)
 
 
 @dataclass
 class TrainingOptions(_TrlConfig):
-    """Our own arguments of every training; a base of the configurations beside TRL's."""
+    """Our options that every training has; combined with TRL's configuration by inheritance."""
 
     script: ClassVar[str]
-    """Name of its verb, and of its file in ``scripts``."""
+    """Name of the command, and of its file in ``scripts``."""
     trl_config: ClassVar[str]
-    """Name of TRL's configuration."""
+    """Name of TRL's configuration class."""
     model_options: ClassVar[type | None] = None
-    """Fields of TRL's ``ModelConfig`` that have other defaults."""
+    """Class that changes defaults of TRL's ``ModelConfig``; None for no changes."""
     refused: ClassVar[Refused]
-    """Parameters of TRL that this training refuses, beside ``REFUSED``."""
+    """TRL parameters that this training refuses in addition to ``REFUSED``."""
     recorded: ClassVar[Mapping[str, Any]]
-    """Fields of ours that are recorded unless they have these values."""
+    """Our fields with their defaults; only values that differ are recorded."""
 
     evaluate: str | None = option(
         None,
@@ -102,7 +103,7 @@ class TrainingOptions(_TrlConfig):
 
     @classmethod
     def check_given(cls, values: Mapping[str, Any]) -> None:
-        """Refuse values that name no model; TRL is not imported yet."""
+        """Raise an error if no model is named. Called before TRL is imported."""
         if not values.get("model_name_or_path"):
             raise ConfigError(
                 "No model to train is given",
@@ -116,7 +117,7 @@ C = TypeVar("C", bound=TrainingOptions)
 
 @dataclass(frozen=True, slots=True)
 class TrainArguments(Generic[C]):
-    """The arguments of a training."""
+    """The parsed arguments of a training."""
 
     config: C
     model: ModelConfig
@@ -128,16 +129,17 @@ def read_arguments(
     model: type[ModelConfig],
     arguments: Sequence[str],
 ) -> TrainArguments[C]:
-    """Make the configurations of flags and the file that they name.
+    """Parse flags, and the YAML file that they name, into the configurations of a training.
 
     Raises:
-        ConfigError: As ``given_values``, or the values contradict each other.
+        ConfigError: A flag or key is unknown or has a wrong value (see ``given_values``), or values
+            contradict each other.
     """
     values = given_values(options, arguments)
     try:
         found = TrainArguments(_made(config, values), _made(model, values))
         _check(found)
-    # Raised by the checks of the dataclasses.
+    # Exceptions that the checks in the dataclasses raise.
     except (ArithmeticError, ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         fix = _keys_of(options.script)
         if "bf16" in str(error):
@@ -152,7 +154,7 @@ def _made(kind: type[Any], values: Mapping[str, Any]) -> Any:
 
 
 def known_arguments(options: type[TrainingOptions]) -> dict[str, Argument]:
-    """All arguments of a training by name, ours first; TRL is not imported."""
+    """Return all arguments of a training by name, ours first, without importing TRL."""
     own = own_arguments(options)
     trl = {**arguments_of("trl", options.trl_config), **arguments_of("trl", "ModelConfig")}
     of_model = own_arguments(options.model_options) if options.model_options else {}
@@ -162,13 +164,14 @@ def known_arguments(options: type[TrainingOptions]) -> dict[str, Argument]:
 def given_values(
     options: type[TrainingOptions], arguments: Sequence[str], others: Iterable[str] = ()
 ) -> dict[str, Any]:
-    """The values of flags, and of the file that they name, by name; TRL is not imported.
+    """Return the values given by flags and by the YAML file, by name, without importing TRL.
 
-    Sets the variables under ``env`` of the file, which the libraries read as they are imported.
-    ``others`` are flags of the caller, which a mistyped one may be.
+    Sets the environment variables listed under ``env`` in the file, because libraries read them on
+    import. ``others`` are flags of the calling command, suggested if a mistyped flag resembles
+    them.
 
     Raises:
-        ConfigError: Unknown names, or values of another type or that are not a choice.
+        ConfigError: A name is unknown, or a value has the wrong type or is not one of the choices.
     """
     known = known_arguments(options)
     parser = FlagParser(options.script, known)
@@ -209,7 +212,7 @@ def given_values(
 
 
 class FlagParser(argparse.ArgumentParser):
-    """Raises what argparse would print below a usage of two hundred flags."""
+    """An argparse parser that raises an exception instead of printing two hundred flags."""
 
     def __init__(self, script: str, known: Mapping[str, Argument] | None = None) -> None:
         super().__init__(add_help=False, allow_abbrev=False)
@@ -222,12 +225,12 @@ class FlagParser(argparse.ArgumentParser):
                 self.add_argument(*no, dest=name, action="store_const", const="false")
 
     def error(self, message: str) -> NoReturn:
-        """Raise a ``ConfigError``."""
+        """Raise a ``ConfigError`` with argparse's message."""
         raise ConfigError(message, _keys_of(self._script))
 
 
 def spellings(name: str) -> list[str]:
-    """The flags of a key, with underscores and with dashes."""
+    """Return the spellings of a key as a flag: with underscores and with dashes."""
     return [*dict.fromkeys([f"--{name}", f"--{name.replace('_', '-')}"])]
 
 
@@ -238,7 +241,7 @@ def _nearest(name: str, known: Sequence[str], script: str) -> str:
 
 
 def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:
-    """The arguments for the record: simple values that differ from TRL's defaults, sorted."""
+    """Return the arguments to record, sorted: simple values that differ from TRL's defaults."""
     import trl
 
     config, model = arguments.config, arguments.model
@@ -266,7 +269,7 @@ def _keys_of(script: str) -> str:
 
 
 def shipped_file(kind: str, name: str) -> Path:
-    """The file of that path, or the shipped one of that name."""
+    """Return the file at path ``name``, or the file of this name that the package ships."""
     path = Path(name)
     if path.is_file() or path.suffix in (".yaml", ".yml"):
         return path
@@ -280,11 +283,11 @@ def shipped_file(kind: str, name: str) -> Path:
 
 
 def _check(arguments: TrainArguments[Any]) -> None:
-    """Check what every training needs."""
+    """Run the checks that all trainings share."""
     config, model = arguments.config, arguments.model
     for name, (allowed, why) in {**REFUSED, **config.refused}.items():
         if getattr(config, name) not in allowed:
-            # Without the value, which may be a key.
+            # The message omits the value, which may be an API key.
             raise ConfigError(f"{name} cannot be set: {why}", f"Leave {name} out.")
     for name in _MORE_THAN_0:
         if not 0 < getattr(config, name, 1) < math.inf:

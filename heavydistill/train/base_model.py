@@ -1,9 +1,9 @@
-"""The model to train: its place, its tokenizer and its chat template.
+"""The model to train: its location, its tokenizer and its chat template.
 
-The template is that of ``chat_template_path``, or else the one in the folder of the sets, which the
-build repaired, or else the model's own.
+The chat template comes from ``chat_template_path`` if it is set; otherwise from the folder of sets,
+where the build stored a repaired one; otherwise from the model.
 
-Not covered: adapters as a base (merge them first), and models of images.
+Not covered: an adapter as the base model (merge it first), and vision models.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 
 @dataclass(frozen=True, slots=True)
 class BaseCheckpoint:
-    """A model without its weights; its tokenizer has the template of ``chat``."""
+    """A base model before its weights are loaded. Its tokenizer uses the template of ``chat``."""
 
     name: str
-    """Name of its folder, its id on the Hub, or a profile's name."""
+    """Name of the model's folder, id on the Hub, or name of a profile."""
     path: str
     """Folder or Hub id from which transformers loads the model."""
     revision: str
@@ -43,13 +43,13 @@ class BaseCheckpoint:
     tokenizer: Any
     chat: Chat
     context: int
-    """Maximum number of tokens of prompt and response."""
+    """Maximum number of tokens of prompt and response together."""
     training: TrainingRecord | None
-    """Record of the training of this model; None if it has none."""
+    """Record of the training that made this model; None if there is none."""
 
     @property
     def used(self) -> BaseModelUsed:
-        """The model for the record of a training."""
+        """Return the description of this model that a training's record stores."""
         return BaseModelUsed(
             name=self.name,
             revision=self.revision,
@@ -59,17 +59,17 @@ class BaseCheckpoint:
 
 
 def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> BaseCheckpoint:
-    """Find the model of the arguments, and load its tokenizer.
+    """Find the model named in the arguments, and load its tokenizer.
 
     Raises:
-        ConfigError: The model cannot be loaded or is an adapter, its template has no generation
-            prompt or differs from that of the sets, or the sets have different templates.
+        ConfigError: The model cannot be loaded or is an adapter; its template has no generation
+            prompt or differs from the sets' template; or the sets have different templates.
     """
     from transformers import AutoConfig, AutoTokenizer
 
     given = path = str(arguments.model.model_name_or_path)
     with contextlib.suppress(TeacherError):
-        if file := profile_file(given):  # of a profile
+        if file := profile_file(given):  # template of a profile
             path = file.folder or file.hub or given
     if (Path(path) / "adapter_config.json").is_file():
         raise ConfigError(
@@ -84,12 +84,13 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
         obstacle()
     try:
         config = AutoConfig.from_pretrained(path, **options).get_text_config()
-        # TRL decodes with it, and tidying up spaces would alter text (``models.http.completion``).
+        # TRL decodes with this tokenizer, and cleaning up spaces would change the text
+        # (``models.http.completion``).
         tokenizer = AutoTokenizer.from_pretrained(
             path, clean_up_tokenization_spaces=False, **options
         )
         revision = getattr(config, "_commit_hash", None) or local_revision(path)
-    except Exception as error:  # no such model, no network, no tokenizer: there is no common base
+    except Exception as error:  # no such model, network or tokenizer; these share no base class
         where = "" if Path(path).exists() else "there is no such folder, and on the Hub: "
         raise ConfigError(
             f"model_name_or_path: {given} cannot be loaded: {where}{error}",
@@ -137,9 +138,10 @@ def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[Se
 
 
 def _check_opening(chat: Chat, name: str) -> None:
-    """Refuse a template whose prompts do not end with the opening of an answer.
+    """Raise an error if prompts of this template do not end with the start of an assistant turn.
 
-    The model would learn to write control tokens, and servers would prompt it differently.
+    The model would then learn to write control tokens itself, and servers would prompt it
+    differently.
     """
     question = [{"role": "user", "content": _QUESTION}]
     answer = [{"role": "assistant", "content": _ANSWER}]
@@ -147,7 +149,7 @@ def _check_opening(chat: Chat, name: str) -> None:
         closed, opened = chat.render(question), chat.render(question, opens=True)
         whole = chat.render([*question, *answer])
     except ValueError:
-        return  # the guard reports the rows that it cannot render
+        return  # rows that cannot be rendered are reported by the guard
     header = whole.removeprefix(opened).partition(_ANSWER)[0]
     if closed == opened and whole.startswith(opened) and chat.control_token(header):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What the Trainer calls while it trains: lines of figures, whole checkpoints, guards, curves."""
+"""Trainer callbacks: the progress lines, complete checkpoints, guards and plots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from heavydistill.train.grpo.guards import ROLL_BACK, WARN, GuardOptions, alarm_
 LOG = "log.jsonl"
 """File in the output folder with every log entry, one per line."""
 _HEADER_EVERY = 20
-# Heading, name in the log, format, width.
+# (heading, name in the log, format, width) of a column.
 _Column = tuple[str, str, str, int]
 _SFT: tuple[_Column, ...] = (
     ("loss", "loss", ".4f", 8),
@@ -50,11 +50,11 @@ _EVALUATED = (
 
 
 class LogLines(TrainerCallback):
-    """Prints a line of the figures that matter, and writes every log entry into ``LOG``.
+    """Prints a line with the main metrics, and appends every log entry to the file ``LOG``.
 
     Args:
-        right: What the share of right responses is in GRPO, ``HM`` or ``pass@1``; empty for SFT.
-        has_kl: Whether GRPO has a KL term, which is shown in place of the clipped share.
+        right: Heading of the share of right responses in GRPO, ``HM`` or ``pass@1``; empty in SFT.
+        has_kl: Whether GRPO has a KL term; its column then replaces the share of clipped tokens.
     """
 
     def __init__(self, right: str = "", has_kl: bool = False) -> None:
@@ -65,14 +65,14 @@ class LogLines(TrainerCallback):
         self._start = (0.0, 0)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Start the file with the entries before the checkpoint of a resumed training."""
+        """Create the log file; when resuming, keep the entries up to the checkpoint."""
         self._start = time.monotonic(), state.global_step
         if state.is_world_process_zero:
             entries = [f"{json.dumps(entry)}\n" for entry in state.log_history]
             (Path(args.output_dir) / LOG).write_text("".join(entries), encoding="utf-8")
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        """Append the entry to the file, and print its line."""
+        """Append the entry to the file and print its line."""
         if not state.is_world_process_zero:
             return
         with (Path(args.output_dir) / LOG).open("a", encoding="utf-8") as file:
@@ -101,17 +101,16 @@ class LogLines(TrainerCallback):
 
 
 class KeepWhole(TrainerCallback):
-    """Marks each checkpoint as whole once every process has written its part.
+    """Marks a checkpoint as complete once every process has written its part.
 
-    Older checkpoints are removed only then, so that a killed training always has one to resume
-    from.
+    Only then are older checkpoints deleted, so that a killed training can always resume.
     """
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Mark the checkpoint of this step as whole, and remove old ones."""
+        """Mark this step's checkpoint as complete, and delete old ones."""
         PartialState().wait_for_everyone()
         if not state.is_world_process_zero:
             return
@@ -121,20 +120,20 @@ class KeepWhole(TrainerCallback):
 
 
 class GoOn(TrainerCallback):
-    """Makes a resumed training follow its own arguments instead of those of the checkpoint.
+    """Makes a resumed training use its current arguments instead of those in the checkpoint.
 
-    The Trainer restores from a checkpoint when to log, evaluate and save, and the best value so
-    far. If ``measure`` (arguments that define the measured value) has changed, that best value does
-    not compare with later ones and is dropped.
+    The Trainer restores from a checkpoint the intervals for logging, evaluation and saving, and the
+    best metric so far. ``measure`` holds the arguments that define this metric; if they have
+    changed, the old best value is not comparable and is dropped.
     """
 
     def __init__(self, measure: Mapping[str, Any]) -> None:
         self._measure = dict(measure)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Replace what was restored from the checkpoint."""
+        """Replace the values that the Trainer restored from the checkpoint."""
         state.compute_steps(args, state.max_steps)
-        # In every checkpoint, because a training may resume from any of them.
+        # Saved in every checkpoint, because a training may resume from any of them.
         before = state.stateful_callbacks.get("best_by", self._measure)
         state.stateful_callbacks["best_by"] = self._measure
         if before == self._measure:
@@ -146,9 +145,10 @@ class GoOn(TrainerCallback):
 
 
 class WatchGuards(TrainerCallback):
-    """Applies the guards to the log, and draws the curves. ``alarms`` are those so far.
+    """Checks the guards after each log entry, and draws the plots. ``alarms`` are the alarms so
+    far.
 
-    A training that resumes from a checkpoint at which a guard ended it ends again without a step,
+    If a guard ended the training at a checkpoint, resuming from it ends again without a step,
     unless that guard is set to ``warn``.
     """
 
@@ -157,20 +157,20 @@ class WatchGuards(TrainerCallback):
         self.alarms: list[Alarm] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Find the alarms before the checkpoint."""
+        """Compute the alarms up to the checkpoint."""
         self.alarms = []
         self.on_log(args, state, control)
         if control.should_training_stop:
             state.max_steps = state.global_step
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Draw the curves into the output folder."""
+        """Write the plots into the output folder."""
         if state.is_world_process_zero:
             folder, window = Path(args.output_dir), self._guards.guard_window
             draw(state.log_history, folder, self.alarms, window)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Note the checkpoint that the Trainer has rolled back to, and draw the curves."""
+        """Record the checkpoint that the Trainer has rolled back to, and write the plots."""
         rolled_back = [alarm for alarm in self.alarms if alarm.action == ROLL_BACK]
         if rolled_back:
             best = state.best_model_checkpoint
@@ -190,8 +190,8 @@ class WatchGuards(TrainerCallback):
         self.on_evaluate(args, state, control)
 
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Look for new alarms, and act on them."""
-        # The first process decides for all: one that continued alone would wait for ever.
+        """Compute new alarms, and apply their actions."""
+        # The first process decides for all; otherwise a process that continues alone would hang.
         shared = [alarms(state.log_history, self._guards, self._metric)]
         if PartialState().num_processes > 1:
             broadcast_object_list(shared)
@@ -200,7 +200,7 @@ class WatchGuards(TrainerCallback):
         for alarm in new:
             if alarm.action != WARN:
                 control.should_training_stop = True
-                # The Trainer loads it at the end, with every engine.
+                # The Trainer then loads the best checkpoint at the end, with every engine.
                 args.load_best_model_at_end |= alarm.action == ROLL_BACK
             if state.is_world_process_zero:
                 ending = "" if alarm.action == WARN else " The training ends here."

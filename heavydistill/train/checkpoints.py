@@ -1,12 +1,12 @@
-"""The output folder of a training: nothing in it is mistaken for whole.
+"""The output folder of a training, written so that an incomplete file is never taken for complete.
 
     training.json     the record; it has a result once the training has ended
-    checkpoint-N/     to resume from; whole if it has ``whole.json``, which is written last
+    checkpoint-N/     to resume from; complete if it has ``whole.json``, which is written last
     model files       the trained model; ``config.json`` or ``adapter_config.json``, without which
                       it cannot be loaded, is written last
 
-A training resumes from the last whole checkpoint, and only if it is the same training: the same
-model, rows, batches and schedule.
+A training resumes from the last complete checkpoint, and only if model, rows, batches and schedule
+are the same as before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WHOLE = "whole.json"
 _ENTRIES = ("config.json", "adapter_config.json")
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
 _NEW = ".new"
-# Arguments that may differ in a resumed training: logging, evaluation, saving and memory.
+# Arguments that may change on resuming: logging, evaluation, saving and memory.
 _FREE = re.compile(
     r"log.*|report_to|run_name|eval_.*|do_eval|save_.*|push_to_hub|hub_.*|disable_tqdm|project|"
     r"trackio_.*|dataset_num_proc|dataloader_(?!drop_last).*|per_device_eval_batch_size|"
@@ -39,14 +39,14 @@ _FREE = re.compile(
 
 
 def mark_whole(checkpoint: Path) -> None:
-    """Write the sizes of all files of a checkpoint into it."""
+    """Write ``whole.json`` into a checkpoint: the sizes of all its files."""
     new = checkpoint / f".{WHOLE}{_NEW}"
     new.write_text(json.dumps(_sizes(checkpoint), indent=1), encoding="utf-8")
     new.replace(checkpoint / WHOLE)
 
 
 def remove_old(folder: Path, limit: int | None, best: str | None) -> None:
-    """Remove the oldest checkpoints down to ``limit``; the last and the best one stay."""
+    """Delete the oldest checkpoints until ``limit`` remain; the last and the best one are kept."""
     checkpoints = _checkpoints(folder)
     kept = {checkpoints[-1].name, Path(best or "").name}
     old = [path for path in checkpoints if path.name not in kept]
@@ -55,7 +55,7 @@ def remove_old(folder: Path, limit: int | None, best: str | None) -> None:
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Whether all files are there with the sizes that ``mark_whole`` wrote."""
+    """Return whether all files of a checkpoint have the sizes that ``mark_whole`` wrote."""
     try:
         noted = json.loads((checkpoint / WHOLE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -65,19 +65,19 @@ def is_whole(checkpoint: Path) -> bool:
 
 
 def start_of(folder: Path, resume: str | bool | None) -> Path | None:
-    """The checkpoint of the output folder to resume from; None for a new training.
+    """Return the checkpoint to resume from; None for a new training.
 
     Raises:
-        ConfigError: ``resume`` names no complete checkpoint, or the folder's content would be lost.
+        ConfigError: ``resume`` names no complete checkpoint, or files in the folder would be lost.
     """
-    if (folder / EVALUATION).exists():  # the card would show its figures for the new model
+    if (folder / EVALUATION).exists():  # the card would show the old evaluation for the new model
         raise ConfigError(
             f"output_dir: {folder} has an evaluation of an earlier model",
             f"Move {folder / EVALUATION} elsewhere, or remove it.",
         )
     checkpoints, chosen = _checkpoints(folder), str(resume).lower()
     if resume is None or chosen in ("false", "no"):
-        # A record alone is left by a training that failed before its first checkpoint.
+        # A training that failed before its first checkpoint leaves only a record.
         if checkpoints or any((folder / name).exists() for name in _ENTRIES):
             raise ConfigError(
                 f"output_dir: {folder} already has a training",
@@ -97,9 +97,9 @@ def start_of(folder: Path, resume: str | bool | None) -> Path | None:
 
 
 def remove_others(folder: Path, start: Path | None) -> None:
-    """Remove incomplete checkpoints and those after ``start``, and print their names.
+    """Delete incomplete checkpoints and those after ``start``, and print their names.
 
-    A later one would be overwritten file by file and look complete meanwhile.
+    Otherwise a later checkpoint, while being overwritten file by file, could look complete.
     """
     for path in _checkpoints(folder):
         if not is_whole(path):
@@ -124,9 +124,9 @@ def check_same(folder: Path, record: TrainingRecord) -> None:
 
 
 def save_model(trainer: Trainer, folder: Path) -> None:
-    """Write the trained model into a folder; it can be loaded only once it is whole.
+    """Write the trained model into a folder; the folder can be loaded only when it is complete.
 
-    All processes call this, because the weights may be spread over them.
+    All processes must call this, because the weights may be spread over them.
     """
     new = folder / _NEW
     if trainer.args.should_save:
@@ -137,7 +137,7 @@ def save_model(trainer: Trainer, folder: Path) -> None:
     trainer.save_model(str(new))
     trainer.accelerator.wait_for_everyone()
     if trainer.args.should_save:
-        (new / "README.md").unlink(missing_ok=True)  # PEFT's; ours is made from the record
+        (new / "README.md").unlink(missing_ok=True)  # PEFT's model card; ours comes from the record
         (new / "training_args.bin").unlink(missing_ok=True)  # the record has them, without paths
         for path in sorted(new.iterdir(), key=lambda path: (path.name in _ENTRIES, path.name)):
             path.replace(folder / path.name)
@@ -145,12 +145,12 @@ def save_model(trainer: Trainer, folder: Path) -> None:
 
 
 def step_of(checkpoint: Path) -> int:
-    """The step after which a checkpoint was written."""
+    """Return the training step at which a checkpoint was written."""
     return int(checkpoint.name.rpartition("-")[2])
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """All checkpoints of a folder, whole or not, in the order of their steps."""
+    """Return all checkpoints of a folder, complete or not, ordered by step."""
     if not folder.is_dir():
         return []
     found = (path for path in folder.iterdir() if _CHECKPOINT.fullmatch(path.name))
@@ -167,7 +167,7 @@ def _sizes(folder: Path) -> dict[str, int]:
 
 
 def _schedule(record: TrainingRecord) -> dict[str, Any]:
-    """Everything that must be equal in a resumed training, by name."""
+    """Return everything that must be the same when a training resumes, by name."""
     rl = record.rl
     arguments = {
         name: value for name, value in record.arguments.items() if not _FREE.fullmatch(name)
@@ -186,7 +186,7 @@ def _schedule(record: TrainingRecord) -> dict[str, Any]:
         "base": (record.base.name, record.base.revision, record.base.template_sha256),
         "method": record.method,
         "processes": record.launch.processes,
-        "engine": record.launch.engine,  # an engine reads only its own optimizer states
+        "engine": record.launch.engine,  # an engine can only read its own optimizer states
         **arguments,
         "max_length": record.max_length,
     }

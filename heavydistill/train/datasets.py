@@ -1,4 +1,4 @@
-"""Folders of sets, on this machine or on the Hub, and the sources of rows for SFT."""
+"""Folders of sets, local or on the Hub, and the row sources of an SFT training."""
 
 from __future__ import annotations
 
@@ -43,26 +43,26 @@ class SetSource(Section):
 
 @dataclass(frozen=True, slots=True)
 class SetsFolder:
-    """A folder of sets with its manifest, before its rows are read."""
+    """A folder of sets and its manifest; the rows are not read yet."""
 
     folder: Path
-    """Folder on this machine."""
+    """Local folder."""
     name: str
-    """Name of the folder, or the id on the Hub."""
+    """Name of the folder, or id on the Hub."""
     revision: str
-    """The commit on the Hub; empty for a folder."""
+    """Commit on the Hub; empty for a local folder."""
     manifest: Manifest
     template: str
     """The chat template in the folder; empty if there is none."""
 
     def file(self, role: str, split: str) -> Path | None:
-        """The rows of a role and a split for SFT; None if there are none."""
+        """Return the SFT file of a role and a split; None if there is none."""
         path = file_of(self.folder, f"sft_{role}", split)
         return path if path.is_file() else None
 
 
 def locate_source(source: SetSource) -> SetsFolder:
-    """Find the sets of a source; those on the Hub are downloaded, without their views."""
+    """Find the sets of a source. Sets on the Hub are downloaded, without their views."""
     sets = locate(source.path, [f"sft_{source.role}"], source.revision)
     file = sets.file(source.role, "train")
     if file is None or not count_rows(file):
@@ -76,7 +76,7 @@ def locate_source(source: SetSource) -> SetsFolder:
 
 
 def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
-    """Number of rows that each source contributes; all if no fraction is given.
+    """Return the number of rows that each source contributes; all rows if no fraction is given.
 
     As in TRL, fractions are scaled to a sum of 1, and no row is repeated.
     """
@@ -89,10 +89,11 @@ def shares(rows: Sequence[int], fractions: Sequence[float | None]) -> list[int]:
 
 
 def locate(path: str, names: Sequence[str], revision: str | None = None) -> SetsFolder:
-    """Find a folder of sets by its path or Hub id; only ``names`` are downloaded.
+    """Find a folder of sets by path or Hub id. From the Hub, only the files ``names`` are
+    downloaded.
 
     Raises:
-        ConfigError: There are no such sets, or their files differ from those of the build.
+        ConfigError: There are no such sets, or a file has changed since the build.
     """
     folder = Path(path)
     if folder.is_dir():
@@ -103,7 +104,7 @@ def locate(path: str, names: Sequence[str], revision: str | None = None) -> Sets
         name, commit = folder.resolve().name, ""
     else:
         folder, name = _downloaded(path, names, revision), path
-        commit = folder.name  # snapshots/COMMIT
+        commit = folder.name  # the path ends with snapshots/COMMIT
     manifest = read_manifest(folder)
     _check_files(folder, names, manifest)
     template = folder / CHAT_TEMPLATE
@@ -112,7 +113,8 @@ def locate(path: str, names: Sequence[str], revision: str | None = None) -> Sets
 
 
 def _check_files(folder: Path, names: Sequence[str], manifest: Manifest) -> None:
-    """Raise a ``ConfigError`` if a file differs from the manifest, which the record has."""
+    """Raise a ``ConfigError`` if a file differs from the manifest, which is copied to the
+    record."""
     files = [file_of(folder, name, split) for name in names for split in SPLITS]
     for path in (*files, folder / CHAT_TEMPLATE):
         built = manifest.files.get(path.relative_to(folder).as_posix())
@@ -140,7 +142,7 @@ def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
         return Path(
             snapshot_download(path, repo_type="dataset", revision=revision, allow_patterns=patterns)
         )
-    except Exception as error:  # not there, no network, no right: the library has no common base
+    except Exception as error:  # not found, no network or permission; these share no base class
         reason = obstacle() or error
         raise ConfigError(
             f"There is no folder {path}, and no such dataset on the Hub: {reason}",

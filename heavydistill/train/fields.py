@@ -1,8 +1,8 @@
-"""Names, types and help of a training's arguments, without importing TRL.
+"""Names, types and help texts of a training's arguments, without importing TRL.
 
 TRL's configurations have hundreds of fields, and importing them imports torch, which takes seconds.
-So the fields are read from the source files of the installed packages: a mistyped flag is reported
-at once, and no list of them can become out of date.
+The fields are therefore parsed from the source files of the installed packages. A mistyped flag is
+reported at once, and there is no list of fields to keep up to date.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ _NUMBERS: dict[str, type[int] | type[float]] = {"int": int, "float": float}
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A field of a configuration, which is a key of its file and a flag of the command line."""
+    """A field of a configuration: a key of the YAML file and a flag of the command line."""
 
     name: str
     annotation: str
     """Type of the field, as written in the source."""
     help: str = ""
     default: Any = None
-    """Default of the field; None where the source has no literal value."""
+    """Default of the field; None if the source has no literal value."""
     choices: tuple[Any, ...] = ()
-    """Words that it accepts; empty if there is no fixed list of them."""
+    """Accepted values; empty if there is no fixed list."""
     nargs: str | None = None
-    """How many values its flag accepts, as argparse writes it; None for one."""
+    """Number of values of the flag, in argparse's notation; None for one value."""
 
     @property
     def kinds(self) -> set[str]:
-        """Members of its type, None left out."""
+        """Return the members of the type's union, without None."""
         return {kind.strip() for kind in self.annotation.split("|")} - {"None"}
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is true or false, so that its flag needs no value."""
+        """Return whether the field is boolean, so that its flag needs no value."""
         return "bool" in self.kinds
 
     @property
     def number(self) -> type[int] | type[float] | None:
-        """The type of its values if they are numbers."""
+        """Return int or float for a numeric field; None for other fields."""
         return _NUMBERS.get("|".join(self.kinds))
 
     def read(self, value: Any) -> Any:
-        """The value of a flag or of a file as the dataclass takes it.
+        """Convert a value from a flag or a file to the field's type.
 
         Raises:
             ValueError: The value does not fit; the message says why.
         """
         text = value.lower() if isinstance(value, str) else None
-        # To a text, such as that of report_to, "none" is a word.
+        # For a field that accepts text, such as report_to, "none" is an ordinary word.
         is_none = text in ("none", "null") and "None" in self.annotation
         if value is None or (is_none and "str" not in self.kinds):
             return None
@@ -90,8 +90,8 @@ class Argument:
 
 
 def own_arguments(options: type[Any]) -> dict[str, Argument]:
-    """The fields of a dataclass of ours, by name."""
-    # Not ``Field.type``, which TRL's parser replaces.
+    """Return the fields of one of our own dataclasses, by name."""
+    # ``Field.type`` cannot be used: TRL's parser replaces it.
     types: dict[str, str] = {}
     for each in reversed(options.__mro__):
         types |= inspect.get_annotations(each)
@@ -110,7 +110,7 @@ def own_arguments(options: type[Any]) -> dict[str, Argument]:
 
 @functools.cache
 def arguments_of(module: str, name: str) -> dict[str, Argument]:
-    """The fields of a dataclass that another package defines or exports, by name.
+    """Return the fields of a dataclass that another package defines or exports, by name.
 
     Raises:
         ConfigError: The package is not installed.
@@ -126,7 +126,7 @@ def arguments_of(module: str, name: str) -> dict[str, Argument]:
 
 
 def _argument(module: str, name: str, line: ast.AnnAssign) -> dict[str, Argument]:
-    """The field that a line of a dataclass defines; empty if it is no argument of ``__init__``."""
+    """Return the field that a line of a dataclass defines; empty if it is not an init argument."""
     annotation, given, metadata = ast.unparse(line.annotation), {}, {}
     default = _literal(line.value)
     if isinstance(line.value, ast.Call):
@@ -146,7 +146,7 @@ def _argument(module: str, name: str, line: ast.AnnAssign) -> dict[str, Argument
 
 
 def _words(module: str, annotation: str) -> Iterator[Any]:
-    """The values of the enumeration that the first member of a type names."""
+    """Yield the values of the enumeration that is the first member of a type annotation."""
     first = annotation.partition("|")[0].strip()
     if first in ("None", "dict", "str", "bool", *_NUMBERS) or not first.isidentifier():
         return
@@ -159,7 +159,7 @@ def _words(module: str, annotation: str) -> Iterator[Any]:
 
 @functools.cache
 def _definition(module: str, name: str) -> tuple[str, ast.ClassDef]:
-    """The module that defines a class, and its definition."""
+    """Return the module that defines a class, and the class definition."""
     file, package = _file(module)
     tree = _tree(file)
     for node in tree.body:
@@ -178,7 +178,7 @@ def _definition(module: str, name: str) -> tuple[str, ast.ClassDef]:
 
 
 def _file(module: str) -> tuple[Path, str]:
-    """The source file of a module, and the package that its relative imports start from."""
+    """Return the source file of a module, and the package that its relative imports start from."""
     top, *rest = module.split(".")
     spec = find_spec(top)
     if spec is None or not spec.submodule_search_locations:
@@ -198,7 +198,7 @@ def _tree(file: Path) -> ast.Module:
 
 
 def _literal(node: ast.expr | None) -> Any:
-    """The value of an expression; None unless it is a literal."""
+    """Return the value of a literal expression; None for any other expression."""
     with contextlib.suppress(ValueError):
         return ast.literal_eval(node) if node else None
     return None

@@ -1,7 +1,7 @@
 """Processes of a training: accelerate's launcher, and the exit code of each process.
 
-The launcher runs as this module, in a process group of its own. Its traceback is not shown below a
-message of the training, its exit code is that of the training, and signals reach all processes.
+The launcher runs this module in a new process group. Its traceback is not printed below a message
+of the training, it exits with the training's exit code, and signals reach all processes.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ FLAGS = {
     "main_process_ip": "Address of machine 0.",
     "main_process_port": "Port of machine 0. [default: a free one, with a single machine]",
 }
-"""Flags that win over the keys of the same names in accelerate's file."""
+"""Flags that override the keys of the same names in accelerate's file."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def launch(file: Path, flags: Sequence[str], command: Sequence[str]) -> int:
-    """Run ``heavydistill COMMAND`` in the processes of an accelerate file; returns the exit code.
+    """Run ``heavydistill COMMAND`` in the processes of an accelerate file, and return the exit
+    code.
 
     Raises:
-        ConfigError: There is no such file, or this process was started by a launcher.
+        ConfigError: The file does not exist, or a launcher has started this process.
     """
     if os.environ.keys() & {"RANK", "ACCELERATE_MIXED_PRECISION"}:
         raise ConfigError(
@@ -65,9 +66,10 @@ def exit_code(
     script: Callable[[], None],
     goes_on: str = "--resume_from_checkpoint true continues from the last checkpoint.",
 ) -> int:
-    """Run a training and turn errors into a message and an exit code.
+    """Run a training, print errors as messages, and return the exit code.
 
-    Each of several processes prints its number, because a fault may be on one machine alone.
+    With several processes, each message has the process number, because an error may occur on one
+    machine only.
     """
     try:
         with interrupts.recognized():
@@ -82,26 +84,26 @@ def exit_code(
 
 
 def is_main() -> bool:
-    """Whether this is the first process of all machines."""
+    """Return whether this is the main process of all machines."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def _print(message: str, code: int) -> int:
     several = os.environ.get("WORLD_SIZE", "1") != "1"
     process = f"[process {os.environ['RANK']}] " if several else ""
-    # In one write, so that the lines of several processes do not mix.
+    # A single write, so that lines of several processes do not mix.
     sys.stderr.write(f"{process}{message}\n")
     sys.stderr.flush()
     return code
 
 
 def main() -> int:
-    """Launch what the command line says, as ``accelerate launch`` does; returns the exit code."""
+    """Launch processes as ``accelerate launch`` does, and return the exit code."""
     with interrupts.ending_at_once():
         from accelerate.commands.launch import launch_command, launch_command_parser
         from torch.distributed.elastic.multiprocessing.api import SignalException
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    logging.disable()  # messages of the launcher on signals and defaults
+    logging.disable()  # the launcher's messages about signals and defaults
     try:
         launch_command(launch_command_parser().parse_args())
     except subprocess.CalledProcessError as error:

@@ -1,9 +1,9 @@
 """The steps that all trainings share, from a checked plan to a model and its record.
 
 Some launches silently do less than requested. FSDP on a CPU would fall back to plain data
-parallelism, which is refused here. A launch with ``--cpu --num_processes 2`` starts one process,
-which cannot detect that; so the number of processes is printed and recorded. Errors of libraries
-are explained; out of memory names the settings to change, in order.
+parallelism, and is refused. A launch with ``--cpu --num_processes 2`` starts only one process,
+which cannot be detected; so the number of processes is printed and recorded. Errors of libraries
+are translated into messages; an out-of-memory error lists the settings to change, in order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 FALLBACK = "sdpa"
-# Kernels of the Hub with their compute capabilities (from, below); FlashAttention 3 does not run on
+# Kernels on the Hub with their compute capabilities (from, below); FlashAttention 3 does not run on
 # GPUs after Hopper.
 _KERNELS = (
     ((9, 0), (10, 0), "kernels-community/vllm-flash-attn3"),
@@ -43,7 +43,7 @@ _PACKAGES = ("trl", "transformers", "peft", "accelerate", "torch", "datasets")
 _GIB = 2**30
 _LONG = 8192
 """Length in tokens above which sdpa needs much more time and memory than FlashAttention."""
-# Arguments that must be equal for the values of two checkpoints to compare.
+# The metrics of two checkpoints are comparable only if these arguments are equal.
 _MEASURE = (
     "metric_for_best_model",
     "greater_is_better",
@@ -52,7 +52,7 @@ _MEASURE = (
     "num_generations_eval",
 )
 _MEMORY = ("can't allocate memory", "not enough memory", "DefaultCPUAllocator", "out of memory")
-# First settings that only cost time, then long rows, then the method.
+# First settings that only cost time, then shorter rows, then other methods.
 _LESS_MEMORY = (
     "Change these, in this order: 1. a smaller --per_device_train_batch_size, with a larger "
     "--gradient_accumulation_steps (for GRPO --steps_per_generation too). "
@@ -61,7 +61,7 @@ _LESS_MEMORY = (
     "4. --use_peft true, and without vLLM --load_in_4bit true. "
     "5. configs/accelerate/zero3_offload.yaml, a smaller model, or a larger machine."
 )
-# The last two are torch's errors after a write that was cut short.
+# The last two are torch's errors after an incomplete write.
 _DISK = (
     *("No space left", "Not enough disk space", "Disk quota exceeded", "File too large"),
     *("PytorchStreamWriter failed", "unexpected pos"),
@@ -70,7 +70,7 @@ _DISK = (
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A checked training without the weights; ``start`` is the checkpoint to resume from."""
+    """A checked training without its weights; ``start`` is the checkpoint to resume from."""
 
     arguments: TrainArguments[Any]
     base: BaseCheckpoint
@@ -79,7 +79,7 @@ class TrainingPlan:
 
 
 def begin(arguments: TrainArguments[Any]) -> tuple[Launch, Path | None]:
-    """The launch, and the checkpoint to resume from."""
+    """Return the launch, and the checkpoint to resume from."""
     config = arguments.config
     method_of(arguments.model)
     start = checkpoints.start_of(Path(str(config.output_dir)), config.resume_from_checkpoint)
@@ -94,9 +94,10 @@ def new_record(
     packages: Sequence[str] = (),
     **stage: Any,
 ) -> TrainingRecord:
-    """The record of a training before it runs; a ``ConfigError`` if it would resume another one.
+    """Return the record of a training that has not run yet.
 
-    ``packages`` are recorded beside the usual ones; ``stage`` has further fields.
+    ``packages`` are recorded in addition to the usual ones; ``stage`` has further fields. Raises
+    ``ConfigError`` if the checkpoint belongs to a different training.
     """
     method = method_of(arguments.model)
     names = [*_PACKAGES, *["deepspeed"] * launch.engine.startswith("zero"), *packages]
@@ -119,7 +120,7 @@ def new_record(
 
 
 def method_of(model: ModelConfig) -> str:
-    """The method of a training, as the record names it."""
+    """Return the name of the training method for the record."""
     if model.load_in_4bit and model.dtype == "auto":
         raise ConfigError(
             "load_in_4bit needs a type to compute in, and dtype is auto", "Give --dtype bfloat16."
@@ -132,7 +133,7 @@ def method_of(model: ModelConfig) -> str:
 
 
 def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
-    """The arguments of TRL's trainers in every stage; changes the configuration for them."""
+    """Return the arguments common to all of TRL's trainers; modifies the plan's configuration."""
     from transformers.utils.logging import disable_progress_bar
     from trl import get_peft_config, get_quantization_config
 
@@ -146,22 +147,22 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
         **(config.model_init_kwargs or {}),
     }
     disable_progress_bar()
-    config.disable_tqdm = True  # ``LogLines`` shows the progress
+    config.disable_tqdm = True  # ``LogLines`` prints the progress
     if config.log_level == "passive":
         config.log_level = config.log_level_replica = "error"
-    config.push_to_hub = False  # the model is pushed at the end, with its card
+    config.push_to_hub = False  # the model is pushed at the end, together with its card
     config.logging_nan_inf_filter = False  # the log must show a loss of nan
     accumulate_in_float32(config.deepspeed_plugin)
     peft_config = get_peft_config(model)
     if peft_config and not Path(base.path).is_dir():
-        # The adapter loads the revision of the base that it was trained on.
+        # The adapter must load the revision of the base that it was trained on.
         peft_config.revision = base.revision
     measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
     rl = plan.record.rl
     right = ("pass@1" if rl.mode == "thinker" else "HM") if rl else ""
     lines = LogLines(right, has_kl=bool(getattr(config, "beta", 0)))
     callbacks = [GoOn(measure), KeepWhole(config.save_total_limit), lines]
-    config.save_total_limit = None  # ``KeepWhole`` applies it
+    config.save_total_limit = None  # ``KeepWhole`` applies the limit
     return {
         "model": base.path,
         "args": config,
@@ -179,12 +180,13 @@ def run_training(
 ) -> TrainingRecord:
     """Train, and write the model and its record into the output folder.
 
-    Every process of the launch calls this. ``measured`` returns further fields of the result, for
-    the trainer and the step that it resumed from (0: none), before the model is saved.
+    Every process of the launch calls this. ``measured`` is called before the model is saved, with
+    the trainer and the step that it resumed from (0: none); it returns further fields of the
+    result.
 
     Raises:
-        ConfigError: Too little memory, or TRL, PEFT or transformers refuse the arguments.
-        RunError: The disk is full. Whole checkpoints remain.
+        ConfigError: Out of memory, or TRL, PEFT or transformers refuse the arguments.
+        RunError: The disk is full. Complete checkpoints remain.
     """
     import torch
     from transformers.trainer_callback import PrinterCallback
@@ -214,7 +216,7 @@ def run_training(
         result = Result(
             steps=state.global_step,
             epochs=float(state.epoch or 0),
-            # The Trainer divides the losses of these steps by the number of all steps.
+            # The Trainer divides the loss of the steps since resuming by the number of all steps.
             train_loss=output.training_loss * state.global_step / steps if steps else None,
             seconds=seconds,
             peak_memory_gib=torch.cuda.max_memory_reserved() / _GIB if on_gpu else None,
@@ -224,27 +226,27 @@ def run_training(
         record = record.model_copy(update={"result": result})
         if config.should_save:
             write_record(record, folder)
-    # transformers has ``end`` from 5.18 on.
+    # transformers has ``end`` since version 5.18.
     getattr(trainer, "end", trainer.accelerator.end_training)()
     return record
 
 
 def step_at_end(trainer: Trainer) -> int:
-    """The step of the final model: the last one, or that of the best checkpoint."""
+    """Return the step of the final model: the last step, or the best checkpoint's step."""
     state = trainer.state
     best = trainer.args.load_best_model_at_end and state.best_model_checkpoint
     return checkpoints.step_of(Path(best)) if best else int(state.global_step)
 
 
 def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[str, str]]:
-    """(label, text) of the lines on steps, model, launch and start.
+    """Return the (label, text) lines on steps, model, launch and start.
 
     ``batches`` is the number of micro-batches of an epoch, ``unit`` the name of their elements.
     """
     record, launch, config = plan.record, plan.record.launch, plan.arguments.config
     accumulated = config.gradient_accumulation_steps
     of_step = config.per_device_train_batch_size * launch.processes * accumulated
-    # As in the Trainer, the rest of an epoch after its last full step is a step too.
+    # As in the Trainer, the remainder of an epoch after its last full step is a step too.
     of_epoch = math.ceil(batches / accumulated)
     steps = math.ceil(of_epoch * float(config.num_train_epochs))
     if config.max_steps > 0:
@@ -269,10 +271,10 @@ def common_summary(plan: TrainingPlan, batches: int, unit: str) -> list[tuple[st
 
 
 def planned(arguments: TrainArguments[Any]) -> Launch:
-    """The launch that flags and ``accelerate launch`` request, before anything is loaded.
+    """Return the launch that flags and ``accelerate launch`` request, before anything is loaded.
 
     Raises:
-        ConfigError: FSDP is requested, and would be plain data parallelism.
+        ConfigError: FSDP is requested but would run as plain data parallelism.
     """
     import torch
 
@@ -298,23 +300,23 @@ def planned(arguments: TrainArguments[Any]) -> Launch:
 
 
 def accumulate_in_float32(plugin: DeepSpeedPlugin | None) -> None:
-    """Make ZeRO add the gradients of a step's micro-batches in float32.
+    """Make ZeRO accumulate the gradients of a step's micro-batches in float32.
 
-    DeepSpeed adds them in the type of the computation, and a sum in bfloat16 keeps 8 bits. A
-    ``grad_accum_dtype`` in the user's own DeepSpeed configuration is kept. Call this before the
-    trainer is made.
+    DeepSpeed accumulates in the dtype of the computation, and a bfloat16 sum has only 8 significant
+    bits. A ``grad_accum_dtype`` in the user's DeepSpeed configuration is kept. Call this before the
+    trainer is created.
     """
-    # In stage 0 DeepSpeed refuses any other type than the model's.
+    # In stage 0 DeepSpeed accepts only the model's dtype.
     if plugin is not None and plugin.zero_stage > 0:
         types = plugin.deepspeed_config.setdefault("data_types", {})
         types.setdefault("grad_accum_dtype", "fp32")
 
 
 def attention(arguments: TrainArguments[Any]) -> str:
-    """The implementation of attention: the user's, or for ``auto`` the best on this machine.
+    """Return the attention implementation: the user's, or for ``auto`` the best on this machine.
 
-    That is FlashAttention from the Hub's kernels if GPU and packages allow it, or else ``sdpa``,
-    which also keeps packed rows apart but needs more memory.
+    ``auto`` means FlashAttention from the Hub's kernels if GPU and packages allow it, otherwise
+    ``sdpa``, which also separates packed rows but needs more memory.
     """
     chosen = str(arguments.model.attn_implementation or FALLBACK)
     if chosen != AUTO:
@@ -330,7 +332,7 @@ def attention(arguments: TrainArguments[Any]) -> str:
     capability = torch.cuda.get_device_capability()
     for least, end, name in _KERNELS:
         if least <= capability < end:
-            # No network, or no build for this torch: the next one may do.
+            # No network, or no build for this torch version; the next kernel may work.
             with contextlib.suppress(Exception):
                 get_kernel(name)
                 return name
@@ -339,12 +341,12 @@ def attention(arguments: TrainArguments[Any]) -> str:
 
 @contextlib.contextmanager
 def _explaining(plan: TrainingPlan, is_set_up: bool = True) -> Iterator[None]:
-    """Turn errors that the user can correct into errors of ours."""
+    """Convert errors that the user can fix into errors of this package."""
     try:
         yield
     except Exception as error:
         reason = explained(error, plan)
-        # Kinds that arguments, model or machine may cause.
+        # Exception types that arguments, model or machine may cause.
         kinds = (ValueError, ImportError, OSError, RuntimeError)
         if not (reason or is_set_up) and isinstance(error, kinds):
             reason = ConfigError(
@@ -356,7 +358,7 @@ def _explaining(plan: TrainingPlan, is_set_up: bool = True) -> Iterator[None]:
 
 
 def explained(error: Exception, plan: TrainingPlan) -> HeavydistillError | None:
-    """The error of ours for too little memory or disk; None for any other error."""
+    """Return our error for lack of memory or disk space; None for any other error."""
     import torch
 
     message = str(error)

@@ -1,13 +1,14 @@
-"""Merging an adapter into its base model: a folder with a whole model, for any engine.
+"""Merging an adapter into its base model: a folder with a complete model, for any engine.
 
-The folder has the weights, in the base's dtype unless another is given, the base's configuration
-and generation settings, the adapter's tokenizer with its chat template and end of sequence, and its
-``training.json`` unless another base is given.
+The folder has the weights, in the dtype of the base unless another is given; the configuration and
+generation settings of the base; and the adapter's tokenizer with chat template and end of sequence.
+It also has the adapter's ``training.json``, unless another base is given.
 
-Before the folder gets its name, the model is loaded from it and must have the logits of base and
-adapter up to rounding. Rounding is measured on the model itself: every weight is rounded once more,
-and the merge fails if the logits differ by more than ``TIMES`` that effect. Correct merges differed
-by 0.4 to 2.2 times, with LoRA, rsLoRA and DoRA, float32, bfloat16 and float16, 3 to 48 layers.
+Before the folder is renamed to its final name, the model is loaded from it, and its logits must
+equal those of base plus adapter up to rounding. The rounding error is measured on the model itself:
+every weight is rounded once more, and the merge fails if the logits differ by more than ``TIMES``
+the effect of this rounding. Correct merges differed by 0.4 to 2.2 times, with LoRA, rsLoRA and
+DoRA, float32, bfloat16 and float16, 3 to 48 layers.
 
 Merging runs on the CPU. Not covered: quantizing the result, and several adapters.
 """
@@ -36,46 +37,47 @@ _PROBLEM = "A train covers 180 km in 2.5 hours. What is its mean speed in km/h?"
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of a merge. Differences are the largest of any logit."""
+    """The result of a merge. Each difference is the maximum over all logits."""
 
     base: str
     """Folder or Hub id of the base."""
     dtype: str
     difference: float
-    """Difference between the folder and base + adapter."""
+    """Difference between the merged model and base + adapter."""
     rounding: float
-    """Difference that one more rounding of every weight makes."""
+    """Difference that rounding every weight once more causes."""
     effect: float
-    """Difference that the adapter makes."""
+    """Difference between base + adapter and the base alone."""
     record: TrainingRecord | None
     """Content of ``training.json`` in the folder; None if there is no such file."""
 
     @property
     def is_right(self) -> bool:
-        """Whether rounding explains the difference."""
+        """Return whether rounding explains the difference."""
         return self.difference <= TIMES * self.rounding  # False for nan
 
     @property
     def is_drowned(self) -> bool:
-        """Whether rounding may have changed as much as the adapter."""
+        """Return whether the rounding error may be as large as the adapter's effect."""
         return self.effect <= TIMES * self.rounding
 
 
 def merge(name: str, out: Path, base: str | None = None, dtype: str | None = None) -> Merged:
-    """Merge an adapter into its base, and check that the result is the same model.
+    """Merge an adapter into its base, and check that the result computes the same as base +
+    adapter.
 
     Args:
         name: Folder or Hub id of the adapter.
         out: The new folder.
-        base: Base to use in place of the one that the adapter names.
-        dtype: One of ``DTYPES``; weights are merged in float32 and rounded to it (default: merge
-            in the dtype of the base).
+        base: Base model that replaces the one named by the adapter.
+        dtype: One of ``DTYPES``; weights are merged in float32 and rounded to this type (default:
+            merge in the dtype of the base).
 
     Raises:
-        ConfigError: There is no adapter, its training has not ended, the base is not that of the
-            training, or ``out`` exists.
-        TeacherError: As ``load_adapter``, or there is no tokenizer with a chat template.
-        RunError: The result is another model, or the disk is full. ``out`` is not made.
+        ConfigError: There is no adapter, its training has not ended, the base differs from that of
+            the training, or ``out`` exists.
+        TeacherError: ``load_adapter`` failed, or there is no tokenizer with a chat template.
+        RunError: The merged model computes something else, or the disk is full; no ``out`` remains.
     """
     from transformers.utils.logging import disable_progress_bar
 
@@ -117,7 +119,7 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
 
 
 def _record(adapter: Adapter) -> TrainingRecord | None:
-    """The record of the adapter's training; None if it has none."""
+    """Return the record of the adapter's training; None if there is none."""
     try:
         folder = file_in(adapter.name, RECORD).parent
     except (OSError, ValueError):
@@ -134,7 +136,7 @@ def _record(adapter: Adapter) -> TrainingRecord | None:
 def _write(
     adapter: Adapter, tokenizer: Any, folder: Path, dtype: str | None, ids: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Merge into a folder; returns the logits of base + adapter, and of the base."""
+    """Write the merged model to a folder; return the logits of base + adapter, and of the base."""
     import torch
 
     adapted = load_adapter(adapter, torch.float32 if dtype else "auto").eval()
@@ -147,15 +149,13 @@ def _write(
     _settle_generation(model.generation_config, tokenizer.eos_token_id)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    for weights in folder.glob(
-        "*.safetensors"
-    ):  # it is written with permissions for the owner alone
+    for weights in folder.glob("*.safetensors"):  # written with permissions for the owner only
         weights.chmod((folder / "config.json").stat().st_mode)
     return wanted, plain
 
 
 def _settle_generation(config: Any, eos: int | None) -> None:
-    """Make generation stop at the tokenizer's end of sequence, and the settings valid."""
+    """Make generation stop at the tokenizer's end of sequence, and correct invalid settings."""
     stops = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     if eos not in stops:
         config.eos_token_id = [stop for stop in (*stops, eos) if stop is not None]
@@ -189,7 +189,7 @@ def _look(
 
 
 def _round_once_more(model: Any) -> None:
-    """Change every weight at random by up to half its distance to the next value."""
+    """Change every weight at random by up to half the distance to the next representable value."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -201,7 +201,7 @@ def _round_once_more(model: Any) -> None:
 
 
 def _logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """Logits of every position, in float32: shape (length, vocabulary)."""
+    """Return the logits of every position in float32, shape (length, vocabulary)."""
     import torch
 
     with torch.inference_mode():

@@ -1,4 +1,4 @@
-"""The verbs sft and grpo: check, print, train, evaluate, publish."""
+"""The commands ``sft`` and ``grpo``: check, print, train, evaluate, publish."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from heavydistill.report.terminal import print_command
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
 from heavydistill.train.launch import is_main
 
-# Modules with ``parse``, and with ``prepare``, ``train`` and ``summary``; both import TRL.
+# Module with ``parse``, and module with ``prepare``, ``train`` and ``summary``; both import TRL.
 _STAGES = {"sft": ("sft", "sft"), "grpo": ("grpo.config", "grpo.train")}
-# Variables that a launcher sets for its processes, and that their own child must not inherit.
+# Variables that a launcher sets for its processes, and that child processes must not inherit.
 _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
     r"(ACCELERATE|TORCHELASTIC|FSDP|TORCH_NCCL)_.*"
@@ -86,16 +86,17 @@ def run_script(script: str, words: Sequence[str]) -> None:
 
 
 def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[str]:
-    """The command that compares a trained model with its base on problems of no training.
+    """Return the command that compares a trained model with its base on problems not trained on.
 
-    Generated problems get another seed; otherwise held-out.jsonl stands for the user's file.
+    Generated problems get another seed; otherwise held-out.jsonl is a placeholder for the user's
+    file.
     """
     runs = [run.config for sets in record.sets for run in sets.manifest.runs if run.config]
     if record.rl and record.rl.run:
         runs.append(record.rl.run)
     words = ["heavydistill", "evaluate", "--before", base]
     words += [word for role in record.roles for word in (f"--{role}", str(folder))]
-    sources = [run.get("problems") or {} for run in runs]  # empty where answers were imported
+    sources = [run.get("problems") or {} for run in runs]  # empty if the answers were imported
     names = {source.get("source", "") for source in sources}
     if len(names) == 1 and (name := names.pop()).partition(":")[0] in ("micro", "gym"):
         seed = max(source.get("seed", 0) + source.get("size", 0) for source in sources)
@@ -106,18 +107,18 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[
 
 
 def evaluate(config: Path, before: str, folder: Path) -> None:
-    """Measure the base (``before``) and the model in ``folder`` with ``heavydistill evaluate``.
+    """Evaluate the base (``before``) and the model in ``folder`` with ``heavydistill evaluate``.
 
     Raises:
-        RunError: The evaluation failed; its own message was printed.
+        RunError: The evaluation failed; the command has already printed its error.
     """
     import torch
 
-    gc.collect()  # a trainer and its model refer to each other
+    gc.collect()  # a trainer and its model reference each other
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # the other process needs the memory
+        torch.cuda.empty_cache()  # frees GPU memory for the child process
     models = ["--thinker", str(folder), "--deliberator", str(folder), "--before", before]
-    # One journal for all trainings in a folder, so that the base is asked once.
+    # One journal for all trainings in a folder, so that the base is evaluated once.
     journal = ["--journal", str(folder.resolve().parent / "journal")]
     flags = ["--config", str(config), *models, "--out", str(folder / EVALUATION), *journal]
     environment = {

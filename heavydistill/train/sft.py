@@ -1,8 +1,8 @@
-"""SFT: from sets to a trained model and its record.
+"""SFT from sets to a trained model and its record.
 
-``parse`` reads the arguments, ``prepare`` reads and checks everything but the weights, ``train``
-runs TRL's ``SFTTrainer``, which gets the rows as tokens that the guard has seen and changes nothing
-of them.
+``parse`` reads the arguments, and ``prepare`` reads and checks everything except the weights.
+``train`` runs TRL's ``SFTTrainer`` on tokenized rows that the guard has checked; TRL does not
+change them.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class SftConfig(SftOptions, SFTConfig):
-    """TRL's arguments and ours."""
+    """The arguments of SFT: TRL's and ours."""
 
 
 def parse(arguments: Sequence[str]) -> TrainArguments[SftConfig]:
-    """Read flags and the file that they name; raises what ``arguments`` does."""
+    """Parse flags, and the YAML file that they name; raises the errors of ``read_arguments``."""
     return read_arguments(SftOptions, SftConfig, ModelConfig, arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class SftPlan(TrainingPlan):
-    """An SFT training with its sequences of tokens; validation sequences by role."""
+    """An SFT training with its token sequences; validation sequences are kept by role."""
 
     arguments: TrainArguments[SftConfig]
     train: Dataset
@@ -56,7 +56,7 @@ class SftPlan(TrainingPlan):
 
 
 def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
-    """Read and check everything but the weights; raises a ``ConfigError`` on a fault."""
+    """Read and check everything except the weights; raises ``ConfigError`` on an error."""
     from datasets import concatenate_datasets
 
     config = arguments.config
@@ -76,7 +76,7 @@ def prepare(arguments: TrainArguments[SftConfig]) -> SftPlan:
         sequences = concatenate_datasets(
             [*sequences_of_roles(train, max_length, config.packing).values()]
         )
-        # By role, so that damage to one role shows.
+        # By role, so that a loss of quality in one role is visible.
         validation = sequences_of_roles(held_out, max_length, config.packing)
     losses = [f"{role}_loss" for role in validation]
     metric = config.metric_for_best_model
@@ -110,14 +110,14 @@ def train(plan: SftPlan) -> TrainingRecord:
 
 
 def new_trainer(plan: SftPlan) -> SFTTrainer:
-    """TRL's trainer for the sequences."""
+    """Return TRL's trainer for the plan's token sequences."""
     from heavydistill.train.trainer import RolesTrainer
 
     config = plan.arguments.config
-    # TRL must not render, cut or pack again what the guard has seen.
+    # TRL must not render, cut or pack the rows again after the guard has checked them.
     config.dataset_kwargs = {"skip_prepare_dataset": True}
     config.chat_template_path = None  # the tokenizer has the template
-    # It cuts nothing, and TRL refuses it with padding_free without packing.
+    # No row is cut by this, and TRL refuses it with padding_free without packing.
     config.max_length = plan.record.max_length if config.packing else None
     return RolesTrainer(
         muon=config.muon,
@@ -141,7 +141,7 @@ def _used(part: SourceRows) -> SetsUsed:
 
 
 def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, float]:
-    """The losses of the final model on the validation rows, by role."""
+    """Return the losses of the final model on the validation rows, by role."""
     step = step_at_end(trainer)
     known = {
         name: value
@@ -156,7 +156,7 @@ def _losses(trainer: SFTTrainer, validation: Mapping[str, Any]) -> dict[str, flo
 
 
 def summary(plan: SftPlan) -> list[tuple[str, str]]:
-    """(label, text) of the lines that describe a training."""
+    """Return the (label, text) lines that describe the training."""
     record, config = plan.record, plan.arguments.config
     lines = []
     for sets in record.sets:

@@ -1,14 +1,14 @@
-"""Rows of sets as sequences of tokens: each is checked by the guard, then packed.
+"""Tokenizes the rows of sets: each row is checked by the guard, then packed.
 
-A training does not start with a row that would lose its thinking, its answer or its end, that has
-no prompt, or whose number of tokens differs from that of the build. A row longer than
-``max_length`` is refused, or left out and counted, but never cut. The cache of ``datasets`` keeps
-the tokens under a hash of file, tokenizer and template, for other processes and the next start.
+A training does not start if a row would lose its thinking, its answer or its end token, has no
+prompt, or has another number of tokens than in the build. A row longer than ``max_length`` is
+refused, or left out and counted, but never cut. The ``datasets`` cache stores the tokens under a
+hash of file, tokenizer and template, for other processes and later starts.
 
-Packing is TRL's best fit decreasing: rows stay whole, a sequence has rows of one role, and tokens
-are counted again afterwards. Attention keeps the rows of a sequence apart; linear attention,
-convolutions and state spaces do so only with the right kernels, and transformers silently falls
-back to code that mixes rows. ``check_isolation`` measures that.
+Packing is TRL's best-fit decreasing: rows stay whole, a sequence has rows of one role, and tokens
+are counted again afterwards. Attention keeps the rows of a sequence apart. Linear attention,
+convolutions and state spaces do so only with the right kernels; without them, transformers silently
+falls back to code that mixes rows. ``check_isolation`` tests for this.
 """
 
 from __future__ import annotations
@@ -30,30 +30,29 @@ if TYPE_CHECKING:
     from heavydistill.train.base_model import BaseCheckpoint
 
 NOT_LEARNT = -100
-"""The label of a token that is not learnt, in PyTorch and TRL."""
+"""Label of a token without a loss, in PyTorch and TRL."""
 _FORMAT = 1
-"""Version of the reading of rows, part of the key of the cache."""
+"""Version of the row format; part of the cache key. Increase it when tokenization changes."""
 _QUANTILE = 0.99
 _COLUMNS = ("role", "problem", "generation")
 _FED = ["input_ids", "labels"]
 _PROBED = 32
-"""Length of a row of the probe, in tokens: more than a convolution spans."""
-# Maximum change of a token's logits with the row before its own, relative to their norm. Attention
-# changes nothing, a mixture of experts only the last digit. Models that mix rows changed them by at
+"""Length of a test row in tokens: longer than the window of a convolution."""
+# Maximum change of a token's logits, relative to their norm, when the preceding row changes.
+# Attention gives no change, a mixture of experts only the last digit. Models that mix rows gave at
 # least 1e-3 in float32, and 5e-3 in bfloat16.
 _MOST_IN_FLOAT32, _MOST_IN_HALF = 1e-5, 4e-3
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows of one source, as tokens."""
+    """The tokenized rows of one source."""
 
     source: SetSource
     sets: SetsFolder
     splits: dict[str, Dataset]
     """``train``, and ``validation`` if there is an evaluation. Columns ``input_ids``, ``labels``
-    (``-100`` for tokens that are not learnt), ``tokens``, ``role``, ``problem`` and
-    ``generation``."""
+    (``-100`` for tokens without a loss), ``tokens``, ``role``, ``problem`` and ``generation``."""
     left_out: dict[str, int]
     """Number of rows longer than ``max_length``, by split."""
 
@@ -61,13 +60,13 @@ class SourceRows:
 def tokenize_sources(
     config: Any, base: BaseCheckpoint, found: Sequence[SetsFolder]
 ) -> tuple[list[SourceRows], int]:
-    """Read, check and select the rows of all sources of a ``SftConfig``.
+    """Read, check and select the rows of all sources of an ``SftConfig``.
 
     Returns:
         The rows of each source, and ``max_length``: the maximum tokens of a row and of a pack.
 
     Raises:
-        ConfigError: A row would not be learnt as it is; rows exceed ``max_length``, or that exceeds
+        ConfigError: A row would lose text in training; rows exceed ``max_length``, or this exceeds
             the model's context; or a split has no rows.
     """
     names = ["train"] + ["validation"] * (config.do_eval or config.eval_on_start)
@@ -88,7 +87,7 @@ def tokenize_sources(
         _fitting(source, sets, splits, max_length)
         for (source, sets), splits in zip(sources, whole, strict=True)
     ]
-    # Shares of the rows that fit, because only they are learnt.
+    # Shares are computed from the rows that fit, because only these are trained on.
     counts = shares(
         [len(part.splits["train"]) for part in parts],
         [source.fraction for source in config.sources],
@@ -100,7 +99,7 @@ def tokenize_sources(
 
 
 def _split(config: Any, base: BaseCheckpoint, sets: SetsFolder, role: str, split: str) -> Dataset:
-    """The rows of a split as tokens; a ``ConfigError`` if one is not whole."""
+    """Return the tokenized rows of a split; raises ``ConfigError`` if a row fails a check."""
     from datasets import Dataset
 
     file = sets.file(role, split)
@@ -125,9 +124,9 @@ def _split(config: Any, base: BaseCheckpoint, sets: SetsFolder, role: str, split
 
 
 def _look(row: Mapping[str, Any], chat: Chat, counted: bool) -> dict[str, Any]:
-    """The columns of a row for the trainer, and its faults.
+    """Return the columns of a row for the trainer, and the faults found in the row.
 
-    ``counted``: whether the row's token counts are those of this template.
+    ``counted``: whether the row's token counts were made with this template.
     """
     inspection = Inspection(chat, row)
     prompt, completion = inspection.tokens.prompt, inspection.tokens.completion
@@ -207,7 +206,7 @@ def _fitting(
 def sequences_of_roles(
     parts: Sequence[Dataset], max_length: int, packing: bool
 ) -> dict[str, Dataset]:
-    """The rows of each role, as sequences of up to ``max_length`` tokens if packed.
+    """Return the rows of each role; if packed, as sequences of up to ``max_length`` tokens.
 
     Returns:
         Columns ``input_ids``, ``labels`` and, if packed, ``seq_lengths`` (tokens of each row), by
@@ -242,7 +241,7 @@ def sequences_of_roles(
 
 
 def sum_of(rows: Dataset) -> tuple[int, int]:
-    """(number of tokens, number of learnt tokens)."""
+    """Return (number of tokens, number of tokens with a loss)."""
     import pyarrow.compute as pc
 
     tokens = learnt = 0
@@ -262,13 +261,13 @@ def check_isolation(
 ) -> None:
     """Check that the logits of a packed row do not depend on the row before it.
 
-    The same row is read after two different rows, with equal shapes and so equal rounding. Under
-    ZeRO and FSDP all processes must call this.
+    The same row is read after two different rows of equal shape, so that rounding is equal too.
+    Under ZeRO and FSDP all processes must call this.
 
     Args:
-        model: The model of the training, as the engine has wrapped it.
+        model: The model as wrapped by the training engine.
         collate: Makes a batch of packed rows on the device of the computation.
-        vocabulary: Number of tokens of the vocabulary.
+        vocabulary: Size of the vocabulary.
         is_mixed: Whether the computation is in half precision and the weights in float32.
     """
     import torch
@@ -284,7 +283,7 @@ def check_isolation(
         return logits[0, _PROBED : 2 * _PROBED]
 
     was_training = model.training
-    model.eval()  # dropout would differ
+    model.eval()  # dropout would change the logits
     try:
         with torch.no_grad():
             one, other = behind(first), behind(second)

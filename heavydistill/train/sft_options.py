@@ -1,6 +1,7 @@
-"""Arguments of SFT beside TRL's: the role, sources of rows, and rows that are too long.
+"""Our arguments of SFT in addition to TRL's: role, row sources, and handling of long rows.
 
-Importing this module does not import TRL: its fields are read before that, see ``arguments``.
+Importing this module does not import TRL, because the fields are read before TRL is loaded (see
+``arguments``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _WHOLE = "rows are never cut; too_long refuses or leaves out those that do not f
 
 @dataclass
 class SftOptions(TrainingOptions):
-    """Our arguments of SFT. A ``max_length`` of None is replaced by the length of the data."""
+    """Our arguments of SFT. A ``max_length`` of None is replaced by the longest row's length."""
 
     script: ClassVar[str] = "sft"
     trl_config: ClassVar[str] = "SFTConfig"
@@ -68,7 +69,7 @@ class SftOptions(TrainingOptions):
         "refuse",
         "leave_out",
     )
-    # TRL's 1,024 would cut the answers off long rows.
+    # TRL's default of 1,024 would cut the answers off long rows.
     max_length: int | None = option(
         None,
         "Maximum tokens of a row and of a pack. [default: the longest row, or with `too_long "
@@ -77,7 +78,7 @@ class SftOptions(TrainingOptions):
 
     @classmethod
     def check_given(cls, values: Mapping[str, Any]) -> None:
-        """Refuse values that name no model or no rows, or two sources of rows."""
+        """Raise an error if no model or no rows are named, or rows are named in two ways."""
         super().check_given(values)
         given = [name for name in ("dataset_name", "role", "datasets") if values.get(name)]
         if given not in (["dataset_name", "role"], ["datasets"]):
@@ -89,7 +90,7 @@ class SftOptions(TrainingOptions):
             )
 
     def __post_init__(self) -> None:
-        roles, trl = self.roles, cast("Any", self)  # its fields of TRL have no types here
+        roles, trl = self.roles, cast("Any", self)  # the fields from TRL have no types here
         trl.output_dir = trl.output_dir or f"out/{roles}"
         if trl.load_best_model_at_end and trl.metric_for_best_model is None:
             learner = "thinker" if roles == "thinker" else "deliberator"
@@ -98,7 +99,7 @@ class SftOptions(TrainingOptions):
 
     @property
     def sources(self) -> tuple[SetSource, ...]:
-        """The sources of the rows; a ``ConfigError`` if an entry is wrong."""
+        """Return the row sources; raises ``ConfigError`` if an entry is invalid."""
         roles = ROLES if self.role == "both" else (self.role,)
         entries = self.datasets or [{"path": self.dataset_name, "role": role} for role in roles]
         fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two are optional."
@@ -115,6 +116,6 @@ class SftOptions(TrainingOptions):
 
     @property
     def roles(self) -> str:
-        """The role that is trained, or ``both``."""
+        """Return the role to train, or ``both``."""
         roles = {source.role for source in self.sources}
         return roles.pop() if len(roles) == 1 else "both"

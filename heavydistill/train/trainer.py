@@ -1,11 +1,12 @@
-"""Additions to TRL's trainers: no cards, tied weights saved once, the optimizer Muon.
+"""Additions to TRL's trainers: no model cards, tied weights saved once, the Muon optimizer.
 
-TRL would overwrite our card at every checkpoint. Weights gathered from several processes may hold a
-tied weight twice; it is saved once, so that the file has the same names with every launch.
+TRL would overwrite our model card at every checkpoint. Weights gathered from several processes may
+contain a tied weight twice; only one is saved, so that the file has the same names with every
+launch.
 
 Muon (https://kellerjordan.github.io/posts/muon/) updates all directions of a matrix equally; the
-bundled models were made with it. Not covered: weights spread over processes (DeepSpeed's ZeRO,
-FSDP), because Muon needs whole matrices; adapters, whose matrices are thin.
+bundled models were trained with it. Not covered: weights spread over processes (DeepSpeed's ZeRO,
+FSDP), because Muon needs whole matrices; adapters, whose matrices have low rank.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ _SHARE_OF_REST = 0.5
 
 
 class RolesMixin(Trainer):
-    """Mixin for TRL's trainers: saves no model card, and tied weights only once."""
+    """Mixin for TRL's trainers: writes no model card, and saves tied weights only once."""
 
     def create_model_card(self, *_: Any, **__: Any) -> None:
-        """Do nothing, in place of the card that the Trainer would write."""
+        """Do nothing: our own model card replaces the Trainer's."""
 
     def log(self, logs: dict[str, float], *arguments: Any) -> None:
-        """Log, and end a training that has diverged, in all processes."""
+        """Log the values; if the training has diverged, end it in all processes."""
         super().log(logs, *arguments)
         for name, value in logs.items():
-            # With fp16 the scaler skips steps whose gradients are too large.
+            # With fp16, the gradient scaler skips steps whose gradients are too large.
             of_gradient = name == "grad_norm" and self.accelerator.mixed_precision != "fp16"
             is_watched = (name.endswith("loss") or of_gradient) and value is not None
             if is_watched and not math.isfinite(value):
@@ -55,21 +56,21 @@ class RolesMixin(Trainer):
                 )
 
     def _run_epoch(self, **options: Any) -> None:
-        # A training resumed at its last step would make one more.
+        # Otherwise a training resumed at its last step would make one more step.
         if self.state.global_step < self.state.max_steps:
             super()._run_epoch(**options)
 
     def _save(
         self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
     ) -> None:
-        """Write the model, or that of a checkpoint; the Trainer always saves by this."""
+        """Write the weights of the model or a checkpoint; the Trainer saves only through this."""
         if state_dict:
             model = self.accelerator.unwrap_model(self.model)
             for name, source in model.all_tied_weights_keys.items():
                 weight = state_dict.get(source)
                 copy = state_dict.get(name)
                 if weight is not None and copy is not None and torch.equal(weight, copy):
-                    # transformers recognizes tied weights by their memory, and writes one.
+                    # transformers detects tied weights by shared memory, and writes one of them.
                     state_dict[name] = weight
         super()._save(output_dir, state_dict)
 
@@ -77,7 +78,7 @@ class RolesMixin(Trainer):
 class RolesTrainer(RolesMixin, SFTTrainer):
     """TRL's trainer for SFT, which refuses packing if the model mixes packed rows.
 
-    With ``muon``, Muon replaces the optimizer of the arguments.
+    With ``muon``, Muon replaces the optimizer set by the arguments.
     """
 
     _is_probed = False
@@ -88,7 +89,7 @@ class RolesTrainer(RolesMixin, SFTTrainer):
         super().__init__(**options)
 
     def create_optimizer(self, *arguments: Any) -> torch.optim.Optimizer:
-        """Make the optimizer of the arguments, or Muon."""
+        """Create the optimizer set by the arguments, or Muon."""
         if self._muon and self.optimizer is None:
             self.optimizer = MuonAdamW(
                 self.model.named_parameters(),
@@ -115,9 +116,9 @@ class RolesTrainer(RolesMixin, SFTTrainer):
 
 
 class MuonAdamW(torch.optim.Optimizer):
-    """Muon and AdamW as one optimizer, for schedules, clipping and checkpoints.
+    """Muon and AdamW combined in one optimizer, for schedules, clipping and checkpoints.
 
-    ``lr`` and ``weight_decay`` apply to the matrices; the rest has half the rate and no decay.
+    Matrices use ``lr`` and ``weight_decay``; other parameters use half the rate and no decay.
     """
 
     def __init__(
@@ -142,11 +143,11 @@ class MuonAdamW(torch.optim.Optimizer):
             torch.optim.AdamW(rest, lr=lr * _SHARE_OF_REST, betas=betas, eps=eps, weight_decay=0.0),
         ]
         super().__init__([{"params": matrices}, {"params": rest}], {"lr": lr})
-        # The groups are shared, so that a schedule changes those of both.
+        # The parameter groups are shared, so that a schedule changes the groups of both optimizers.
         self.param_groups = [group for part in self._parts for group in part.param_groups]
 
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Make a step of both."""
+        """Make one step of both optimizers."""
         loss = closure() if closure else None
         muon, adamw = self._parts
         on_cpu = all(matrix.device.type == "cpu" for matrix in muon.param_groups[0]["params"])
@@ -156,11 +157,11 @@ class MuonAdamW(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The states of both optimizers."""
+        """Return the states of both optimizers."""
         return {"parts": [part.state_dict() for part in self._parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore a state of ``state_dict``."""
+        """Restore a state returned by ``state_dict``."""
         for part, state in zip(self._parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
         self.param_groups = [group for part in self._parts for group in part.param_groups]
@@ -169,8 +170,8 @@ class MuonAdamW(torch.optim.Optimizer):
 class _SinglePrecision(TorchFunctionMode):
     """Keeps torch's Muon from casting to bfloat16.
 
-    Processors without instructions for bfloat16 emulate it, which made a step of the bundled
-    student four times as long.
+    CPUs without bfloat16 instructions emulate it, which made a step of the bundled student four
+    times as long.
     """
 
     def __torch_function__(

@@ -1,1 +1,1 @@
-"""Reinforcement learning with the verdict of a verifier as the reward: GRPO and its kin."""
+"""GRPO and its variants: reinforcement learning with the verifier's verdict as the reward."""

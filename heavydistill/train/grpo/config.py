@@ -1,4 +1,4 @@
-"""The arguments of a GRPO training: TRL's and ours (``options``)."""
+"""The configuration of a GRPO training: TRL's fields and ours (``options``)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from heavydistill.train.grpo.options import JOINT, GrpoModelOptions, GrpoOptions
 
 @dataclass
 class GrpoConfig(GrpoOptions, GRPOConfig):
-    """All arguments but those of the model."""
+    """All arguments of a GRPO training except those of the model."""
 
 
 @dataclass
 class GrpoModelConfig(GrpoModelOptions, ModelConfig):
-    """The arguments of the model. An adapter has no dropout."""
+    """The model arguments of a GRPO training. Dropout of an adapter is 0."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,7 +37,7 @@ class GrpoModelConfig(GrpoModelOptions, ModelConfig):
 
 
 def parse(arguments: Sequence[str]) -> TrainArguments[GrpoConfig]:
-    """Read flags and the file that they name; raises what ``arguments`` does."""
+    """Parse flags, and the YAML file that they name; raises the errors of ``read_arguments``."""
     found = read_arguments(GrpoOptions, GrpoConfig, GrpoModelConfig, arguments)
     config, model = found.config, found.model
     if not config.use_vllm:

@@ -1,21 +1,22 @@
-"""The prompts of a GRPO training, caches or problems, and their selection.
+"""The prompts of a GRPO training, caches or problems, and how they are selected.
 
-A deliberator is trained on the prompts of the set ``rl``, with ``unmeasured: ask`` also on caches
+A deliberator is trained on the prompts of the set ``rl``; with ``unmeasured: ask`` also on caches
 whose success is unmeasured. Thinkers, alone or in episodes, are trained on the problems of a folder
-of sets or of a run, in the wording of the run. Prompts are left out for these reasons, and counted:
+of sets or of a run, with the run's prompt wording. Prompts are left out, and counted, for these
+reasons:
 
-    never_right    no response was right, so that a group would teach nothing
-    always_right   all responses were right
-    over_accuracy  more than ``max_accuracy`` of the attempts are right
+    never_right    no response was correct, so that all rewards of a group would be equal
+    always_right   all responses were correct
+    over_accuracy  more than ``max_accuracy`` of the attempts are correct
     too_long       the model's context has no room for a response; prompts are never cut
     unfit          the problem cannot be judged, and the run has ``problems.unfit: leave_out``
 
-The first two reasons need two or more judged responses: deliberations on the cache; for a thinker
-attempts of the set ``trajectories``; for an episode both. Problems with fewer are not filtered (a
-refilter drops the attempts), and neither are those of a run.
+The first two reasons need at least two judged responses: deliberations on the cache for a
+deliberator, attempts of the set ``trajectories`` for a thinker, and both for an episode. Problems
+with fewer judged responses are kept (a refilter drops attempts), and so are all problems of a run.
 
-The wording, K and the cache are those of the given run or of the runs behind the sets; a given run
-also has the problems and ``verify``. Held-out prompts are in ``held_out``.
+Wording, K and cache settings come from the given run, or from the runs behind the sets; a given run
+also supplies the problems and ``verify``. For held-out prompts see ``held_out``.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ UNMEASURED, UNFIT, TOO_LONG = "unmeasured", "unfit", "too_long"
 _OF_CACHE = ("prompt", *PROBLEM_COLUMNS, "cache", "stratum", "right", "width", "success")
 _OF_SETS = ("domain", "language", "think", "cache", "deliberate")
 _ROUNDING = 1e-9
-_FEWEST_JUDGED = 2  # as of a cache
+_FEWEST_JUDGED = 2  # the same minimum as for a cache
 _Row = dict[str, Any]
 
 
@@ -66,28 +67,28 @@ class Prompts:
     """The prompts of a training."""
 
     train: Dataset
-    """Rows with ``prompt`` (one user turn) and the columns of a problem. Caches also have ``cache``
-    (the id), ``stratum``, ``right``, ``width`` and ``success`` (null: unmeasured); problems have
-    ``domain`` and, if they are from sets, ``success``."""
+    """Rows with ``prompt`` (one user turn) and the fields of a problem. Caches also have
+    ``cache`` (the id), ``stratum``, ``right``, ``width`` and ``success`` (null if unmeasured).
+    Problems have ``domain`` and, if they come from sets, ``success``."""
     lengths: list[int]
-    """Tokens of each prompt of ``train``, with the template and the opening of the answer."""
+    """Number of tokens of each prompt in ``train``, including template and generation prompt."""
     left_out: dict[str, int]
-    """Number of prompts that are left out, by reason."""
+    """Number of prompts left out, by reason."""
     run: RunConfig | None
-    """The configuration by which problems are asked; None if the prompts are caches."""
+    """Configuration that defines the prompts of problems; None if the prompts are caches."""
     episodes: Episodes | None
-    """Plays the episodes of mode ``joint``; None in other modes."""
+    """Generates the episodes of mode ``joint``; None in other modes."""
     verify: Verifying
     """Settings of the verifiers."""
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest prompt."""
+        """Return the number of tokens of the longest prompt."""
         return max(self.lengths)
 
     @property
     def problems_sha256(self) -> str:
-        """Hash of the prompts and references, in order."""
+        """Return a hash of the prompts and references, in order."""
         digest = hashlib.sha256()
         columns = [self.train[name] for name in ("prompt", *PROBLEM_COLUMNS)]
         for row in zip(*columns, strict=True):
@@ -96,7 +97,7 @@ class Prompts:
 
 
 def find_sets(config: GrpoConfig) -> SetsFolder | None:
-    """The folder of sets; None if a run is given."""
+    """Return the folder of sets; None if a run is given instead."""
     if not config.dataset_name:
         return None
     names = {"rl"} if config.mode == DELIBERATOR else {"problems", "trajectories", "caches"}
@@ -108,12 +109,12 @@ def find_sets(config: GrpoConfig) -> SetsFolder | None:
 def read_prompts(
     arguments: TrainArguments[GrpoConfig], base: BaseCheckpoint, sets: SetsFolder | None
 ) -> Prompts:
-    """Read and select the prompts.
+    """Read the prompts and select those to train on.
 
     Raises:
-        ConfigError: No prompt is left, too few for a generation, or one that does not fit the
-            model; or a verifier is not available.
-        BudgetError: The problem alone exceeds the budget of a cache.
+        ConfigError: No prompt is left, too few for one generation batch, or one that does not fit
+            the model; or a verifier is not available.
+        BudgetError: The problem alone exceeds the token budget of a cache.
     """
     config = arguments.config
     left_out: Counter[str] = Counter()
@@ -156,7 +157,7 @@ def read_prompts(
     rows, lengths = with_room(config, base, rows, response, left_out)
     if episodes:
         for row in rows:
-            episodes.cache_of(problem_of(row), [])  # raises if the problem alone does not fit
+            episodes.cache_of(problem_of(row), [])  # raises if the problem alone exceeds the budget
     if len(rows) < config.prompts_of_generation:
         raise ConfigError(
             f"A generation has {config.prompts_of_generation:,} prompts, but there are only "
@@ -171,7 +172,7 @@ def read_prompts(
 
 
 def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
-    """The caches with fewer than two judged deliberations."""
+    """Yield the caches with fewer than two judged deliberations."""
     problems = {
         row["id"]: from_row(ProblemRow, row)
         for row in read_rows(sets.folder, "problems")
@@ -189,7 +190,7 @@ def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
 
 
 def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
-    """The share of right responses among the judged ones, by problem."""
+    """Return the share of correct responses among the judged ones, by problem."""
     right: Counter[str] = Counter()
     judged: Counter[str] = Counter()
     for row in read_rows(sets.folder, "trajectories", columns=["problem", "verdict.label"]):
@@ -205,7 +206,7 @@ def _successes(sets: SetsFolder, mode: str) -> dict[str, float]:
 
 
 def check_verifiers(rows: Iterable[_Row], verify: Verifying, source: object) -> None:
-    """Raise a ``UserError`` that names the source if its problems cannot be judged here."""
+    """Raise a ``UserError`` that names ``source`` if its problems cannot be judged here."""
     registry.load_own(verify.own)
     try:
         lacking = registry.unavailable({row["verifier"] for row in rows}, verify)
@@ -216,7 +217,7 @@ def check_verifiers(rows: Iterable[_Row], verify: Verifying, source: object) -> 
 
 
 def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) -> list[_Row]:
-    """The prompts that can teach something; of caches, those of at most this accuracy."""
+    """Return prompts with a learning signal; caches only up to the accuracy ``most``."""
     kept = []
     for row in rows:
         if row["success"] in (0, 1):
@@ -229,7 +230,7 @@ def _teaching(rows: Iterable[_Row], most: float | None, left_out: Counter[str]) 
 
 
 def _nothing_left(config: GrpoConfig, model: str, left_out: Counter[str]) -> ConfigError:
-    """The error if no prompt can teach something."""
+    """Return the error for the case that no prompt has a learning signal."""
     listed = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
     path = str(config.dataset_name)
     again = ["heavydistill", "refilter", path, "--checkpoint", model, "--out", f"{path}-refiltered"]
@@ -246,11 +247,11 @@ def _nothing_left(config: GrpoConfig, model: str, left_out: Counter[str]) -> Con
 
 
 def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> RunConfig:
-    """The configuration by which problems are asked: the given run, or the one behind the sets.
+    """Return the configuration that defines the prompts: the given run, or the one behind the sets.
 
     Raises:
-        ConfigError: The file is not the configuration of a run, sets a key without effect, or has a
-            K that does not fit the batch; or the runs behind the sets have different settings.
+        ConfigError: The file is not a run's configuration, sets a key that has no effect, or its K
+            does not divide the batch; or the runs behind the sets have different settings.
     """
     config = arguments.config
     if config.run:
@@ -269,7 +270,7 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
 
 
 def _run_behind(manifest: Manifest | None) -> RunConfig:
-    """The common configuration of the runs behind sets, without settings for their teachers."""
+    """Return the configuration shared by the runs behind the sets, without teacher settings."""
     runs = manifest.runs if manifest else []
     ways = [_way(run.config) for run in runs if run.config]
     fix = "Give --run, the configuration file of a run, in place of --dataset_name."
@@ -292,14 +293,14 @@ def _way(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def wording_of(manifest: Manifest | None) -> RunConfig | None:
-    """The configuration with the wording of the runs behind sets; None if they differ."""
+    """Return the configuration with the wording of the runs behind sets; None if they differ."""
     with contextlib.suppress(ConfigError):
         return _run_behind(manifest)
     return None
 
 
 def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
-    """Refuse keys of a run that have no effect in a training."""
+    """Raise an error if the run sets keys that have no effect in a training."""
     if run.pools:
         raise ConfigError(
             f"{config.run}: pools has no effect, because the trained model makes the attempts",
@@ -315,7 +316,7 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
                 f"{config.run}: a training uses only max_tokens of {name}.sampling",
                 "Leave the others out; give temperature to the training.",
             )
-        # In an episode each role may have a smaller number of its own.
+        # In an episode, each role may set a lower limit.
         tokens = sampling.max_tokens or most
         if tokens > most or (tokens < most and not is_joint):
             raise ConfigError(
@@ -325,7 +326,7 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
 
 
 def context_of(config: GrpoConfig, base: BaseCheckpoint) -> int:
-    """Maximum number of tokens of a prompt and a response together."""
+    """Return the maximum number of tokens of a prompt and a response together."""
     server = config.vllm_max_model_length if config.use_vllm else None
     return min(base.context, server or base.context)
 
@@ -337,9 +338,9 @@ def with_room(
     response: int,
     left_out: Counter[str],
 ) -> tuple[list[_Row], list[int]]:
-    """The prompts that leave room for ``response`` tokens, and their lengths in tokens.
+    """Return the prompts that leave room for ``response`` tokens, and their lengths in tokens.
 
-    Others are counted in ``left_out``, or raise a ``ConfigError``.
+    The others are counted in ``left_out``, or a ``ConfigError`` is raised.
     """
     room = context_of(config, base) - response
     lengths = [_tokens(base, row) for row in rows]

@@ -1,21 +1,21 @@
-"""Episodes: K thinkers on one problem, the cache of their attempts, one deliberation on it.
+"""Episodes: K attempts at one problem, a cache built from them, and one deliberation on it.
 
-The policy of the current step writes both. Attempts are judged, and ``heavy.build_cache`` makes a
-cache of them as in a run, with the student's tokenizer; selection, pruning, width and wording are
-those of a run's configuration. An episode has K + 1 rows: the attempts in their order, then the
-deliberation.
+The current policy writes the attempts and the deliberation. Attempts are judged, and
+``heavy.build_cache`` builds the cache as in a run, with the student's tokenizer; the run's
+configuration sets selection, pruning, width and wording. An episode has K + 1 rows: the attempts in
+order, then the deliberation.
 
-An episode fails as in a run if it has fewer than ``think.min_k`` usable attempts
-(``too_few_usable``), or if the final answers alone exceed the budget of the cache (``too_long``).
-It is left out of the loss: attempts that were cut off are masked, so that a reward would reach only
-the whole ones. Its deliberation is sampled nevertheless, because all processes must call a server
-equally often.
+As in a run, an episode fails if it has fewer than ``think.min_k`` usable attempts
+(``too_few_usable``), or if the final answers alone exceed the cache's token budget (``too_long``).
+A failed episode is left out of the loss: truncated attempts are masked, so that a reward would
+reach only the complete ones. The deliberation is sampled even then, because all processes must send
+equally many requests to a server.
 
-Only the cache's pruning cuts text: ``data`` checks prompts before a training, and ``figures``
-counts what each cache leaves out and shortens.
+Only cache pruning shortens text: ``data`` checks prompts before a training, and ``figures`` counts
+what each cache leaves out and shortens.
 
-Not covered: several rounds or deliberations. Temperature, top_p and the like are those of the
-trainer, because ratios are of its distribution; ``joint`` assigns the rewards.
+Not covered: several rounds or deliberations. Temperature, top_p and the like come from the trainer,
+because ratios refer to its distribution; ``joint`` assigns the rewards.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ from heavydistill.verifiers.pool import VerdictPool
 
 Failed = Literal["too_few_usable", "too_long"]
 PROBLEM_COLUMNS = ("problem", "text", "reference", "verifier", "verifier_args")
-"""Columns of a row with the fields of its problem; the first is the problem's id."""
+"""Columns of a row with the fields of its problem; the first column is the problem's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyCompletion:
-    """A completion that the policy wrote."""
+    """A completion sampled from the policy."""
 
     ids: list[int]
-    """Token ids, at least one, the end token included."""
+    """Token ids including the end token; at least one."""
     is_whole: bool
-    """Whether the completion ended by itself."""
+    """Whether the completion ended by itself, not at the token limit."""
     logprobs: list[float] | None = None
-    """Log-probabilities by the sampler; None if unknown."""
+    """Log-probability of each token as reported by the sampler; None if unknown."""
 
 
 Sample = Callable[[list[list[int]], int], list[PolicyCompletion]]
-"""Samples one completion for each prompt, of at most this number of tokens."""
+"""Function of (token ids of each prompt, maximum tokens) that samples one completion per prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class EpisodeRow:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The attempts at a problem, and the deliberation on them."""
+    """The K attempts at a problem, and the deliberation on them."""
 
     rows: list[EpisodeRow]
     """The thinkers' rows, then the deliberation."""
@@ -82,9 +82,10 @@ class Episode:
 
 
 class Episodes:
-    """Plays episodes of a run whose tokens fit ``context``; ``reader`` is the student's tokenizer.
+    """Generates episodes of a run whose prompts and responses fit ``context`` tokens.
 
-    ``max_tokens`` bounds a response if the run has no ``sampling.max_tokens`` for the role.
+    ``reader`` is the student's tokenizer. ``max_tokens`` limits the responses of a role for which
+    the run sets no ``sampling.max_tokens``.
 
     Raises:
         ConfigError: The run has another task or several rounds, or its tokens exceed the context.
@@ -125,7 +126,8 @@ class Episodes:
         sample: Sample,
         verdicts: VerdictPool,
     ) -> list[Episode]:
-        """Play an episode for each row, which has a thinker's ``prompt`` and a problem's fields.
+        """Generate an episode for each row, which has a thinker's ``prompt`` and a problem's
+        fields.
 
         ``seeds`` select and order the attempts of each cache; ``sample`` is called twice.
         """
@@ -204,7 +206,7 @@ class Episodes:
             return self.cache_of(problem, [], seed), "too_long"
 
     def cache_of(self, problem: Problem, pool: Sequence[Trajectory], seed: int = 0) -> Cache:
-        """The cache of a pool; a ``BudgetError`` if it does not fit."""
+        """Build the cache of a pool; raises ``BudgetError`` if it exceeds the token budget."""
         domain = problem.domain or self._run.domain or "general"
         return build_cache(
             problem,
@@ -222,20 +224,20 @@ class Episodes:
 
 
 def problem_row(problem: Problem, prompt: str) -> dict[str, Any]:
-    """A row of a problem and its prompt, for training or measuring."""
+    """Return a row with a problem and its prompt, for training or evaluation."""
     values = (problem.id, problem.text, problem.reference, problem.verifier, problem.verifier_args)
     columns = dict(zip(PROBLEM_COLUMNS, values, strict=True))
     return {"prompt": [{"role": "user", "content": prompt}], **columns}
 
 
 def problem_of(row: Mapping[str, Any]) -> Problem:
-    """The problem of a row that ``problem_row`` made."""
+    """Return the problem of a row that ``problem_row`` made."""
     fields = {name: row[name] for name in PROBLEM_COLUMNS[1:]}
     return Problem(id=row["problem"], domain=row.get("domain") or "", **fields)
 
 
 def figures(episodes: Sequence[Episode]) -> dict[str, float]:
-    """Figures of the attempts and episodes of a step, for the log.
+    """Return the metrics of a step's attempts and episodes, for the log.
 
     Returns:
         ``attempts/...``: share of attempts that are right, in the cache (``shown``), ``shortened``

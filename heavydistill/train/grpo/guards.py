@@ -1,22 +1,24 @@
 """Guards against the collapse in HeavySkill's RLVR with K=16 (arXiv 2605.02396, Figure 6).
 
-Reward and solved groups rise there while entropy, length and the held-out accuracy fall: the model
-learns to copy and to vote. Four guards look for that in the log, a fifth for endless responses:
+In that collapse, the reward and the share of solved groups rise while entropy, length and held-out
+accuracy fall: the model learns to copy and to vote. Four guards check the log for these signs, and
+a fifth for endless responses:
 
-    entropy     the entropy of the policy is below a share of its peak
-    length      the mean completion is shorter than a share of the longest so far
-    all_right   most groups are solved, so that few are left to learn from
+    entropy     the policy's entropy is below a given share of its peak
+    length      the mean completion is shorter than a given share of the longest so far
+    all_right   most groups are solved, so that few give a learning signal
     evaluation  the held-out accuracy fell at several evaluations in a row while the training reward
                 rose
     cut_off     most responses are cut off: they have no reward, and groups shrink
 
-A guard compares medians of ``guard_window`` logged values. Evaluations are compared singly; of
-several at one step the first counts, because ``eval_on_start`` evaluates again on resuming. If all
-responses are cut off in ``guard_window`` logged values in a row, ``cut_off`` ends the training even
-at ``warn``.
+A guard compares medians of ``guard_window`` logged values. Evaluations are compared singly. If a
+step has several evaluations, the first one counts, because ``eval_on_start`` evaluates again on
+resuming. If all responses are cut off in ``guard_window`` logged values in a row, ``cut_off`` ends
+the training even at ``warn``.
 
-A guard fires once, ``cut_off`` a second time to end the training. Alarms depend on ``log_history``
-alone, which is in every checkpoint, so that a resumed training knows the earlier ones.
+Each guard fires at most once; ``cut_off`` may fire a second time to end the training. Alarms are
+computed from ``log_history`` alone. Every checkpoint contains it, so a resumed training has the
+earlier alarms.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from heavydistill.train.arguments import option
 OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
 ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
 GUARDS = ("entropy", "length", "all_right", "evaluation", "cut_off")
-# Share of the rewarded responses, and of the attempts of an episode.
+# Share of rewarded responses that were cut off; the same for the attempts of an episode.
 _CUT_OFF = ("verdict/cut_off", "thinker/truncated")
 MORE_TOKENS = (
     "Raise max_completion_length (mode joint: the run's sampling.max_tokens too), or teach the "
@@ -58,7 +60,7 @@ def _share(what: str, default: float) -> Any:
 
 @dataclass
 class GuardOptions:
-    """Actions of the guards, and their bounds."""
+    """The guards' actions and thresholds."""
 
     guard_entropy: str = _action("the entropy falls below guard_entropy_below of its peak")
     guard_entropy_below: float = _share("the peak", 0.6)
@@ -78,12 +80,12 @@ class GuardOptions:
     guard_window: int = option(5, "Number of logged values whose median the guards compare.")
 
     def action_of(self, guard: str) -> str:
-        """The action of a guard."""
+        """Return the action that is set for a guard."""
         return str(getattr(self, f"guard_{guard}") or WARN)
 
 
 def check_guards(config: Any) -> None:
-    """Check that the actions of the guards of a ``GrpoConfig`` are possible.
+    """Check that the actions set in a ``GrpoConfig`` are possible.
 
     Raises:
         ConfigError: A guard needs evaluations, and there are none; or there is no best checkpoint
@@ -98,7 +100,7 @@ def check_guards(config: Any) -> None:
     rolling = [guard for guard in GUARDS if config.action_of(guard) == ROLL_BACK]
     if not rolling:
         return
-    # The best checkpoint must have been saved when it was measured.
+    # The best checkpoint exists only if each evaluation is followed by a save at the same step.
     same = saved == evaluated and (saved != "steps" or config.eval_steps == config.save_steps)
     if evaluated == "no" or not (saved == "best" or same):
         raise ConfigError(
@@ -111,9 +113,10 @@ def check_guards(config: Any) -> None:
 def alarms(
     history: Sequence[Mapping[str, Any]], guards: GuardOptions, metric: str = "eval_hm"
 ) -> list[Alarm]:
-    """All alarms of a training's ``log_history``, in the order of its steps.
+    """Return all alarms of a training's ``log_history``, ordered by step.
 
-    Values that are missing, null or not finite are skipped. ``metric`` is the held-out accuracy.
+    Values that are missing, null or not finite are skipped. ``metric`` is the name of the held-out
+    accuracy in the log.
     """
     window = guards.guard_window
     logged = {
@@ -149,7 +152,7 @@ def alarms(
 
 
 def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
-    """(step, share of responses that were cut off); in mode joint, the larger of both roles."""
+    """Return (step, share of responses cut off); in mode joint, the higher share of both roles."""
     found: dict[int, float] = {}
     for name in _CUT_OFF:
         for step, value in series(history, name):
@@ -158,7 +161,7 @@ def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
 
 
 def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
-    """The sentence for an alarm."""
+    """Return the message of an alarm."""
     value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
     what = {
         "entropy": f"the entropy is {value}, below {guards.guard_entropy_below:.0%} of its peak "
@@ -177,7 +180,7 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
 
 
 _Crossed = Iterator[tuple[int, float, float]]
-"""(step, value, bound) wherever a value exceeds the bound of its guard."""
+"""(step, value, threshold) for each value that crosses its guard's threshold."""
 
 
 def _below_peak(points: list[Point], share: float) -> _Crossed:
@@ -193,7 +196,7 @@ def _above(points: list[Point], most: float) -> _Crossed:
 
 
 def _falling(evaluations: list[Point], rewards: list[Point], guards: GuardOptions) -> _Crossed:
-    """The bound is the accuracy before the falls."""
+    """Yield the points after repeated falls; the threshold is the accuracy before the falls."""
     first_of_steps = list(dict(reversed(evaluations)).items())[::-1]
     falls = guards.guard_evaluation_falls
     for end in range(falls, len(first_of_steps) if rewards else 0):
@@ -204,5 +207,5 @@ def _falling(evaluations: list[Point], rewards: list[Point], guards: GuardOption
 
 
 def _at(points: Sequence[Point], step: int) -> float:
-    """The last value up to a step, or else the first value."""
+    """Return the last value up to a step; if there is none, the first value."""
     return next((value for when, value in reversed(points) if when <= step), points[0][1])

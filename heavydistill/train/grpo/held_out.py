@@ -1,21 +1,23 @@
-"""Evaluation during a GRPO training, on prompts of problems that it never learns from.
+"""Evaluation during a GRPO training, on prompts of problems that are never trained on.
 
-Each problem of the validation split has one cache, whatever its success, so that HM - V is that of
-the problems: a cache of a run, or else one that the build drew (counted).
+Each problem of the validation split has exactly one cache, whatever its success rate, so that HM -
+V is an average over problems. The cache comes from a run if there is one; otherwise the build made
+it, and these are counted.
 
-    eval_hm            share of deliberations on held-out caches that are right
+    eval_hm            share of deliberations on held-out caches that are correct
     eval_v             value of the vote of their attempts; the same at every evaluation
     eval_hm_minus_v    HM - V
-    eval_pass_at_1     share of a thinker's attempts at held-out problems that are right
-    eval_pass_at_d     share of these problems with at least one right attempt
-    eval_undecided     share of all responses that are undecided; they count as not right
-    eval_unanswered    share of all responses without a final answer; they count as not right
+    eval_pass_at_1     share of a thinker's attempts at held-out problems that are correct
+    eval_pass_at_d     share of these problems with at least one correct attempt
+    eval_undecided     share of all responses that are undecided; they count as not correct
+    eval_unanswered    share of all responses without a final answer; they count as not correct
     eval_cut_off       share of all responses that were cut off
 
-Responses are sampled as in the training, ``num_generations_eval`` for each row. Without a server,
-every evaluation has the same random numbers, and those of the training are not affected.
+Sampling settings are those of the training, with ``num_generations_eval`` responses per row.
+Without a server, every evaluation uses the same random numbers, and those of the training are not
+affected.
 
-Not covered: several rounds; problems that differ in a word from those of the training.
+Not covered: several rounds; near-duplicates of training problems that differ in a word.
 """
 
 from __future__ import annotations
@@ -42,27 +44,27 @@ from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.trainer import RolesMixin
 
 DELIBERATOR, THINKER = "deliberator", "thinker"
-# Labels of ``rl`` for the success or number of caches; those with other labels are unfit.
+# Values of ``rl`` for a cache's success or count that make it usable for evaluation.
 FIT = {
     *(USED, "always_right", "never_right", "unmeasured"),
     *("duplicate", "over_bound", "not_admitted", "over_cap"),
 }
 Row = dict[str, Any]
 ThinkerPrompt = Callable[[Problem], str]
-"""Makes the thinker's prompt of a problem."""
+"""Function that returns the thinker's prompt for a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """Prompts of an evaluation."""
+    """The prompts of a held-out evaluation."""
 
     roles: dict[str, list[Row]]
-    """Rows of each role, as made by ``problem_row``; those of the deliberator also have ``cache``
+    """Rows of each role, as made by ``problem_row``; rows of the deliberator also have ``cache``
     (the id) and ``vote`` (V of the attempts)."""
     drawn: int
-    """Number of caches that the build made, not a run."""
+    """Number of caches that were made by the build instead of a run."""
     too_long: int
-    """Number of rows that are left out because they are too long."""
+    """Number of rows left out because they are too long."""
 
     def __str__(self) -> str:
         drawn = f" ({self.drawn:,} drawn by the build)" if self.drawn else ""
@@ -78,20 +80,20 @@ def held_out(
     learnt: Collection[str] = (),
     fits: Callable[[str, Row], bool] = lambda role, row: True,
 ) -> HeldOut:
-    """The held-out prompts of a folder of sets.
+    """Return the held-out prompts of a folder of sets.
 
     Args:
-        folder: The folder.
+        folder: Folder of sets.
         most: Maximum number of rows of each role, selected by a hash of the problem's id, so that
             they are the same with every seed.
-        thinker_prompt: None if no thinker is measured.
-        learnt: Texts of the problems of the training; none may be held out.
+        thinker_prompt: Makes a thinker's prompt; None if no thinker is evaluated.
+        learnt: Problem texts of the training; an error is raised if one is held out.
         fits: Whether a row of a role fits the model; the others are left out and counted.
 
     Raises:
         ConfigError: There are no sets or no validation problems, or some cannot be used.
     """
-    read_manifest(folder)  # raises where there are no sets
+    read_manifest(folder)  # raises an error if there are no sets
     rows = (from_row(ProblemRow, row) for row in read_rows(folder, "problems"))
     problems = {row.id: row for row in rows if row.split == "validation"}
     if not problems:
@@ -145,17 +147,18 @@ def held_out(
 
 
 Judge = Callable[[Sequence[Mapping[str, Any]], Sequence[Sequence[int]]], Sequence[Reward]]
-"""Judges one response to each row (``VerdictReward.judge``)."""
+"""Function that judges one response per row (``VerdictReward.judge``)."""
 HeldOutResponse = tuple[int, Reward]
-"""The number of a held-out row, and the reward of a response to it."""
+"""(index of a held-out row, reward of a response to it)."""
 
 
 def figures(
     rows: Mapping[str, Sequence[Row]], responses: Mapping[str, list[HeldOutResponse]]
 ) -> dict[str, float]:
-    """The metrics of an evaluation, without the prefix ``eval_``, of the roles that have rows.
+    """Return the metrics of an evaluation, without the prefix ``eval_``, for the roles that have
+    rows.
 
-    ``responses`` has equally many to each row of a role.
+    ``responses`` has the same number of responses for each row of a role.
     """
     found: dict[str, float] = {}
     for role, of_role in responses.items():
@@ -174,11 +177,11 @@ def figures(
 
 
 class HeldOutEvaluation(RolesMixin, GRPOTrainer):
-    """TRL's trainer with an evaluation on held-out rows.
+    """Mixin for TRL's trainer that evaluates on held-out rows.
 
-    ``eval_dataset`` maps ``deliberator`` and ``thinker``, or one of them, to rows as in
-    ``HeldOut``. An evaluation needs ``judge``; ``most_tokens`` are the maximum tokens of a response
-    by role (default: ``max_completion_length``).
+    ``eval_dataset`` maps the roles (``deliberator``, ``thinker`` or both) to rows as in
+    ``HeldOut``. ``judge`` must be set before an evaluation; ``most_tokens`` has the maximum tokens
+    of a response by role (default: ``max_completion_length``).
     """
 
     control: Any
@@ -196,7 +199,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Measure, log and call the callbacks as the Trainer does; ``ignore_keys`` has no use."""
+        """Evaluate, log and call the callbacks, as the Trainer does; ``ignore_keys`` is ignored."""
         given = (eval_dataset or self.eval_dataset).items()
         rows = {role: list(of_role) for role, of_role in sorted(given) if len(of_role)}
         started = time.perf_counter()
@@ -208,7 +211,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
             found = figures(rows, responses)
             found["runtime"] = time.perf_counter() - started
             metrics = {f"{metric_key_prefix}_{name}": value for name, value in found.items()}
-            self.log(metrics)  # outside training mode TRL adds no figures of the training
+            self.log(metrics)  # outside training mode TRL adds no training metrics
         finally:
             self.model.train(was_training)
         self.control = self.callback_handler.on_evaluate(
@@ -217,14 +220,14 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
         return metrics
 
     def _responses(self, role: str, rows: list[Row]) -> list[HeldOutResponse]:
-        """The judged responses of all processes."""
+        """Return the judged responses of all processes."""
         assert self._judge, "there is nobody to judge"
         ids = self._tokenize_prompts([row["prompt"] for row in rows])[0]
         # Prompts of similar length share a batch, which is padded to its longest prompt.
         order = sorted(range(len(rows)), key=lambda row: (-len(ids[row]), row))
         prompted = [row for row in order for _ in range(self.num_generations_eval)]
         state = self.accelerator
-        # Equally many for each process, or one would wait for ever; the surplus is dropped.
+        # All processes need the same number of batches, or one would hang; the surplus is dropped.
         missing = -len(prompted) % state.num_processes
         padded = [*prompted, *prompted[:1] * missing]
         mine = padded[state.process_index :: state.num_processes]
@@ -243,7 +246,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
 
     @contextlib.contextmanager
     def _same_draw(self) -> Iterator[None]:
-        """Use the same random numbers each time, in this process."""
+        """Use the same random numbers at every evaluation, in this process."""
         device = self.accelerator.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed(self.args.seed + self.accelerator.process_index)
@@ -251,7 +254,7 @@ class HeldOutEvaluation(RolesMixin, GRPOTrainer):
 
     @contextlib.contextmanager
     def _at_most(self, tokens: int) -> Iterator[None]:
-        """Bound responses to a number of tokens, with and without vLLM."""
+        """Limit responses to ``tokens`` tokens, with and without vLLM."""
         try:
             self._set_most(tokens)
             yield

@@ -1,24 +1,24 @@
-"""Joint training: K attempts and a deliberation on them are one sample with one reward.
+"""Joint training: K attempts and the deliberation on them are one sample with one reward.
 
-The objective for episodes e of K + 1 rows with the learnt tokens t:
+The objective, for episodes e of K + 1 rows whose trained tokens are t:
 
     ratio_e     = exp(mean over all t of log p(t) - log p_old(t))
     advantage_e = (reward_e - mean) / standard deviation, over the episodes of its problem
     loss        = mean over e of -min(ratio_e * advantage_e, clip(ratio_e) * advantage_e)
 
-This is GSPO (arXiv 2507.18071) with an episode in place of a response: one ratio, one length and
-one advantage for all of its tokens. The reward is the verdict on the deliberation; an episode that
-failed (``episodes``) has no reward and teaches nothing.
+This is GSPO (arXiv 2507.18071) with an episode in place of a response: all tokens of an episode
+share one ratio, one length and one advantage. The reward is the verdict on the deliberation; an
+episode that failed (``episodes``) has no reward and does not contribute to the loss.
 
-TRL samples and scores rows; then the rows of an episode are joined to one row, all prompts before
-all completions. To TRL's micro-batches, loss, clipping, metrics, reference model and correction of
-a server's log-probabilities, an episode is one response. Only the forward pass splits it, into
-thinkers and deliberations, because these differ in length.
+TRL samples and scores rows. Then the rows of an episode are joined to one row, all prompts before
+all completions, so that TRL treats the episode as one response in micro-batches, loss, clipping,
+metrics, reference model and correction of a server's log-probabilities. Only the forward pass
+splits it into thinkers and deliberations, because these differ in length.
 
-``dr_grpo`` divides by ``max_completion_length`` for a whole episode. The auxiliary loss of a
-mixture of experts is the mean of both passes.
+``dr_grpo`` divides by one ``max_completion_length`` for a whole episode. The auxiliary loss of a
+mixture-of-experts model is the mean over both passes.
 
-Not covered: episodes that are larger than a micro-batch. Gradient checkpointing makes room.
+Not covered: episodes larger than a micro-batch. Gradient checkpointing reduces their memory.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ _Batch = dict[str, Any]
 
 
 class JointTrainer(RlTrainer):
-    """Plays episodes and learns from them, ``num_generations / (K + 1)`` for each problem.
+    """Generates episodes and trains on them, ``num_generations / (K + 1)`` for each problem.
 
-    The dataset has the columns of ``Episodes.play``; reward functions get one row for each episode,
-    the deliberation. Batches in ``args`` are whole episodes (``config``). For GSPO
+    The dataset has the columns of ``Episodes.play``; reward functions get one row per episode, the
+    deliberation. Batches in ``args`` are whole episodes (``config``). For GSPO,
     ``importance_sampling_level`` is ``sequence`` and ``loss_type`` is ``grpo``.
     """
 
@@ -55,15 +55,15 @@ class JointTrainer(RlTrainer):
         self._is_joined = False
 
     def _generate_and_score_completions(self, inputs: list[_Batch]) -> _Batch:
-        # Copies, in which the prompt that was really asked replaces the given one.
+        # Copies of the rows, in which the prompt that was sampled from replaces the given prompt.
         self._inputs = [{**row, "prompt": list(row["prompt"])} for row in inputs]
         made: _Batch = super()._generate_and_score_completions(self._inputs)
         return {name: self._joined(value) for name, value in made.items()}
 
     def _rolled_out(self, prompts: list[Any], _: Any) -> dict[str, Any]:
-        """The completions of episodes; TRL calls this in place of generating."""
+        """Return the completions of episodes; TRL calls this instead of generating."""
         problems = self._inputs[:: self._size]
-        # Checkpoints have the state of this generator.
+        # Checkpoints contain the state of this generator.
         seeds = torch.randint(2**31, (len(problems),)).tolist()
         self._played = self._episodes.play(problems, seeds, self._sample, self._verdicts)
         for name, value in figures(self._played).items():
@@ -90,11 +90,11 @@ class JointTrainer(RlTrainer):
     def _calculate_rewards(
         self, inputs: list[_Batch], prompts: list[Any], completions: list[Any], ids: list[list[int]]
     ) -> torch.Tensor:
-        """The rewards of the rows of all processes, (rows, 1): those of the deliberations."""
+        """Return the rewards of the deliberations of all processes, shape (rows, 1)."""
         last = slice(self._size - 1, None, self._size)
         failed = [episode.failed is not None for episode in self._played]
         for given, has_failed in zip(inputs[last], failed, strict=True):
-            given["failed"] = has_failed  # for the counts of the reward
+            given["failed"] = has_failed  # for the counts that the reward function logs
         rewards = super()._calculate_rewards(
             inputs[last], prompts[last], completions[last], ids[last]
         )
@@ -109,7 +109,7 @@ class JointTrainer(RlTrainer):
         return episode_advantages(rewards, self.num_generations // self._size, self.scale_rewards)
 
     def _joined(self, value: Any) -> Any:
-        """Join (rows, columns) to (episodes, (K + 1) * columns); other values stay as they are."""
+        """Reshape (rows, columns) to (episodes, (K + 1) * columns); other values are unchanged."""
         if not isinstance(value, torch.Tensor) or value.dim() < 2:
             return value
         return value.reshape(-1, self._size * value.size(1))
@@ -149,7 +149,7 @@ class JointTrainer(RlTrainer):
         return self._joined(logps), self._joined(entropies), loss
 
     def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-        """Micro-batches of whole episodes, of rows in the order of their episodes."""
+        """Return micro-batches of whole episodes, with rows in the order of their episodes."""
         of_episodes = lengths.view(-1, self._size).sum(dim=1)
         within = torch.arange(self._size, device=lengths.device)
         return [
@@ -158,21 +158,21 @@ class JointTrainer(RlTrainer):
         ]
 
     def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """Separate passes for thinkers and deliberations."""
+        """Split rows into two forward passes: thinkers and deliberations."""
         is_last = rows % self._size == self._size - 1
         return [rows[~is_last], rows[is_last]]
 
 
 def episode_advantages(rewards: torch.Tensor, group: int, scale: str) -> torch.Tensor:
-    """The advantage of each episode.
+    """Return the advantage of each episode.
 
     Args:
         rewards: (episodes,), group after group; NaN for an episode without a reward.
         group: Number of episodes in a group.
-        scale: Standard deviation to divide by: the ``group``'s, the ``batch``'s, or ``none``.
+        scale: Standard deviation to divide by: of each ``group``, of the ``batch``, or ``none``.
 
     Returns:
-        (episodes,); 0 for an episode without a reward, which no mean counts.
+        (episodes,); 0 for an episode without a reward, which is left out of all means.
     """
     grouped = rewards.view(-1, group)
     advantages = grouped - grouped.nanmean(dim=1, keepdim=True)
@@ -181,5 +181,5 @@ def episode_advantages(rewards: torch.Tensor, group: int, scale: str) -> torch.T
         squares = (others - others.nanmean(dim=1, keepdim=True)).square()
         count = (~others.isnan()).sum(dim=1, keepdim=True)
         variance = squares.nansum(dim=1, keepdim=True) / (count - 1).clamp(min=1)
-        advantages = advantages / (variance.sqrt() + 1e-4)  # as TRL does, against division by 0
+        advantages = advantages / (variance.sqrt() + 1e-4)  # TRL's epsilon against division by 0
     return advantages.view(-1).nan_to_num(0.0)

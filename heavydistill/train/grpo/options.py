@@ -1,8 +1,8 @@
-"""Arguments of GRPO beside TRL's: the mode, the prompts, the reward, the presets.
+"""Our arguments of GRPO in addition to TRL's: mode, prompts, reward and presets.
 
-The help of a field of TRL's says if it has another default here; fields of ``PRESETS`` have the
-preset's value unless they are given. Importing this module does not import TRL: its fields are read
-before that, see ``arguments``.
+If a field of TRL has another default here, its help text says so. Fields in ``PRESETS`` have the
+preset's value unless they are given. Importing this module does not import TRL, because the fields
+are read before TRL is loaded (see ``arguments``).
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ DELIBERATOR, JOINT, THINKER = MODES = ("deliberator", "joint", "thinker")
 ASK, LEAVE_OUT = "ask", "leave_out"
 HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 STEPS = 4
-"""Default number of optimizer steps for one generation. In the first step every ratio is 1, so that
-a single step would have nothing to clip."""
+"""Default number of optimizer steps per generation batch. In the first step every ratio is 1, so
+that with a single step clipping would have no effect."""
 GSPO, DAPO, DR_GRPO = "gspo", "dapo", "dr_grpo"
 _OF_TOKENS = {"importance_sampling_level": "token", "beta": 0.0, "epsilon": 0.2}
 PRESETS: dict[str, dict[str, Any]] = {
-    # One ratio for a whole response, clipped as in arXiv 2507.18071. HeavySkill used it (arXiv
-    # 2605.02396, appendix B) and gives no values.
+    # One ratio for a whole response, clipped as in arXiv 2507.18071. HeavySkill used GSPO (arXiv
+    # 2605.02396, appendix B) but gives no values.
     GSPO: {
         **{"importance_sampling_level": "sequence", "loss_type": "grpo", "beta": 0.0},
         **{"epsilon": 3e-4, "epsilon_high": 4e-4},
     },
-    # All tokens of a step have the same weight, and the upper bound is higher (arXiv 2503.14476).
-    # In place of its dynamic sampling, prompts are filtered before the training.
+    # All tokens of a step have the same weight, and the upper clipping bound is higher (arXiv
+    # 2503.14476). Prompts are filtered before the training instead of dynamically.
     DAPO: {**_OF_TOKENS, "loss_type": "dapo", "epsilon_high": 0.28},
-    # Independent of the lengths and of the spread of a group's rewards (arXiv 2503.20783).
+    # Independent of response lengths and of the spread of rewards in a group (arXiv 2503.20783).
     DR_GRPO: {**_OF_TOKENS, "loss_type": "dr_grpo", "scale_rewards": "none"},
 }
-# The metric of the role that learns last, with a second one for the best checkpoint.
+# The metric of the last trained role, and a second metric for selecting the best checkpoint.
 _MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
 _NEUTRAL = {
     **{"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "disable_dropout": True},
@@ -49,7 +49,7 @@ _NEUTRAL = {
 _SAMPLED = "responses must be samples of the model's own distribution, which the ratios assume"
 _ONE_REWARD = "there is one reward, the verdict; format_share adds the form"
 _GUARDS = {field.name: field.default for field in dataclasses.fields(GuardOptions)}
-# Bounds of numbers that TRL does not check. A larger format_share would outweigh correctness.
+# Bounds that TRL does not check. A larger format_share would outweigh correctness.
 _BOUNDS = {
     **{"temperature": (0.01, 100), "max_completion_length": (1, 1_000_000)},
     **dict.fromkeys(("epsilon", "epsilon_high", "beta"), (0, 1000)),
@@ -66,7 +66,7 @@ def _of_preset(what: str) -> Any:
 
 @dataclass
 class GrpoModelOptions:
-    """Our defaults of TRL's arguments of the model."""
+    """Our defaults for TRL's model arguments."""
 
     lora_dropout: float = option(0.0, "Always 0: dropout adds noise to the importance ratios.")
 
@@ -172,7 +172,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     chat_template_path: str | None = option(
         None, "Jinja file with the chat template [default: that of the sets, or else of the model]."
     )
-    # Fields of TRL with other defaults.
+    # TRL fields with other defaults.
     loss_type: str | None = _of_preset("Loss")
     importance_sampling_level: str | None = _of_preset(
         "Unit with an importance ratio of its own: token or sequence"
@@ -200,7 +200,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
 
     def __post_init__(self) -> None:
         self._check_sources()
-        trl: Any = self  # its fields of TRL have no types here
+        trl: Any = self  # the fields inherited from TRL have no types here
         usual = arguments_of("trl", self.trl_config)
         for name in {name for preset in PRESETS.values() for name in preset}:
             if getattr(self, name) is None:
@@ -220,34 +220,35 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         self._check_values()
         check_guards(self)
         fix = "Correct the value in the file."
-        # How answers are judged, unless a run is given.
+        # Settings of the verifiers; a given run's settings replace them.
         self.verifying = parse_section(Verifying, dict(self.verify or {}), "verify: ", fix)
 
     @property
     def looks_at_held_out(self) -> bool:
-        """Whether the model is measured on held-out prompts during the training."""
+        """Return whether the model is evaluated on held-out prompts during the training."""
         return bool(self.do_eval or self.eval_on_start)
 
     @property
     def held_out_metric(self) -> str:
-        """Metric of a held-out evaluation: that of the role that learns last."""
+        """Return the name of the held-out metric: HM for a deliberator, pass@1 for a thinker."""
         return PASS_AT_1 if self.mode == THINKER else HM
 
     @property
     def prompts_of_generation(self) -> int:
-        """Number of prompts in a generation, each asked ``num_generations`` times."""
+        """Return the number of prompts of a generation batch, each with ``num_generations``
+        samples."""
         return int(self.generation_batch_size // self.num_generations)
 
     def batches(self, prompts: int) -> int:
-        """Number of micro-batches of an epoch, as TRL's sampler counts them.
+        """Return the number of micro-batches of an epoch, as TRL's sampler counts them.
 
-        Prompts beyond the last full generation are skipped; the next epoch has another order.
+        Prompts beyond the last full generation batch are skipped; the next epoch has another order.
         """
         generations = prompts // self.prompts_of_generation
         return int(generations * self.steps_per_generation * self.num_iterations)
 
     def check_episodes(self, k: int) -> None:
-        """Refuse groups and micro-batches that are not whole episodes of K + 1 responses."""
+        """Raise an error unless groups and micro-batches are whole episodes of K + 1 responses."""
         size = k + 1
         group, per_device = self.num_generations, self.per_device_train_batch_size
         if group % size or group < 2 * size or per_device % size:
@@ -289,7 +290,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             )
 
     def _check_values(self) -> None:
-        """Check what TRL does not, or only once it trains."""
+        """Check values that TRL does not check, or checks only during the training."""
         for name, (least, most) in _BOUNDS.items():
             value = getattr(self, name)
             if value is not None and not least <= value <= most:

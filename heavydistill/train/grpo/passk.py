@@ -1,7 +1,7 @@
-"""The pass@k advantage, which trains a thinker for the pool that a deliberator reads.
+"""The pass@k advantage, which trains a thinker to produce good pools for a deliberator.
 
-An extension of ours; the paper trained the deliberator alone. A deliberator needs one right
-attempt, not only right ones, so a pool of k attempts is rewarded by its best attempt.
+This is our extension; the paper trains only the deliberator. A deliberator needs one correct
+attempt in the pool, so a pool of k attempts gets the reward of its best attempt.
 
 The advantage. For a group of G answers with the rewards r_1 .. r_G let s_i be the mean, over all
 sets of k answers that contain answer i, of the best reward in the set, and let rho be the mean of
@@ -15,18 +15,18 @@ advantage, r_i - mean(r), has the same factor (G - 1) / G.
 
 Proof. The gradient of the mean over all sets of k is the sum over i of (k / G) s_i times the
 gradient of log p(answer i). Subtracting from s_i the mean u_i over the sets without answer i does
-not change the expectation, because u_i does not depend on answer i. And
-rho = (k / G) s_i + (1 - k / G) u_i, so s_i - rho = (1 - k / G) (s_i - u_i).
+not change the expectation, because u_i does not depend on answer i. And rho = (k / G) s_i + (1 - k
+/ G) u_i, so s_i - rho = (1 - k / G) (s_i - u_i).
 
 With k = 1 this is the plain advantage; equal rewards give 0, and a group sums to 0. With k = G
-there is only one set and nothing to compare it with, so it is refused.
+there is only one set and nothing to compare it with, so k = G is refused.
 
 arXiv 2508.10751 (Pass@k Training) uses the same sets but divides the advantage by the standard
-deviation of the best reward, which changes the gradient. Divided by that of s_i, as in GRPO, the
-advantage would be the same for every k.
+deviation of the best reward, which changes the gradient. Dividing by the standard deviation of s_i,
+as in GRPO, would give the same advantage for every k.
 
-Answers without a reward (undecided ones) are in no set and have no advantage; a group in which k or
-fewer have a reward has none either, and is counted.
+Answers without a reward (undecided ones) are in no set and have no advantage. A group with at most
+k rewarded answers has no advantages, and is counted.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ import torch
 from heavydistill.train.grpo.trainer import RlTrainer
 
 TOO_FEW = "pass_at_k/too_few"
-"""Metric: share of the groups in which k or fewer answers have a reward."""
+"""Name of a metric: share of the groups with at most k rewarded answers."""
 
 
 def advantages(rewards: Sequence[float], k: int) -> list[float]:
-    """The advantages of a group's answers; k >= 1. A reward of NaN means that there is none.
+    """Return the advantages of a group's answers; k >= 1. A NaN in ``rewards`` means no reward.
 
-    An answer without a reward has 0, and so have all if k or fewer answers have a reward.
+    An answer without a reward has advantage 0; with at most k rewarded answers, all have 0.
     """
     scored = sorted(
         (i for i, reward in enumerate(rewards) if not math.isnan(reward)), key=rewards.__getitem__
@@ -63,10 +63,10 @@ def advantages(rewards: Sequence[float], k: int) -> list[float]:
 
 
 def _best_with(ascending: Sequence[float], k: int) -> list[float]:
-    """s_i of each reward: the mean best reward of the sets of k that contain it.
+    """Return s_i for each reward: the mean best reward of the sets of k that contain answer i.
 
-    The best answer of a set is its last one in this order. Answer j is the last of C(j, k - 1)
-    sets; a later answer m is the last of C(m - 1, k - 2) sets that contain j.
+    With rewards in ascending order, the best answer of a set is its last one. Answer j is the last
+    of C(j, k - 1) sets; a later answer m is the last of C(m - 1, k - 2) sets that contain j.
     """
     sets = math.comb(len(ascending) - 1, k - 1)
     best = [0.0] * len(ascending)
@@ -79,10 +79,10 @@ def _best_with(ascending: Sequence[float], k: int) -> list[float]:
 
 
 class ThinkerTrainer(RlTrainer):
-    """Trains a thinker for a pool of k attempts.
+    """Trains a thinker with the pass@k advantage.
 
-    Logged rewards are those of single answers. ``pass_at_k`` is below ``num_generations``, and
-    rewards are not scaled (``options`` checks both).
+    The log shows the rewards of single answers. ``pass_at_k`` must be below ``num_generations``,
+    and rewards are not scaled (``options`` checks both).
     """
 
     def __init__(self, *, pass_at_k: int, **options: Any) -> None:

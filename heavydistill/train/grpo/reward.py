@@ -2,21 +2,22 @@
 
     1      correct
     0      incorrect; for code the share of tests that pass
-    0      ended without one final answer: with none, several different ones, one that is retracted
-           or only repeats the problem, or without a boundary between thinking and answer
+    0      complete but without exactly one usable final answer: none, several different ones, one
+           that is retracted or only repeats the problem, or no boundary after the thinking
     None   cut off, or undecided for any other reason
 
-TRL learns nothing from None and leaves it out of a group's mean. A missing final answer is 0: with
-None a model would learn to give none when it does not know. Answers that the verifier cannot read
-or compare have None and are counted; look at them if their share grows.
+A response with reward None is left out of the loss and of its group's mean. A missing final answer
+gets 0, because with None a model would learn to give no answer when it is unsure. Answers that the
+verifier cannot parse or compare get None and are counted; inspect them if their share grows.
 
-With a ``format_share`` f the reward is (1 - f) times that, plus f for the form: thinking, if any,
-that is not empty and ends, and one final answer, right or wrong.
+With a ``format_share`` f, the reward is (1 - f) times the value above, plus f if the format is
+right: any thinking is non-empty and closed, and there is one final answer, correct or not.
 
-The text after the thinking is judged. A response may begin with one pair of think tags; other tags,
-and control tokens of the tokenizer, are malformed, so that nothing is hidden from readers.
+Only the text after the thinking is judged. A response may begin with one pair of think tags. Any
+other think tags, and control tokens of the tokenizer, make it malformed, because they could hide
+text from readers.
 
-Not covered: whether the reasoning is right; models that mark their thinking with other tags.
+Not covered: whether the reasoning is correct; models that mark their thinking with other tags.
 """
 
 from __future__ import annotations
@@ -35,32 +36,32 @@ from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 
-# Reasons of undecided verdicts for which the response is at fault.
+# Reasons of undecided verdicts that are the response's fault.
 UNANSWERED = {
     *NO_FINAL_ANSWER,
     *("not_text", "no_option", "outside_box", "several_boxes"),
     *("conflict", "unclear", "retracted", "echoed"),
 }
 _LEAST_REPEATED = 16  # characters; verifiers handle shorter texts
-_OF_PARTS = ("code",)  # verifiers whose score is the reward, in parts
+_OF_PARTS = ("code",)  # verifiers with partial scores, which become the reward
 _THINKING = re.compile(f"\\s*{TAGS[0]}(.*?){TAGS[1]}(.*)", re.DOTALL)
 METRICS = ("correct", "undecided", "unanswered", "malformed", "several_answers", "cut_off")
-"""Kinds of rewards whose share of the responses is logged as ``verdict/NAME``."""
+"""Kinds of rewards; the share of each kind among the responses is logged as ``verdict/NAME``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A reward (see the module) with its reason."""
+    """A reward (see the module docstring) and its reason."""
 
     value: float | None
     kind: str
-    """One of ``METRICS``, or empty for an answer that is wrong or right in part."""
+    """One of ``METRICS``; empty for an incorrect or partly correct answer."""
     reason: str
-    """Reason of the verdict, or else the kind."""
+    """Reason given by the verdict; otherwise the kind."""
 
     @property
     def is_right(self) -> bool | None:
-        """Whether the answer is right in full; None if there is no reward."""
+        """Return whether the answer is fully correct; None if there is no reward."""
         return None if self.value is None else self.kind == "correct"
 
 
@@ -70,10 +71,10 @@ FAILED = Reward(None, "", "failed")
 
 
 class VerdictReward:
-    """The reward as a function that TRL calls.
+    """The reward function that TRL calls.
 
-    ``group`` is the number of responses in a group (``group_shares``); a response that does not end
-    with one of the ids ``ends`` was cut off.
+    ``group`` is the number of responses in a group (``group_shares``). ``ends`` has the ids of end
+    tokens: a response without one at its end was cut off.
     """
 
     __name__ = "verdict"
@@ -93,10 +94,10 @@ class VerdictReward:
         failed: Sequence[bool] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """The reward of each completion; None if it has none.
+        """Return the reward of each completion; None for no reward.
 
-        Arguments are columns, and TRL's two functions that log. ``failed`` says for each completion
-        whether its episode failed, so that it has no reward.
+        Arguments are columns of the batch, and TRL's two logging functions. ``failed`` marks the
+        completions whose episode failed, which get no reward.
         """
         from accelerate.utils import gather_object
 
@@ -119,7 +120,7 @@ class VerdictReward:
     def judge(
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
     ) -> list[Reward]:
-        """The rewards of responses to rows, given as tokens with the one that ends them."""
+        """Return the rewards of the responses to rows; token ids include the end token."""
         return self._rewarded([problem_of(row) for row in rows], completion_ids)
 
     def _rewarded(
@@ -129,10 +130,10 @@ class VerdictReward:
         return rewards(self._pool, zip(problems, written, strict=True), self._share)
 
     def _written(self, ids: Sequence[int]) -> str | Reward:
-        """The text of a response, or its reward if that is known."""
+        """Return the text of a response; or its reward, if that is already known."""
         if not ids or ids[-1] not in self.ends:
             return CUT_OFF
-        # Text behind an end token inside is learnt too, so it is judged.
+        # Text after an end token in the middle is trained on too, so it is judged.
         end = len(ids)
         while end and ids[end - 1] in self.ends:
             end -= 1
@@ -145,9 +146,9 @@ class VerdictReward:
 def rewards(
     pool: VerdictPool, responses: Iterable[tuple[Problem, str | Reward]], format_share: float = 0.0
 ) -> list[Reward]:
-    """The rewards of responses, judged in parallel.
+    """Judge responses in parallel, and return their rewards.
 
-    Each is a problem with the text of the response, or with its reward if that is known.
+    Each response is a problem with either the response's text or, if known, its reward.
     """
     whole = [(problem, _parted(written)) for problem, written in responses]
     to_judge = [(problem, parts[1]) for problem, parts in whole if not isinstance(parts, Reward)]
@@ -161,7 +162,7 @@ def rewards(
 
 
 def _parted(written: str | Reward) -> tuple[str | None, str] | Reward:
-    """(thinking or None, answer), or the reward of a malformed response."""
+    """Split a response into (thinking or None, answer); return a reward if it is malformed."""
     if isinstance(written, Reward):
         return written
     tags = [written.count(tag) for tag in TAGS]
@@ -196,7 +197,7 @@ def _rewarded(
 
 
 def _repeats(problem: Problem, verdict: Verdict) -> bool:
-    """Whether the answer is a piece of the problem that is too long to be a coincidence."""
+    """Return whether the answer copies a part of the problem too long to be a coincidence."""
     answer = "".join((verdict.extracted or "").split())
     return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.text.split())
 
@@ -206,15 +207,15 @@ UNCOMPARED = "groups/uncompared"
 
 
 def group_shares(right: Sequence[bool | None], size: int) -> dict[str, float]:
-    """The shares of groups that teach nothing, by reason, as logged metrics.
+    """Return the shares of groups without a learning signal, by reason, as logged metrics.
 
-    ``right`` has for each answer of all processes, in groups of ``size``, whether it is right; None
-    for undecided and cut-off ones, which are skipped.
+    ``right`` has one value for each answer of all processes, in groups of ``size``: whether it is
+    correct, or None for undecided and cut-off answers, which are skipped.
 
     Returns:
-        ``groups/all_right``: share of groups with right answers and no wrong ones;
-        ``groups/all_wrong``: with wrong answers and no right ones; ``groups/uncompared``: with
-        fewer than two decided answers.
+        ``groups/all_right``: share of groups with correct answers and no incorrect ones;
+        ``groups/all_wrong``: with incorrect answers and no correct ones;
+        ``groups/uncompared``: with fewer than two decided answers.
     """
     if size < 1 or not right or len(right) % size:
         raise ValueError(f"{len(right)} answers cannot be divided into groups of {size}")

@@ -1,7 +1,7 @@
-"""GRPO: from prompts to a trained model and its record.
+"""GRPO from prompts to a trained model and its record.
 
-``prepare`` reads and checks everything but the weights. ``train`` samples responses, judges them
-and learns from the verdicts, with the trainer of the mode (``new_trainer``).
+``prepare`` reads and checks everything except the weights. ``train`` runs the trainer of the mode
+(``new_trainer``), which samples responses, judges them and updates the model.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from heavydistill.train.grpo.trainer import RlTrainer
 
 TRL = "1.16"
-"""The minor version of TRL whose internals the trainers rely on."""
+"""Minor version of TRL whose internals the trainers depend on."""
 _ROLES = {DELIBERATOR: "deliberator", JOINT: "both"}
-# Logged figures of which the record has the first and the last values.
+# Logged metrics whose first and last values are stored in the record.
 _RECORDED = (
     "reward",
     "frac_reward_zero_std",
@@ -66,7 +66,7 @@ _RECORDED = (
 
 @dataclass(frozen=True, slots=True)
 class GrpoPlan(TrainingPlan):
-    """A GRPO training with its prompts, and the held-out ones if it is evaluated."""
+    """A GRPO training with its prompts, and held-out prompts if it is evaluated."""
 
     arguments: TrainArguments[GrpoConfig]
     prompts: Prompts
@@ -74,13 +74,13 @@ class GrpoPlan(TrainingPlan):
 
 
 def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
-    """Read and check everything but the weights.
+    """Read and check everything except the weights.
 
     Raises:
-        UserError: Something that the user can correct.
+        UserError: The user has to correct something.
     """
     config = arguments.config
-    # Before imports that another version may not have.
+    # Checked before imports that may not exist in another version.
     installed = version("trl")
     if not installed.startswith(f"{TRL}."):
         raise ConfigError(
@@ -107,7 +107,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
         stage="grpo",
         role=_ROLES.get(str(config.mode), "thinker"),
         sets=[_used(sets, config, prompts, measured_on)] if sets else [],
-        # A cache may fill the context beside the response.
+        # A cache may take up the whole context except for the response.
         max_length=base.context
         if config.mode == JOINT
         else prompts.longest + config.max_completion_length,
@@ -134,7 +134,7 @@ def train(plan: GrpoPlan) -> TrainingRecord:
 
 
 def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
-    """The trainer of the mode; ``pool`` judges responses."""
+    """Return the trainer of the mode; ``pool`` judges responses."""
     from datasets import Dataset
 
     from heavydistill.train.callbacks import WatchGuards
@@ -163,7 +163,7 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
         trainer = ThinkerTrainer(pass_at_k=config.pass_at_k, **options)
     else:
         trainer = RlTrainer(**options)
-    # TRL masks by these ids, some of which are from the model's configuration.
+    # TRL masks by these ids, some of which come from the model's configuration.
     reward.ends = frozenset([*trainer.eos_token_ids, base.tokenizer.pad_token_id])
     return trainer
 
@@ -204,7 +204,7 @@ def _held_out(
 
 
 def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
-    """(label, text) of the lines that describe a training."""
+    """Return the (label, text) lines that describe the training."""
     record, prompts, config = plan.record, plan.prompts, plan.arguments.config
     group = config.num_generations
     episodes = ""
@@ -255,10 +255,10 @@ def _measured(trainer: Trainer, first: int) -> dict[str, Any]:
     history = trainer.state.log_history
     callbacks = trainer.callback_handler.callbacks
     alarms = next(each.alarms for each in callbacks if isinstance(each, WatchGuards))
-    # Entries after the checkpoint that became the model do not describe it.
+    # Log entries after the checkpoint that became the final model do not describe it.
     last = step_at_end(trainer)
     of_model = [entry for entry in history if entry["step"] <= last]
-    # TRL continues the count of an earlier start.
+    # TRL continues the token count of the training that was resumed.
     counted = [(entry["step"], entry["num_tokens"]) for entry in history if "num_tokens" in entry]
     before = max((tokens for step, tokens in counted if step <= first), default=0)
     rollouts = {}

@@ -1,26 +1,26 @@
-"""TRL's ``GRPOTrainer`` without most of its padding, with exact ratios and a resumable order.
+"""TRL's ``GRPOTrainer`` with little padding, exact ratios and a resumable prompt order.
 
-TRL pads the rows of a generation to its longest prompt and completion, shuffles them and cuts the
-result into micro-batches. Here a micro-batch has rows of similar length, the micro-batches are
-shuffled instead of the rows, and no forward pass has a column that is padding in all its rows. Loss
-and gradients are those of the padded rows up to rounding.
+TRL pads the rows of a generation batch to its longest prompt and completion, shuffles them and cuts
+the result into micro-batches. Here a micro-batch has rows of similar length, the micro-batches are
+shuffled instead of the rows, and columns that are padding in all rows are removed before a forward
+pass. Up to rounding, loss and gradients equal those of the padded rows.
 
-Old log-probabilities and those of a reference model are computed on exactly the micro-batches of
-the loss, because rounding depends on the shapes of a pass: in bfloat16, log-probabilities of the
-same row in another micro-batch differ by more than GSPO's clipping range. This way a ratio is
-exactly 1 until the weights change.
+Old and reference log-probabilities are computed on exactly the micro-batches of the loss, because
+rounding depends on the shapes of a pass: in bfloat16, log-probabilities of the same row in another
+micro-batch differ by more than GSPO's clipping range. Thus a ratio is exactly 1 until the weights
+change.
 
-If the model itself generates, rows that have ended leave the batch, or a message says why not. The
-order of the prompts depends on the seed and the epoch, so that a resumed training asks the same
-prompts; TRL's order depends on the epochs of the process.
+If the model itself generates, finished rows leave the batch; if this is not possible, a message
+says why. The order of the prompts depends on the seed and the epoch, so that a resumed training
+uses the same prompts; in TRL the order depends on how many epochs the process has run.
 
-TRL gives vLLM an adapter by merging it into the base and subtracting it again, which in bfloat16
-does not restore the base that the saved adapter is loaded on. Here PEFT merges into a copy in
-float32, which is cast once to the dtype of the base (``merged_weights``); the base is never
-written. Quantized bases and FSDP with an adapter are refused before.
+To sync an adapter with vLLM, TRL merges it into the base and subtracts it again, which in bfloat16
+does not restore the base. Here PEFT merges into a float32 copy, which is cast once to the dtype of
+the base (``merged_weights``); the base is never written. Quantized bases, and FSDP with an adapter,
+are refused earlier.
 
-Not covered: images; models with absolute positions, for which padding before a prompt is not
-neutral in TRL either.
+Not covered: images; models with absolute positions, whose results depend on padding before a prompt
+in TRL too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from heavydistill.train.grpo.held_out import HeldOutEvaluation
 class RlTrainer(HeldOutEvaluation):
     """TRL's trainer for GRPO and its variants, evaluated on held-out rows.
 
-    Subclasses may have advantages of their own; their samples have ``_size`` rows.
+    Subclasses may compute their own advantages; one of their samples has ``_size`` rows.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None
@@ -63,7 +63,7 @@ class RlTrainer(HeldOutEvaluation):
             return
         keeps_rows = (
             self.args.cache_implementation
-            or is_deepspeed_zero3_enabled()  # whose processes must call the model equally often
+            or is_deepspeed_zero3_enabled()  # its processes must call the model equally often
             or not can_drop_rows(self.model.config)
         )
         if keeps_rows:
@@ -75,9 +75,9 @@ class RlTrainer(HeldOutEvaluation):
             self.model.generate = partial(_generate, self.model.generate)
 
     def _generate_single_turn(self, *arguments: Any) -> Any:
-        """Generate as TRL does, without the model's own ``generation_config.json``.
+        """Generate as TRL does, but ignore the model's ``generation_config.json``.
 
-        Penalties and suppressed tokens would change the distribution that the ratios assume.
+        Penalties and suppressed tokens would change the distribution on which the ratios are based.
         """
         own = self.model.generation_config
         self.model.generation_config = GenerationConfig()
@@ -87,7 +87,7 @@ class RlTrainer(HeldOutEvaluation):
             self.model.generation_config = own
 
     def _calculate_rewards(self, *arguments: Any) -> torch.Tensor:
-        # Shape (samples of all processes, 1): there is one reward function. NaN: no reward.
+        # Shape (samples of all processes, 1), because there is one reward function. NaN: no reward.
         self._rewards = super()._calculate_rewards(*arguments)
         return self._rewards
 
@@ -100,14 +100,14 @@ class RlTrainer(HeldOutEvaluation):
         first = self.accelerator.process_index * mine
         output["advantages"] = advantages[first : first + mine]
         values = advantages.repeat_interleave(self._size).tolist()
-        logged = self._logs["advantages"]  # the last ones are TRL's of this batch
+        logged = self._logs["advantages"]  # the last entries are TRL's values for this batch
         for _ in range(min(len(values), len(logged))):
             logged.pop()
         logged.extend(values)
         return output
 
     def _own_advantages(self, rewards: torch.Tensor) -> torch.Tensor | None:
-        """The advantages of the samples of all processes; None for TRL's own.
+        """Return the advantages of the samples of all processes; None to use TRL's.
 
         Rewards and advantages have the shape (samples,), group after group.
         """
@@ -126,7 +126,7 @@ class RlTrainer(HeldOutEvaluation):
         batch_size: int | None = None,
         **options: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
-        """Compute what TRL does, by micro-batches without padding.
+        """Compute TRL's per-token values, by micro-batches without padding.
 
         Ids and mask are (rows, prompt + completion); the mask is all 0 for a completion that is
         left out. ``logits_to_keep`` is the number of columns of the completion, ``batch_size`` the
@@ -134,7 +134,7 @@ class RlTrainer(HeldOutEvaluation):
 
         Returns:
             Log-probabilities and entropies, (rows, completion), 0 where the mask is 0, and the mean
-            of the auxiliary losses; the last two if ``options`` request them.
+            of the auxiliary losses; the last two only if ``options`` request them.
         """
         lengths = attention_mask.sum(dim=1)
         passes = [
@@ -155,7 +155,7 @@ class RlTrainer(HeldOutEvaluation):
         )
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        """Prepare as TRL does, with micro-batches of similar lengths (see the module)."""
+        """Prepare a generation batch as TRL does, with micro-batches of rows of similar length."""
         if not self.model.training:
             return super()._prepare_inputs(generation_batch)
         micro_batches = self.args.steps_per_generation
@@ -165,7 +165,7 @@ class RlTrainer(HeldOutEvaluation):
             cut = by_length(lengths, len(lengths) // micro_batches)
             self._buffered_inputs = [
                 {
-                    # Single numbers are of the whole generation.
+                    # Scalars belong to the whole generation batch.
                     name: value[cut[number]] if torch.is_tensor(value) and value.dim() else value
                     for name, value in made.items()
                 }
@@ -174,15 +174,17 @@ class RlTrainer(HeldOutEvaluation):
         return self._buffered_inputs[self._step % micro_batches]
 
     def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-        """The rows of each micro-batch of at most ``size`` rows, by their lengths (rows,).
+        """Return the row indices of each micro-batch of at most ``size`` rows, grouped by
+        ``lengths``.
 
-        All processes have equally many: DDP and DeepSpeed run their passes together. Of the rows of
-        one micro-batch this makes the same micro-batch, with the rows in the same order.
+        All processes get the same number, because DDP and DeepSpeed run their passes together.
+        Called with the rows of one micro-batch, this returns the same micro-batch in the same
+        order.
         """
         return by_length(lengths, size)
 
     def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """The rows of a micro-batch that share a forward pass: all."""
+        """Return the groups of rows that share a forward pass: one group with all rows."""
         return [rows]
 
     def _trimmed(
@@ -197,7 +199,7 @@ class RlTrainer(HeldOutEvaluation):
         is_used = mask.any(dim=0)
         of_prompt, of_completion = is_used[:before].sum(), is_used[before:].sum()
         prompt, completion = torch.stack([of_prompt, of_completion]).tolist()
-        # One at least, even if it is not learnt: TRL reads 0 columns as all.
+        # At least one column, even if it is not trained on: TRL reads 0 columns as all.
         kept = max(1, completion)
         shown = slice(before - prompt, before + kept)
         logps, entropies, loss = super()._get_per_token_logps_and_entropies(
@@ -208,7 +210,7 @@ class RlTrainer(HeldOutEvaluation):
 
 
 def by_length(lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-    """The numbers of samples, sorted by length, in parts of at most ``size``."""
+    """Return the indices of the samples, sorted by length, in chunks of at most ``size``."""
     return list(lengths.argsort(stable=True).split(size))
 
 
@@ -218,7 +220,7 @@ def _generate(
     attention_mask: torch.Tensor,
     generation_config: GenerationConfig,
 ) -> torch.Tensor:
-    """Token ids as ``generate`` returns them, (rows, prompt + longest completion)."""
+    """Return token ids in the format of ``generate``, shape (rows, prompt + longest completion)."""
     written = write(generate, input_ids, attention_mask, generation_config)
     rows = [torch.tensor(row, device=input_ids.device) for row in written]
     completions = pad_sequence(rows, True, generation_config.pad_token_id)
@@ -226,7 +228,7 @@ def _generate(
 
 
 class _OfEpoch(Sampler[int]):
-    """A sampler whose order depends on the epoch alone, not on earlier ones."""
+    """A sampler whose order depends only on the seed and the epoch."""
 
     def __init__(self, sampler: RepeatSampler, epoch: Callable[[], int]) -> None:
         self._sampler, self._epoch = sampler, epoch
@@ -241,28 +243,28 @@ class _OfEpoch(Sampler[int]):
 
 
 def merged_weights(vllm: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every weight under the name that vLLM knows, in the shape and dtype of the base.
+    """Yield each weight under vLLM's name for it, in the shape and dtype of the base.
 
-    In place of ``VLLMGeneration._iter_named_params`` of ``vllm``. Under ZeRO-3 every process has to
+    Replaces ``VLLMGeneration._iter_named_params`` of ``vllm``. Under ZeRO-3 every process has to
     iterate, because a weight is gathered from all of them.
     """
     model = vllm.model
     layers = _layers(model)
     for name, weight in model.named_parameters():
-        # PEFT's wrappers go; of a module that is trained as a whole, the trained copy stays.
+        # Remove PEFT's wrapper names; for a fully trained module, keep the trained copy.
         name = name.removeprefix("base_model.model.").replace(".base_layer", "")
         if model.prefix in name or "original_module" in name:
             continue
         name = vllm._fix_param_name_to_vllm(name, extra_prefixes=["modules_to_save.default."])
         own = layers.get(weight, [])
-        # Each once, and in an order that all processes have.
+        # Each parameter once, in the same order in all processes.
         needed = dict.fromkeys([weight, *(one for layer in own for one in layer.parameters())])
         with torch.no_grad(), vllm._dist.gather_params(list(needed)):
             yield name, _merged(weight, own) if own else weight.data
 
 
 def _layers(model: Any) -> dict[torch.nn.Parameter, list[Any]]:
-    """The layers of the adapter, by the weight of the base that each of them changes."""
+    """Return the adapter layers that modify each weight of the base."""
     from peft.tuners.lora.layer import LoraLayer, ParamWrapper
 
     found: dict[torch.nn.Parameter, list[Any]] = {}
@@ -274,7 +276,7 @@ def _layers(model: Any) -> dict[torch.nn.Parameter, list[Any]]:
 
 
 def _merged(weight: torch.nn.Parameter, layers: list[Any]) -> torch.Tensor:
-    """A weight of the base with these layers of the adapter, in the dtype of the base."""
+    """Return a base weight with the given adapter layers merged in, in the dtype of the base."""
     base = weight.data
     weight.data = base.clone().float()
     try:
@@ -284,5 +286,5 @@ def _merged(weight: torch.nn.Parameter, layers: list[Any]) -> torch.Tensor:
     finally:
         for layer in layers:
             if layer.merged:
-                layer.unmerge()  # so that it counts as not merged; the copy is dropped
+                layer.unmerge()  # marks the layer as not merged; the copy is dropped
         weight.data = base
