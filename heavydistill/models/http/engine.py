@@ -256,7 +256,8 @@ class OpenAIEngine:
         """Send a request once and book its cost; returns (the time it was sent, its outcome)."""
         server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent))
         sent = self._loop.time()
-        outcome = _Outcome([failed("cut_off", "given up", 0.0)] * len(samples))
+        given_up = failed("cut_off", "given up", 0.0)
+        outcome = _Outcome([given_up] * len(samples))
         try:
             outcome = await self._exchange(server, samples)
         except TeacherError:
@@ -270,7 +271,10 @@ class OpenAIEngine:
                 self._ledger.settle(reserved, cost)
             best = _best(outcome.responses)
             self._breaker.note(best)
-            self._servers.give_back(server, best, outcome.wait_s)
+            if best is given_up:  # cancelled here, so it is no failure of the server
+                self._servers.release(server)
+            else:
+                self._servers.give_back(server, best, outcome.wait_s)
         self._check_credit_and_pause(server, best, outcome.wait_s)
         return sent, outcome
 

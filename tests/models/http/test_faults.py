@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -231,6 +232,18 @@ def test_a_run_that_must_stop_keeps_what_is_in_flight(fault, error, said):
             engine.generate(requests(50), lambda request, response: kept.append(request.seed))
         assert len(server.requests) <= 16
         assert {body["seed"] for _, body in server.requests} - {3} == set(kept) - {3}
+
+
+def test_requests_that_are_cancelled_are_no_failures_of_the_server(caplog):
+    with faulty() as server:
+        server.seconds = 1.0
+        with ThreadPoolExecutor() as caller:
+            with asking(server, concurrency=8) as engine:
+                call = caller.submit(engine.generate, requests(8))
+                time.sleep(0.5)
+            with pytest.raises(CancelledError):
+                call.result()
+        assert len(server.requests) == 8 and not caplog.records
 
 
 def test_a_teacher_that_lost_its_thinking_stops_after_three():
