@@ -37,10 +37,11 @@ import distilabel
 from distilabel.distiset import Distiset
 from distilabel.pipeline import Pipeline
 from distilabel.steps import GeneratorStep
-from rich.logging import RichHandler
+from rich.console import Console
 
 from heavydistill.errors import HeavydistillError, RunError, StoppedError, TeacherError
 from heavydistill.models.request import Keep
+from heavydistill.report.terminal import say
 from heavydistill.run.interrupts import as_exceptions
 from heavydistill.run.llm import HeavyLLM
 from heavydistill.run.rows import RowWriter, dataset_of, temporary_folder
@@ -456,6 +457,17 @@ class _Flow:
         self._changed.notify_all()
 
 
+class _Lines(logging.Handler):
+    """Prints records as ``Warning: ...``, wrapped at spaces."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        console = Console()
+        with console.capture() as lines:
+            say(f"{record.levelname.capitalize()}: {self.format(record)}", console)
+        # By ``print``, which puts them above the progress of another console.
+        print(lines.get(), end="", flush=True)
+
+
 @contextlib.contextmanager
 def logging_to(
     file: Path,
@@ -464,8 +476,7 @@ def logging_to(
 ) -> Iterator[None]:
     """Show warnings that matter, by default on the terminal, and write them to a file."""
     if shown is None:
-        shown = RichHandler()
-        shown.setFormatter(logging.Formatter("['%(name)s'] %(message)s"))
+        shown = _Lines()
     kept = logging.FileHandler(file, delay=True, encoding="utf-8")
     kept.setFormatter(
         logging.Formatter("[%(asctime)s] %(levelname)-8s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")

@@ -358,7 +358,7 @@ def test_what_fails_after_ctrl_c_is_said_and_waits_for_nothing(asking):
     pipeline.discard()
 
 
-def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(asking, caplog):
+def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(asking, capsys):
     pipeline = asking("")
 
     def interrupt(step: str, rows: list[dict[str, Any]]) -> None:
@@ -369,7 +369,9 @@ def test_ctrl_c_waits_for_what_is_in_flight_and_keeps_what_was_finished(asking, 
     pipeline.on_batch = interrupt
     with pytest.raises(KeyboardInterrupt):
         pipeline.run_to_files()
-    assert "Waiting for the requests in flight" in caplog.text
+    said = capsys.readouterr().out
+    assert said.startswith("Warning: Waiting for the requests in flight, which are already billed.")
+    assert max(map(len, said.splitlines())) <= 80
     assert sorted(answered) == sorted(asked) and len(asked) < 20
     assert 3 in rows_of(pipeline) and events[-1] == "unloaded"
     assert [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)] == before
