@@ -126,7 +126,8 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     from heavydistill.models.tokenizer import SERVER
 
     config = plan.config
-    if config.endpoint.tokenizer == SERVER and config.rounds:
+    # A run warns if the server does not.
+    if config.endpoint.tokenizer == SERVER and config.rounds and not plan.contact:
         yield (
             "Tokens of caches: counted by the server if it answers /tokenize, otherwise estimated "
             "as one per UTF-8 byte; --tokenizer FOLDER (or a Hub id) counts them exactly.",

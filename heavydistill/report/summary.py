@@ -83,7 +83,7 @@ def print_summary(summary: Summary, console: Console, *, full: bool = False) -> 
     """Print the result of a run: its headline, figures, lost samples and cost.
 
     With ``full``, also all tables: metrics, rates, kinds and strata of problems, the curve over
-    tokens, failures, costs and versions.
+    tokens, failures, costs and versions, and the number of caches with estimated tokens.
     """
     title, support = headline(summary)
     say(title, console, "bold")
@@ -91,8 +91,7 @@ def print_summary(summary: Summary, console: Console, *, full: bool = False) -> 
     print_lines(_result_lines(summary), console, gap=True)
     if full:
         _print_tables(summary, console)
-    for line in estimated_lines(summary):
-        say(line, console, "yellow")
+        print_lines(estimated_lines(summary), console)
     print_unanswered(summary, console)
 
 
