@@ -1,11 +1,11 @@
 """Builds a folder of training sets from runs; ``build_sets`` is the entry point.
 
-The traces are read twice. The first pass takes notes of each trace (``build_state``). Then
+The traces are read twice. The first pass makes notes on each trace (``build_state``). Then
 ``selection`` decides what is used, and the second pass writes the selected rows (``set_writer``).
-With redeliberation there is a pass in between that asks for deliberations; the second pass then
+With redeliberation, new deliberations are requested between the two passes; the second pass then
 reads their texts from the journal.
 
-The folder appears under its name when it is complete and the guard has found no fault.
+The folder gets its final name only when it is complete and the guard has found no fault.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ def build_sets(
 ) -> Manifest:
     """Build training sets of both roles, and prompts for RL, from one or more runs.
 
-    ``on_progress`` is called after each trace of a pass, ``on_volume`` before a model is asked, and
-    ``on_written`` with the temporary folder once the manifest is in it. A dry run does everything
-    but ask a model, and keeps nothing.
+    ``on_progress`` is called after each trace of a pass, ``on_volume`` before requests are sent to
+    a model, and ``on_written`` with the temporary folder once it has the manifest. A dry run does
+    everything except sending requests, and writes nothing.
 
     Raises:
-        EmptyError: No row is left; its manifest holds the counts of every filter.
-        UserError: Anything else that the user can fix; nothing was written.
-        KeyboardInterrupt, StoppedError: While deliberations were asked for. The responses are in
-            the journal, and the same command continues from there.
+        EmptyError: No row is left; the error's manifest has the counts of every filter.
+        UserError: The user has to fix something; nothing was written.
+        KeyboardInterrupt, StoppedError: Interrupted while requesting deliberations. The responses
+            are in the journal, and running the same command again continues from there.
     """
     contact = None if dry_run else Contact()
     sources = open_sources(config.runs)
-    # Servers are asked before anything large is loaded.
+    # Servers are contacted before anything large is loaded.
     runs = {
         source.name: resolve(config, source.config, contact)
         for source in sources
@@ -124,7 +124,7 @@ def build_sets(
 
 
 class EmptyError(ConfigError):
-    """No row is left of the runs; ``manifest`` holds the counts of every filter."""
+    """The filters left no row of the runs; ``manifest`` has the counts of every filter."""
 
     def __init__(self, manifest: Manifest) -> None:
         super().__init__(
@@ -136,7 +136,7 @@ class EmptyError(ConfigError):
 
 
 def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
-    """The configured student; for runs of the bundled models only, the bundled student."""
+    """Return the configured student; if all runs used the bundled models, the bundled student."""
     if config.student is not None:
         return config.student
     if other := next((source for source in sources if not source.is_toy), None):
@@ -150,9 +150,9 @@ def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
 
 
 def _guarded(build: BuildState, folder: Path) -> dict[str, int]:
-    """Check a sample of each set with the guard; returns how many rows it saw.
+    """Check a sample of each set with the guard, and return the number of rows checked.
 
-    Raises ConfigError if one of them is faulty.
+    Raises ConfigError if a row has a fault.
     """
     seen = {}
     for name in ("sft_deliberator", "sft_thinker"):
@@ -222,7 +222,7 @@ def _manifest(
 
 
 def _strata(build: BuildState) -> dict[str, Strata]:
-    """For each stratum, the numbers of sets: all, and those that remain after each step."""
+    """Return, for each stratum, the number of sets in all and the number left after each step."""
     mixed = Counter((candidate.stratum, label) for candidate, label in build.mixture.items())
     strata: dict[str, Strata] = {}
     for stratum in get_args(Stratum):
@@ -243,7 +243,7 @@ def _strata(build: BuildState) -> dict[str, Strata]:
 
 
 def _content(config: BuildConfig) -> dict[str, Any]:
-    """The configuration of a build for the manifest, without folders and addresses."""
+    """Return the configuration of a build for the manifest, without folders and addresses."""
     tree = config.model_dump(mode="json", exclude={"out", "runs", "verify"})
     tree["student"] = name_alone(tree["student"])
     tree["chat_template"] = tree["chat_template"] and Path(tree["chat_template"]).name
@@ -255,5 +255,5 @@ def _content(config: BuildConfig) -> dict[str, Any]:
 
 
 def _by_label(counts: Counter[str]) -> dict[str, int]:
-    """Counts by label: ``used`` first, then the most frequent ones."""
+    """Return the counts by label: ``used`` first, then by descending count."""
     return dict(sorted(counts.items(), key=lambda pair: (pair[0] != "used", -pair[1], pair[0])))

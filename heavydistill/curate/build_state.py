@@ -1,12 +1,12 @@
-"""The state of a build: its runs, and its notes of every trace, which the first pass takes.
+"""The state of a build: its runs, and the notes on every trace that the first pass makes.
 
-A run is identified by the name of its folder. One that `heavydistill import` wrote has no
-configuration, so that its wording and language come from the student's profile. The notes hold no
-texts, so that the memory of a build does not grow with their length.
+A run is identified by the name of its folder. A run made by `heavydistill import` has no
+configuration, so its wording and language come from the student's profile. The notes contain no
+texts, so the memory of a build does not grow with text length.
 
-A run's own cache is used unchanged if the student can read it: it fits, and holds no text that the
-student would take for a control token. Otherwise its attempts are cut again in the same order, and
-the deliberations on them stay valid, because they refer to attempts by number.
+A run's cache is used unchanged if it fits the student's context and has no text that the student
+would read as a control token. Otherwise its attempts are cut again in the same order. Deliberations
+on them stay valid, because they refer to attempts by number.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
 NOT_COUNTED = -1
 
 OnProgress = Callable[[str, int, int], None]
-"""Called with (name of the pass, traces done, traces in all)."""
+"""Called with (name of the pass, number of traces done, number of traces in all)."""
 _MICRO_MODELS = frozenset({"micro", "micro-student"})
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """A run from which a build reads."""
+    """A run that a build reads."""
 
     name: str  # Name of its folder
     folder: Path
@@ -69,7 +69,7 @@ class SourceRun:
     size: int = 0  # Number of traces
 
     def traces(self) -> Iterator[Trace]:
-        """Traces of the run, one row group in memory at a time; paths of models become names."""
+        """Yield the run's traces, one row group in memory; model paths are replaced by names."""
         for trace in read_traces(self.folder):
             yield replace(
                 trace,
@@ -80,17 +80,17 @@ class SourceRun:
 
     @property
     def is_toy(self) -> bool:
-        """Whether only the bundled micro models wrote it, by its configuration."""
+        """Return whether the run's configuration names only the bundled micro models."""
         return bool(
             self.config and not self.config.pools and _MICRO_MODELS.issuperset(self.config.roles)
         )
 
 
 def open_sources(folders: Sequence[str]) -> list[SourceRun]:
-    """The runs of these folders, in their order.
+    """Open the runs in these folders, in the given order.
 
-    Raises ConfigError where a folder holds no finished run, one of another schema version or one
-    that is still written to, or where two runs have one name.
+    Raises ConfigError if a folder has no finished run, a run of another schema version, or a run
+    that is still being written, or if two runs have the same name.
     """
     sources = [_open(Path(folder).resolve()) for folder in folders]
     names = [source.name for source in sources]
@@ -125,43 +125,43 @@ def _open(folder: Path) -> SourceRun:
 
 @dataclass(slots=True)
 class ProblemNote:
-    """Notes of a problem of the build."""
+    """Notes on a problem of the build."""
 
-    domain: str  # Wording of its prompts
+    domain: str  # Domain; determines the wording of its prompts
     label: str = ""  # ``contaminated``, ``near_duplicate``, or empty
-    detail: str = ""  # Benchmark or other problem in which it was found, if it has a label
-    runs: list[str] = field(default_factory=list)  # Runs that have it, as ``RUN/ID``
-    split: Split | None = None  # Split of its rows; None if it has a label
+    detail: str = ""  # If it has a label: the benchmark or the other problem where it was found
+    runs: list[str] = field(default_factory=list)  # Runs that contain the problem, as ``RUN/ID``
+    split: Split | None = None  # Split of its rows; None if the problem has a label
 
 
 @dataclass(slots=True)
 class GenerationNote:
-    """Notes of an attempt or a deliberation."""
+    """Notes on an attempt or a deliberation."""
 
     id: str
-    label: str  # Reason why it is not learnt from, or empty
-    tokens: int  # Tokens by the student's tokenizer; ``NOT_COUNTED`` if a filter came first
-    answer_tokens: int  # The same for the answer text only
+    label: str  # Reason for excluding it from training; empty if it is used
+    tokens: int  # Number of tokens by the student's tokenizer; ``NOT_COUNTED`` if filtered
+    answer_tokens: int  # Number of tokens of the answer text only
     fingerprint: str  # Equal for texts that differ only in typography
-    model: str  # Its author
-    right: bool | None = None  # Deliberations only, like the next two; see ``is_right``
-    uses_attempts: bool = False  # Whether it works with the attempts
-    copied: float = 0.0  # Largest share of its answer that one attempt holds
+    model: str  # Model that wrote it
+    right: bool | None = None  # Only for deliberations, as the next two fields; see ``is_right``
+    uses_attempts: bool = False  # Whether it refers to the attempts
+    copied: float = 0.0  # Largest share of the answer copied from one attempt
 
 
 @dataclass(slots=True)
 class SetNote:
-    """Notes of a candidate set."""
+    """Notes on a candidate set."""
 
     of: CandidateSet
-    cache: str | None  # Id of the run's cache of it; None if the set was drawn
-    thinkers: tuple[str, ...]  # Authors of its attempts, sorted
+    cache: str | None  # Id of the run's cache; None if the build drew the set
+    thinkers: tuple[str, ...]  # Models that wrote its attempts, sorted
     deliberations: list[GenerationNote] = field(default_factory=list)
     wanted: bool = False
-    """Whether the mixture takes it, or would take it with a deliberation to learn from."""
-    asked: bool = False  # Whether the build itself asks for deliberations on it
-    sft_label: str = ""  # Reason why it gives no row of the deliberator, or empty
-    rl_label: str = ""  # Reason why it gives no prompt of RL, or empty
+    """Whether the mixture selects the set, or would select it if it had a usable deliberation."""
+    asked: bool = False  # Whether the build requests deliberations on it
+    sft_label: str = ""  # Reason for having no deliberator row; empty if it has one
+    rl_label: str = ""  # Reason for not being an RL prompt; empty if it is one
 
     @property
     def stratum(self) -> Stratum:
@@ -169,40 +169,39 @@ class SetNote:
 
     @property
     def usable(self) -> list[GenerationNote]:
-        """The deliberations without a label, which are learnt from."""
+        """Return the deliberations without a label, which are used for training."""
         return [note for note in self.deliberations if not note.label]
 
     @property
     def success(self) -> Success:
-        """How often its deliberations are right."""
+        """Return the success rate of the set's deliberations."""
         return success_of(note.right for note in self.deliberations)
 
 
 @dataclass(slots=True)
 class TraceNote:
-    """Notes of a trace."""
+    """Notes on a trace."""
 
     problem: str  # Id of the problem in the sets
-    trajectories: list[GenerationNote]  # Notes of its pool, in order
-    sets: list[SetNote]  # Sets of the run, then drawn ones
+    trajectories: list[GenerationNote]  # Notes on the attempts of its pool, in order
+    sets: list[SetNote]  # Sets of the run, then sets drawn by the build
 
 
 @dataclass(frozen=True, slots=True)
 class SetOfTrace:
-    """A candidate set while its trace is in memory."""
+    """A candidate set with its texts, while its trace is in memory."""
 
     source: SourceRun
-    problem: Problem  # With its id in the sets
+    problem: Problem  # The problem, with its id in the sets
     note: SetNote
-    cache: Cache  # Cache of the run, or a drawn one
-    shown: list[Generation]  # Generations that the cache shows, uncut
+    cache: Cache  # Cache of the run, or of a drawn set
+    shown: list[Generation]  # Full texts of the generations in the cache
 
 
 class BuildState:
-    """The runs of a build and the notes that it keeps between its two passes.
+    """The runs of a build, and the notes that it keeps between its two passes.
 
-    ``config`` must name a student. Raises UserError if a file or model that it names cannot be
-    used.
+    ``config`` must name a student. Raises UserError if a configured file or model cannot be used.
     """
 
     def __init__(self, config: BuildConfig, sources: Sequence[SourceRun]) -> None:
@@ -211,7 +210,7 @@ class BuildState:
         self.preset = preset_of(config)
         self.student = Student(str(config.student), template)
         self.own_names = frozenset(map(name_alone, self.student.aliases))
-        """Names of the student in the traces, by which its own attempts are found."""
+        """Names of the student in the traces; they identify its own attempts."""
         context, most = self.student.context, config.max_tokens
         if most and most > context:
             raise ConfigError(
@@ -223,39 +222,39 @@ class BuildState:
         room = self.max_tokens - response - TEMPLATE_TOKENS
         paper = config.cache.budget_tokens or PAPER_BUDGET_TOKENS
         self.budget_tokens = min(room, paper, self.preset.most_tokens or room)
-        """Maximum number of tokens of a drawn cache, and of a prompt of RL."""
+        """Maximum number of tokens of a drawn cache, and of an RL prompt."""
         self.screen = Screen(config.against)
         self.problems: dict[str, ProblemNote] = {}
-        """Notes by id in the sets, which is the same for the same problem in every run."""
+        """Notes by problem id in the sets; the same problem has the same id in every run."""
         self.notes: dict[str, list[TraceNote]] = {source.name: [] for source in sources}
-        """Notes of the traces of each run, in order, by the run's name."""
+        """Notes on the traces of each run, in order, by name of the run."""
         self.mixture: dict[CandidateSet, str] = {}
-        """Label that the mixture gives each set with a deliberation to learn from."""
-        self.undeliberated = 0  # Sets that the mixture would take if they had a deliberation
+        """Label by the mixture for each set that has a usable deliberation."""
+        self.undeliberated = 0  # Sets selected by the mixture but without a usable deliberation
         self.attention: Counter[str] = Counter()
-        """Numbers of texts that were examined, and of those that show work with the attempts."""
+        """Counts of the texts examined, and of those that refer to the attempts."""
 
     @property
     def all_notes(self) -> list[TraceNote]:
-        """The notes of all traces, in the order of the runs."""
+        """Return the notes on all traces, in the order of the runs."""
         return [note for source in self.sources for note in self.notes[source.name]]
 
     @property
     def sets(self) -> list[SetNote]:
-        """The notes of all sets, in the order of the traces."""
+        """Return the notes on all sets, in the order of the traces."""
         return [note for trace in self.all_notes for note in trace.sets]
 
     def pending(self) -> list[SetNote]:
-        """The sets of the mixture that have no deliberation to learn from."""
+        """Return the sets selected by the mixture that have no usable deliberation."""
         return [note for note in self.sets if note.wanted and not note.usable]
 
     def traces_of(self, source: SourceRun) -> Iterator[tuple[Trace, TraceNote]]:
-        """The traces of a run with their notes; the problem has its id in the sets."""
+        """Yield the traces of a run with their notes; problems have their id in the sets."""
         for trace, note in zip(source.traces(), self.notes[source.name], strict=True):
             yield replace(trace, problem=replace(trace.problem, id=note.problem)), note
 
     def with_cache(self, source: SourceRun, trace: Trace, note: SetNote) -> SetOfTrace | None:
-        """A set with its cache; None if the final answers alone exceed the student's budget."""
+        """Return a set with its cache; None if the final answers alone exceed the token budget."""
         if note.cache:
             cache = next(cache for cache in trace.caches if cache.id == note.cache)
         else:
@@ -279,10 +278,11 @@ class BuildState:
         return SetOfTrace(source, trace.problem, note, cache, shown)
 
     def readable(self, of_trace: SetOfTrace, most_tokens: int) -> Cache | None:
-        """The cache of a set in a form that the student can read; the same object if it fits.
+        """Return the cache of a set as the student can read it; the same object if it fits
+        unchanged.
 
-        ``most_tokens`` is the maximum for the prompt with the chat template around it; the preset
-        may set a smaller one. Returns None if not even the final answers fit.
+        ``most_tokens`` limits the prompt including the chat template; the preset may set a lower
+        limit. Returns None if even the final answers do not fit.
         """
         cache = of_trace.cache
         most_tokens = min(most_tokens, self.preset.most_tokens or self.max_tokens)
@@ -305,7 +305,7 @@ class BuildState:
             return None
 
     def wording(self, role: prompts.Role, source: SourceRun, problem: Problem) -> prompts.Prompt:
-        """The wording of a role for a problem of a run."""
+        """Return the prompt wording of a role for a problem of a run."""
         language = source.config.language if source.config else "en"
         return prompts.load(role, self._domain_of(source, problem), language)
 
@@ -314,7 +314,7 @@ class BuildState:
         return problem.domain or given or self.student.domain
 
     def read(self, on_progress: OnProgress) -> None:
-        """Take notes of all traces: the first pass.
+        """Run the first pass: make notes on all traces.
 
         Raises ConfigError if ``--cache-from`` excludes the authors of all attempts.
         """
@@ -340,7 +340,7 @@ class BuildState:
     def look_at_deliberation(
         self, problem: Problem, shown: Sequence[Generation], deliberation: Deliberation
     ) -> GenerationNote:
-        """Notes of a deliberation on a set."""
+        """Return the notes on a deliberation on a set."""
         label, uses, share = look_at_deliberation(problem, shown, deliberation, self.config.filters)
         right = is_right(deliberation)
         if right and deliberation.unusable_because is None:
@@ -349,7 +349,7 @@ class BuildState:
         return self._note(deliberation, label, right=right, uses_attempts=uses, copied=share)
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
-        """Notes of a trace; screens its problem when it appears for the first time."""
+        """Return the notes on a trace; the first trace of a problem also screens the problem."""
         problem = trace.problem
         key = content_id(
             "p", problem.text, problem.reference, problem.verifier, problem.verifier_args
@@ -408,13 +408,13 @@ class BuildState:
         return GenerationNote(generation.id, label, tokens, answer, same, model, **signs)
 
     def _may_stand(self, model: str) -> bool:
-        """Whether ``--cache-from`` admits the attempts of a model."""
+        """Return whether ``--cache-from`` allows attempts of a model."""
         written_by = self.config.sets.written_by
         return written_by == "any" or (written_by == "student") == (model in self.own_names)
 
 
 def generations_of(trace: Trace) -> Mapping[str, Generation]:
-    """All generations of the trace that a cache may show, by id."""
+    """Return all generations of the trace that a cache may show, by id."""
     return {each.id: each for each in (*trace.pool, *trace.deliberations)}
 
 

@@ -1,13 +1,13 @@
 """Candidate sets: attempts at a problem that are shown together in one cache.
 
-One pool gives several sets of different widths, no two of which show the same texts. The number of
-right members is drawn first, each number equally likely, because uniform draws would hardly ever
-give the rare and instructive sets, such as one right attempt among wrong ones. A draw depends only
-on the pool, its problem and the seed. Members are usable attempts with a verdict; an undecided one
-counts as not right, as in ``heavy.voting``.
+One pool gives several sets of different widths; no two sets show the same texts. The number of
+correct members is drawn first, uniformly over the possible numbers. Drawing members uniformly would
+rarely give the most instructive sets, e.g. one correct attempt among wrong ones. A draw depends
+only on the pool, its problem and the seed. Members are usable attempts with a verdict; an undecided
+one counts as not correct, as in ``heavy.voting``.
 
-A set is a prompt of RL if some of its deliberations are right and some are not (``Success``),
-because equal rewards teach nothing.
+A set is an RL prompt if some of its deliberations are correct and some are not (``Success``),
+because equal rewards give no learning signal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from heavydistill.heavy import voting
 from heavydistill.schema import Deliberation, Generation, Stratum, Trajectory
 from heavydistill.store.sets.set_rows import USED
 
-# Draws per wanted set. In narrow pools draws repeat, so more of them find no further sets.
+# Number of draws per requested set. Small pools repeat draws, so more would find no new sets.
 _DRAWS = 8
 
 UNMEASURED, ALWAYS_RIGHT, NEVER_RIGHT = "unmeasured", "always_right", "never_right"
@@ -30,14 +30,14 @@ FEWEST_JUDGED = 2
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """Some of the attempts at one problem; sets that show the same texts are equal."""
+    """A selection of the attempts at one problem; sets that show the same texts are equal."""
 
     problem: str  # Id of the problem
     members: tuple[str, ...] = field(compare=False)
-    """Ids of the attempts, in the order of the pool, or of the cache of a run."""
+    """Ids of the attempts, in the order of the pool or of the run's cache."""
     right: int  # Number of correct members
     stratum: Stratum  # See ``heavy.voting.stratum``
-    texts: str  # Hash of the texts that a cache of it shows; see ``same_texts``
+    texts: str  # Hash of the texts shown in its cache; see ``same_texts``
 
     @property
     def width(self) -> int:
@@ -45,7 +45,7 @@ class CandidateSet:
 
     @property
     def accuracy(self) -> float:
-        """Share of the members that are right."""
+        """Return the share of correct members."""
         return self.right / len(self.members)
 
 
@@ -58,12 +58,12 @@ def draw_sets(
     seed: int,
     shown_already: Collection[str] = (),
 ) -> list[CandidateSet]:
-    """Different candidate sets of one pool, in the order in which they were drawn.
+    """Draw distinct candidate sets from one pool, and return them in the order of drawing.
 
     Args:
         problem: Id of the problem.
         pool: All trajectories of the problem, with unique ids.
-        widths: Widths to draw from; widths that the pool cannot fill are ignored.
+        widths: Widths to draw from; widths larger than the pool are ignored.
         most: Maximum number of sets.
         seed: Seed of the whole build.
         shown_already: Hashes of the texts of existing sets, which are not drawn again; see
@@ -85,7 +85,7 @@ def draw_sets(
 
 
 def set_of(problem: str, shown: Sequence[Generation]) -> CandidateSet:
-    """The set of these attempts; ``problem`` is the id of their problem."""
+    """Return the set of these attempts; ``problem`` is the problem's id."""
     return CandidateSet(
         problem=problem,
         members=tuple(attempt.id for attempt in shown),
@@ -96,13 +96,13 @@ def set_of(problem: str, shown: Sequence[Generation]) -> CandidateSet:
 
 
 def same_texts(shown: Iterable[Generation]) -> str:
-    """A hash of the answer texts that does not depend on their order."""
+    """Return a hash of the answer texts that does not depend on their order."""
     hashes = sorted(hashlib.sha256(attempt.answer_text.encode()).hexdigest() for attempt in shown)
     return hashlib.sha256("".join(hashes).encode()).hexdigest()[:32]
 
 
 def generator(*parts: object) -> random.Random:
-    """A random generator seeded by ``parts``, the same in every process."""
+    """Return a random generator seeded by ``parts``, identical in every process."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return random.Random(int.from_bytes(digest))
 
@@ -118,15 +118,15 @@ def _draw(members: list[Trajectory], width: int, rng: random.Random) -> list[Tra
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """Success of the deliberations on one set."""
+    """The success rate of the deliberations on one set."""
 
-    share: float | None  # Share of the judged deliberations that are right; None if none is judged
+    share: float | None  # Share of correct ones among those judged; None if none is judged
     judged: int  # Number of deliberations whose verdict is not undecided
-    label: str  # ``USED`` if the set is a prompt of RL, else the reason why it is not
+    label: str  # ``USED`` for an RL prompt; otherwise the reason for not being one
 
 
 def success_of(deliberations: Iterable[bool | None]) -> Success:
-    """The success of one set, given ``is_right`` of each of its deliberations."""
+    """Return the success rate of one set, given ``is_right`` of each of its deliberations."""
     judged = [right for right in deliberations if right is not None]
     right = sum(judged)
     share = right / len(judged) if judged else None
@@ -137,6 +137,6 @@ def success_of(deliberations: Iterable[bool | None]) -> Success:
 
 
 def is_right(deliberation: Deliberation) -> bool | None:
-    """Whether its verdict is correct; None if it failed, was cut off or is undecided."""
+    """Return whether the verdict is correct; None if failed, cut off or undecided."""
     verdict = deliberation.verdict
     return None if verdict is None or verdict.label == "undecided" else verdict.is_correct

@@ -1,12 +1,12 @@
-"""The mixture: presets that choose the candidate sets to learn from.
+"""The mixture: presets that select the candidate sets for training.
 
-What a deliberator learns depends on the strata that it sees. Hard sets alone teach it to distrust
-majorities; easy sets alone teach it to copy the vote. A preset defines which sets are admitted, how
-wide they are, and how many sets of one stratum there may be relative to others.
+What a deliberator learns depends on the strata in its training data. Only hard sets would teach it
+to distrust majorities; only easy sets would teach it to copy the vote. A preset defines which sets
+are admitted, how wide they are, and how many sets a stratum may have relative to others.
 
     balanced    4 to 16 attempts, or as many as a run showed; all minority-right and tie; half as
                 many majority-right; at most 5 % all-right; at most 10 % all-wrong, and those only
-                with a deliberation that is right
+                with a correct deliberation
     agglm       AggLM (arXiv 2509.06870): 8 attempts; all sets whose vote is wrong or tied, and
                 half as many whose vote is right
     pacore      PaCoRe (arXiv 2601.05593), its first stage: 16 to 24 attempts; some are right,
@@ -15,9 +15,9 @@ wide they are, and how many sets of one stratum there may be relative to others.
                 wrong, no more right than wrong; at most 20,000 tokens
     heavyskill  HeavySkill (arXiv 2605.02396, appendix B): 8 or 16 attempts, of which at most 5 in
                 8 are right
-    natural     all sets, in the shares in which they occur: for GRPO on a student's own run, which
-                then learns from the sets that it will meet. Easy sets do no harm there: prompts
-                that are always answered correctly teach nothing, and are left out
+    natural     all sets, in their natural proportions: for GRPO on a student's own run, which
+                then trains on the sets that it will meet in use. Easy sets do no harm there:
+                prompts that are always answered correctly are left out of GRPO
 
 Not covered: other rules of the sources, e.g. how GenSelect draws its widths.
 """
@@ -42,31 +42,31 @@ class Bound:
     """Maximum number of sets of some strata."""
 
     strata: frozenset[Stratum]  # Strata that are counted together
-    share: float  # Maximum as a share of the sets of ``of``
-    of: frozenset[Stratum] = frozenset()  # Empty: all sets that are kept
+    share: float  # Maximum, as a share of the sets of the strata ``of``
+    of: frozenset[Stratum] = frozenset()  # Strata of the base; empty: all sets that are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """One mixture."""
+    """One preset of the mixture."""
 
     widths: tuple[int, ...]  # Numbers of attempts in a drawn set, ascending
     any_width: bool = False  # Whether sets of a run may have other widths too
     admits: Callable[[CandidateSet, str], bool] = lambda candidate, domain: True
-    """Whether a set of one of ``widths`` may be used, by the domain of its problem."""
+    """Whether a set of one of ``widths`` may be used; gets the set and its problem's domain."""
     bounds: tuple[Bound, ...] = ()
     fewest_attempts: int = 2  # Minimum number of usable attempts in a pool
     most_tokens: int | None = None
-    """Maximum number of tokens of a cache by the student's tokenizer; None: the student's
+    """Maximum number of tokens of a cache by the student's tokenizer; None for the student's
     context."""
 
     def takes(self, candidate: CandidateSet, domain: str) -> bool:
-        """Whether a set of a problem in this domain may be used."""
+        """Return whether a set of a problem in this domain may be used."""
         return (self.any_width or candidate.width in self.widths) and self.admits(candidate, domain)
 
 
 def preset_of(config: BuildConfig) -> Preset:
-    """The preset of a build; ``sets.widths`` replaces its widths."""
+    """Return the preset of a build, with its widths replaced by ``sets.widths`` if given."""
     preset, widths = PRESETS[config.preset], config.sets.widths
     return replace(preset, widths=tuple(sorted(set(widths)))) if widths else preset
 
@@ -74,10 +74,10 @@ def preset_of(config: BuildConfig) -> Preset:
 def mix(
     sets: Iterable[CandidateSet], preset: Preset, domains: Mapping[str, str], seed: int
 ) -> dict[CandidateSet, str]:
-    """Label each different set ``USED``, ``NOT_ADMITTED`` or ``OVER_BOUND``.
+    """Label each distinct set ``USED``, ``NOT_ADMITTED`` or ``OVER_BOUND``.
 
-    ``domains`` are the domains of the problems by id. If a stratum has too many sets, first sets of
-    many problems are kept before second sets of a few; the rest is drawn from the seed.
+    ``domains`` has the domains of the problems by id. If a stratum has too many sets, one set of
+    each problem is kept before second sets of a problem; ties are drawn with the seed.
     """
     labels = dict.fromkeys(sets, NOT_ADMITTED)
     admitted: dict[Stratum, list[CandidateSet]] = defaultdict(list)
@@ -92,7 +92,7 @@ def mix(
 
 
 def _room(there: Mapping[Stratum, int], bounds: Iterable[Bound]) -> dict[Stratum, int]:
-    """The largest number of sets of each stratum for which every bound holds.
+    """Return the largest number of sets of each stratum that satisfies every bound.
 
     Removing sets lowers the base of other bounds, so this repeats until nothing changes.
     """
@@ -111,7 +111,7 @@ def _room(there: Mapping[Stratum, int], bounds: Iterable[Bound]) -> dict[Stratum
 
 
 def _spread(sets: Sequence[CandidateSet], seed: int) -> list[CandidateSet]:
-    """The sets in a random order in which all first sets of problems precede second ones."""
+    """Return the sets in random order, all first sets of the problems before any second set."""
     rng = generator(seed, "mixture", sets[0].stratum)
     drawn = rng.sample(sets, len(sets))
     seen: Counter[str] = Counter()

@@ -1,18 +1,18 @@
-"""Asks for new deliberations on existing caches.
+"""Requests new deliberations on existing caches.
 
     run = resolve(config, source.config)     resolves the model, its journal and its budget
     volume = volume_of(run, caches)          checks that the prompts fit, and counts the requests
     deliberate(run, volume, ...)             loads the caches, deliberates on them, judges
 
-After a kill the same command continues, and no response is billed twice; a budget holds over all
-resumptions. The results are on disk, so that memory does not grow with them. The seeds differ from
-those of a run with the same seed, so that a deliberator that failed on a cache does not repeat
-itself.
+After an interruption, the same command continues, and no response is billed twice; a budget applies
+across all restarts. The results are on disk, so that memory does not grow with them. The seeds
+differ from those of a run with the same seed, so that a deliberator that failed on a cache does not
+repeat the same response.
 
-``Redeliberation`` does this for sets of a build's mixture that have no deliberation to learn from.
+``Redeliberation`` does this for the sets in a build's mixture that have no usable deliberation.
 
-Not covered: starting a server; a judge for undecided verdicts; caches of equal prompts, of which
-one that failed may be asked again.
+Not covered: starting a server; a judge for undecided verdicts; caches with equal prompts: after a
+failure on one of them, its request may be sent again.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _DELIBERATE = "deliberate"
 def resolve(
     config: BuildConfig, run: RunConfig | None, contact: Contact | None = None
 ) -> ResolvedRun:
-    """The resolved run that deliberates again on sets of ``run``; None is an imported pool.
+    """Return the resolved run that deliberates again on sets of ``run``; None for an imported pool.
 
     Raises:
         ConfigError: No model is named, a server would have to be started, its tokens cannot be
             counted, or the budget is in money and there is no price.
-        TeacherError: The model is not known, cannot run here, or hides its thinking there.
+        TeacherError: The model is unknown, cannot run here, or does not return its thinking.
     """
     assert config.redeliberate is not None
     choice = _as_in_run(config.redeliberate, run) if run else config.redeliberate
@@ -76,7 +76,7 @@ def resolve(
             "redeliberate.teacher is not set, and an imported pool has no deliberator",
             "Give --teacher MODEL.",
         )
-    # Another configuration has a budget of its own, unless only places differ. All runs of a build
+    # A different configuration gets a new budget, unless only places differ. All runs of a build
     # share one budget, whichever model deliberates on each.
     place = {"endpoint": True, "journal": True, "budget": True}
     about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": place})
@@ -92,11 +92,11 @@ def resolve_choice(
     about: object,
     contact: Contact | None,
 ) -> ResolvedRun:
-    """The resolved run in which the model of ``choice`` deliberates on caches.
+    """Return the resolved run in which the model of ``choice`` deliberates on caches.
 
-    ``section`` is the section of ``choice`` in the configuration, for messages. The journal is
-    beside ``out`` unless ``choice`` names another. ``about`` identifies the account of the budget,
-    as JSON. Raises as ``resolve``; without a ``contact`` no request is sent.
+    ``section`` is the configuration section of ``choice``, for messages. The journal is next to
+    ``out`` unless ``choice`` names another. ``about`` identifies the budget's account, as JSON.
+    Raises the same errors as ``resolve``; without a ``contact`` no request is sent.
     """
     name, endpoint = choice.teacher or "", choice.endpoint or Endpoint()
     keys = f"{section}.endpoint".lstrip(".")
@@ -107,7 +107,7 @@ def resolve_choice(
             f"address as {keys}.base_url.",
         )
     if not endpoint.is_served and not profile_file(name) and Path(name).is_dir():
-        name = str(Path(name).resolve())  # under which the journal knows a folder
+        name = str(Path(name).resolve())  # the journal identifies a folder by its full path
     journal, identity = journal_of(choice, out), content_id("a", about)
     config = RunConfig(
         teacher=name,
@@ -119,10 +119,10 @@ def resolve_choice(
         seed=sample_seed(choice.seed, "redeliberate"),
         journal=str(journal),
         budget=choice.budget,
-        out=str(journal / identity),  # which names the account; no folder is written there
+        out=str(journal / identity),  # only names the account; no folder is written there
     )
     run = resolve_run(config, contact, section)
-    if run.deliberator.profile.tokenizer == SERVER:  # rows to train on are counted exactly
+    if run.deliberator.profile.tokenizer == SERVER:  # training rows need exact token counts
         raise ConfigError(
             f"{keys}.tokenizer is not set and {name} has no profile with one, so the tokens of the "
             "prompts cannot be counted",
@@ -133,12 +133,12 @@ def resolve_choice(
 
 
 def journal_of(choice: Redeliberate | RefilterConfig, out: Path) -> Path:
-    """Folder of the journal: the configured one, else ``journal`` beside ``out``."""
+    """Return the journal's folder: the configured one, or ``journal`` next to ``out``."""
     return Path(choice.journal or out.absolute().parent / "journal")
 
 
 def _as_in_run(choice: Redeliberate, run: RunConfig) -> Redeliberate:
-    """``choice`` with the run's deliberator, endpoint and sampling for everything not set."""
+    """Return ``choice`` with its unset values taken from the run."""
     own = run.deliberator or run.teacher
     name = choice.teacher or own
     endpoint, chosen = run.endpoint, choice.sampling or SamplingChoice()
@@ -157,19 +157,19 @@ class Volume:
 
     caches: int
     requests: int
-    in_journal: int  # Requests that have a response already
+    in_journal: int  # Requests whose response is in the journal
     prompt_tokens: int  # Prompt tokens of the other requests, without the chat template
     completion_tokens: int  # Maximum completion tokens of the other requests
-    usd: float | None  # Maximum cost of the other requests; None if the price is not known
+    usd: float | None  # Maximum cost of the other requests; None if the price is unknown
     rounds: tuple[int, ...]  # Rounds of the caches, ascending
     skipped: int  # Unreadable lines of the journal
 
 
 def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate") -> Volume:
-    """The volume of a redeliberation on these caches; sends no request.
+    """Return the volume of a redeliberation on these caches; sends no request.
 
-    Raises ConfigError, naming keys of ``section``, if the model's context does not hold the longest
-    prompt and a response; TeacherError if its tokenizer cannot be loaded.
+    Raises ConfigError, naming keys of ``section``, if the longest prompt and a response exceed the
+    model's context; TeacherError if the model's tokenizer cannot be loaded.
     """
     deliberator, folder = run.deliberator, Path(run.config.journal or "")
     model, most, d = deliberator.profile, deliberator.sampling.max_tokens, deliberator.samples
@@ -208,7 +208,7 @@ def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redelib
 
 
 def requests_of(run: ResolvedRun, cache: Cache) -> list[Request]:
-    """The requests for the deliberations on a cache."""
+    """Return the requests for the deliberations on a cache."""
     return samples(
         user_turn(cache.prompt),
         run.deliberator.samples,
@@ -223,14 +223,14 @@ def requests_of(run: ResolvedRun, cache: Cache) -> list[Request]:
 class DeliberationTally:
     """Counts of a redeliberation so far."""
 
-    caches: int = 0  # Caches with all deliberations
+    caches: int = 0  # Caches whose deliberations are all done
     failed: int = 0  # Deliberations that failed
     cut_off: int = 0  # Deliberations that reached ``max_tokens``
-    from_journal: int = 0  # Deliberations that the journal had
+    from_journal: int = 0  # Deliberations read from the journal
     usage: Usage = field(default_factory=no_usage)
 
     def add(self, row: Row) -> None:
-        """Count a row that left the deliberating step."""
+        """Count a row of the deliberation step's output."""
         from heavydistill.run.tasks import FROM_JOURNAL
 
         self.caches += 1
@@ -242,7 +242,7 @@ class DeliberationTally:
             self.usage.add(deliberation)
 
     def summary(self, run: ResolvedRun) -> RedeliberationSummary:
-        """The counts as a manifest has them."""
+        """Return the counts in the manifest's format."""
         usage, deliberator = self.usage, run.deliberator
         known = usage.unknown_completion < usage.requests or not usage.requests
         usd = deliberator.profile.usd(usage.prompt, usage.completion) if known else None
@@ -269,7 +269,7 @@ class CacheDeliberations:
 
 
 class Deliberations:
-    """Deliberations on many caches, read on demand. Raises RunError for a row that failed."""
+    """Deliberations on many caches, read on demand. Raises RunError if the row had an error."""
 
     def __init__(self, rows: Path) -> None:
         self._rows = dataset_of(rows, rows.parent / "mapped")
@@ -281,7 +281,7 @@ class Deliberations:
             self._places[problem, cache] = place
 
     def on(self, problem: str, cache: str) -> list[Deliberation]:
-        """The deliberations on a cache of a problem, both given by id."""
+        """Return the deliberations on a cache; ``problem`` and ``cache`` are ids."""
         items = self._rows[self._places[problem, cache]]["deliberations"]
         return [from_row(Deliberation, item) for item in items]
 
@@ -294,15 +294,15 @@ def deliberate(
     on_progress: Callable[[DeliberationTally], None] = lambda tally: None,
     contact: Contact | None = None,
 ) -> tuple[Deliberations, DeliberationTally]:
-    """Ask for deliberations on caches, and judge them.
+    """Request deliberations on caches, and judge them.
 
     Args:
         run: From ``resolve``.
         volume: From ``volume_of``.
-        pairs: Gives pairs of a problem and a cache; called once for each round of the caches.
+        pairs: Returns pairs of a problem and a cache; called once for each round of the caches.
         folder: Existing folder for the rows, which must outlive the result.
         on_progress: Called after each batch, by one thread at a time.
-        contact: Contact that has asked the servers before, if there is one.
+        contact: Contact that has queried the servers already; None to query them now.
 
     Raises:
         ConfigError, TeacherError: A server, the weights, the account, the journal or an own
@@ -370,11 +370,11 @@ def _pipeline(
 
 
 class Redeliberation:
-    """The redeliberation of a build; marks the sets that it asks about in the build's notes.
+    """The redeliberation of a build; marks in the build's notes the sets that it requests.
 
-    ``build`` has finished its first pass, ``runs`` are the resolved runs by the name of the source
-    run, and ``contact`` has asked the servers; None if nothing was sent. Raises ConfigError if a
-    prompt and a response do not fit.
+    The first pass of ``build`` must be finished. ``runs`` has the resolved runs by name of the
+    source run; ``contact`` has queried the servers, or is None if nothing was sent. Raises
+    ConfigError if a prompt and a response exceed the context.
     """
 
     def __init__(
@@ -383,10 +383,10 @@ class Redeliberation:
         self._build, self._contact = build, contact
         seen = set()
         for note in build.pending():
-            note.asked = note.of not in seen  # Runs that share a pool have equal sets
+            note.asked = note.of not in seen  # runs that share a pool have equal sets
             seen.add(note.of)
         self.volumes: list[tuple[SourceRun, ResolvedRun, Volume]] = []
-        """Source runs with sets to ask about, each with its resolved run and volume."""
+        """(source run, resolved run, volume) for each source run with sets to deliberate on."""
         self._written: dict[str, Deliberations] = {}
         for source in build.sources:
             if next(self._sets(source), None):
@@ -394,9 +394,10 @@ class Redeliberation:
                 self.volumes.append((source, run, volume_of(run, caches)))
 
     def ask(self, folder: Path, on_progress: OnProgress) -> list[RedeliberationSummary]:
-        """Ask for the deliberations and add notes of them; ``answers`` returns them afterwards.
+        """Request the deliberations and add notes on them; ``answers`` returns them afterwards.
 
-        The rows are kept in ``folder``, which must outlive this object. Raises as ``deliberate``.
+        The rows are kept in ``folder``, which must outlive this object. Raises the same errors as
+        ``deliberate``.
         """
         total = sum(volume.caches for _, _, volume in self.volumes)
         summaries, before = [], 0
@@ -422,17 +423,17 @@ class Redeliberation:
         return summaries
 
     def answers(self, run: str, problem: Problem, cache: Cache) -> list[Deliberation]:
-        """The new deliberations on a cache of a run."""
+        """Return the new deliberations on a cache of a run."""
         return self._written[run].on(problem.id, cache.id)
 
     def _pairs(self, source: SourceRun) -> Iterator[tuple[Problem, Cache]]:
         return ((each.problem, each.cache) for each in self._sets(source))
 
     def _sets(self, source: SourceRun) -> Iterator[SetOfTrace]:
-        """The sets of a run that need deliberations."""
+        """Yield the sets of a run that need deliberations."""
         for trace, known in self._build.traces_of(source):
             for note in known.sets:
                 asked = self._build.with_cache(source, trace, note) if note.asked else None
-                note.asked = asked is not None  # It may not fit the student's context
+                note.asked = asked is not None  # the set may exceed the student's context
                 if asked:
                     yield asked

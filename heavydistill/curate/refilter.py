@@ -1,10 +1,10 @@
-"""Selects the prompts of RL for a checkpoint: caches that it gets right sometimes, not always.
+"""Selects RL prompts for a checkpoint: caches on which it is right sometimes, but not always.
 
-A student needs other prompts as it learns. The checkpoint deliberates D times on each cache that
-can be a prompt of RL, and the caches on which some of its deliberations are right and some are not
-become the new set (as in the second stage of PaCoRe, arXiv 2601.05593). The new folder holds
-``problems`` unchanged, ``caches`` with the new success, ``rl``, a manifest and a card; it appears
-when it is complete.
+A student needs new prompts as it learns. The checkpoint deliberates D times on each cache that can
+be an RL prompt. Caches with both correct and other deliberations become the new set (as in the
+second stage of PaCoRe, arXiv 2601.05593). The new folder has ``problems`` unchanged, ``caches``
+with the new success rate, ``rl``, a manifest and a card; it gets its final name when it is
+complete.
 
 Not covered: sets for SFT, which stay in the folder of the build; the deliberations, which stay in
 the journal.
@@ -59,37 +59,37 @@ from heavydistill.store.sets.set_rows import USED, CacheRow, ProblemRow, RlRow
 from heavydistill.verifiers import registry
 
 ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
-"""Labels of the caches on which it deliberates; caches with other labels cannot be prompts."""
+"""Labels of the caches that the checkpoint deliberates on; other caches cannot be prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefilterPlan:
     """A checked refilter."""
 
-    config: RefilterConfig  # Configuration as the user gave it
+    config: RefilterConfig  # Configuration as given by the user
     manifest: Manifest  # Manifest of the sets
     student: Student  # Student of the sets
     problems: dict[str, ProblemRow]  # Problems by id
-    run: ResolvedRun  # Resolved run that asks the checkpoint
+    run: ResolvedRun  # Resolved run that queries the checkpoint
     volume: Volume
-    warnings: list[str]  # Warnings to show before any request is sent
-    contact: Contact | None  # Contact that has asked the server; None if nothing was sent
+    warnings: list[str]  # Warnings to print before any request is sent
+    contact: Contact | None  # Contact that has queried the server; None if nothing was sent
 
 
 @dataclass(slots=True)
 class RefilterOutcome:
-    """Counts of the caches on which the checkpoint deliberated."""
+    """Counts of the caches that the checkpoint deliberated on."""
 
     tally: DeliberationTally
-    before: Counter[str] = field(default_factory=Counter)  # Former prompts of RL, by stratum
-    after: Counter[tuple[str, str]] = field(default_factory=Counter)  # By stratum and new label
+    before: Counter[str] = field(default_factory=Counter)  # Former RL prompts, by stratum
+    after: Counter[tuple[str, str]] = field(default_factory=Counter)  # By (stratum, new label)
     rows: Counter[str] = field(default_factory=Counter)  # Rows of ``rl``, by split
-    tokens: list[int] = field(default_factory=list)  # Lengths of the prompts of ``rl``
-    undecided: int = 0  # Deliberations that ended and are undecided
-    unanswered: int = 0  # Deliberations that ended without a final answer
+    tokens: list[int] = field(default_factory=list)  # Lengths of the ``rl`` prompts in tokens
+    undecided: int = 0  # Complete deliberations that are undecided
+    unanswered: int = 0  # Complete deliberations without a final answer
 
     def labelled(self, label: str, stratum: str | None = None) -> int:
-        """Number of caches with a label, of one stratum or of all."""
+        """Return the number of caches with a label, in one stratum or in all."""
         return sum(
             count
             for (each, theirs), count in self.after.items()
@@ -98,10 +98,10 @@ class RefilterOutcome:
 
 
 def check(config: RefilterConfig, contact: Contact | None = None) -> RefilterPlan:
-    """Check everything that can be checked before a model is asked; writes nothing.
+    """Run all checks that need no request to a model; writes nothing.
 
-    The server of the checkpoint is contacted before the student is loaded; without a ``contact`` no
-    request is sent. Raises UserError for anything that the user can fix.
+    The checkpoint's server is contacted before the student is loaded; without a ``contact`` no
+    request is sent. Raises UserError for errors that the user can fix.
     """
     sets, out = Path(config.sets), Path(config.out)
     manifest = read_manifest(sets)
@@ -151,16 +151,16 @@ def refilter(
     on_progress: Callable[[DeliberationTally], None] = lambda tally: None,
     write_card: Callable[[Path], None] = lambda folder: None,
 ) -> RefilterOutcome:
-    """Ask the checkpoint and write the new folder.
+    """Query the checkpoint and write the new folder.
 
     ``on_progress`` is called after each batch of caches, by one thread at a time; ``write_card``
-    writes the card of a folder of sets into it.
+    writes the model card of the sets into a folder.
 
     Raises:
         ConfigError: No prompt is left, or another process is writing the folder.
-        RunError, StoppedError, TeacherError, KeyboardInterrupt: As ``deliberate``.
+        RunError, StoppedError, TeacherError, KeyboardInterrupt: Raised by ``deliberate``.
 
-        Nothing is written then, and the responses are in the journal.
+        On an error no folder is written; the responses are in the journal.
     """
     sets = Path(plan.config.sets)
     with (
@@ -216,7 +216,7 @@ def _resolved(
 
 
 def _renders_alike(checkpoint: str, student: Student) -> bool:
-    """Whether a checkpoint on this machine has a chat template that renders as the sets' does."""
+    """Return whether a local checkpoint's chat template renders text as the sets' template does."""
     from transformers import AutoTokenizer
 
     template = own_template(AutoTokenizer.from_pretrained(checkpoint))
@@ -230,7 +230,7 @@ def _caches(sets: Path) -> Iterator[CacheRow]:
 
 
 def _pairs(sets: Path, problems: Mapping[str, ProblemRow]) -> Iterator[tuple[ProblemRow, CacheRow]]:
-    """Each cache on which the checkpoint deliberates, with its problem."""
+    """Yield each cache that the checkpoint deliberates on, with its problem."""
     for cache in _caches(sets):
         if cache.rl_label in ASKED_ABOUT:
             yield problems[cache.problem], cache
@@ -243,7 +243,7 @@ def _measured(
     files: SetFiles,
     outcome: RefilterOutcome,
 ) -> CacheRow:
-    """The cache with its new success; writes a row of ``rl`` if it is a prompt now."""
+    """Return the cache with its new success rate; write a row of ``rl`` if it is a prompt."""
     outcome.before[cache.stratum] += cache.rl_label == USED
     success = success_of(map(is_right, deliberations))
     cache = dataclasses.replace(

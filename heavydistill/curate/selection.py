@@ -1,6 +1,6 @@
-"""Selects what is learnt from, once all traces are read: lengths, duplicates, mixture, splits.
+"""Selects the training data after all traces are read: lengths, duplicates, mixture, splits.
 
-The functions change the labels in the notes of a build, and nothing else.
+The functions only change the labels in the notes of a build.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from heavydistill.store.sets.set_rows import USED
 
 
 def mark_wanted(build: BuildState) -> None:
-    """Split the problems, and mark the sets that the mixture would take if every set had a
-    deliberation to learn from.
+    """Split the problems, and mark the sets that the mixture would select if every set had a
+    usable deliberation.
     """
     _split_problems(build)
     _label_sets(build)
@@ -28,7 +28,7 @@ def mark_wanted(build: BuildState) -> None:
 
 
 def select(build: BuildState) -> None:
-    """Label everything that is not used; what has no label afterwards is used."""
+    """Label everything that is not used; anything without a label afterwards is used."""
     _label_deliberations(build)
     _label_trajectories(build)
     build.undeliberated = len({note.of for note in build.pending()})
@@ -37,7 +37,7 @@ def select(build: BuildState) -> None:
 
 
 def _split_problems(build: BuildState) -> None:
-    """Assign each problem to train or validation, by a rank drawn from its id and the seed."""
+    """Assign each problem to train or validation, by a random rank from its id and the seed."""
     used = [key for key, note in build.problems.items() if not note.label]
     ranked = sorted(used, key=lambda key: generator(build.config.seed, "split", key).random())
     kept = set(ranked[: round(build.config.validation * len(ranked))])
@@ -46,7 +46,7 @@ def _split_problems(build: BuildState) -> None:
 
 
 def _label_sets(build: BuildState) -> None:
-    """Label the sets of problems that are left out, and the sets that exceed ``per_problem``.
+    """Label the sets of excluded problems, and the sets beyond ``per_problem``.
 
     Sets of the runs come before drawn sets. A set that two runs made counts once; a set that was
     drawn twice, from a pool that two runs share, is left out the second time.
@@ -68,9 +68,9 @@ def _label_sets(build: BuildState) -> None:
 
 
 def _label_deliberations(build: BuildState) -> None:
-    """Label deliberations that are too long, duplicates, or more than ``per_set``.
+    """Label deliberations that are too long, duplicates, or beyond ``per_set``.
 
-    Deliberations on sets that are left out are ignored, so that they displace no others.
+    Deliberations on excluded sets are ignored, so that they do not displace others.
     """
     filters = build.config.filters
     sets = [note for note in build.sets if not note.sft_label]
@@ -84,7 +84,7 @@ def _label_deliberations(build: BuildState) -> None:
 
 
 def _label_trajectories(build: BuildState) -> None:
-    """Label attempts of problems that are left out, attempts that are too long, and duplicates."""
+    """Label attempts at excluded problems, attempts that are too long, and duplicates."""
     of_problem: dict[str, list[GenerationNote]] = defaultdict(list)
     for trace in build.all_notes:
         of_problem[trace.problem] += trace.trajectories
@@ -98,7 +98,7 @@ def _label_trajectories(build: BuildState) -> None:
 
 
 def _select_for_sft(build: BuildState) -> None:
-    """Apply the mixture to the sets with a deliberation to learn from, and label all others."""
+    """Apply the mixture to the sets that have a usable deliberation, and label all others."""
     offered = []
     for note in build.sets:
         if not note.sft_label and not note.usable:
@@ -111,8 +111,7 @@ def _select_for_sft(build: BuildState) -> None:
 
 
 def _select_for_rl(build: BuildState) -> None:
-    """Apply the mixture to the sets on which some deliberations succeed and some fail, and label
-    all others.
+    """Apply the mixture to the sets with both correct and other deliberations; label all others.
 
     If several runs made the same set, the one with the most judged deliberations is used.
     """
@@ -135,8 +134,8 @@ def _mixed(offered: Sequence[SetNote], build: BuildState) -> dict[CandidateSet, 
 def _label_long_and_same(
     of_problems: Mapping[str, Sequence[GenerationNote]], quantile: float
 ) -> None:
-    """Label generations that exceed the quantile of lengths (nearest rank) of those without a
-    label, and those that repeat an earlier one of the same problem.
+    """Label generations longer than a quantile of the unlabelled lengths (nearest rank), and
+    generations that repeat an earlier one of the same problem.
     """
     passed = [(key, note) for key in of_problems for note in of_problems[key] if not note.label]
     lengths = sorted(note.tokens for _, note in passed)

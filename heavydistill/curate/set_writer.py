@@ -1,4 +1,4 @@
-"""The second pass over the traces: writes the selected rows, and views of everything."""
+"""The second pass over the traces: writes the selected rows, and views of all data."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from heavydistill.store.sets.set_rows import (
 from heavydistill.store.traces import rows_in
 
 Answers = Callable[[str, Problem, Cache], list[Deliberation]]
-"""Called with (name of a run, problem, cache); gives the deliberations of the redeliberation."""
+"""Function of (name of a run, problem, cache) that returns the redeliberation's deliberations."""
 
 _TOO_LONG = "too_long_for_student"
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 
 
 class SetFiles:
-    """The files of a folder of sets; each file is created with its first row."""
+    """The files of a folder of sets; each file is created when its first row is written."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.opened: dict[tuple[str, str], Writer] = {}  # Writers by set and split
+        self.opened: dict[tuple[str, str], Writer] = {}  # Writers by (set, split)
 
     def writer(self, name: str, split: str, kind: type) -> Writer:
-        """The writer of a split, for rows of the dataclass ``kind``."""
+        """Return the writer of a split, for rows of the dataclass ``kind``."""
         if (name, split) not in self.opened:
             self.opened[name, split] = Writer(file_of(self._folder, name, split), kind)
         return self.opened[name, split]
@@ -60,7 +60,7 @@ class SetFiles:
 class SetWriter:
     """Writes the files of all sets of a build after the selection.
 
-    ``answers`` gives the deliberations that the build asked for; None without redeliberation.
+    ``answers`` returns the deliberations that the build requested; None without redeliberation.
     """
 
     def __init__(self, build: BuildState, folder: Path, answers: Answers | None) -> None:
@@ -70,16 +70,16 @@ class SetWriter:
         self._problems_written: set[str] = set()
         self.counts: dict[str, Counter[str]] = defaultdict(Counter)
         """Numbers of rows: of each set by split, of each view by label."""
-        self.lengths: dict[str, list[int]] = defaultdict(list)  # Tokens of the rows of each set
-        self.unfit = 0  # Number of drawn sets that do not fit the student's context
-        self.recut = 0  # Number of prompts that were cut again
-        self.plain = 0  # Number of plain problems among the rows of the deliberator
+        self.lengths: dict[str, list[int]] = defaultdict(list)  # Row lengths of each set, in tokens
+        self.unfit = 0  # Number of drawn sets that exceed the student's context
+        self.recut = 0  # Number of prompts whose attempts were cut again
+        self.plain = 0  # Number of plain problems among the deliberator rows
         self.behind: dict[str, set[str]] = defaultdict(set)
         """Origin of the rows: names of ``thinker`` and ``deliberator`` models, versions of
         ``prompts`` and ``verifiers``."""
 
     def write(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
-        """Write the rows of a trace; its problem has its id in the sets."""
+        """Write the rows of a trace; the problem has its id in the sets."""
         problem = trace.problem
         if problem.id not in self._problems_written:
             self._problems_written.add(problem.id)
@@ -196,10 +196,10 @@ class SetWriter:
             self._row("rl", rl_row(student, problem, written, measured_on))
 
     def _readable(self, of_trace: SetOfTrace) -> Cache | None:
-        """The cache, cut to fit its uses; unchanged if it has none, None if no cut fits.
+        """Return the cache, cut to fit its uses; unchanged if it is not used, None if no cut fits.
 
-        The cut leaves room for the longest deliberation for which one is possible; longer
-        deliberations are left out of the rows.
+        The cut leaves room for the longest deliberation that can fit; longer deliberations are left
+        out of the rows.
         """
         build, note = self._build, of_trace.note
         limits = []
@@ -215,13 +215,13 @@ class SetWriter:
         return None if limits else of_trace.cache
 
     def _is_behind(self, role: str, generation: Generation) -> None:
-        """Note the author and the verifier of a row of a view, whether it is used or not."""
+        """Record the author and verifier of a view's row, whether the row is used or not."""
         self.behind[role].add(generation.model)
         if generation.verdict:
             self.behind["verifiers"].add(generation.verdict.verifier)
 
     def _write_retention(self, split: Split, available: int) -> None:
-        """Copy rows of the thinker to the deliberator's, up to the share ``retention``."""
+        """Copy rows of the thinker to the deliberator's rows, up to the share ``retention``."""
         own = self._files.opened.get(("sft_deliberator", split))
         if not own:
             return
@@ -238,18 +238,18 @@ class SetWriter:
                 self.lengths["sft_deliberator"].append(tokens)
 
     def _view(self, name: str, kind: type, value: Any, **more: Any) -> Any:
-        """Write a row of a view, and return it: the fields of ``value`` and those of ``more``."""
+        """Write a row of a view, with the fields of ``value`` and ``more``, and return it."""
         row = kind(**{each.name: getattr(value, each.name) for each in fields(value)}, **more)
         self.counts[name][more.get("label") or "used"] += 1
         self._files.writer(name, "train", kind).write(row)
         return row
 
     def _row(self, name: str, row: SftRow | RlRow | str) -> str:
-        """Write a row of a set and return ``USED``; a label in place of a row is returned as is."""
+        """Write a row of a set and return ``USED``; if given a label, only return the label."""
         if isinstance(row, str):
             return row
         split = self._build.problems[row.problem].split
-        assert split is not None  # problems that are left out have no rows
+        assert split is not None  # excluded problems have no rows
         self.counts[name][split] += 1
         learnt = row.completion_tokens if isinstance(row, SftRow) else 0
         self.lengths[name].append(row.prompt_tokens + learnt)
@@ -268,7 +268,7 @@ def sft_row(
     cache: str = "",
     stratum: Stratum | None = None,
 ) -> SftRow | str:
-    """A row for SFT, or the label that says why there is none.
+    """Return a row for SFT, or the label that says why there is none.
 
     ``generation`` is the completion of ``prompt``; ``problem`` and ``cache`` are ids. A row of the
     thinker has neither cache nor stratum.
@@ -297,7 +297,7 @@ def sft_row(
 
 
 def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str) -> RlRow:
-    """A prompt of RL; ``measured_on`` names the models whose deliberations gave its success."""
+    """Return an RL prompt; ``measured_on`` names the models that its success rate is from."""
     assert cache.success is not None
     return RlRow(
         prompt=student.prompt(cache.prompt),
@@ -319,7 +319,7 @@ def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str
 
 
 def quantiles(lengths: Sequence[int]) -> dict[str, int]:
-    """Quantiles of the lengths of rows, by nearest rank; empty for no rows."""
+    """Return quantiles of the row lengths, by nearest rank; empty if there are no rows."""
     ordered = sorted(lengths)
     ranks = {name: math.ceil(share * len(ordered)) for name, share in _QUANTILES.items()}
     return {name: ordered[rank - 1] for name, rank in ranks.items()} if ordered else {}

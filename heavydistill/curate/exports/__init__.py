@@ -1,1 +1,1 @@
-"""Writes the sets of a build for other trainers; see ``export``."""
+"""Exports the sets of a build for other trainers; see ``export``."""

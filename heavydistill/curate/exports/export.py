@@ -1,31 +1,31 @@
 """Exports the sets of a build for other trainers.
 
-    DIR/README.md             how to train with it
-    DIR/SET/SPLIT.parquet     the rows, in their order; SPLIT.jsonl for some trainers
-    DIR/SET.yaml              a configuration to train on them
+    DIR/README.md             instructions for training
+    DIR/SET/SPLIT.parquet     the rows in order; SPLIT.jsonl for some trainers
+    DIR/SET.yaml              a training configuration
     DIR/...                   further files that the trainer needs
     DIR/heavydistill_reward.py  the reward of ``rl``, see ``reward``
-    DIR/manifest.json         a copy of the manifest of the sets
-    DIR/chat_template.jinja   a copy of the template of the sets, if they have one
+    DIR/manifest.json         a copy of the sets' manifest
+    DIR/chat_template.jinja   a copy of the sets' chat template, if they have one
 
-All trainers learn the same tokens: everything after the mark that opens the answer, with thinking
-and end of turn, and nothing before it. TRL, verl and axolotl render the student's own chat template
-and get the messages of the sets. LLaMA-Factory and ms-swift have templates of their own and get a
-response as one text; see ``_spoken``. Peculiarities:
+All trainers learn the same tokens: everything after the mark that opens the assistant turn, with
+thinking and end of turn, and nothing before it. TRL, verl and axolotl render the student's chat
+template from the messages of the sets. LLaMA-Factory and ms-swift have their own templates and get
+a response as one text; see ``_spoken``. Peculiarities:
 
     verl          Its SFT dataset renders each turn separately, so that a template like Qwen3's
                   drops the thinking; ``heavydistill_sft.py`` renders prompt and conversation and
-                  learns the difference. The text ``none`` as a default counts as true, hence
+                  trains on the difference. The text ``none`` as a default counts as true, hence
                   ``enable_thinking_default: null``.
     llamafactory  ``enable_thinking: false`` deletes the thinking; without ``template`` it guesses
                   one that writes ``<think>`` twice. It accepts no custom reward.
-    ms-swift      It drops every field of a message but ``role`` and ``content``, and finds a reward
-                  by name in a table, into which ``heavydistill_swift.py`` puts ours.
-    axolotl       It compares the learnt turn with a placeholder, so that a mark that opens every
-                  answer is never learnt; ``heavydistill_axolotl/sft.py`` switches to another
-                  method. No key does so, because an empty ``train_on_eos`` becomes ``turn``.
+    ms-swift      It drops every field of a message except ``role`` and ``content``, and looks up a
+                  reward by name in a table; ``heavydistill_swift.py`` adds ours to the table.
+    axolotl       It compares the trained turn with a placeholder, so that a mark that opens every
+                  answer is never trained on; ``heavydistill_axolotl/sft.py`` uses another
+                  method. No key does this, because an empty ``train_on_eos`` becomes ``turn``.
 
-The folder appears under its name when it is complete. The same sets give the same bytes.
+The folder gets its final name when it is complete. The same sets give the same bytes.
 """
 
 from __future__ import annotations
@@ -72,50 +72,50 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """The sets that are exported, and the values on which the other files depend."""
+    """The exported sets, and the values that the other files of an export depend on."""
 
     manifest: Manifest
-    model: str  # Student as a trainer finds it: Hub id or checkpoint folder
-    template: str | None  # Chat template in place of the student's own
+    model: str  # Student's name for the trainer: Hub id or checkpoint folder
+    template: str | None  # Chat template that replaces the student's; None to keep it
     rows: dict[str, dict[str, int]]  # Number of rows of each exported set, by split
-    absent: dict[str, str]  # Sets that are not exported, with the reason
-    longest_prompt: int  # Tokens of the longest prompt of ``rl``, with the generation prompt
+    absent: dict[str, str]  # Reason for each set that is not exported
+    longest_prompt: int  # Tokens of the longest ``rl`` prompt, with the generation prompt
 
     @property
     def max_tokens(self) -> int:
-        """Maximum number of tokens of a row, prompt and completion together."""
+        """Return the maximum number of tokens of a row, prompt and completion together."""
         return self.manifest.student.max_tokens
 
     @property
     def response_tokens(self) -> int:
-        """Tokens that the longest prompt of ``rl`` leaves for a response."""
+        """Return the number of tokens left for a response to the longest prompt of ``rl``."""
         return self.max_tokens - self.longest_prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """One trainer. A command has ``{name}`` for the name of the configuration."""
+    """One trainer. In its commands, ``{name}`` stands for the name of the configuration."""
 
-    title: str  # Name as its makers write it
+    title: str  # Name as the trainer's authors write it
     templates: Path
-    """Folder with sft.yaml.jinja, rl.yaml.jinja if it accepts a reward, and README.md.jinja."""
-    version: str  # Version whose code was read
+    """Folder with sft.yaml.jinja, README.md.jinja and, if rewards are accepted, rl.yaml.jinja."""
+    version: str  # Version that the export was written for
     sft_row: Callable[[Row], Row]  # Converts a row for SFT
-    rl_row: Callable[[Row, int], Row] | None = None  # Converts a row of ``rl`` and its number
-    in_parquet: bool = False  # Whether rows are parquet; otherwise JSON lines
+    rl_row: Callable[[Row, int], Row] | None = None  # Converts an ``rl`` row and its index
+    in_parquet: bool = False  # Whether rows are parquet instead of JSON lines
     sft_command: str
     rl_command: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Further files, name to template, empty for an empty one; those of ``files_are_of``."""
+    """Further files from ``files_are_of``: file name to template name, empty for an empty file."""
     files_are_of: tuple[str, ...] = SFT
 
     @property
     def sets(self) -> tuple[str, ...]:
-        """The sets on which the trainer can train."""
+        """Return the names of the sets that the trainer supports."""
         return TRAINED if self.rl_row else SFT
 
     def rows(self, name: str, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows of a set in the trainer's form."""
+        """Yield the rows of a set in the trainer's format."""
         if name == RL and self.rl_row:
             return map(self.rl_row, rows, itertools.count())
         return map(self.sft_row, rows)
@@ -124,8 +124,8 @@ class Trainer:
 def export(sets: Path, to: str, out: Path) -> Export:
     """Write the sets of a folder for a trainer, a key of ``TRAINERS``, into a new or empty folder.
 
-    Raises ConfigError where there is nothing that the trainer can train on, or no room for it; and
-    RunError where the disk is full or fails.
+    Raises ConfigError if there is nothing that the trainer can train on, or the prompts leave no
+    room for a response; and RunError if the disk is full or fails.
     """
     if to not in TRAINERS:
         raise ConfigError(
@@ -148,7 +148,7 @@ def export(sets: Path, to: str, out: Path) -> Export:
 
 
 def _read(sets: Path, trainer: Trainer) -> Export:
-    """What there is to export."""
+    """Read the sets, and return what can be exported."""
     manifest = read_manifest(sets)
     rows, absent = {}, {}
     for name in TRAINED:
@@ -198,7 +198,7 @@ def _write_lines(rows: Iterable[Row], path: Path) -> None:
 
 
 def _write_parquet(rows: Iterable[Row], path: Path) -> None:
-    """Write rows that all have the schema of the first."""
+    """Write rows to a parquet file with the schema of the first row."""
     import pyarrow as pa
 
     coming = iter(rows)
@@ -217,11 +217,11 @@ def _whole(row: Row) -> Row:
 
 
 def _spoken(row: Row) -> Row:
-    """The conversation of a row, with thinking and answer as one text.
+    """Return the conversation of a row, with thinking and answer as one text.
 
-    The marks around the thinking are those that the student's template accepts in a text; if it
-    accepts thinking only in a field, they are ``<think>`` and ``</think>``, as in most templates. A
-    response without thinking has no marks.
+    The thinking marks are those that the student's template accepts in a text. If it accepts
+    thinking only in a separate field, they are ``<think>`` and ``</think>``, as in most templates.
+    A response without thinking has no marks.
     """
     (turn,) = row["completion"]
     text = turn["content"]
@@ -235,7 +235,7 @@ def _prompt_and_completion(row: Row) -> Row:
 
 
 def _rewarded(row: Row, **more: Any) -> Row:
-    """The columns that the reward needs, and those of ``more``."""
+    """Return the columns that the reward needs, and the columns ``more``."""
     return {**{name: row[name] for name in _OF_REWARD}, **more}
 
 
@@ -244,7 +244,7 @@ def _rewarded_prompt(row: Row, index: int) -> Row:
 
 
 def _verl_prompt(row: Row, index: int) -> Row:
-    """A row in verl's columns; verl groups metrics by ``data_source``, which is the stratum."""
+    """Return a row in verl's columns; ``data_source``, the stratum, groups verl's metrics."""
     return {
         "data_source": f"heavydistill/{row['stratum']}",
         "prompt": row["prompt"],
@@ -318,7 +318,7 @@ TRAINERS = {
 
 
 def _files(trainer: Trainer, exported: Export) -> dict[str, str]:
-    """The texts of all files beside the rows, by name."""
+    """Return the texts of all files except the rows, by name."""
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader([trainer.templates, _TEMPLATES]),
         undefined=jinja2.StrictUndefined,
@@ -353,7 +353,7 @@ def _files(trainer: Trainer, exported: Export) -> dict[str, str]:
 
 
 def _entry(path: str, value: Any) -> str:
-    """An entry of a YAML mapping for a value of the user, indented for its dotted path."""
+    """Return a YAML entry for a user's value, indented according to its dotted path."""
     *parents, key = path.split(".")
     tree = {key: value}
     for parent in reversed(parents):
@@ -363,7 +363,7 @@ def _entry(path: str, value: Any) -> str:
 
 
 def _batch(rows: int, most: int) -> int:
-    """The largest power of two up to both numbers: verl drops rows that do not fill a batch."""
+    """Return the largest power of two up to both numbers; verl drops incomplete batches."""
     return min(most, 1 << (rows.bit_length() - 1))
 
 

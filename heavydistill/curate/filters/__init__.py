@@ -1,1 +1,1 @@
-"""Filters of problems and responses. They label what must not be learnt from and delete nothing."""
+"""Filters of problems and responses. They only label what to exclude, and delete nothing."""

@@ -1,20 +1,20 @@
 """Finds problems that occur in a benchmark, by hashes of the benchmark's texts.
 
-Texts are compared by their words, with a ``0`` in place of each number, so that a problem with
-changed numbers is found too. A problem is contaminated, by reason, if
+Texts are compared as words, with every number replaced by ``0``, so that a problem with changed
+numbers is found too. A problem is contaminated for one of these reasons:
 
     same_text    it has fewer than 8 words and equals a text of the benchmark, numbers and signs
-                 included; otherwise every sum would equal every other
-    13_words     13 words in a row occur in a text of the benchmark; runs that occur in three or
-                 more of its texts are common phrases and do not count
-    8_words      at least half of its runs of 8 words occur in texts of the benchmark
+                 included; without numbers every sum would equal every other
+    13_words     13 consecutive words occur in a text of the benchmark; sequences that occur in
+                 three or more of its texts are common phrases and do not count
+    8_words      at least half of its sequences of 8 words occur in texts of the benchmark
 
-A benchmark is a parquet file of hashes (``save``) or a user's own .jsonl or .parquet file of texts.
+A benchmark is a parquet file of hashes (``save``) or a user's .jsonl or .parquet file of texts.
 Hashes keep a text out of searches and of training data. They do not keep it secret: a suspected or
 very short text can be looked up, and so can the word that follows eight known ones.
 
-Not covered: paraphrases, translations, and a problem inside a longer text whose 13-word runs are
-all common phrases.
+Not covered: paraphrases, translations, and a problem inside a longer text whose 13-word sequences
+are all common phrases.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from heavydistill.store.sets.folder import BenchmarkUsed
 LONG, SHORT = 13, 8
 COVERAGE = 0.5
 MANNER = 3
-"""Number of texts of a benchmark from which on a run of 13 words is a common phrase."""
+"""A sequence of 13 words that occurs in this many texts of a benchmark is a common phrase."""
 COLUMNS = ("text", "question", "problem", "prompt")
-"""Columns in which texts are looked for, in this order."""
+"""Names of columns that may hold the texts, in order of preference."""
 Reason = Literal["same_text", "13_words", "8_words"]
 
 _KINDS = ("text", "long", "short")
 _ABOUT = b"heavydistill.benchmark"
-# Version of the hashing: files of another version would find nothing, so they are refused.
+# Version of the hashing. Files of another version are refused, because no hash would match.
 _RULE = 1
 
 
@@ -55,14 +55,14 @@ class BenchmarkHashes:
     """The hashes of a benchmark."""
 
     name: str  # Name in reports
-    size: int  # Number of different texts
+    size: int  # Number of distinct texts
     texts: frozenset[int]  # Hashes of the texts of fewer than 8 words
-    long: frozenset[int]  # Hashes of the runs of 13 words that occur in fewer than ``MANNER`` texts
-    short: frozenset[int]  # Hashes of all runs of 8 words
+    long: frozenset[int]  # Hashes of sequences of 13 words in fewer than ``MANNER`` texts
+    short: frozenset[int]  # Hashes of all sequences of 8 words
 
     @classmethod
     def of(cls, name: str, texts: Iterable[str]) -> BenchmarkHashes:
-        """The hashes of a benchmark with these texts; equal texts count once."""
+        """Compute the hashes of a benchmark with these texts; equal texts count once."""
         seen, brief, short = set[int](), set[int](), set[int]()
         long: Counter[int] = Counter()
         for text in texts:
@@ -78,7 +78,7 @@ class BenchmarkHashes:
         return cls(name, len(seen), frozenset(brief), telling, frozenset(short))
 
     def hit(self, text: str) -> Reason | None:
-        """The reason why a text counts as part of the benchmark; None if it does not."""
+        """Return the reason why a text counts as part of the benchmark; None if it does not."""
         own = _hashes_of(text)
         if own.is_brief:
             return "same_text" if own.whole in self.texts else None
@@ -89,14 +89,14 @@ class BenchmarkHashes:
 
     @property
     def sha256(self) -> str:
-        """Hash of all hashes in hex digits, equal for a file of hashes and a file of texts."""
+        """Return a hex digest of all hashes, whether they were read or computed from texts."""
         content = hashlib.sha256()
         for kind, numbers in self._rows():
             content.update(kind.encode() + b"".join(number.to_bytes(8) for number in numbers))
         return content.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write the hashes; the same ones give the same bytes, with the same pyarrow."""
+        """Write the hashes; with the same pyarrow, equal hashes give the same bytes."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -110,8 +110,8 @@ class BenchmarkHashes:
             table,
             path,
             use_dictionary=["kind"],
-            column_encoding={"hash": "DELTA_BINARY_PACKED"},  # they are sorted
-            compression="none",  # and otherwise random
+            column_encoding={"hash": "DELTA_BINARY_PACKED"},  # the hashes are sorted
+            compression="none",  # the differences are random
         )
 
     def _rows(self) -> list[tuple[str, list[int]]]:
@@ -124,7 +124,7 @@ class BenchmarkHashes:
 def read(path: Path) -> BenchmarkHashes:
     """Read a benchmark from a file of hashes, or from texts in the first column of ``COLUMNS``.
 
-    Raises ProblemsError if it is neither, or its hashes are damaged or of another version.
+    Raises ProblemsError if the file is neither, or its hashes are damaged or of another version.
     """
     if path.suffix not in (".jsonl", ".parquet"):
         raise ProblemsError(
@@ -135,9 +135,9 @@ def read(path: Path) -> BenchmarkHashes:
 
 
 def texts_of(table: Table, column: str | None = None) -> list[str]:
-    """The texts in a column of a table (default: the first of ``COLUMNS`` that exists).
+    """Return the texts in a column of a table (default: the first of ``COLUMNS`` that exists).
 
-    Raises ProblemsError if there is no such column, or a row has no text in it.
+    Raises ProblemsError if there is no such column, or a row of the column has no text.
     """
     there = table.rows[0].values
     names = (column,) if column else COLUMNS
@@ -160,14 +160,14 @@ def texts_of(table: Table, column: str | None = None) -> list[str]:
 
 
 def _read_hashes(path: Path) -> BenchmarkHashes | None:
-    """The benchmark in a file of hashes; None for another kind of file."""
+    """Return the benchmark in a file of hashes; None for another kind of file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         about = json.loads((pq.read_schema(path).metadata or {}).get(_ABOUT, b"null"))
     except (OSError, pa.ArrowException):
-        return None  # read_file says why
+        return None  # read_file reports the error
     if about is None:
         return None
     if about.get("rule") != _RULE:
@@ -193,10 +193,10 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
 
 
 class Screen:
-    """Finds problems that must not be learnt from: those of benchmarks, and near-duplicates.
+    """Screens problems for exclusion: problems of benchmarks, and near-duplicates.
 
-    ``against`` names files of benchmarks (default: those that come with heavydistill). Raises
-    UserError if one cannot be read.
+    ``against`` lists benchmark files (default: those that come with heavydistill). Raises UserError
+    if one cannot be read.
     """
 
     def __init__(self, against: Sequence[str] | None) -> None:
@@ -207,7 +207,7 @@ class Screen:
         self._seen = NearDuplicates()
 
     def look(self, key: str, problem: Problem) -> tuple[str, str]:
-        """(label, detail) of a problem, in the order of the runs; both empty if it may be used."""
+        """Return (label, detail) of a problem, both empty if usable; call in run order."""
         for benchmark, hits in zip(self._benchmarks, self._hits, strict=True):
             if reason := benchmark.hit(problem.text):
                 hits[reason] += 1
@@ -218,7 +218,7 @@ class Screen:
 
     @property
     def used(self) -> list[BenchmarkUsed]:
-        """The benchmarks that problems were compared with, and the numbers found by reason."""
+        """Return the benchmarks that problems were compared with, and the matches by reason."""
         return [
             BenchmarkUsed(
                 name=benchmark.name, texts_sha256=benchmark.sha256, hits=dict(sorted(hits.items()))
@@ -228,15 +228,15 @@ class Screen:
 
 
 class _Hashes(NamedTuple):
-    """Hashes of a text, and of its runs of 13 and 8 words."""
+    """Hashes of a text, and of its sequences of 13 and 8 words."""
 
-    is_brief: bool  # Whether it has fewer than 8 words
+    is_brief: bool  # Whether the text has fewer than 8 words
     whole: int  # Hash of the text with its numbers and signs
     long: frozenset[int]
     short: Sequence[int]
 
 
-@lru_cache(maxsize=1)  # One text is compared with several benchmarks
+@lru_cache(maxsize=1)  # the same text is compared with several benchmarks
 def _hashes_of(text: str) -> _Hashes:
     tokens = tokens_of(text)
     words = masked(tokens)

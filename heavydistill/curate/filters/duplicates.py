@@ -1,13 +1,13 @@
-"""Finds problems that are nearly equal to an earlier one by MinHash; the earlier one is kept.
+"""Finds near-duplicate problems by MinHash; the earliest one is kept.
 
 Two problems are near-duplicates if they have the same numbers in the same order, and share at least
-``THRESHOLD`` of their runs of three words (Jaccard similarity). The similarity is computed exactly
-for the pairs that MinHash finds; MinHash misses about one in twenty pairs at the threshold.
+``THRESHOLD`` of their sequences of three words (Jaccard similarity). The similarity is computed
+exactly for the pairs that MinHash finds; MinHash misses about one in twenty pairs at the threshold.
 Procedural problems are duplicates only if their texts are equal, because instances of one template
 may differ only in words, drawings or code.
 
-Not covered: paraphrases; a problem with an additional number, such as its own in front; templates
-of unknown origin that differ only in words.
+Not covered: paraphrases; a problem with an additional number, such as a problem number in front;
+templates of unknown origin that differ only in words.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from heavydistill.curate.filters.words import digest, is_number, tokens_of
 
 THRESHOLD = 0.8
 _RUN = 3
-# A pair with a share s of equal runs is compared with probability 1 - (1 - s**8)**16.
+# A pair with similarity s is compared with probability 1 - (1 - s**8)**16.
 _BANDS, _ROWS = 16, 8
 _LOW_BITS = 0xFFFFFFFF
-# Runs that so many problems share are the wording of a template. A new problem is compared with the
-# first of them only; otherwise time would grow with the square of their number.
+# Sequences shared by this many problems are the wording of a template. A new problem is compared
+# with the first of them only; otherwise time would grow with the square of their number.
 _MOST_ALIKE = 50
 
 
 class NearDuplicates:
-    """Compares each new problem with all earlier ones; keeps hashes and no texts."""
+    """Compares each new problem with all earlier ones; stores hashes but no texts."""
 
     def __init__(self) -> None:
         from datasketch import MinHash
@@ -42,8 +42,8 @@ class NearDuplicates:
     def add(self, name: str, text: str, procedural: bool = False) -> str | None:
         """Add a problem under a unique ``name``.
 
-        Returns the name of the first earlier problem of which it is a near-duplicate; None if there
-        is none.
+        Returns the name of the first earlier problem that is a near-duplicate; None if there is
+        none.
         """
         same = digest(unicodedata.normalize("NFKC", text).casefold().split())
         if same in self._by_text:
@@ -54,7 +54,7 @@ class NearDuplicates:
         return None
 
     def _near(self, name: str, tokens: list[str]) -> str | None:
-        """The first near-duplicate among earlier problems; without one, the problem is added."""
+        """Return the first near-duplicate among earlier problems; if none, add the problem."""
         if not tokens:
             return None
         runs = sorted(_runs(tokens))
@@ -77,7 +77,7 @@ class NearDuplicates:
 
 
 def _runs(tokens: list[str]) -> set[int]:
-    """Hashes of all runs of three words, each with all numbers of the problem."""
+    """Return hashes of all three-word sequences, each combined with the problem's numbers."""
     numbers = digest(token for token in tokens if is_number(token)).to_bytes(8)
     starts = range(max(1, len(tokens) - _RUN + 1))
     return {digest(tokens[at : at + _RUN], key=numbers) for at in starts}

@@ -1,14 +1,15 @@
-"""Labels a response with the first reason why it must not be learnt from.
+"""Labels a response with the first reason to exclude it from training.
 
-``set_rows.LABELS`` lists all labels in their order. Those up to ``other_language`` are found here,
-from the response and the attempts that it was shown; the others need all responses of a build.
+``set_rows.LABELS`` lists all labels in order. Those up to ``other_language`` are found here, from
+the response and the attempts in its prompt; the others need all responses of a build.
 
-A deliberation works with the attempts if its thinking and answer together (``heavy.mentions``) name
-two or more of them by number ("attempt 3", "the second and fourth thinkers", 尝试3), or say of
-several together what they hold, that all are wrong, or that it examines them ("most attempts
-agree", "comparing the attempts", 所有尝试都错了). As a control a build reports how often attempts,
-which saw no other attempts, show the same signs. The opposite fault is a copy: ``copied`` is the
-largest share of an answer's runs of eight words that occur in one attempt.
+A deliberation works with the attempts if its thinking and answer together (``heavy.mentions``) do
+one of these: name two or more attempts by number ("attempt 3", "the second and fourth
+thinkers", 尝试3), say what several attempts conclude or that all are wrong ("most attempts
+agree", 所有尝试都错了), or examine them ("comparing the attempts"). As a control, a build
+reports how often attempts show the same signs, although their authors saw no other attempts.
+The opposite fault is a copy: ``copied`` is the largest share of an answer's sequences of eight
+words that occur in one attempt.
 
 Not covered: a deliberation that uses the attempts without mentioning them; languages other than
 English and Chinese; an answer copied from the thinking of an attempt.
@@ -37,15 +38,15 @@ FEWEST_NAMED = 2
 
 
 def spoken(generation: Generation) -> str:
-    """Thinking and answer of a response as one text."""
+    """Return thinking and answer of a response as one text."""
     return f"{generation.reasoning}\n\n{generation.answer_text}"
 
 
 def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
-    """Whether the text of a deliberation shows that it worked with the attempts.
+    """Return whether the text of a deliberation refers to the attempts.
 
-    ``attempts`` is their number. If the problem itself speaks of attempts, the text needs stronger
-    signs.
+    ``attempts`` is the number of attempts. If the problem text itself mentions attempts, stronger
+    signs are required.
     """
     said = named(text, problem)
     there = sum(1 <= number <= attempts for number in said.numbers)
@@ -53,9 +54,9 @@ def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
 
 
 def copied(text: str, attempts: Iterable[str]) -> float:
-    """The largest share of the text's runs of eight words that one attempt holds, 0 to 1.
+    """Return the largest share (0 to 1) of the text's eight-word sequences found in one attempt.
 
-    It is 0 for a text of fewer than sixteen words, because short answers are naturally alike.
+    The share is 0 for a text of fewer than sixteen words, because short answers are often alike.
     """
     words = words_of(text)
     if len(words) < 2 * RUN:
@@ -75,11 +76,11 @@ _words_of_attempt = lru_cache(maxsize=64)(words_of)
 def look_at_deliberation(
     problem: Problem, shown: Sequence[Generation], deliberation: Deliberation, filters: Filters
 ) -> tuple[str, bool, float]:
-    """Examine a deliberation and the attempts that it was shown, uncut and in order.
+    """Examine a deliberation and the attempts in its prompt, given with full texts and in order.
 
     Returns:
-        (code of ``set_rows.LABELS`` of the first fault, or ``USED``; whether it works with the
-        attempts; largest share of its answer that one attempt holds, 0 to 1)
+        (label: the first fault in ``set_rows.LABELS``, or ``USED``; whether it refers to the
+        attempts; largest share of its answer copied from one attempt, 0 to 1)
     """
     uses = uses_attempts(spoken(deliberation), len(shown), problem.text)
     share = copied(deliberation.answer_text, [attempt.answer_text for attempt in shown])
@@ -92,12 +93,12 @@ def look_at_deliberation(
 
 
 def look_at_trajectory(problem: Problem, trajectory: Trajectory) -> str:
-    """The label of an attempt, by the same rules except those about other attempts."""
+    """Return the label of an attempt, by the same rules except those about other attempts."""
     return _unsound(problem, trajectory) or _out_of_place(problem, (), trajectory)
 
 
 def fingerprint(generation: Generation) -> str:
-    """A hash of thinking and answer that ignores blanks, case and punctuation.
+    """Return a hash of thinking and answer that ignores whitespace, case and punctuation.
 
     Punctuation is as in Unicode: ``- * /`` are punctuation, ``+ = < > ^`` are not.
     """
@@ -106,7 +107,7 @@ def fingerprint(generation: Generation) -> str:
 
 
 def _unsound(problem: Problem, generation: Generation) -> str:
-    """The label of a response that is not complete and correct; else ``USED``."""
+    """Return the label of a response that is incomplete or not correct; otherwise ``USED``."""
     if generation.unusable_because:
         return "unfinished"
     if unanswered_because(generation):
@@ -121,7 +122,7 @@ def _unsound(problem: Problem, generation: Generation) -> str:
 
 
 def _out_of_place(problem: Problem, shown: Sequence[Generation], generation: Generation) -> str:
-    """The label of a correct response that leaks the reference or changes the language."""
+    """Return the label of a correct response that leaks the reference or changes the language."""
     texts = (generation.reasoning, generation.answer_text)
     if leaks_reference(problem, texts, [spoken(attempt) for attempt in shown]):
         return "leaks_reference"
@@ -129,7 +130,7 @@ def _out_of_place(problem: Problem, shown: Sequence[Generation], generation: Gen
 
 
 class _Without(dict[int, str | None]):
-    """A translation table that removes blanks and punctuation, filled on demand."""
+    """A translation table that removes whitespace and punctuation, filled on demand."""
 
     def __missing__(self, code: int) -> str | None:
         character = chr(code)

@@ -1,9 +1,9 @@
-"""Finds responses in another language than their problem, by the script of their letters.
+"""Finds responses in a different language than their problem, by the script of their letters.
 
 The script of a text is the script of most of its letters. Code, formulas, LaTeX commands, links and
-words of one or two Latin or Greek letters, which are names of variables, do not count; a Chinese,
-Japanese or Korean character counts as several Latin letters. Thinking and answer text are examined
-separately. Problems that ask for another language or a translation may be answered in any.
+words of one or two Latin or Greek letters (names of variables) do not count; a Chinese, Japanese or
+Korean character counts as several Latin letters. Thinking and answer text are examined separately.
+Problems that request another language or a translation may be answered in any language.
 
 Not covered: languages with the same script (French for English); texts that are short, mixed or
 mostly formulas, which pass.
@@ -20,7 +20,7 @@ from heavydistill.verifiers.extraction import without_code
 FEWEST_LETTERS = 40
 DOMINANT = 2 / 3
 PART = 10_000
-"""Characters of each part of a long text that are read: its beginning, middle and end."""
+"""Number of characters read from each part of a long text: its beginning, middle and end."""
 _JAPANESE_FROM = 0.1  # Minimum share of kana among the characters of a Japanese text
 
 _WEIGHTS = {"CJK": 3, "HIRAGANA": 2, "KATAKANA": 2, "HANGUL": 2}
@@ -48,7 +48,7 @@ _ASKS_FOR_ANOTHER = re.compile(
 
 
 def other_language(problem: str, *texts: str) -> bool:
-    """Whether one of the texts has another script than the problem asks for."""
+    """Return whether a text has a different script than the problem requires."""
     wanted = script(problem)
     if wanted is None or _ASKS_FOR_ANOTHER.search(problem):
         return False
@@ -56,7 +56,7 @@ def other_language(problem: str, *texts: str) -> bool:
 
 
 def script(text: str) -> str | None:
-    """The dominant script by its Unicode name (``LATIN``); None if there is none.
+    """Return the dominant script by its Unicode name (``LATIN``); None if there is none.
 
     ``CJK`` is Chinese; texts with kana are ``JAPANESE``.
     """
@@ -66,7 +66,7 @@ def script(text: str) -> str | None:
     letters = Counter(_NO_PROSE.sub(" ", without_code(text)))
     counts: Counter[str] = Counter()
     for letter, count in letters.items():
-        # Marks count too, because Indic vowels are marks.
+        # Count combining marks too, because Indic vowels are marks.
         if unicodedata.category(letter)[0] in "LM":
             counts[unicodedata.name(letter, "").partition(" ")[0]] += count
     kana = counts["HIRAGANA"] + counts["KATAKANA"]

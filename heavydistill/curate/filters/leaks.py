@@ -1,13 +1,14 @@
-"""Finds responses that reveal the reference answer, which the model was never shown.
+"""Finds responses that reveal the reference answer, although the model was not shown it.
 
 There are two signs, in the thinking or in the answer:
 
-- The response mentions it, in English or Chinese: "according to the answer key", "this matches the
-  ground truth", 根据参考答案. Suppositions and denials do not count ("the expected answer is
-  probably"), nor do words that the problem itself uses, nor "the correct answer is 5".
-- It repeats the worked solution in the reference of ``math``, ``exact`` and ``instructions``: 13
-  words in a row (26 characters of a script without blanks), and the numbers between them, that are
-  neither in the problem nor in an attempt that it was shown. Numbers alone do not count.
+- The response mentions the reference, in English or Chinese: "according to the answer key", "this
+  matches the ground truth", 根据参考答案. Not counted: guesses and denials ("the expected answer is
+  probably"), words that the problem itself uses, and "the correct answer is 5".
+- The response repeats the worked solution in the reference of ``math``, ``exact`` and
+  ``instructions``: 13 consecutive words (26 characters of a script without spaces), and the numbers
+  between them, that occur neither in the problem nor in an attempt in its prompt. Numbers alone do
+  not count.
 
 Not covered: an answer that the model has memorized and does not comment on; text after
 ``MOST_READ`` mentions of a reference.
@@ -28,7 +29,7 @@ from heavydistill.verifiers.extraction import final_answer
 LONG, LONG_WITHOUT_BLANKS = 13, 26
 MOST_READ = 5000
 
-_BEFORE, _AFTER = 100, 80  # Characters that are read around a word for a reference
+_BEFORE, _AFTER = 100, 80  # Number of characters examined around a mention of a reference
 _WITHOUT_BLANKS = re.compile(f"[{WITHOUT_BLANKS}]")
 _PART_ENDS = re.compile(r"[.!?;:,\n。！？；：、]")
 
@@ -41,7 +42,7 @@ _KEY = re.compile(
     r"|(?P<chinese>(?:参考|标准|官方)(?:答案|解答)|标答|真实答案|答案键)(?!的?(?:格式|形式|类型|范围|要求))"
     r"|(?P<right>正确答案)(?!的?(?:格式|形式|只|必|应|可能))"
 )
-# Suppositions and negations: the response does not know the reference.
+# Guesses and negations: the response does not know the reference.
 _OPEN = re.compile(
     r"\b(?:no|not|never|cannot|without|if|unless|whether|lack\w*|absen\w*|unknown|unavailable"
     r"|hypothetical|suppos\w*|assum\w*|might|may|could|would|should|probably|likely|perhaps|maybe"
@@ -72,7 +73,7 @@ _KNOWS_IN_CHINESE = re.compile(
 _SAYS_IN_CHINESE = re.compile(
     r" ?(?:也?[是为]|给出|显示|表明|说|中|指出|写|一致|相符|相同|吻合|告诉|[:：=])"
 )
-# Phrases around the word "answer" that say how the writer came to know it.
+# Phrases around the word "answer" that say how the writer learned the answer.
 _TOLD_BEFORE = re.compile(
     r"\b(?:i|we)(?: was| am| were| are| have been| had been|'m|'re|'ve been) "
     r"(?:told|given|provided with|shown) (?:that )?the (?:(?:correct|right|true|actual) )?\Z"
@@ -91,9 +92,9 @@ _TOLD_IN_CHINESE = re.compile(
 
 
 def leaks_reference(problem: Problem, texts: Sequence[str], shown: Sequence[str] = ()) -> bool:
-    """Whether texts show knowledge of the problem's reference, in linear time.
+    """Return whether texts show knowledge of the problem's reference; runs in linear time.
 
-    ``shown`` are the texts of the attempts that the response was shown.
+    ``shown`` are the texts of the attempts in the response's prompt.
     """
     return any(_says_so(text, problem) for text in texts) or _repeats(problem, texts, shown)
 
@@ -108,7 +109,7 @@ def _says_so(text: str, problem: Problem) -> bool:
 
 
 def _is_known(match: re.Match[str], text: str, verifier: str) -> bool:
-    """Whether the words around a mention of a reference say what it holds."""
+    """Return whether the words around a mention of a reference imply knowledge of its content."""
     before = _PART_ENDS.split(text[max(0, match.start() - _BEFORE) : match.start()])[-1]
     after = text[match.end() : match.end() + _AFTER]
     if match["answer"]:
@@ -123,7 +124,7 @@ def _is_known(match: re.Match[str], text: str, verifier: str) -> bool:
     if match["chinese"]:
         return bool(_KNOWS_IN_CHINESE.search(before) or _SAYS_IN_CHINESE.match(after))
     if match["expected"]:
-        # In programming problems the expected answer is that of a test.
+        # In programming problems, "the expected answer" usually belongs to a test.
         is_said = _MATCHES_BEFORE.search(before) or _IS_AFTER.match(after)
         return verifier != "code" and bool(is_said) and not _CONCLUDES.search(before)
     return bool(_KNOWS_BEFORE.search(before) or _SAYS_AFTER.match(after))
@@ -144,14 +145,14 @@ def _repeats(problem: Problem, texts: Sequence[str], shown: Sequence[str]) -> bo
 
 
 def _passages(words: Sequence[str], length: int) -> Iterator[Run]:
-    """All runs of ``length`` words that are not numbers, with the numbers between them."""
+    """Yield all sequences of ``length`` non-number words, with the numbers between them."""
     places = [place for place, word in enumerate(words) if not word[0].isdigit()]
     for first, last in zip(places, places[length - 1 :], strict=False):
         yield tuple(words[first : last + 1])
 
 
 def _worked(problem: Problem) -> str:
-    """The text of the reference before its final answer; empty if it may be an answer only."""
+    """Return the reference text before its final answer; empty if it may have no other text."""
     if problem.verifier == "instructions":
         return problem.reference
     if problem.verifier not in ("exact", "math"):

@@ -1,11 +1,11 @@
-"""Splits texts into words: of responses (``words_of``) and of problems (``tokens_of``).
+"""Splits texts into words: responses with ``words_of``, problems with ``tokens_of``.
 
-Compatibility forms are normalized, capitals become small, punctuation is removed. Each character of
-a script without blanks (Chinese, Japanese, Thai) is a word. In problems, each number and each sign
-between numbers is a word; in responses, adjacent letters and digits are one word.
+Compatibility forms are normalized, capitals are lowercased, punctuation is removed. Each character
+of a script without spaces (Chinese, Japanese, Thai) is a word. In problems, each number and each
+sign between numbers is a word; in responses, adjacent letters and digits are one word.
 
 ``most_different`` orders texts by their difference. The similarity of two texts is the Jaccard
-similarity of their runs of three words; a text of fewer words is one run.
+similarity of their three-word sequences; a shorter text is a single sequence.
 
 Not covered: numbers written as words; paraphrases.
 """
@@ -22,7 +22,7 @@ from itertools import islice
 import numpy as np
 
 WITHOUT_BLANKS = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""The scripts without blanks, for a class of a regular expression."""
+"""Character ranges of the scripts without spaces, for a regular expression's character class."""
 _WORD = re.compile(rf"[{WITHOUT_BLANKS}]|[^\W_{WITHOUT_BLANKS}]+")
 _SIGNS = "-−+×÷*/^=<>≤≥"
 _TOKEN = re.compile(
@@ -34,17 +34,17 @@ Run = tuple[str, ...]
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text, in their order."""
+    """Return the words of a text, in order."""
     return _WORD.findall(_plain(text))
 
 
 def runs_of(words: Sequence[str], length: int) -> Iterator[Run]:
-    """All sequences of ``length`` consecutive words; none if the text is shorter."""
+    """Yield all sequences of ``length`` consecutive words; none if the text is shorter."""
     return zip(*(islice(words, start, None) for start in range(length)), strict=False)
 
 
 def tokens_of(text: str) -> list[str]:
-    """The words, numbers (without commas) and signs of a problem, in their order."""
+    """Return the words, numbers (without commas) and signs of a problem, in order."""
     return [
         token.replace(",", "") if is_number(token) else token
         for token in _TOKEN.findall(_plain(text))
@@ -52,7 +52,7 @@ def tokens_of(text: str) -> list[str]:
 
 
 def masked(tokens: Iterable[str]) -> list[str]:
-    """The words without signs, with a single ``0`` for each number or sequence of numbers."""
+    """Return the words without signs, with one ``0`` for each number or sequence of numbers."""
     words: list[str] = []
     for token in tokens:
         if is_number(token):
@@ -64,12 +64,12 @@ def masked(tokens: Iterable[str]) -> list[str]:
 
 
 def is_number(token: str) -> bool:
-    """Whether a token is a number."""
+    """Return whether a token is a number."""
     return token[0].isdecimal()
 
 
 def digest(tokens: Iterable[str], key: bytes = b"") -> int:
-    """A hash of tokens and key with 64 bits, the same in every process."""
+    """Return a 64-bit hash of tokens and key, the same in every process."""
     text = " ".join(tokens).encode(errors="surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, key=key).digest())
 
@@ -82,11 +82,11 @@ _RUN = 3
 
 
 def most_different(texts: Sequence[str], rng: random.Random) -> list[int]:
-    """Order texts so that each next one differs most from those before it; returns positions.
+    """Order texts so that each text differs most from those before it; return their positions.
 
-    The first is drawn at random, because the text that differs most from all others is often an odd
-    one. Each next text is the one whose most similar predecessor is least similar; ties are drawn.
-    The same texts and state of ``rng`` give the same order.
+    The first text is drawn at random, because the text that differs most from all others is often
+    an outlier. Each next text is the one whose highest similarity to an earlier text is lowest;
+    ties are broken at random. The same texts and state of ``rng`` give the same order.
     """
     left = list(range(len(texts)))
     rng.shuffle(left)
@@ -110,7 +110,7 @@ def most_different(texts: Sequence[str], rng: random.Random) -> list[int]:
 
 
 def _numbered_runs(texts: Sequence[str]) -> list[np.ndarray]:
-    """The different runs of each text, as numbers that are equal for equal runs."""
+    """Return the distinct sequences of each text, as numbers that are equal for equal sequences."""
     indices: dict[str, int] = {}
     indexed = []
     for text in texts:

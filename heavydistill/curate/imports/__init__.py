@@ -1,4 +1,4 @@
-"""Imports pools that were sampled elsewhere as the folder of a run that starts at the cache.
+"""Imports pools sampled elsewhere, as a run folder without caches and deliberations.
 
 Labels in the files are compared with our verdicts and never used.
 """

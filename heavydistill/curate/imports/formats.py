@@ -2,7 +2,7 @@
 
     heavyskill  results of the HeavySkill authors' code: ``{"query", "trajectories", "summaries",
                 ...}``, with the reference in ``target``, in the row or in a file ``{"query",
-                "target"}``. Summaries are left out, because the file lacks what they had read.
+                "target"}``. Summaries are ignored, because the file lacks their prompts.
     pacore      ``{"conversation", "responses", "ground_truth"}``. The conversation is the problem:
                 optional system messages and one question of the user. The reference may be the
                 ``answer`` of an object.
@@ -16,12 +16,12 @@
                 and null is no answer.
 
 An answer is a text, or an object with the text under one of its keys. Thinking between ``<think>``
-and ``</think>`` is split off. Values that a file does not give stay unknown: tokens, seconds and
-seed are -1. A missing finish reason is assumed: ``stop`` for an answer with text, ``length`` for
-thinking that was never closed, ``error`` for an empty answer.
+and ``</think>`` is split off. Values missing from a file stay unknown: tokens, seconds and seed are
+-1. A missing finish reason is assumed: ``stop`` for an answer with text, ``length`` for thinking
+that was never closed, ``error`` for an empty answer.
 
-Not covered: conversations of several turns; tests of programming problems; NeMo-Skills'
-comparisons and judgements in words.
+Not covered: conversations of several turns; tests of programming problems; NeMo-Skills' comparisons
+and judgements in words.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LISTS = (
 _LABELS = ("labels", "is_correct", "correctness", "correct")
 _FINISH_REASONS = ("finish_reasons", "finish_reason")
 _NEMO_SEED = re.compile(r"rs(\d+)")
-# All other columns of NeMo-Skills may belong to the problem.
+# Any other column of NeMo-Skills may belong to the problem.
 _NEMO_ANSWER = (
     *("reasoning_content", "finish_reason", "symbolic_correct", "is_correct"),
     *("num_input_tokens", "num_generated_tokens", "generation_time"),
@@ -60,9 +60,9 @@ _NEMO_ANSWER = (
 class Format:
     """A format with fixed column names, set up for the files of one import.
 
-    ``columns`` is ``problems.columns`` of the user, and ``kept`` are the columns from which the
-    verifier takes its arguments. Raises ProblemsError if a file cannot be read, or the columns
-    cannot be identified.
+    ``columns`` is the user's ``problems.columns``; ``kept`` lists the columns that the verifier
+    reads its arguments from. Raises ProblemsError if a file cannot be read, or the columns cannot
+    be identified.
     """
 
     usual: ClassVar[tuple[str, ...]] = ()  # Columns of text, reference and answers
@@ -74,25 +74,25 @@ class Format:
         own = dict(zip(("text", "reference"), usual, strict=False))
         mapped = {field: columns[field] for field in FIELDS if field in columns}
         self.own: Mapping[str, str] = own and own | mapped
-        """Field to column; empty if ``problem`` keeps the names of the file's columns."""
+        """Maps our fields to columns; empty if ``problem`` returns the file's column names."""
         self.answers = columns.get("answers", answers)
-        """Column of the answers, or the pattern of their columns."""
-        self.notes: Counter[str] = Counter()  # Further counts for the record
+        """Column with the answers, or the pattern of their columns."""
+        self.notes: Counter[str] = Counter()  # Further counts for the record of the import
         self.targets: dict[str, Any] = {}
-        """References of rows without answers, by the text of the problem."""
+        """References from rows without answers, by problem text."""
         self._kept = kept
 
     def lacks(self, values: Mapping[str, Any]) -> list[str]:
-        """The columns that every row of this format has and this one lacks."""
+        """Return the columns that this format requires and this row does not have."""
         return [column for column in (self.own["text"], self.answers) if column not in values]
 
     def problem(self, row: TableRow) -> dict[str, Any] | None:
-        """The values of the problem; None for a row without answers."""
+        """Return the values of the problem; None for a row without answers."""
         values = {name: row.values[name] for name in self._kept if name in row.values}
         return values | {field: row.values.get(column) for field, column in self.own.items()}
 
     def attempts(self, row: TableRow) -> list[ImportedAttempt]:
-        """The answers of a row. Raises ProblemsError if they cannot be read."""
+        """Return the answers of a row. Raises ProblemsError if they cannot be read."""
         return attempts_of(row.values.get(self.answers), row.where)
 
 
@@ -135,7 +135,7 @@ class PaCoRe(Format):
 
 
 def _question(conversation: Any, where: str) -> Any:
-    """The text of a conversation; a value that is no list is returned unchanged."""
+    """Return the text of a conversation; a value that is not a list is returned unchanged."""
     if not isinstance(conversation, list):
         return conversation
     messages = [message for message in conversation if isinstance(message, Mapping)]
@@ -169,7 +169,7 @@ class NeMo(Format):
 
 
 def by_seed(files: Sequence[Path]) -> list[Path]:
-    """Files of NeMo-Skills by their numbers; files without a number come last, in their order."""
+    """Sort NeMo-Skills files by number; files without a number come last, in given order."""
 
     def number(file: Path) -> tuple[bool, int]:
         seeds = _NEMO_SEED.findall(file.name)
@@ -219,19 +219,19 @@ class Answers(Format):
         return [attempt_of(answers, row.where, label=labels, finish_reason=ends)]
 
     def _names(self, values: Mapping[str, Any]) -> list[str]:
-        """The columns of a row that hold its answers."""
+        """Return the columns of a row that hold its answers."""
         if self._is_one:
             return [self.answers] if self.answers in values else []
         return [name for name in values if fnmatchcase(name, self.answers)]
 
     def _beside(self, usual: Sequence[str], values: Mapping[str, Any]) -> str:
-        """The first of these columns that fits the column of answers; empty if there is none."""
+        """Return the first column of ``usual`` that fits the answer column; empty if none does."""
         is_list = isinstance(values.get(self.answers), list)
         there = (name for name in usual if values.get(name) is not None and self._is_one)
         return next((name for name in there if isinstance(values[name], list) == is_list), "")
 
     def _model(self, name: str) -> str:
-        """The author by the name of the answer's column; empty if that is only a number."""
+        """Return the author named by an answer's column; empty if the name is only a number."""
         start, _, end = self.answers.partition("*")
         number = name.removeprefix(start).removesuffix(end).strip("_- ")
         return "" if number.isdecimal() else name
@@ -246,7 +246,7 @@ FORMATS: dict[FormatName, type[Format]] = {
 
 
 def _list_of_answers(values: Mapping[str, Any]) -> str:
-    """The column of a row under a name of ``LISTS`` that holds a list; empty if there is none."""
+    """Return the column named in ``LISTS`` that has a list in this row; empty if there is none."""
     lists = [name for name in LISTS if isinstance(values.get(name), list)]
     if len(lists) > 1:
         raise ProblemsError(
@@ -279,11 +279,11 @@ class ImportedAttempt:
     """One answer of a file."""
 
     trajectory: Trajectory
-    """Without id, index and verdict; unknown counts and seconds are -1, an unknown model is
-    empty."""
-    label: bool | None  # Whether the file calls it right; None if it does not clearly say
+    """The answer without id, index and verdict. Unknown counts and seconds are -1; an unknown
+    model is empty."""
+    label: bool | None  # Whether the file labels it correct; None if unclear
     is_label_unclear: bool  # Whether the file's label is neither true nor false, 1 nor 0
-    is_assumed: bool  # Whether the file gives no finish reason
+    is_assumed: bool  # Whether the finish reason is assumed, not from the file
 
 
 def attempt_of(
@@ -291,8 +291,8 @@ def attempt_of(
 ) -> ImportedAttempt:
     """Read one answer: a text, an object, or null for an empty answer.
 
-    ``model``, ``label`` and ``finish_reason`` are defaults for what an object does not give. Raises
-    ProblemsError for other values, and for objects without exactly one of ``TEXT_KEYS``.
+    ``model``, ``label`` and ``finish_reason`` are defaults for values that an object does not have.
+    Raises ProblemsError for other values, and for objects without exactly one of ``TEXT_KEYS``.
     """
     known: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
     text = value[_text_key(value, where)] if isinstance(value, Mapping) else value
@@ -344,7 +344,7 @@ def attempts_of(
 ) -> list[ImportedAttempt]:
     """Read a list of answers; ``labels`` and ``ends`` are optional lists of the same length.
 
-    Raises ProblemsError if a value is no list, or the lengths differ.
+    Raises ProblemsError if a value is not a list, or the lengths differ.
     """
     if not isinstance(values, list):
         raise ProblemsError(
@@ -366,7 +366,7 @@ def attempts_of(
 
 
 def _text_key(value: Mapping[str, Any], where: str) -> str:
-    """The only key of an object that is among ``TEXT_KEYS``."""
+    """Return the only key of an object that is in ``TEXT_KEYS``."""
     there = [key for key in TEXT_KEYS if key in value]
     if len(there) == 1:
         return there[0]
@@ -381,7 +381,7 @@ def _text_key(value: Mapping[str, Any], where: str) -> str:
 def _ending(
     ended: Any, reasoning: str, answer: str
 ) -> tuple[FinishReason, str | None, Failure | None]:
-    """(finish reason, error, failure) of an answer; ``ended`` is the file's finish reason."""
+    """Return (finish reason, error, failure) of an answer; ``ended`` is the file's value."""
     if ended:
         name = str(ended).lower()
         if name in _STOPPED:
@@ -401,7 +401,7 @@ def _first(known: Mapping[str, Any], keys: Sequence[str], otherwise: Any = None)
 
 
 def _number(value: Any) -> float:
-    """A count or a time; -1 for anything else."""
+    """Return a count or a time; -1 for anything that is not a number."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return -1
     return value if math.isfinite(value) and value >= 0 else -1

@@ -1,23 +1,22 @@
-"""Imports answers that were sampled elsewhere as the folder of a run that starts at the cache.
+"""Imports answers that were sampled elsewhere, as a run folder without caches and deliberations.
 
     traces/        as in a run, without caches and deliberations; the verdicts are ours
     summary.json   as in a run
-    import.json    in place of a run's configuration: what was read, left out and assumed, and how
+    import.json    replaces a run's configuration: what was read, left out and assumed, and how
                    the files' labels and our verdicts agree
 
-Rows with the same text, reference, options, verifier and arguments are one problem, and their
-answers one pool, in the order of files and lines. The answers are kept in a temporary file in
-``TMPDIR``, so that memory holds those of a few problems only. A row that cannot be used is refused,
-or left out and counted by reason:
+Rows with the same text, reference, options, verifier and arguments are one problem. Its answers are
+one pool, in the order of files and lines. Answers are kept in a temporary file in ``TMPDIR``, so
+that memory holds the answers of only a few problems. A row that cannot be used is refused, or left
+out and counted by reason:
 
-    unreadable      the question or the answers do not have the form of the format
-    contradictory   an earlier row has the same question and another reference or verifier
+    unreadable      the question or the answers do not match the format
+    contradictory   an earlier row has the same question with another reference or verifier
     too_few         the problem has fewer than two answers in all files
     unfit           its answers cannot be judged; see ``problems.loading``
     over_limit      ``problems.limit`` problems were read before
 
-The folder appears under its name when it is complete. The same files and options give the same
-bytes.
+The folder gets its final name when it is complete. The same files and options give the same bytes.
 
 Not covered: a judge for undecided verdicts.
 """
@@ -63,8 +62,8 @@ from heavydistill.verifiers.pool import Judged, VerdictPool
 
 RECORD = "import.json"
 LABELS: tuple[Label, ...] = typing.get_args(Label)
-FEWEST = 2  # Minimum number of answers of a problem, and of usable ones, as ``think.min_k``
-_PROBLEMS_AT_ONCE = 64  # Number of problems that are judged at once
+FEWEST = 2  # Minimum answers of a problem, and usable answers, as ``think.min_k``
+_PROBLEMS_AT_ONCE = 64  # Number of problems judged at the same time
 _FIRST = 5
 _SAME = tuple(name for name in FIELDS if name not in ("id", "domain"))
 
@@ -86,10 +85,10 @@ class ImportedPool:
 
 @dataclass(slots=True)
 class SkippedRows:
-    """Rows that were left out for one reason."""
+    """Rows that were left out for the same reason."""
 
     rows: int = 0
-    first: list[str] = field(default_factory=list)  # Faults of the first few rows, with places
+    first: list[str] = field(default_factory=list)  # Errors of the first few rows, with locations
 
 
 @dataclass(slots=True)
@@ -98,8 +97,8 @@ class _Group:
 
     file: Path  # File of the first row
     row: TableRow  # First row, without its answers
-    places: list[int]  # Places of the answers of each row in the temporary file
-    answers: int  # Number of answers of all rows
+    places: list[int]  # Offsets of each row's answers in the temporary file
+    answers: int  # Total number of answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +106,18 @@ class Imported:
     """Result of an import."""
 
     folder: Path
-    summary: Summary  # Figures over all problems
+    summary: Summary  # Statistics over all problems
     labels: dict[str, Counter[Label]]
-    """Our verdicts by the label of the files: ``right``, ``wrong`` or ``unlabelled``."""
+    """Counts of our verdicts, by the files' label: ``right``, ``wrong`` or ``unlabelled``."""
     record: dict[str, Any]  # Content of ``import.json``
-    marker: Shared | None  # Marker that most answers share, if many hold no final answer
+    marker: Shared | None  # Likely answer marker, if many answers have no final answer
 
 
 def import_pools(config: ImportConfig, show: Show = lambda what, done, total: None) -> Imported:
-    """Read the files, judge the answers and write the folder of a run.
+    """Read the files, judge the answers and write a run folder.
 
-    ``show`` is called after each reference and each problem. Raises UserError for anything that the
-    user can fix, and RunError if the disk is full or fails; nothing is written then.
+    ``show`` is called after each reference and each problem. Raises UserError for errors that the
+    user can fix, and RunError if the disk is full or fails; nothing is written in these cases.
     """
     folder = Path(config.out).expanduser()
     refuse_taken(folder)
@@ -150,10 +149,10 @@ def import_pools(config: ImportConfig, show: Show = lambda what, done, total: No
 
 
 class ImportedPools:
-    """The problems of an import and the rows that were left out; iterating gives the pools.
+    """The problems of an import, and the rows that were left out; iterating yields the pools.
 
-    Raises UserError as ``problems.load`` or if the files have another format, and RunError if the
-    disk of ``TMPDIR`` is full or fails.
+    Raises UserError as ``problems.load`` does, or if the files have another format; raises RunError
+    if the disk of ``TMPDIR`` is full or fails.
     """
 
     def __init__(
@@ -161,7 +160,7 @@ class ImportedPools:
     ) -> None:
         registry.load_own(config.verify.own)
         self._config = config
-        self.files = _files(config)  # In the order of their answers in the pools
+        self.files = _files(config)  # in the order of their answers in the pools
         columns = config.problems.columns
         self._verifier = registry.get(config.problems.verifier or DEFAULT_VERIFIER)
         known = (*FIELDS, "answers")
@@ -171,11 +170,11 @@ class ImportedPools:
                 choices(unknown, known, "Fields"),
             )
         self.format = FORMATS[config.format](columns, self.files, self._verifier.argument_columns)
-        # Formats with fixed columns give values under the names of our fields.
+        # Formats with fixed columns return values under our field names.
         self._mapped = {} if self.format.own else {f: columns[f] for f in FIELDS if f in columns}
         self.rows = [0] * len(self.files)  # Number of rows of each file
-        self.without_answers = 0  # Rows that only hold the reference of another row
-        self.left_out: dict[str, SkippedRows] = {}  # By reason
+        self.without_answers = 0  # Rows with only the reference of another row
+        self.left_out: dict[str, SkippedRows] = {}  # Rows by reason
         self._faults: list[ProblemsError] = []
         self._waiting = tempfile.TemporaryFile()  # noqa: SIM115
         weakref.finalize(self, self._waiting.close)
@@ -206,7 +205,7 @@ class ImportedPools:
         return dataclasses.replace(attempt, trajectory=trajectory)
 
     def _read(self) -> list[_Group]:
-        """One group for each readable row."""
+        """Return one group for each readable row."""
         found = []
         for place, file in enumerate(self.files):
             for row in rows_of(file, file.name):
@@ -235,7 +234,7 @@ class ImportedPools:
         return found
 
     def _grouped(self, rows: list[_Group]) -> list[_Group]:
-        """One group for each problem that has enough answers."""
+        """Return one group for each problem that has enough answers."""
         found = columns_of(_table(rows), self._mapped)
         has_reference = any(r.row.values.get(found.get("reference", "")) is not None for r in rows)
         if not has_reference and "verifier" not in found and self._verifier.needs_reference:
@@ -271,7 +270,7 @@ class ImportedPools:
         return wide
 
     def _checked(self, groups: list[_Group], on_checked: OnChecked) -> list[tuple[Problem, _Group]]:
-        """The problems whose answers can be judged, up to the limit."""
+        """Return the problems whose answers can be judged, up to the limit."""
         if "id" not in self.columns:
             for group in groups:
                 group.row.values["id"] = f"{group.file.stem}:{group.row.number}"
@@ -297,7 +296,7 @@ class ImportedPools:
         return found[: choice.limit]
 
     def _leave_out(self, reason: str, rows: int, what: str, fix: str = "") -> None:
-        """Count rows that are left out; with a ``fix`` they are refused if ``unfit`` says so."""
+        """Count rows as left out; with a ``fix``, also record an error for a refusal."""
         if fix:
             self._faults.append(ProblemsError(what, fix))
         skipped = self.left_out.setdefault(reason, SkippedRows())
@@ -339,7 +338,7 @@ def _table(groups: Sequence[_Group]) -> Table:
 def _key(
     row: TableRow, columns: Mapping[str, str], fields: Sequence[str], more: Sequence[str] = ()
 ) -> str:
-    """A key that is equal for rows that agree in these fields and columns."""
+    """Return a key that is equal for rows with equal values in these fields and columns."""
     names = [*(columns.get(name, "") for name in fields), *more]
     return json.dumps([row.values.get(name) for name in names], default=str, sort_keys=True)
 
@@ -379,7 +378,7 @@ class _Tally:
 def _traces(
     pools: ImportedPools, judges: VerdictPool, tally: _Tally, show: Show
 ) -> Iterator[Trace]:
-    """The traces in the order of the pools; several pools are judged at once."""
+    """Yield the traces in the order of the pools; several pools are judged at the same time."""
     coming, done = iter(pools), itertools.count(1)
     while ahead := list(itertools.islice(coming, _PROBLEMS_AT_ONCE)):
         verdicts = [
@@ -395,7 +394,7 @@ def _traces(
 def _record(config: ImportConfig, pools: ImportedPools, tally: _Tally) -> dict[str, Any]:
     verify = config.verify.model_dump()
     verify["own"] = [Path(file).name for file in config.verify.own]
-    # Neither the sandbox's address nor the number of workers changes a verdict.
+    # Neither the sandbox's address nor the number of workers affects a verdict.
     del verify["workers"], verify["sandbox"]["url"]
     names_and_rows = zip(pools.files, pools.rows, strict=True)
     return {

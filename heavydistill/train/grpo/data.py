@@ -250,8 +250,8 @@ def run_of(arguments: TrainArguments[GrpoConfig], manifest: Manifest | None) -> 
     """Return the configuration that defines the prompts: the given run, or the one behind the sets.
 
     Raises:
-        ConfigError: The file is not a run's configuration, sets a key that has no effect, or its K
-            does not divide the batch; or the runs behind the sets have different settings.
+        ConfigError: The file is not a run's configuration, sets a key that has no effect, or has
+            a K that does not fit the batch; or the runs behind the sets have different settings.
     """
     config = arguments.config
     if config.run:
