@@ -15,7 +15,7 @@ from rich.text import Text
 from heavydistill.cli.flags import ConfigFile, OtherBenchmark, run_config, run_flags, with_flags
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
-from heavydistill.errors import TeacherError, UserError
+from heavydistill.errors import ProblemsError, TeacherError, UserError
 from heavydistill.models import capabilities, registry
 from heavydistill.models.contact import Contact
 from heavydistill.models.profiles import Profile, provider_at
@@ -46,7 +46,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "failure": "bold red"}
 def doctor(
     keys: dict[str, Any], *, config: ConfigFile = None, benchmark: OtherBenchmark = None
 ) -> None:
-    """Check this machine, and what the endpoint of the teacher really honours.
+    """Check this machine, the problems, and what the endpoint of the teacher really honours.
 
     Takes the flags of generate. A served model is asked about ten small questions; what a run must
     obey is written to a capability file, which every run that asks this model at this address
@@ -84,6 +84,7 @@ def doctor(
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:
     """(title, findings, note below) of each table, as the checks end."""
     from heavydistill.doctor import Finding, machine
+    from heavydistill.problems import load
 
     endpoint, roles = config.endpoint, config.roles
     models = {name: registry.profile_at(name, endpoint, config.sampling) for name in roles}
@@ -98,8 +99,12 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
     try:
         config = resolve(config, contact).config
         found.append(_tokenizer(models[roles[1]], config.endpoint))
+        if not config.pools:
+            number = len(load(config.problems, config.verify))
+            found.append(Finding("problems", "ok", f"{number:,} from {config.problems.source}"))
     except UserError as error:
-        found.append(Finding("configuration", "failure", error.what, error.fix))
+        check = "problems" if isinstance(error, ProblemsError) else "configuration"
+        found.append(Finding(check, "failure", error.what, error.fix))
     yield "This machine, and the configuration", found, ""
     for name, profile in models.items():
         context = capabilities.context_of(profile, endpoint, endpoint)

@@ -1,5 +1,7 @@
 """``heavydistill doctor`` as a user runs it, and that the runs that follow obey what it wrote."""
 
+from pathlib import Path
+
 import pytest
 from command_line import MICRO, run_command
 from fault_server import faulty
@@ -52,6 +54,9 @@ def test_a_good_endpoint_ends_with_0_and_the_file(run, cache):
     with faulty(key=KEY, written=44) as served:
         prices = ["--price-in=1000", "--price-out=1000"]
         code, printed = run("doctor", *of(served.base_url), *prices)
+        lines(Path("my.jsonl"), {"text": "What is 1 + 1?"})
+        refused, said = run("doctor", *of(served.base_url), "--problems=my.jsonl")
+    assert refused == 1 and "no column for the reference" in unfolded(said)
     assert code == 0 and printed.isascii()
     (file,) = (cache / "heavydistill" / "capabilities").iterdir()
     assert f"Runs obey {file}" in unfolded(printed)
