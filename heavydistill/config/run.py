@@ -52,8 +52,9 @@ class Problems(Section):
     split: str = "train"
     """Split of a Hub dataset."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Columns of the source by field, e.g. ``{text: question}``. Fields: id, text, reference,
-    options, verifier, verifier_args, domain."""
+    """Columns of the source by field, e.g. ``{text: task}``. Fields: id, text, reference, options,
+    verifier, verifier_args, domain. Without a mapping, text is also read from question, problem or
+    prompt, reference from answer, final_answer, ground_truth or answerKey, options from choices."""
     shape: Shape | None = None
     """Row layout of a benchmark that the source has: gpqa or livecodebench."""
     within: dict[str, tuple[str, str]] = Field(default_factory=dict)

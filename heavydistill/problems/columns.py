@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, get_args
@@ -111,14 +111,20 @@ def _own_column(field: str, there: list[str], where: str) -> str | None:
     if len(aliases) > 1:
         raise ProblemsError(
             f"{where}: the columns {' and '.join(aliases)} could each be the {field}",
-            f"Set problems.columns.{field} to the one that is meant.",
+            f"Add --set problems.columns.{field}=COLUMN with the one that is meant.",
         )
     if aliases or field in OPTIONAL or field not in ALIASES:
         return aliases[0] if aliases else None
     raise ProblemsError(
         f"{where}: there is no column for the {field}",
-        f"Set problems.columns.{field}. {choices(field, there, 'Columns there')}",
+        _mapping(field, there),
     )
+
+
+def _mapping(field: str, there: Iterable[str]) -> str:
+    """The fix for a field that has no column."""
+    listed = choices(field, there, "Columns there")
+    return f"Add --set problems.columns.{field}=COLUMN. {listed}"
 
 
 # --- One row; errors are raised without its place, which ``_noting`` adds.
@@ -130,10 +136,8 @@ def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Probl
     verifier = registry.get(_verifier(values, columns, config))
     named = _required(values, columns["id"], "the id") if "id" in columns else ""
     if verifier.needs_reference and "reference" not in columns:
-        listed = choices("reference", values, "Columns there")
-        raise ProblemsError(
-            "there is no column for the reference", f"Set problems.columns.reference. {listed}"
-        )
+        fix = _mapping("reference", values)
+        raise ProblemsError("there is no column for the reference", fix)
     args = _args(given.get("verifier_args"))
     problem = Problem(
         id=named or f"{table.stem}:{row.number}",

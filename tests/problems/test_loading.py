@@ -125,7 +125,11 @@ def test_a_bad_row_is_an_error_that_names_file_and_line(write, row, says):
     [
         (GOOD, {"text": "txt"}, r"set.jsonl:1: there is no column 'txt'.*Did you mean text\?"),
         (GOOD, {"txet": "text"}, r"problems.columns.txet.*Did you mean text\?"),
-        ({"reference": "2", "task": "?"}, {}, "no column for the text.*Columns there: .*task"),
+        (
+            {"reference": "2", "task": "?"},
+            {},
+            "no column for the text.*--set problems.columns.text=COLUMN.*Columns there: .*task",
+        ),
         ({"text": "?", "solution": "2"}, {}, "no column for the reference"),
         ({"question": "?", "prompt": "?", "answer": "2"}, {}, "question and prompt could each"),
     ],
