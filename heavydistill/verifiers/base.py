@@ -49,7 +49,8 @@ class Verifier(abc.ABC):
     """Where ``decide`` runs: in a ``worker`` process that can be killed, or ``here``, in the main
     process, for a check that takes microseconds for any text."""
     argument_columns: ClassVar[tuple[str, ...]] = ()
-    """Dataset columns that may hold the verifier's arguments, in addition to ``verifier_args``."""
+    """Dataset columns that are also read as arguments, if ``verifier_args`` does not contain
+    them."""
     needs_reference: ClassVar[bool] = True
     """Whether ``Problem.reference`` must not be empty."""
     accepts_others: ClassVar[bool] = False

@@ -2,9 +2,10 @@
 
     math        boxes outside code; boxes joined by a comma, "and" or "or" are one answer. Without
                 a box, the text after the problem's marker
-    exact       boxes; if there is none, the text after the marker procedural  boxes choice      the
-    options that the response claims, retracted ones included code        programs: blocks fenced as
-    Python, else blocks without a language, that define what
+    exact       boxes; if there is none, the text after the marker
+    procedural  boxes
+    choice      the options that the response claims, retracted ones included
+    code        programs: blocks fenced as Python, else blocks without a language, that define what
                 the tests call (or read input, if the tests call nothing); a text without blocks
                 that the verifier accepts as a program is one
 

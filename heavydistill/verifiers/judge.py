@@ -1,20 +1,21 @@
-"""Questions to a judge: a model that settles undecided verdicts, in runs that declare one.
+"""Prompts for a judge: a model that decides undecided verdicts, if the run configures one.
 
-A judge is not a verifier. It sees only undecided verdicts, and it compares an answer with the
-reference. So it is not asked where a verifier decides by anything else, e.g. by running tests or
-by rules that answers other than the reference satisfy. Nor is it asked
+A judge is not a verifier. It gets only undecided verdicts, and it compares an answer with the
+reference. So it is not asked if the verifier decides in another way, e.g. by running tests, or if
+answers other than the reference can be correct. It is also not asked
 
 - if there is no answer: the generation failed, was cut off, is empty or not text;
 - if ``NOT_FOR_A_JUDGE`` lists the reason and ``judge.reasons`` does not: the cause is a fault of
   this machine or of a verifier, or the value is right and only its form is in doubt, which a
-  comparison of results cannot settle;
-- if the answer has more than ``MOST_BYTES``: an answer is shown whole or not at all.
+  comparison of values cannot decide;
+- if the answer is longer than ``MOST_BYTES``, because an answer is never shortened.
 
 The judge reads the problem, the reference and the answer that the verifier found, or else the text
-after the thinking. All three are quoted in blocks whose headers begin with a fence that is longer
-than any run of its character in them, and their control tokens are made harmless. So no text can
-end its block, open another one or begin another turn. A text can still address the judge; the
-prompt calls it material, and only the votes of ``heavy.judge_votes`` count.
+after the thinking. Each of the three is quoted in a block. The block's fence is longer than any run
+of the fence character in the text, and control tokens are made harmless. So no text can end its
+block, open another block or begin another turn. A text can still address the judge. Therefore the
+prompt says that the quoted texts are material and not instructions, and only the votes counted by
+``heavy.judge_votes`` decide.
 
 Not covered: whether the model judges well. Its verdicts carry its name, so that they can be counted
 separately.
@@ -34,7 +35,7 @@ from heavydistill.verifiers import registry
 from heavydistill.verifiers.screening import THINKING_ENDS, Candidate, screen_generation
 
 MOST_BYTES = 16_000
-# Beginnings of reasons, up to a colon.
+# Reasons by their beginning, up to a colon.
 NOT_FOR_A_JUDGE = frozenset({"verifier_error", "no_sandbox", "worker_died", "echoed"})
 
 
@@ -51,9 +52,10 @@ def is_comparable(problem: Problem) -> bool:
 def answer_for_judge(
     problem: Problem, generation: Generation, reasons: Collection[str] | None
 ) -> str | None:
-    """The answer for the judge; None if the verdict stays as it is.
+    """The answer to show to the judge; None if the judge is not asked.
 
-    ``reasons`` are the reasons that a judge settles; None for those that the module describes.
+    ``reasons`` are the undecided reasons for which the judge is asked; None for the default
+    described in this module's docstring.
     """
     verdict = generation.verdict
     if verdict is None or verdict.label != "undecided" or not is_comparable(problem):
@@ -72,10 +74,10 @@ def answer_for_judge(
 def question(
     problem: Problem, answer: str, prompt: Prompt, control_tokens: tuple[str, ...] = ()
 ) -> str:
-    """The prompt of the judge; the same problem and answer give the same prompt.
+    """The prompt for the judge; the same problem and answer always give the same prompt.
 
-    ``answer`` comes from ``answer_for_judge``. ``control_tokens`` of the judge's tokenizer, if that
-    is known, are made harmless in addition to the common ones of other models.
+    ``answer`` comes from ``answer_for_judge``. ``control_tokens`` are those of the judge's
+    tokenizer, if known; they are made harmless in addition to the common control tokens.
     """
     names = ("Problem", "Reference answer", "Answer")
     blocks = zip(names, (problem.text.strip(), problem.reference.strip(), answer), strict=True)

@@ -1,11 +1,12 @@
-r"""Finds the marker that the answers of a run without ``\boxed{}`` have in common.
+r"""Finds a marker that most answers without ``\boxed{}`` in a run have in common.
 
 A marker precedes the value in the last line of an answer (``A:``, ``####``, ``The answer is``,
-``答案：``). Most of the unanswered answers share it, and their verifier finds answers after it. The
-verdicts of the run stay as they are; the marker is a proposal for the next run.
+``答案：``). A marker is proposed if it occurs in most responses in which no answer was found, and
+if the verifier finds answers after it. The verdicts of the run do not change; the marker is a
+proposal for the next run.
 
-Only problems with the arguments of the configuration count, because only those can be changed
-there, and only the verifiers ``math`` and ``exact``, which support markers.
+Only problems whose verifier arguments come from the configuration are considered, because only
+these can be changed there. Only the verifiers ``math`` and ``exact`` support markers.
 
 Not covered: answers whose value is not in their last line.
 """
@@ -29,37 +30,38 @@ from heavydistill.verifiers.pool import VerdictPool
 MOST_READ = 1_000
 MOST_JUDGED = 200
 _MOST_CANDIDATES = 6
-# Where references are not numbers, a tenth of correct answers confirms a marker.
+# If references are not numbers, a tenth of correct answers is enough to confirm a marker.
 _ENOUGH_RIGHT = 0.1
 _VERIFIERS = ("math", "exact")
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A marker that most unanswered answers have in common."""
+    """A marker in most of the responses in which no answer was found."""
 
     marker: str
     count: int
-    """Number of answers with the marker in their last line."""
+    """Number of responses with the marker in their last line."""
     of: int
-    """Number of unanswered answers that were read."""
+    """Number of responses without a found answer that were read."""
     judged: int
-    """Number of answers that were judged with the marker."""
+    """Number of responses that were judged with the marker."""
     answers: int
-    """Number of judged answers in which a final answer was found."""
+    """Number of judged responses in which a final answer was found."""
     right: int
-    """Number of judged answers that are correct."""
+    """Number of judged responses that are correct."""
 
 
 def shared_marker(
     traces: Iterable[Trace], arguments: Mapping[str, Any], config: Verifying
 ) -> Shared | None:
-    """The marker that most unanswered answers share and that yields answers; None without one.
+    """Find a marker that most responses without a found answer share, and that yields answers.
+
+    Returns None if there is none.
 
     Args:
-        traces: Judged traces; read until ``MOST_READ`` unanswered answers are found.
-        arguments: Arguments of verifiers in the configuration.
-        config: How answers are judged.
+        traces: Judged traces; read until ``MOST_READ`` responses without an answer are found.
+        arguments: Verifier arguments in the configuration. config: Settings of the verifiers.
     """
     unanswered = list(itertools.islice(_unanswered(traces, arguments), MOST_READ))
     having: dict[str, list[tuple[Problem, str]]] = {}
@@ -74,7 +76,7 @@ def shared_marker(
             tried = _tried(marker, having[marker], len(unanswered), pool)
             if 2 * tried.answers > tried.judged or tried.right >= _ENOUGH_RIGHT * tried.judged > 0:
                 fit.append(tried)
-    # Among equal ones the first: the most frequent, then the longest.
+    # If several markers fit equally well, the first is used: the most frequent, then the longest.
     return max(fit, key=lambda shared: (shared.right, shared.answers), default=None)
 
 
@@ -93,7 +95,7 @@ def _tried(
     marker: str, having: Sequence[tuple[Problem, str]], of: int, pool: VerdictPool
 ) -> Shared:
     verifier_args = json.dumps({"marker": marker}, ensure_ascii=False)
-    # Spread over all of them, because the first ones may be of one kind.
+    # Sampled evenly, because the first responses may all be of one kind.
     step = max(1, len(having) // MOST_JUDGED)
     pairs = [
         (dataclasses.replace(problem, verifier_args=verifier_args), text)

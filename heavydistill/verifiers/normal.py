@@ -1,8 +1,8 @@
-r"""Normal forms of final answers, in which only real differences remain.
+r"""Normal forms of final answers, without differences of typography.
 
-``normal_form`` removes typography alone (Unicode variants, ``$``, ``\left``, thin spaces, a
-closing period) and reads plain numbers exactly: integers, decimals, ``1e3``, ``1,234``, ``1/2``,
-``\frac{1}{2}``, mixed numbers. Equal numbers get one text, so that their votes count together.
+``normal_form`` removes only typography (Unicode variants, ``$``, ``\left``, thin spaces, a closing
+period) and reads plain numbers exactly: integers, decimals, ``1e3``, ``1,234``, ``1/2``,
+``\frac{1}{2}``, mixed numbers. Equal numbers get the same text, so that their votes count together.
 
 Some texts are never read as numbers, because a wrong answer could then pass as correct: ``0,5`` and
 ``1 234`` (ambiguous marks), ``10²`` (a power, not 102), and lists such as ``1, 234``.
@@ -20,7 +20,7 @@ from fractions import Fraction
 from heavydistill.schema import Label
 
 LONGEST_DECIMAL_PLACES = 12
-# Python itself refuses integers of more than 4,300 digits.
+# Python refuses to convert integers of more than 4,300 digits.
 LONGEST_NUMBER = 2000
 
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
@@ -38,7 +38,7 @@ _FRAC = rf"\\frac{_OPERAND % ('over', 'over')}{_OPERAND % ('under', 'under')}"
 _FRACTION = re.compile(
     rf"(?P<sign>[+-]?)\s*(?:(?P<whole>{_INTEGER})(?:\s+(?=[0-9])|\s*(?=\\)))?(?:{_SLASH}|{_FRAC})"
 )
-# A number that may be followed by words or a mark, or preceded by a currency sign.
+# A number that may be preceded by a currency sign and followed by words or a mark.
 _MEASURE = re.compile(
     rf"(?P<currency>[$€£¥₹]\s*)?[+-]?\s*(?:{_INTEGER}(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?P<unit>\s*(?:[%°]|[^\W\d_])[^\d\\^_{}=+*,;:()]*)?"
@@ -54,8 +54,8 @@ class NormalForm:
     """A final answer without its typography.
 
     Attributes:
-        text: Same text for equal answers; for a number, its shortest common spelling.
-        value: Value of a plain number; None for anything else.
+        text: The same text for equal answers; for a number, its shortest common notation. value:
+        Value of a plain number; None for anything else.
     """
 
     text: str
@@ -71,7 +71,7 @@ class NormalForm:
     def has_structure(self) -> bool:
         """Whether the answer is more than a number or words: LaTeX, operators, lists, brackets.
 
-        Operators may be invisible (U+2062 multiplies).
+        Invisible operators count too (U+2062 is a multiplication sign).
         """
         if self.value is not None:
             return False
@@ -81,7 +81,7 @@ class NormalForm:
 
 
 def normal_form(text: str) -> NormalForm:
-    """The normal form of a final answer. Accepts any text and never raises."""
+    """The normal form of a final answer. Accepts any text; never raises."""
     spelled = plain(text)
     value = _value(spelled)
     if value is not None:
@@ -93,8 +93,8 @@ def normal_form(text: str) -> NormalForm:
 def plain_decimal(text: str) -> str | None:
     """The normal form of a number written as a decimal; None for anything else.
 
-    Fractions, powers of ten and leading zeros are excluded: they matter where an answer may not be
-    meant as a number (``2/4`` to be simplified, ``1e3`` in base 16, ``007``).
+    Fractions, powers of ten and leading zeros are excluded, because the notation matters if the
+    answer is not meant as a plain number (``2/4`` to be simplified, ``1e3`` in base 16, ``007``).
     """
     match = _DECIMAL.fullmatch(plain(text))
     if not match or match["power"] or re.match("0[0-9]", match["digits"]):
@@ -103,13 +103,14 @@ def plain_decimal(text: str) -> str | None:
 
 
 def without_text_macro(text: str) -> str:
-    r"""``text`` without a ``\text{...}`` around all of it."""
+    r"""``text`` without a ``\text{...}`` that encloses all of it."""
     match = _TEXT_MACRO.fullmatch(text.strip())
     return match[1].strip() if match else text.strip()
 
 
 def _one_alphabet(text: str) -> str:
-    """NFKC with ASCII digits and signs; raised and lowered digits and fractions are kept."""
+    """Normalise to NFKC with ASCII digits and signs; superscripts, subscripts and fractions are
+    kept."""
     if text.isascii():
         return text
     parts: list[str] = []
@@ -179,7 +180,8 @@ def _integer(digits: str) -> int:
 
 
 def _spelled(value: Fraction) -> str:
-    """An integer, a decimal if it ends within ``LONGEST_DECIMAL_PLACES``, else ``n/d``."""
+    """The value as an integer, as a decimal of at most ``LONGEST_DECIMAL_PLACES`` places, else
+    ``n/d``."""
     scaled = value * 10**LONGEST_DECIMAL_PLACES
     if value.denominator == 1 or scaled.denominator != 1:
         return str(value)
@@ -188,9 +190,9 @@ def _spelled(value: Fraction) -> str:
     return f"{'-' if value < 0 else ''}{whole}.{places.rstrip('0')}"
 
 
-# --- Comparison of plain numbers: 0.333 is not 1/3. A decimal that equals the other value when that
-# is rounded to its places, or up to floating-point noise, is undecided, because only the problem's
-# text says whether rounding was asked for.
+# --- Comparison of plain numbers: 0.333 is not 1/3. If a decimal equals the other value rounded to
+# its number of places, or differs only by floating-point noise, the outcome is undecided, because
+# only the problem's text says whether rounding was asked for.
 FEWEST_DIGITS = 2
 NOISE = Fraction(1, 10**6)
 Outcome = tuple[Label, str]
@@ -200,7 +202,7 @@ ROUNDED: Outcome = ("undecided", "rounded")
 
 
 def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) -> Outcome:
-    """The outcome for two plain numbers, as written and with their ``values``."""
+    """Compare two plain numbers, as written and with their exact ``values``."""
     if values[0] == values[1]:
         return EQUAL
     is_near = is_rounded(given, values[1]) or is_rounded(wanted, values[0])
@@ -208,7 +210,8 @@ def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) 
 
 
 def is_rounded(written: str, exact: Fraction) -> bool:
-    """Whether a decimal is ``exact`` rounded or cut to its places, or differs by mere noise."""
+    """Whether a decimal is ``exact`` rounded or truncated to its places, up to floating-point
+    noise."""
     whole, point, places = plain(written).replace(",", "").partition(".")
     if not point or not places.isdigit() or not whole.lstrip("+- ").isdigit():
         return False

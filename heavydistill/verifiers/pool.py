@@ -1,8 +1,8 @@
-"""Verdicts for any thread: cheap ones at once, all others in workers that can be killed.
+"""Computes verdicts: cheap ones at once, all others in worker processes that can be killed.
 
-Screening, and verifiers that ``runs_in`` the process itself, need no worker; the first other
-response starts the workers. Each verdict has its own time limit (``Verifier.limit_s``), and each
-worker an address space of ``verify.memory_mb``.
+Screening, and verifiers whose ``runs_in`` is ``here``, need no worker; the first response that
+needs one starts the workers. Each verdict has a time limit (``Verifier.limit_s``), and the address
+space of each worker is limited to ``verify.memory_mb``.
 
 Verdicts of this module, all undecided, each affecting only its own response:
 
@@ -11,15 +11,14 @@ Verdicts of this module, all undecided, each affecting only its own response:
     worker_died          its worker crashed or was killed, twice
     verifier_error:TYPE  the verifier raised, could not be prepared, or returned no verdict
 
-The same response to the same problem is judged once: requests that arrive meanwhile wait for the
-same verdict, and the last ``MOST_KEPT`` verdicts are remembered, except the first three kinds
-above, for which a busy machine may be the cause.
+The same response to the same problem is judged once: later requests wait for the same verdict, and
+the last ``MOST_KEPT`` verdicts are cached. The first three kinds above are not cached, because a
+busy machine may have caused them.
 
-No signal is used and no handler is changed. In a forked process a pool has no workers and starts
-its own.
+No signal is used and no signal handler is changed. In a forked process a pool starts new workers.
 
-Not covered: sharing of processors. Each pool has its own workers, and limits are measured by the
-clock, so an overloaded machine causes more timeouts.
+Not covered: sharing of processors between pools. Limits are in wall-clock time, so an overloaded
+machine causes more timeouts.
 """
 
 from __future__ import annotations
@@ -46,27 +45,27 @@ from heavydistill.verifiers.screening import Candidate, decide, screen, screen_g
 from heavydistill.verifiers.workers import Crew, TaskOutcome, limit_of
 
 MOST_KEPT = 8192
-# Maximum number of pairs that are judged at once.
+# Maximum number of (problem, response) pairs in progress at once.
 _MOST_AHEAD = 2048
-# A busy machine must not make a reference unfit, so its check gets several times the limit.
+# A busy machine must not make a reference unfit, so its check gets a multiple of the time limit.
 _REFERENCE_LIMITS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A verdict and its time."""
+    """A verdict and how long it took."""
 
     verdict: Verdict
     """Verdict; the same for the same response, as long as no limit is exceeded."""
     seconds: float
-    """Seconds of the decision; 0 if it needed no worker. Never stored in rows."""
+    """Seconds that the decision took; 0 if it needed no worker. Not stored in rows."""
 
 
 class VerdictPool:
-    """Judges responses, in workers where that may take long. Several threads may use it.
+    """Judges responses, in worker processes if that may take long. Thread-safe.
 
-    A context manager; ``close`` is also called when the interpreter ends. Raises ``ConfigError`` if
-    a file of ``verify.own`` cannot be used.
+    A context manager; ``close`` is also called at interpreter exit. Raises ``ConfigError`` if a
+    file of ``verify.own`` cannot be used.
     """
 
     def __init__(self, config: Verifying | None = None) -> None:
@@ -83,10 +82,10 @@ class VerdictPool:
         self._kept: OrderedDict[bytes, Judged] = OrderedDict()
 
     def submit(self, problem: Problem, text: str) -> Future[Judged]:
-        """Request the verdict on a response, with or without its thinking.
+        """Request the verdict on a response; its thinking may be included.
 
-        The future raises nothing; it is cancelled if the pool is closed before the verdict. Raises
-        ``RuntimeError`` if the pool is closed already.
+        The future holds no exception; it is cancelled if the pool is closed before the verdict.
+        ``submit`` raises ``RuntimeError`` if the pool is already closed.
         """
         return self._submit(screen(problem, text))
 
@@ -95,20 +94,20 @@ class VerdictPool:
         return self._submit(screen_generation(problem, generation))
 
     def judge(self, problem: Problem, text: str) -> Judged:
-        """The verdict on a response; as ``submit``, but waits."""
+        """Return the verdict on a response; like ``submit``, but waits for it."""
         return self.submit(problem, text).result()
 
     def judge_all(self, pairs: Iterable[tuple[Problem, str]]) -> list[Judged]:
-        """The verdicts on pairs of a problem and a response, in order; pairs are read as needed."""
+        """Return the verdicts on (problem, response) pairs, in order; pairs are read as needed."""
         return list(_in_order(self.submit(problem, text) for problem, text in pairs))
 
     def check_references(
         self, problems: Sequence[Problem], on_done: Callable[[], None] | None = None
     ) -> list[str | None]:
-        """For each problem the reason why its verifier cannot judge it, and the fix; else None.
+        """For each problem, why its verifier cannot judge it, and the fix; None if it can.
 
         A reference on which the verifier hangs or crashes is unfit. ``on_done`` is called after
-        each problem, in order. Raises ``ProblemsError`` if there is no such verifier.
+        each problem, in order. Raises ``ProblemsError`` if a problem names an unknown verifier.
         """
         unfit: list[str | None] = []
         for outcome in _in_order(map(self._check, problems)):
@@ -124,12 +123,12 @@ class VerdictPool:
             if verifier.runs_in == "here" or verifier.is_plain(problem):
                 checked.set_result(TaskOutcome(verifier.check_reference(problem)))
                 return checked
-        except Exception as error:  # of a user's verifier
+        except Exception as error:  # a user's verifier may raise anything
             checked.set_result(TaskOutcome(fault=error_reason(error)))
             return checked
         try:
             limit_s = limit_of(verifier, problem, self.config)
-        except Exception:  # of a malformed problem; the check reports the fault
+        except Exception:  # the problem is malformed; the check reports the fault
             limit_s = self.config.timeout_s
         self._crew.submit(verifier.name, ("check", problem), _REFERENCE_LIMITS * limit_s, checked)
         return checked
@@ -146,7 +145,7 @@ class VerdictPool:
         return f"the check of the reference {why}; simplify it or leave the problem out"
 
     def close(self) -> None:
-        """End the workers and cancel what is not judged yet; may be called again."""
+        """End the workers and cancel unfinished requests; may be called more than once."""
         self._is_closed = True
         self._crew.close()
 
@@ -169,11 +168,12 @@ class VerdictPool:
         return future
 
     def _decide(self, candidate: Candidate, future: Future[Judged]) -> None:
-        """Let a worker decide, unless the verdict is known or another request waits for it."""
+        """Let a worker decide, unless the verdict is cached or another request already waits for
+        it."""
         verifier = candidate.verifier
         try:
             limit_s = limit_of(verifier, candidate.problem, self.config)
-        except Exception as error:  # of a user's verifier
+        except Exception as error:  # a user's verifier may raise anything
             future.set_result(Judged(undecided(verifier, error_reason(error)), 0.0))
             return
         key = _key(candidate)
@@ -223,7 +223,7 @@ _T = TypeVar("_T")
 
 
 def _in_order(futures: Iterable[Future[_T]]) -> Iterator[_T]:
-    """The results of futures, in order; futures are read as needed."""
+    """Yield the results of futures, in order; futures are read as needed."""
     waiting: deque[Future[_T]] = deque()
     for future in futures:
         waiting.append(future)
@@ -234,7 +234,7 @@ def _in_order(futures: Iterable[Future[_T]]) -> Iterator[_T]:
 
 
 def _key(candidate: Candidate) -> bytes:
-    """Key of a response to a problem; verifiers do not change while a pool exists."""
+    """Cache key of a response to a problem; verifiers do not change while a pool exists."""
     fields = dataclasses.astuple(candidate.problem)
     return hashlib.sha256(json.dumps([*fields, candidate.answer]).encode()).digest()
 
@@ -249,7 +249,7 @@ def _close_all() -> None:
 
 
 def _forget_workers() -> None:
-    """In a forked process, give its pools new state without the workers of the parent."""
+    """In a forked process, reset the pools, because the workers belong to the parent process."""
     for pool in list(_pools):
         pool._begin()
 

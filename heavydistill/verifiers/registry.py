@@ -1,7 +1,7 @@
-"""The verifiers there are, by name.
+"""Finds verifiers by name.
 
-To add one to the package: write the class in a file of its own and add an instance to ``_SHIPPED``.
-One of a user's own is a file that ``verify.own`` of the configuration names (``load_own``).
+To add a verifier to the package, write its class in a new file and add an instance to ``_SHIPPED``.
+A user's own verifier is a Python file listed in ``verify.own`` (``load_own``).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _own: dict[str, Path] = {}
 
 
 def names() -> list[str]:
-    """The names that ``Problem.verifier`` may hold, sorted."""
+    """The valid names for ``Problem.verifier``, sorted."""
     return sorted(_known)
 
 
 def get(name: str) -> Verifier:
-    """The verifier of a name; raises ProblemsError with the list of names."""
+    """The verifier with this name; raises ProblemsError with the list of names if there is none."""
     if name not in _known:
         near = difflib.get_close_matches(name, _known, n=1)
         fix = f"Did you mean {near[0]}? " if near else ""
@@ -44,17 +44,17 @@ def get(name: str) -> Verifier:
 
 
 def unavailable(kinds: Iterable[str], config: Verifying) -> list[str]:
-    """Why this machine cannot judge with some of these verifiers, and what to install."""
+    """Why some of these verifiers cannot run on this machine, and what to install."""
     reasons = ((kind, get(kind).unavailable(config)) for kind in sorted(set(kinds)))
     return [f"The verifier {kind} cannot judge here: {why}" for kind, why in reasons if why]
 
 
 def load_own(files: Iterable[str]) -> None:
-    """Make the verifiers in Python files known in this process; a file known already is skipped.
+    """Register the verifiers in Python files; files that are already registered are skipped.
 
-    Raises:
-        ConfigError: A file cannot be read or run, holds no verifier, or one whose name is taken or
-            whose domain does not exist.
+    Raises: ConfigError: A file cannot be read or run, or defines no verifier; or the verifier's
+    name is
+        taken or its domain does not exist.
     """
     for path in (Path(file).resolve() for file in files):
         if path in _own.values():
@@ -86,7 +86,7 @@ def _verifiers_in(path: Path) -> list[Verifier]:
         ]
     except OSError as error:
         raise ConfigError(f"verify.own: {path}: {error.strerror}", "Correct the path.") from error
-    except Exception as error:  # whatever code of the user's own raises
+    except Exception as error:  # a user's code may raise anything
         raise ConfigError(f"{path}: {type(error).__name__}: {error}", fix) from error
     if not verifiers:
         raise ConfigError(f"{path} contains no complete subclass of Verifier", fix)

@@ -1,11 +1,11 @@
-"""From a response to a verdict: checks before the verifier, ``extract``, and the decision.
+"""Turns a response into a verdict: checks before the verifier, ``extract``, and ``decide``.
 
 ``screen`` is cheap and runs in any process. ``decide`` calls the verifier and turns an exception
 into a verdict.
 
 Verdicts of this module, all undecided: ``error`` and ``truncated`` (failed or cut-off generations),
 ``empty``, ``not_text`` (lone surrogates, which cannot be encoded), ``open_thinking`` (the thinking
-does not end), ``unknown_verifier``, ``verifier_error:TYPE``.
+has no end), ``unknown_verifier``, ``verifier_error:TYPE``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An answer that a verifier has to decide on."""
+    """An extracted answer that the verifier still has to decide on."""
 
     verifier: Verifier
     problem: Problem
@@ -42,7 +42,9 @@ def screen_generation(problem: Problem, generation: Generation) -> Verdict | Can
 
 
 def screen(problem: Problem, text: str) -> Verdict | Candidate:
-    """The verdict on a response, with or without its thinking, or the candidate to decide on.
+    """Return the verdict on a response, or a candidate if the verifier must decide.
+
+    The response may include its thinking.
 
     Never raises, not even for a problem whose verifier does not exist.
     """
@@ -69,7 +71,7 @@ def screen(problem: Problem, text: str) -> Verdict | Candidate:
 
 
 def decide(candidate: Candidate) -> Verdict:
-    """The verdict of the verifier, in this process. Never raises; exceptions become reasons."""
+    """Let the verifier decide in this process. Never raises; exceptions become reasons."""
     verifier = candidate.verifier
     try:
         return stamped(verifier, verifier.decide(candidate.problem, candidate.answer))

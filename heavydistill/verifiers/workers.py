@@ -1,27 +1,27 @@
-"""Processes that decide and can be killed, and the distribution of tasks to them.
+"""Worker processes that decide and can be killed, and the distribution of tasks to them.
 
 ``Crew`` has a thread for each worker. The thread gets the next task, starts a process if it has
-none, sends the task and waits for its ``TaskOutcome``. Nothing is raised, and every wait has a
-limit. A task has a fault if
+none, sends the task and waits for the ``TaskOutcome``. No exception is raised, and every wait has a
+time limit. A task fails if
 
     it exceeds its time limit                      ``timeout``: the process is killed
     it exceeds its memory                          ``memory``
     its process dies or does not become ready      ``worker_died``
 
 The last two may be caused by the previous task or by the machine, so such a task is tried
-``_TRIES`` times, each time in a fresh process. If processes always die before their first task of
-a verifier, all tasks of that verifier fail; others are not affected.
+``_TRIES`` times, each time in a fresh process. If every process dies before it finishes a first
+task of a verifier, all tasks of that verifier fail; other verifiers are not affected.
 
 A process is a fresh interpreter, connected by a pipe, that does not import the program's main
 module. It prepares a verifier before its first task, so that no time limit includes an import. Its
 address space is limited during a task; it has no standard streams and one thread for numerical
-libraries, and ends with the process that started it, even if that is killed.
+libraries. It ends when the process that started it ends, even if that process is killed.
 
 An interrupt (Ctrl-C) can abort a call of ``submit`` at any point, and affects only that call:
 everything else runs in threads that interrupts do not reach.
 
-Not covered: equal tasks (``pool``). On systems other than Linux a process that hangs while its
-parent is killed keeps running.
+Not covered: deduplication of equal tasks (``pool``). On systems other than Linux a process that
+hangs while its parent is killed keeps running.
 """
 
 from __future__ import annotations
@@ -55,15 +55,16 @@ from heavydistill.verifiers.screening import Candidate, decide
 MEMORY, DIED, TIMEOUT = "memory", "worker_died", "timeout"
 
 _TRIES = 2
-# On a busy machine, starting a process and importing what a verifier needs takes long.
+# On a busy machine, starting a process and importing the verifier's modules takes long.
 _MOST_START_S = 300.0
-# Deaths before the first task after which a verifier is given up.
+# Number of deaths before the first task after which a verifier is given up.
 _MOST_BROKEN_STARTS = 3
-# Refused starts per worker, a second apart, before tasks fail if no worker has a process.
+# Number of failed starts per worker, one second apart, after which tasks fail if no worker has a
+# process.
 _MOST_REFUSED_STARTS = 60
 _LOOK_S = 1.0
-# An interrupt in a future's own code can leave it locked, so that a thread that sets it never
-# returns. Such a thread and its worker end with this process.
+# An interrupt inside a future's code can leave it locked, so that a thread that sets its result
+# never returns. Such a thread and its worker end only with this process.
 _MOST_CLOSE_S = 60.0
 # A process closes its pipe a moment before its exit status can be read.
 _MOST_EXIT_S = 5.0
@@ -83,25 +84,26 @@ class TaskOutcome:
     fault: str | None = None
     """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``; None without a fault."""
     seconds: float = 0.0
-    """Seconds that it took in the process; for a killed task, its limit."""
+    """Seconds that the task took in the process; the time limit if it was killed."""
     was_ready: bool = True
     """Whether the process had prepared the verifier."""
 
 
 def default_size() -> int:
-    """Number of cores for this process, which the ranks of a trainer share."""
+    """Default number of workers: the cores of this process, divided among the ranks of a
+    trainer."""
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
     share = int(ranks) if ranks.isdecimal() else 1
     return max(1, available_cores() // max(1, share))
 
 
 def available_cores() -> int:
-    """Number of cores that affinity and the quota of the control group allow."""
+    """Number of cores that CPU affinity and the control group's quota allow."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
         try:
             quota, period = " ".join((_CONTROL_GROUP / file).read_text() for file in files).split()
-        except (OSError, ValueError):  # other version of control groups, or none
+        except (OSError, ValueError):  # another version of control groups, or none
             continue
         if quota.isdecimal() and int(period) > 0:  # "max" and -1 mean no quota
             cores = min(cores, -(-int(quota) // int(period)))
@@ -109,7 +111,8 @@ def available_cores() -> int:
 
 
 def limit_of(verifier: Verifier, problem: Problem, config: Verifying) -> float:
-    """The time limit of a verdict in seconds; a user's verifier may raise anything."""
+    """Time limit of a verdict in seconds; raises if a user's verifier raises or returns no valid
+    limit."""
     limit_s = float(verifier.limit_s(problem, config))
     if not (limit_s > 0 and math.isfinite(limit_s)):
         raise ValueError(f"limit_s of the verifier {verifier.name} returned {limit_s}")
@@ -125,15 +128,15 @@ class _Task:
 
 
 class Crew:
-    """Threads that let worker processes do tasks. Several threads may use it."""
+    """Threads that pass tasks to worker processes. Thread-safe."""
 
     def __init__(self, config: Verifying) -> None:
         self._config = config
         self._size = config.workers or default_size()
-        # An interrupt cannot split a ``put`` into a queue of this type.
+        # Interrupts cannot corrupt a ``put`` into this type of queue.
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._lock = threading.Lock()
-        # The lock protects everything below.
+        # The lock protects all attributes below.
         self._is_closed = False
         self._started = 0
         self._unfinished = 0
@@ -145,11 +148,11 @@ class Crew:
     def submit(
         self, kind: str, message: tuple[Any, ...], limit_s: float, done: Future[TaskOutcome]
     ) -> None:
-        """Let a worker that has prepared the verifier ``kind`` do a task.
+        """Queue a task for a worker that has prepared the verifier named ``kind``.
 
         Args:
-            message: ``("decide", problem, answer)`` or ``("check", problem)``.
-            done: Future for the outcome; cancelled if the crew is closed before.
+            message: ``("decide", problem, answer)`` or ``("check", problem)``. done: Future for the
+            outcome; cancelled if the crew is closed first.
 
         Raises:
             RuntimeError: The crew is closed.
@@ -190,13 +193,13 @@ class Crew:
             )
 
     def _work(self) -> None:
-        """Do tasks in this thread; its process ends with it."""
-        # A new process is not prepared for Ctrl-C, and a signal that this thread receives does not
+        """Do tasks in this thread; the worker process ends with the thread."""
+        # A new process cannot handle Ctrl-C yet, and a signal that this thread receives does not
         # wake the main thread.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         worker = Worker(self._config)
         with self._lock:
-            # An interrupted ``submit`` may have started a thread that it did not count.
+            # An interrupted ``submit`` may have started a thread without counting it.
             if self._is_closed or len(self._workers) >= self._size:
                 return
             self._workers[threading.current_thread()] = worker
@@ -214,7 +217,7 @@ class Crew:
         worker.end()
 
     def _outcome(self, worker: Worker, task: _Task) -> TaskOutcome | None:
-        """Result of a task; None if it was queued again for workers that have a process."""
+        """Result of a task; None if the task was queued again for another worker."""
         outcome = TaskOutcome(fault=DIED)
         for _ in range(_TRIES):
             with self._lock:
@@ -234,7 +237,8 @@ class Crew:
         return outcome
 
     def _is_given_back(self, task: _Task) -> bool:
-        """Queue a task again whose worker got no process, unless no worker can get one."""
+        """Queue a task again if its worker could not start a process; False if no worker can start
+        one."""
         with self._lock:
             self._refused_starts += 1
             is_refused = self._refused_starts >= _MOST_REFUSED_STARTS * len(self._workers)
@@ -246,10 +250,10 @@ class Crew:
 
 
 class Worker:
-    """A process that runs one task at a time, and can be started again.
+    """A process that runs one task at a time and can be restarted.
 
-    ``kill`` may be called from any thread, everything else only from the thread that starts the
-    processes: on Linux they end with that thread.
+    ``kill`` may be called from any thread. All other methods must be called from the thread that
+    starts the process, because on Linux the process ends with that thread.
     """
 
     def __init__(self, config: Verifying) -> None:
@@ -265,7 +269,7 @@ class Worker:
         return process is not None and process.poll() is None
 
     def start(self) -> bool:
-        """Start a process without waiting for it; returns whether that worked."""
+        """Start a process without waiting for it; returns whether it was started."""
         self.end()
         with self._lock:
             if self._is_killed:
@@ -274,14 +278,14 @@ class Worker:
                 ours, theirs = Pipe()
                 with theirs:
                     self._process = _new_process(theirs.fileno())
-            except Exception:  # a limit of processes or open files
+            except Exception:  # the number of processes or open files is limited
                 return False
             ours.send(self._config)
             self._connection = ours
         return True
 
     def kill(self) -> None:
-        """Kill the process and prevent the start of another one."""
+        """Kill the process and prevent further starts."""
         with self._lock:
             self._is_killed = True
             if self._process:
@@ -300,7 +304,7 @@ class Worker:
         return process.wait()
 
     def do(self, task: _Task) -> TaskOutcome:
-        """Result of a task; ends a process that is not ready or not done in time."""
+        """Run a task; ends the process if it is not ready or not done in time."""
         is_ready = False
         try:
             if self._connection is None:
@@ -311,7 +315,7 @@ class Worker:
                 if self._connection.poll(task.limit_s):
                     outcome: TaskOutcome = self._connection.recv()
                     return outcome
-        except Exception:  # the pipe is broken, or its message is
+        except Exception:  # the pipe is broken, or its message is malformed
             is_memory = self.end(_MOST_EXIT_S) == _OUT_OF_MEMORY
             return TaskOutcome(fault=MEMORY if is_memory else DIED, was_ready=is_ready)
         self.end()
@@ -321,12 +325,12 @@ class Worker:
 
 
 def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
-    """Start a fresh interpreter that reads messages from a connection."""
+    """Start a fresh interpreter that reads messages from the connection ``descriptor``."""
     program = (
         "import sys; sys.path[:] = sys.argv[3:]; from heavydistill.verifiers import workers; "
         "workers.serve(int(sys.argv[1]), int(sys.argv[2]))"
     )
-    # One thread each, because there is a worker for every core.
+    # One thread for numerical libraries, because there is a worker for every core.
     single = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     return subprocess.Popen(
         [sys.executable, "-c", program, str(descriptor), str(os.getpid()), *map(str, sys.path)],
@@ -339,14 +343,14 @@ def _new_process(descriptor: int) -> subprocess.Popen[bytes]:
 
 
 def serve(descriptor: int, parent: int) -> None:
-    """In a worker's process: do the tasks of messages until the connection ends."""
+    """Main loop of a worker process: do the tasks in messages until the connection ends."""
     if sys.platform == "linux":
-        # End with the process that started this one.
+        # End when the parent process ends.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(0)
     os.set_inheritable(descriptor, False)
-    # Ctrl-C in the terminal is meant for the main program; it was blocked until now.
+    # Ctrl-C in the terminal is meant for the main program; the signal was blocked until now.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # The default handler ends the process even inside a library call.
@@ -365,23 +369,23 @@ def serve(descriptor: int, parent: int) -> None:
 
 
 def _unprepared_because(kind: str, config: Verifying) -> str | None:
-    """Prepare a verifier; returns the reason for all its verdicts if that fails."""
+    """Prepare a verifier; if that fails, return the reason for all its verdicts, else None."""
     try:
         registry.load_own(config.own)
         registry.get(kind).prepare(config)
-    except BaseException as error:  # whatever a user's verifier raises
+    except BaseException as error:  # a user's verifier may raise anything
         return error_reason(error)
     return None
 
 
 def _do(config: Verifying, kind: str, what: str, problem: Problem, answer: str = "") -> TaskOutcome:
-    """Result of a task, within the memory limit."""
+    """Run a task within the memory limit."""
     started = time.perf_counter()
     value: Verdict | str | None = None
     fault = None
     size, (_, most) = config.memory_mb * 2**20, resource.getrlimit(resource.RLIMIT_AS)
     limit = size if most == resource.RLIM_INFINITY else min(size, most)
-    # The limit covers the task alone, so that messages have room.
+    # The memory limit applies only to the task, so that messages can still be sent.
     resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     try:
         verifier = registry.get(kind)
@@ -389,13 +393,13 @@ def _do(config: Verifying, kind: str, what: str, problem: Problem, answer: str =
             value = decide(Candidate(verifier, problem, answer))
         else:
             value = _unfit_because(verifier, problem, config)
-    except BaseException as error:  # a library may raise any kind
+    except BaseException as error:  # a library may raise any exception
         fault = error_reason(error)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
     out_of_memory = error_reason(MemoryError())
     if fault == out_of_memory or getattr(value, "reason", None) == out_of_memory:
-        # A process that ran out of memory is unreliable.
+        # A process that ran out of memory is no longer reliable.
         os._exit(_OUT_OF_MEMORY)
     return TaskOutcome(value, fault, time.perf_counter() - started)
 

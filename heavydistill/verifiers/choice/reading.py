@@ -332,6 +332,6 @@ def with_others(text: str, end: int, letter: str, options: Options) -> Reading:
 
 
 def _reading(end: int, *names: str | None) -> Reading:
-    """The result for the letters in ``names``; unsure unless there is exactly one."""
+    """The result for the letters in ``names``; unsure if they contain several different letters."""
     letters = tuple(sorted({name for name in names if name}))
     return Reading(letters, len(letters) < 2, end)

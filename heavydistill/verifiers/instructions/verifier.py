@@ -16,9 +16,10 @@ score is the share of followed instructions; the evidence lists for each whether
 
 Verdicts, by reason:
 
-    correct    followed      every instruction is followed incorrect  not_followed  at least one is
-    not followed undecided  cannot_tell   at least one cannot be determined, and the others are
-    followed undecided  too_long      the response has more than ``MOST_CHARACTERS``
+    correct    followed      every instruction is followed
+    incorrect  not_followed  at least one is not followed
+    undecided  cannot_tell   at least one cannot be determined, and the others are followed
+    undecided  too_long      the response has more than ``MOST_CHARACTERS``
 
 Not covered: whether the response answers the prompt; instructions outside the 25.
 """

@@ -1,9 +1,9 @@
-r"""Finds the final answer of a response.
+"""Finds the final answer of a response.
 
 The last box outside code counts, together with boxes before it that are joined to it only by a
 comma, "and" or "or": they are one answer with several values. A box inside a box is part of it.
-Without any box, the text after the last marker counts, if the problem has one; a last number never
-does. ``surroundings`` reads the text beside the box.
+Without any box, the text after the last marker counts, if the problem has one; there is no fallback
+to the last number. ``surroundings`` reads the text next to the box.
 
 Everything here takes time linear in the length of the text.
 """
@@ -18,7 +18,7 @@ from heavydistill.verifiers.mathematics.surroundings import same_number, surroun
 
 MOST_BETWEEN = 80
 MOST_EARLIER = 5
-# \boxed 5: no braces, one number or letter.
+# \boxed 5: a single digit or letter without braces.
 _BARE = re.compile(
     r"\\(?:boxed|fbox)(?:\s*(-?[0-9]+(?:\.[0-9]+)?)|\s+([a-zA-Z]))(?![a-zA-Z0-9{\\^_])"
 )
@@ -29,7 +29,7 @@ _JOINS = re.compile(
 )
 _NAMED = re.compile(rf"(?<![\w\\}}])({_NAME})\s*=\s*$")
 _SEPARATES = re.compile(r"[,;]|\band\b|\bor\b|quad")
-# The text between the answers of a list or of a chain, as in \boxed{4} = \boxed{5}.
+# Text that may stand between the boxes of a list, or of a chain as in \boxed{4} = \boxed{5}.
 _ITEMS = re.compile(
     r"(?:[\s$>.*•=:→-]|\\[()\[\]]|\\(?:to|rightarrow|Rightarrow|implies)(?![a-zA-Z])"
     r"|[0-9]{1,2}[.)]|\(?[a-z]\))*+"
@@ -40,18 +40,18 @@ _AFTER_MARKER = re.compile(r"^[\s:：是为=*]+")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A final answer and its surroundings."""
+    """A final answer, with facts from the text around it."""
 
     answer: str
     """LaTeX of the answer."""
     earlier: tuple[str, ...] = ()
-    """Distinct contents of the last boxes before it."""
+    """Contents of the preceding boxes, without repetitions."""
     doubt: str | None = None
-    """Reason why the text around the answer makes it ambiguous; None if it does not."""
+    """Reason code if the text around the answer makes it ambiguous; otherwise None."""
 
 
 def find(text: str, marker: str | None, problem: str) -> Found | None:
-    """The final answer in a response to ``problem``; None without a box and a marker."""
+    """Find the final answer in a response to ``problem``; None if there is no box and no marker."""
     prose = without_code(text)
     places = _outermost(prose)
     if places:
@@ -77,7 +77,7 @@ def _boxed(text: str, places: list[Box], problem: str) -> Found:
     if places[-1].closes is None:
         return Found("", doubt="unclosed_box")
     whole = [box for box in places if box.closes is not None]
-    # The text before each box, from the end of the one before it.
+    # The text before each box, starting at the end of the previous box.
     ends = [0, *(_end(text, box) for box in whole)]
     before = [text[end : box.start] for end, box in zip(ends, whole, strict=False)]
     first = len(whole) - 1
@@ -98,13 +98,13 @@ def _boxed(text: str, places: list[Box], problem: str) -> Found:
 
 
 def _is_joined(between: str) -> bool:
-    """Whether the text between two boxes joins them to one list."""
+    """Whether the text between two boxes joins them into one list."""
     is_short = len(between) <= MOST_BETWEEN
     return is_short and bool(_JOINS.fullmatch(between) and _SEPARATES.search(between))
 
 
 def _is_another(above: str, between: str, content: str) -> bool:
-    """Whether the box directly above this one has other content, as another answer would."""
+    """Whether the box directly above has different content, so that it may be another answer."""
     if not (_NEXT_ITEM.search(between) and _ITEMS.fullmatch(between)):
         return False
     one, other = (text.rpartition("=")[2].strip() for text in (above, content))
@@ -112,7 +112,7 @@ def _is_another(above: str, between: str, content: str) -> bool:
 
 
 def _listed(group: list[str], before: list[str]) -> str:
-    """The boxes of a group as one answer; if there are several, with the names before them."""
+    """Join the boxes of a group into one answer; several boxes keep the names before them."""
     if len(group) == 1:
         return group[0]
     named = [_NAMED.search(text[-MOST_BETWEEN:]) for text in before]

@@ -1,12 +1,12 @@
-r"""Reads one formula into SymPy, exactly, or says why not.
+r"""Parses one formula into an exact SymPy expression; raises ``Unread`` if it cannot.
 
-The reader is strict where other parsers guess: two adjacent numbers are neither a product nor a
-sum, ``1/2x`` and ``2\frac{1}{2}x`` have two readings, capitals are different names from small
-letters, primes and subscripts are never dropped, decimals are fractions. The letter ``i`` is the
-imaginary unit and ``e`` Euler's number.
+The reader is strict where other parsers guess. Two adjacent numbers are neither a product nor a
+sum; ``1/2x`` and ``2\frac{1}{2}x`` are rejected as ambiguous; capitals and small letters are
+different names; primes and subscripts are never dropped; decimals become exact fractions. The
+letter ``i`` is the imaginary unit and ``e`` Euler's number.
 
-Nothing is evaluated here that could grow without bound; the limits of a worker bound what SymPy
-does with a value later.
+Nothing whose size is unbounded is evaluated here. What SymPy does with the value later is bounded
+by the limits of the worker.
 
 Not covered, hence ``Unread``: sums, integrals, limits, derivatives, functions without a common
 name, accents (``\vec{a}``), degrees, units inside a formula.
@@ -28,11 +28,11 @@ LARGEST_EXPONENT = 10_000
 
 
 class Unread(Exception):
-    """The formula cannot be read; the argument is the reason of an undecided verdict."""
+    """The formula cannot be read; the argument is the reason code of the undecided verdict."""
 
 
 def _number(token: str) -> sympy.Expr:
-    """An integer or a decimal, exactly; commas separate thousands."""
+    """An integer or a decimal as an exact value; commas separate thousands."""
     digits = token.replace(",", "")
     if len(digits) > MOST_DIGITS:
         raise Unread("too_complex")
@@ -40,7 +40,7 @@ def _number(token: str) -> sympy.Expr:
 
 
 def _factorial(value: sympy.Expr) -> sympy.Expr:
-    """The factorial of a small number, not nested."""
+    """The factorial of a small integer; raises ``Unread`` for nested factorials."""
     if value.is_number and not (value.is_Integer and 0 <= value <= LARGEST_FACTORIAL):
         raise Unread("too_complex" if value.is_Integer and value > 0 else "not_understood")
     if value.has(sympy.factorial):
@@ -49,7 +49,7 @@ def _factorial(value: sympy.Expr) -> sympy.Expr:
 
 
 def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
-    """``base`` to a power, except zero to the zero."""
+    """``base`` raised to ``exponent``; raises ``Unread`` for zero to the power of zero."""
     if exponent.is_Rational:
         size = abs(exponent.p) // exponent.q
         grows = not base.is_Symbol and base not in (sympy.E, 0, 1, -1)
@@ -69,19 +69,19 @@ def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
 
 
 def _is_tower(exponent: sympy.Expr) -> bool:
-    """Whether a value contains powers of powers, which may be too large even to estimate."""
+    """Whether a value contains a power of a power, which may be too large even to estimate."""
     powers = exponent.atoms(sympy.Pow, sympy.exp)
     return any(not power.exp.is_Rational for power in powers)
 
 
 def longest_bits(value: sympy.Expr) -> int:
-    """Bits of the largest rational in a value."""
+    """Number of bits of the largest rational number in a value."""
     rationals = (number for number in value.atoms(sympy.Rational) if number.is_finite)
     return max((max(int(n.p).bit_length(), int(n.q).bit_length()) for n in rationals), default=1)
 
 
 def _bounded(value: sympy.Expr) -> sympy.Expr:
-    """``value``, unless a number in it is too large."""
+    """Return ``value``; raises ``Unread`` if a number in it is too large."""
     if longest_bits(value) > MOST_BITS:
         raise Unread("too_complex")
     return value
@@ -105,7 +105,7 @@ _GREEK = frozenset(rf"\{name}" for name in _GREEK_NAMES.split())
 _OPENING = frozenset((*_PAIRS, *_ROUNDING, *_ROOTS, r"\frac", r"\binom", r"\infty"))
 _HEAVY_NAMES = r"\sum \prod \int \iint \oint \lim \limsup \liminf \bigcup \bigcap \sup \inf"
 _HEAVY = frozenset(_HEAVY_NAMES.split())
-# Adjacent letters that are a word and not a product.
+# Adjacent letters that are a word or a function name, not a product.
 _NO_PRODUCT_NAMES = (
     "is as at an or and mod for gcd lcm max min in of to by if no th st nd rd per not the all "
     "any are was has det tr"
@@ -117,34 +117,34 @@ _END = ""
 
 
 def _continues_argument(token: str) -> bool:
-    """Whether a token belongs to the bracketless argument of a function: ``2x`` in ``sin 2x``."""
+    """Whether a token continues a function's argument without brackets: ``2x`` in ``sin 2x``."""
     is_name = token in _GREEK or (token.isalpha() and token not in FUNCTIONS)
     return is_name or token == r"\pi" or bool(_NUMBER.fullmatch(token))
 
 
 def read(tokens: Tokens, log_base: int | None = None, *, raises_calls: bool = False) -> sympy.Expr:
-    r"""The value of a formula.
+    r"""Parse a formula.
 
     Args:
-        tokens: Tokens of a ``shape.Formula``.
-        log_base: What ``\log`` without a base stands for; None for the natural logarithm.
-        raises_calls: Whether ``cos(x)^2`` is the square of the cosine; else it has two readings.
+        tokens: Tokens of a ``shape.Formula``. log_base: Base of ``\log`` without an explicit base;
+        None for the natural logarithm. raises_calls: Whether ``cos(x)^2`` is read as the square of
+        the cosine; otherwise it is ambiguous.
 
     Raises:
-        Unread: The formula has no reading, two readings, or a value too large to evaluate.
+        Unread: The formula is not understood, is ambiguous, or is too large to evaluate.
     """
     reader = _Reader([token for token in tokens if token != " "], log_base, raises_calls)
     value = reader.sum()
     if reader.peek() != _END or value.has(sympy.zoo, sympy.nan):
         raise Unread("not_understood")
     if r"\infty" in tokens and len(set(tokens) - {" ", "+", "-", "{", "}", "(", ")"}) > 1:
-        # SymPy evaluates every expression with infinity to infinity.
+        # SymPy would evaluate every expression that contains infinity to infinity.
         raise Unread("not_understood")
     return value
 
 
 class _Reader:
-    """Recursive descent over the tokens; each method reads one kind of part."""
+    """Recursive descent parser over the tokens; each method parses one kind of part."""
 
     def __init__(self, tokens: list[str], log_base: int | None, raises_calls: bool) -> None:
         self._tokens = tokens
@@ -213,7 +213,7 @@ class _Reader:
         return token in _OPENING or is_function or _continues_argument(token)
 
     def _raised(self, value: sympy.Expr) -> sympy.Expr:
-        """``value`` with what follows it: a factorial, an exponent."""
+        """``value`` with the postfix operators after it: factorials and exponents."""
         if self.peek() == "!":
             self._take()
             value = _factorial(value)
@@ -299,7 +299,7 @@ class _Reader:
             raise Unread("not_understood")
         if factors and self.peek() == "!":
             raise Unread("two_readings")
-        # In xy^2 only y is raised, so the power of the last letter is read here.
+        # In xy^2 the exponent applies only to y, so it is read here with the last letter.
         return sympy.Mul(*factors, self._raised(last)) if factors else last
 
     def _named(self, name: str, *, may_have_index: bool = True) -> sympy.Expr:
@@ -354,7 +354,7 @@ class _Reader:
             radicand = self._call_argument()
         else:
             radicand = self._argument()
-        # The odd root of a negative number is the real root.
+        # The odd root of a negative number is read as the real root.
         is_flipped = degree % 2 == 1 and radicand.is_negative
         return -sympy.root(-radicand, degree) if is_flipped else sympy.root(radicand, degree)
 
@@ -393,7 +393,7 @@ class _Reader:
         return _power(result / sympy.log(base) if base is not None else result, power)
 
     def _of_function(self) -> sympy.Expr:
-        """The argument of a function: a group, or the tokens before the next sign."""
+        """The argument of a function: a group, or the tokens up to the next operator."""
         if self.peek() in ("(", "{", "|"):
             return self._call_argument()
         if self.peek() == r"\frac" or self.peek() in _ROOTS:

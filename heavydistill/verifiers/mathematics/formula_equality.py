@@ -1,9 +1,9 @@
-r"""Whether two formulas are equal, as ``incorrect``, ``undecided`` or ``correct``.
+r"""Compares two formulas; the result is ``correct``, ``incorrect`` or ``undecided``.
 
-Constants are compared exactly if both are rational, else at 80 digits and more, relatively, so that
-neither tiny nor huge numbers become equal. Formulas with variables are equal if they agree at fixed
-points in all parts of the real line, to 40 digits; if they agree in some parts only, equality
-depends on the domain and is undecided.
+Constants are compared exactly if both are rational, otherwise with 80 or more significant digits,
+so that different tiny or huge numbers are not equal. Formulas with variables are equal if they
+agree to 40 digits at fixed points in all parts of the real line. If they agree only in some parts,
+equality depends on the domain and is undecided.
 
 Verdicts, by reason:
 
@@ -12,11 +12,11 @@ Verdicts, by reason:
     undecided  rounded      a decimal to which the other value rounds
     undecided  log_base     equal in one base of ``\log`` only
     undecided  other_names  other variables than in the reference
-    undecided  domain       equal for some of the numbers
+    undecided  domain       equal for some numbers only
     undecided  unproven     cannot be evaluated at any point
     undecided  too_small_to_tell  a part is so small that digits could miss it
 
-Not covered: parameters of another name, ``2\pi n`` for ``2\pi k``.
+Not covered: parameters with different names, e.g. ``2\pi n`` for ``2\pi k``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DIGITS = 80
 MOST_DIGITS = 1000
 _TINY = sympy.Float("1e-30")
 
-# Numbers without special relations, a few for each part of the real line.
+# Numbers without special relations to each other, a few in each part of the real line.
 _PARTS = (
     ("2", "3", "5", "7", "4", "6", "11", "13"),
     ("1.7320127", "2.6179313", "3.1428793", "1.2711937", "4.6301171", "2.1113917"),
@@ -50,7 +50,7 @@ _PARTS = (
 
 
 def compare_formulas(given: Tokens, wanted: Tokens) -> Outcome:
-    """The outcome for two formulas; undecided with the reason if one cannot be read."""
+    """Compare two formulas; undecided with the reason if one cannot be read."""
     texts = "".join(given), "".join(wanted)
     if texts[0] == texts[1]:
         return EQUAL
@@ -84,7 +84,7 @@ def _value(tokens: Tokens, log_base: int | None) -> sympy.Expr:
 
 
 def _or_rounded(given: Tokens, wanted: Tokens) -> Outcome:
-    """``different``, unless one has decimals and equals the other up to their precision."""
+    """``different``, or ``rounded`` if one has decimals and the other rounds to them."""
     for tokens, other in ((given, wanted), (wanted, given)):
         text = "".join(tokens)
         pieces = [piece for piece in tokens_of(text) if "." in piece]
@@ -103,7 +103,7 @@ def _or_rounded(given: Tokens, wanted: Tokens) -> Outcome:
 
 
 def compare_values(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
-    """The outcome for two values or two functions."""
+    """Compare two values or two functions."""
     if given == wanted:
         return EQUAL
     if given.is_Rational and wanted.is_Rational:
@@ -120,7 +120,7 @@ def compare_values(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
 
 
 def constant_factor(given: sympy.Expr, wanted: sympy.Expr) -> sympy.Expr | None:
-    """The real number by which ``wanted`` is multiplied to give ``given``; None without one."""
+    """The real number k with ``given`` = k * ``wanted``; None if there is none."""
     symbols = sorted(given.free_symbols, key=str)
     points = dict(zip(symbols, map(sympy.Rational, _PARTS[2]), strict=False))
     factor = _at(given / wanted, points)
@@ -130,7 +130,7 @@ def constant_factor(given: sympy.Expr, wanted: sympy.Expr) -> sympy.Expr | None:
 
 
 def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
-    """The outcome for two values without variables, with as many digits as necessary."""
+    """Compare two values without variables, with as many digits as necessary."""
     if given == wanted:
         return EQUAL
     if given.is_infinite or wanted.is_infinite:
@@ -145,14 +145,14 @@ def compare_constants(given: sympy.Expr, wanted: sympy.Expr) -> Outcome:
     if first is None or second is None:
         return "undecided", "unproven"
     if _is_lost(first) or _is_lost(second):
-        # Digits cannot distinguish cancellation from zero.
+        # Digits alone cannot distinguish exact cancellation from a true zero.
         return EQUAL if sympy.simplify(given - wanted) == 0 else ("undecided", "unproven")
-    # The last thirty digits may be lost to cancellation, so they do not show a difference.
+    # Up to thirty digits may be lost to cancellation, so they do not prove a difference.
     return DIFFERENT if _apart(first, second, 30 - digits) else EQUAL
 
 
 def _numeric(value: sympy.Expr, digits: int) -> sympy.Expr | None:
-    """The value with this many digits; None if there is none."""
+    """The value to this many digits; None if it has no numeric value."""
     try:
         number = sympy.N(value, digits, maxn=4 * digits)
         parts = number.as_real_imag()
@@ -162,18 +162,18 @@ def _numeric(value: sympy.Expr, digits: int) -> sympy.Expr | None:
 
 
 def _is_lost(number: sympy.Expr) -> bool:
-    """Whether no digit of a number is reliable."""
+    """Whether a number has lost all reliable digits."""
     return any(part.is_Float and part._prec < 10 for part in number.as_real_imag())
 
 
 def _apart(first: sympy.Expr, second: sympy.Expr, exponent: int) -> bool:
-    """Whether two numbers differ by more than 10^``exponent`` times the larger one."""
+    """Whether two numbers differ by more than 10^``exponent`` times the larger of the two."""
     size = max(abs(first), abs(second))
     return bool(size != 0 and abs(first - second) > size * sympy.Float(10, 30) ** exponent)
 
 
 def _hides_something(value: sympy.Expr) -> bool:
-    """Whether a part other than a factor is so small that comparing digits could miss it."""
+    """Whether a summand is so small that a comparison of digits could miss it."""
     if value.is_Atom:
         return False
     is_sum = not (value.is_Mul or value.is_Pow)
@@ -185,7 +185,8 @@ def _hides_something(value: sympy.Expr) -> bool:
 
 
 def _agree(given: sympy.Expr, wanted: sympy.Expr, part: tuple[str, ...]) -> bool | None:
-    """Whether two expressions agree at all points of a part; None if neither has values."""
+    """Whether two expressions agree at all points of one part of the real line; None if neither has
+    values there."""
     symbols = sorted(given.free_symbols, key=str)
     if len(symbols) > len(part) - 1:
         raise Unread("too_complex")
@@ -209,5 +210,5 @@ def _at(expression: sympy.Expr, points: dict[sympy.Symbol, sympy.Rational]) -> s
     if value.has(sympy.zoo, sympy.nan, sympy.oo) or value.free_symbols:
         return None
     number = _numeric(value, DIGITS)
-    # A value lost to cancellation does not count.
+    # A value that has lost its digits to cancellation does not count.
     return sympy.Integer(0) if number is not None and _is_lost(number) else number

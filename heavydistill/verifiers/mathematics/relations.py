@@ -1,10 +1,10 @@
-r"""Compares equations, and values with the name they are given: ``x = 5`` and ``5``.
+r"""Compares equations with each other, and an equation such as ``x = 5`` with the value ``5``.
 
 The left side of an equation is a name if it is a letter, an indexed letter, a function of letters
 (``f(x)``), points (``AB``, ``\angle ABC``), a tuple of letters or words. ``4 = 5`` names nothing,
 and ``3 + 4 = 7`` has the value 7.
 
-Not covered: equations whose sides differ by more than a constant factor from the reference's.
+Not covered: equations that are not the reference's equation multiplied by a constant.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ _NAME = re.compile(
     r"|\{?\\(?:overline|overrightarrow)\{[A-Z]{2}\}\}?|[PEV]\([A-Z]\)|\|?[a-z]\|?"
 )
 _NO_NAMES = frozenset((r"\pi", r"\infty", r"\emptyset", "e", "i"))
-# An equation of coordinates is a line, a curve or a surface; of other letters, their value.
+# An equation of coordinates is a line, curve or surface; an equation of other letters gives a
+# value.
 _COORDINATE = re.compile(r"[xyzr]|\\rho")
 
 
 def name_of(shape: Shape) -> str | None:
-    """The name to which an equation gives a value; None for other shapes and left sides."""
+    """The name to which an equation gives a value; None for other equations and shapes."""
     if not isinstance(shape, Relation) or shape.signs[0] not in ("=", r"\approx"):
         return None
     left = shape.parts[0]
@@ -56,7 +57,7 @@ def name_of(shape: Shape) -> str | None:
 
 
 def compare_relations(given: Shape, wanted: Shape, compare: Compare) -> Outcome:
-    """Compare two shapes, at least one a ``Relation``; ``compare`` is applied to their parts."""
+    """Compare two shapes, at least one of them a ``Relation``; ``compare`` compares their parts."""
     if isinstance(given, Relation) and isinstance(wanted, Relation):
         return _both(given, wanted, compare)
     if isinstance(given, Relation):
@@ -72,7 +73,8 @@ def compare_relations(given: Shape, wanted: Shape, compare: Compare) -> Outcome:
 
 
 def spread(shape: Shape) -> Shape:
-    """``x = ±2`` and ``x = \\{1, 2\\}`` as the values; anything else unchanged."""
+    r"""Expand ``x = ±2`` and ``x = \{1, 2\}`` into their values; other shapes are returned
+    unchanged."""
     is_named = isinstance(shape, Relation) and len(shape.parts) == 2 and name_of(shape)
     if is_named and isinstance(shape, Relation) and isinstance(shape.parts[1], Many):
         return shape.parts[1]
@@ -80,12 +82,12 @@ def spread(shape: Shape) -> Shape:
 
 
 def _value(relation: Relation, compare: Compare) -> Shape | None:
-    """The value that an equation gives to its name; None if it gives none or several."""
+    """The value that an equation gives to its name; None if there is none or there are several."""
     parts, signs = relation.parts, relation.signs
     if signs == (r"\in",):
         return parts[1]
     if r"\approx" in signs:
-        # The approximation of an exact value adds nothing to it.
+        # The approximation after an exact value adds nothing to it.
         cut = signs.index(r"\approx")
         only_name = cut == 0 and name_of(relation) is not None
         parts, signs = (parts[:2], ("=",)) if only_name else (parts[: cut + 1], signs[:cut])
@@ -117,7 +119,7 @@ def _both(given: Relation, wanted: Relation, compare: Compare) -> Outcome:
 
 
 def _are_explicit(name: str, values: Sequence[Shape | None]) -> bool:
-    """Whether neither value contains the name again, so that it is a value and not a condition."""
+    """Whether no value contains the name itself, so that each is a value and not a condition."""
     names = name.strip("()").split(",") if name.startswith("(") else [name]
     letters = {sympy.Symbol(letter.strip("\\")) for letter in names}
     try:
@@ -142,7 +144,7 @@ def _has_variables(value: Shape | None) -> bool:
 
 
 def _proportional(given: Relation, wanted: Relation) -> Outcome:
-    """Compare equations: equal if the differences of their sides are proportional."""
+    """Compare two equations: equal if the differences of their sides are proportional."""
     differences: list[sympy.Expr] = []
     for relation in (given, wanted):
         sides = [value_of(part.tokens) for part in relation.parts if isinstance(part, Formula)]

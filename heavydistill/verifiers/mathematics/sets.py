@@ -1,7 +1,7 @@
 r"""Splits sets of real numbers into parts: intervals, points, inequalities in one variable.
 
-``shape_comparison`` compares the parts of two sets one by one, so that ends with different
-spellings (``\sqrt{8}`` and ``2\sqrt{2}``) are equal.
+``shape_comparison`` compares the parts of two sets one by one, so that end points written
+differently (``\sqrt{8}`` and ``2\sqrt{2}``) are equal.
 
 Not covered: parts that would have to be combined first, as in ``x > 1 and x < 3`` and
 ``(0, 1] \cup (1, 2)``, and inequalities that would have to be solved.
@@ -29,7 +29,7 @@ _NAMED: dict[tuple[str, ...], list[Shape]] = {
     (r"\mathbb{R}",): [Brackets("(", (_LOWEST, _HIGHEST), ")")],
     (r"\emptyset",): [],
 }
-# A letter, perhaps with an index (x_1, x_{max}) or an argument (f(x)).
+# A variable: a letter, maybe with an index (x_1, x_{max}) or an argument (f(x)).
 _VARIABLE = re.compile(
     r"(?:(?![ei])[^\W\d_]|\\(?!(?:pi|infty)(?![a-zA-Z]))[a-zA-Z]+)"
     r"(?:_(?:\w|\{\w+\}))?(?:\((?:[a-zA-Z]|\\[a-z]+)\))?"
@@ -51,7 +51,7 @@ def parts_of(shape: Shape) -> list[Shape]:
     """The intervals and points of a set.
 
     Raises:
-        Unread: The shape is not a set, or would have to be combined or solved first.
+        Unread: The shape is not a set, or its parts would have to be combined or solved first.
     """
     match shape:
         case Formula(tokens=tokens) if tokens in _NAMED:
@@ -70,7 +70,7 @@ def parts_of(shape: Shape) -> list[Shape]:
 
 
 def variable_of(shape: Shape) -> str | None:
-    """The names in inequalities and memberships; None if there is none."""
+    """The variable in inequalities and memberships; None if there is none."""
     if isinstance(shape, Many | Union):
         names = filter(None, map(variable_of, shape.items))
         return ",".join(sorted({*names})) or None
@@ -79,7 +79,7 @@ def variable_of(shape: Shape) -> str | None:
 
 
 def _intervals(relation: Relation) -> list[Shape]:
-    """The parts of ``x < 1``, ``0 \\le x < 1`` and ``x \\ne 1``."""
+    r"""The parts of a relation such as ``x < 1``, ``0 \le x < 1`` or ``x \ne 1``."""
     parts, signs = relation.parts, relation.signs
     places = [at for at, part in enumerate(parts) if _is_name(part)]
     if (len(parts), places) not in ((2, [0]), (2, [1]), (3, [1])):
@@ -93,7 +93,7 @@ def _intervals(relation: Relation) -> list[Shape]:
 
 
 def _between(ends: Sequence[tuple[str, Shape]]) -> Shape:
-    """The interval of the numbers with these relations to its ends."""
+    """The interval given by end points and the relation of its numbers to each."""
     low = [(sign, end) for sign, end in ends if sign in (">", r"\ge")]
     high = [(sign, end) for sign, end in ends if sign in ("<", r"\le")]
     if len(low) > 1 or len(high) > 1 or len(low) + len(high) < len(ends):

@@ -1,8 +1,8 @@
-r"""The kinds of final answers.
+"""The kinds of final answers.
 
 ``shape_of`` splits an answer from the outside in: lists, unions, relations, brackets, matrices,
-ratios, units. The rest are single formulas (``Formula``), which ``formula`` reads. A notation with
-two readings becomes ``Unclear``.
+ratios, units. What remains is a single formula (``Formula``), which the module ``formula`` parses.
+An ambiguous notation becomes ``Unclear``.
 
 Not covered, hence ``Unclear``: sets described by more than one inequality, set differences,
 ellipses, several plus-minus signs, sentences.
@@ -29,7 +29,8 @@ from heavydistill.verifiers.mathematics.tokens import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unclear:
-    """An answer that is not split, with the reason of the undecided verdict. Equals nothing."""
+    """An answer that cannot be split, with the reason of the undecided verdict. Equal to
+    nothing."""
 
     reason: str
 
@@ -47,7 +48,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Text as written, and whether it could also be a product of variables."""
+    """Text as written; records whether it could also be a product of variables."""
 
     text: str
     may_be_product: bool = False
@@ -79,7 +80,7 @@ class Brackets:
 
     @property
     def must_be_interval(self) -> bool:
-        """Whether the brackets or an infinite end exclude any other reading."""
+        """Whether the brackets can only be an interval: half-open, or with an infinite end."""
         ends = [item.tokens[-1:] for item in self.items if isinstance(item, Formula)]
         is_half_open = self.opens + self.closes in ("(]", "[)")
         return len(self.items) == 2 and (is_half_open or (r"\infty",) in ends)
@@ -87,7 +88,7 @@ class Brackets:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Formulas with relation signs between them: an equation, an inequality, a chain."""
+    """Formulas joined by relation signs: an equation, an inequality or a chain."""
 
     parts: tuple[Shape, ...]
     signs: tuple[str, ...]
@@ -102,7 +103,7 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Cells row by row."""
+    """Cells of a matrix, row by row."""
 
     items: tuple[Shape, ...]
     width: int
@@ -135,7 +136,7 @@ _NOT_UNDERSTOOD = Unclear("not_understood")
 
 
 def shape_of(answer: str) -> Shape:
-    """The shape of a final answer of bounded length and depth. Never raises."""
+    """The shape of a final answer, whose length and depth must be bounded. Never raises."""
     text = cleaned(answer)
     if _DOUBTS.search(text.lower()):
         several = len(set(re.findall(r"[0-9.]*[0-9]", text))) > 1
@@ -162,7 +163,8 @@ def _shapes(parts: list[Tokens]) -> tuple[Shape, ...]:
 
 
 def _words(tokens: Tokens) -> Shape | None:
-    """The shape of plain text. A single letter is a formula; ``xy`` may be a product or points."""
+    """The shape of plain text. A single letter is a formula; ``xy`` may be a product or a
+    segment."""
     set_as_text = [token for token in tokens if token.startswith(r"\text{")]
     words = [token for token in tokens if token.isalpha()]
     if len(set_as_text) + len(words) + sum(map(tokens.count, " -'.")) < len(tokens):
@@ -188,7 +190,7 @@ def _many(tokens: Tokens) -> Shape | None:
         return None
     if parts[-1] == () and between[-1] in _COMMAS:
         parts, between = parts[:-1], between[:-1]
-    # "1, 2, and 3": the comma before the word leaves an empty part.
+    # In "1, 2, and 3" the comma before the word leaves an empty part.
     kept = [part for part in parts if part]
     if not kept or len(parts) - len(kept) > sum(sign in _OR | _AND for sign in between):
         return _NOT_UNDERSTOOD
@@ -249,7 +251,7 @@ def _braces(inner: Tokens) -> Shape:
 
 
 def _such_that(inner: Tokens) -> Shape:
-    r"""The condition in ``x \mid x > 2``, if it is one inequality."""
+    r"""The condition in ``x \mid x > 2`` if it is a single inequality."""
     parts, bars = split(inner, _SUCH_THAT)
     condition = _shape(parts[1]) if len(bars) == 1 else None
     is_inequality = (
@@ -316,11 +318,11 @@ def _unit_start(tokens: Tokens) -> int | None:
         if token.startswith(r"\text{") or token == "%" or token in units.CURRENCIES:
             return at
         if token == r"\degree" or tokens[at : at + 4] == ("^", "{", r"\degree", "}"):
-            # In \sin 30^\circ the degrees belong to the angle, not to the sine.
+            # In \sin 30^\circ the degree sign belongs to the angle, not to the sine.
             start = at - 1 if tokens[at - 1] == "^" else at
             has_function = any(token.lstrip("\\") in FUNCTIONS for token in tokens[:start])
             return None if has_function else start
-        # Letters are a unit after a number, but not after x.
+        # Letters after a number can be a unit; letters after x cannot.
         last = stripped(tokens[:at])[-1:]
         if token.isalpha() and last and (last[0][-1].isdigit() or last[0] in ("}", ")")):
             is_long = len(token) > 1 or not token.isascii()

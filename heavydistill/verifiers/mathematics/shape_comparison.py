@@ -1,4 +1,4 @@
-r"""Compares two shapes, kind by kind, and gives equal ones the same text.
+"""Compares two shapes by their kinds, and writes equal shapes as the same text.
 
 Verdicts in addition to those of ``formula_equality``, by reason:
 
@@ -7,9 +7,9 @@ Verdicts in addition to those of ``formula_equality``, by reason:
     undecided  unknown_unit      a word after a number that the problem does not mention
     undecided  number_word       a word that changes the number before it: ``5 fifths``
     undecided  needs_percent     a percent sign on one side only, without a request for percents
-    undecided  ambiguous_commas  ``0,5`` or ``1,234`` beside a list: one number or several
-    undecided  brackets          the same values in other brackets, or without
-    undecided  not_a_value       an equation with more than a name on its left
+    undecided  ambiguous_commas  ``0,5`` or ``1,234`` compared with a list: one number or several
+    undecided  brackets          the same values in other brackets, or without brackets
+    undecided  not_a_value       an equation whose left side is not just a name
     undecided  several_values    values of different names, or not all values can be compared
     undecided  other_equation, not_reduced, words, other_kind    equality is unknown
 """
@@ -47,9 +47,9 @@ _NOT_REDUCED: Outcome = ("undecided", "not_reduced")
 _SEVERAL_VALUES: Outcome = ("undecided", "several_values")
 _WORDS: Outcome = ("undecided", "words")
 
-# --- Unfit references: the fault, and the fix.
+# --- Unfit references: what is wrong, and the fix.
 MOST_WORDS = 3
-# Names of sets, segments and vectors, which equal only the same text.
+# Names of sets, segments and vectors; they are equal only to the same text.
 _SET_NAME = re.compile(r"\\emptyset|\\mathbb\{?[A-Z]\}?|\\(?:vec|hat|over[a-z]+)\{[a-zA-Z]{1,3}\}")
 _WHY = {
     "ellipsis": "it holds an ellipsis",
@@ -66,7 +66,7 @@ _WHY = {
 
 
 def fault(reference: Shape) -> str | None:
-    """The fault of an unfit reference, as a message; None if it is fit."""
+    """Why a reference is unfit, as a message; None if it is fit."""
     reason = next(filter(None, map(_fault, _parts(reference))), None)
     if reason is None:
         return None
@@ -93,13 +93,13 @@ def _fault(part: Shape) -> str | None:
 
 
 def _parts(shape: Shape) -> Iterator[Shape]:
-    """The shapes that contain no others, in order."""
+    """The innermost shapes, in order."""
     inner: Sequence[Shape]
     match shape:
         case Many() | Brackets() | Union() | Ratio() | Matrix():
             inner = shape.items
         case Relation():
-            # The name on the left may have any notation.
+            # The name on the left side may have any notation.
             inner = shape.parts[1:] if shape.signs[0] in ("=", r"\in") else shape.parts
         case Measure():
             inner = (shape.value,)
@@ -110,28 +110,28 @@ def _parts(shape: Shape) -> Iterator[Shape]:
         yield from _parts(item)
 
 
-# --- Comparison, kind by kind.
+# --- Comparison by kind.
 # Words for numbers.
 _NUMBER_WORDS = re.compile(
     r"\b(?:zero|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty"
     r"|hundred|thousand|\w*illion|infinite?(?:ly|y)?|undefined|half|third|quarter)\b"
 )
-# Short words that are not products of letters, and words that may be synonymous answers.
+# Short words that are not products of letters, and words that may be synonyms of an answer.
 _SHORT_WORDS = frozenset(("yes", "no", "odd"))
 _ALIKE = (frozenset(("yes", "true")), frozenset(("no", "false", "none", "never")))
 _ASKS_PERCENT = re.compile(r"\b(?:what|which|as an?) (?:\w+ ){0,2}percent", re.IGNORECASE)
-# Digits in a base: 120_3. F_{12} is a name, and AB_1 may be one.
+# A number with a base as its index: 120_3. F_{12} is a name, and AB_1 may be one.
 _BASED = re.compile(r"\(?(?:\\text\{)?([0-9A-F]{2,}|[0-9])\}?\)?_\{?([0-9]{1,2})\}?")
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerComparison:
-    """Compares answers to a problem with this text."""
+    """Compares answers to one problem, given the problem's text."""
 
     text: str
 
     def outcome(self, given: Shape, wanted: Shape) -> Outcome:
-        """The outcome for an answer and a reference."""
+        """Compare an answer with a reference."""
         if isinstance(wanted, Unclear):
             return "undecided", wanted.reason
         if isinstance(given, Unclear):
@@ -187,7 +187,8 @@ class AnswerComparison:
         return outcome if outcome != EQUAL or says_which else _SEVERAL_VALUES
 
     def _hedged(self, given: Sequence[Shape], wanted: Shape) -> Outcome:
-        """Several values for a reference with one: right only if all are equal."""
+        """Several values for a reference with one: correct only if all are equal to the
+        reference."""
         if isinstance(wanted, Brackets):
             return _in_brackets(self._in_order(given, wanted.items))
         if not all(isinstance(item, Formula | Measure | Relation) for item in (*given, wanted)):
@@ -243,7 +244,7 @@ class AnswerComparison:
                 return DIFFERENT if _number(formula) is not None and not says_number else _WORDS
             case Matrix(), Matrix() if given.is_determinant == wanted.is_determinant:
                 outcome = self._in_order(given.items, wanted.items)
-                # A column may stand for a row.
+                # A column vector may be written as a row.
                 return outcome if given.width == wanted.width else _in_brackets(outcome)
             case (Matrix() | Brackets(), Matrix() | Brackets()):
                 return _in_brackets(self._in_order(given.items, wanted.items))
@@ -255,7 +256,7 @@ class AnswerComparison:
     # --- Values with units, percent signs and currencies (``units`` says which are known).
 
     def _measures(self, given: Shape, wanted: Shape) -> Outcome:
-        """The outcome if at least one side is a ``Measure``."""
+        """Compare two shapes of which at least one is a ``Measure``."""
         for shape in (given, wanted):
             unit = shape.unit if isinstance(shape, Measure) else ""
             if units.known(unit) is None and any(map(units.counts, unit.split())):
@@ -275,7 +276,7 @@ class AnswerComparison:
         return OTHER_KIND
 
     def _one_measure(self, measure: Measure, given: Tokens, wanted: Tokens) -> Outcome:
-        """The outcome for two values of which only ``measure`` has a unit."""
+        """Compare two values of which only ``measure`` has a unit."""
         outcome = compare_formulas(given, wanted)
         unit = units.known(measure.unit)
         if unit is None:
@@ -283,7 +284,7 @@ class AnswerComparison:
             return outcome if is_noun else ("undecided", "unknown_unit")
         is_given = measure.value.tokens is given
         if unit.kind == "percent":
-            # If percents are asked for, a reference of 50 means 50 percent.
+            # If the problem asks for percent, a reference of 50 means 50 percent.
             if _ASKS_PERCENT.search(self.text):
                 return outcome
             percent, other = (given, wanted) if is_given else (wanted, given)
@@ -291,10 +292,11 @@ class AnswerComparison:
             is_neither = outcome == fraction == DIFFERENT
             return DIFFERENT if is_neither else ("undecided", "needs_percent")
         if outcome != DIFFERENT:
-            # 5 cm for a reference of 5 if the problem speaks of metres.
+            # 5 cm does not match a reference of 5 if the problem uses metres.
             is_other = is_given and units.is_named_otherwise(unit, self.text)
             return _NEEDS_UNITS if is_other else outcome
-        # 500 cm for a reference of 5 may be meant in metres, degrees in radians.
+        # 500 cm may match a reference of 5 if metres are meant; the same holds for degrees and
+        # radians.
         scales = {size / unit.size for size in units.sizes(unit.kind)}
         scales |= {1 / scale for scale in scales}
         if any(compare_formulas(given, _scaled(wanted, scale)) == EQUAL for scale in scales):
@@ -308,7 +310,8 @@ def _in_brackets(outcome: Outcome) -> Outcome:
 
 
 def _only(shape: Shape) -> Shape:
-    """The item of a collection with one item; other shapes, and sets of a set, are returned."""
+    """The only item of a collection; other shapes, and a set that contains a set, are returned
+    unchanged."""
     is_one = isinstance(shape, Many) and len(shape.items) == 1
     if is_one and isinstance(shape, Many) and not isinstance(shape.items[0], Many):
         return relations.spread(shape.items[0])
@@ -316,9 +319,9 @@ def _only(shape: Shape) -> Shape:
 
 
 def _are_sets(given: Shape, wanted: Shape) -> bool:
-    """Whether both can be read as sets of numbers, and one of them only so.
+    """Whether both can be read as sets of numbers, and at least one has no other reading.
 
-    Two shapes in brackets are compared as they are.
+    False for two shapes in brackets, which are compared as brackets.
     """
     both_brackets = isinstance(given, Brackets) and isinstance(wanted, Brackets)
     if both_brackets or not (sets.is_set(given) or sets.is_set(wanted)):
@@ -329,7 +332,8 @@ def _are_sets(given: Shape, wanted: Shape) -> bool:
 
 
 def _may_be_one_number(many: Shape, other: Shape) -> bool:
-    """Whether the meaning of commas decides: ``0,5`` and ``100,200`` may be one number."""
+    """Whether the comparison depends on the meaning of commas: ``0,5`` and ``100,200`` may be one
+    number."""
     if not (isinstance(many, Many) and isinstance(other, Formula)):
         return False
     texts = [item.text if isinstance(item, Formula) else "?" for item in many.items]
@@ -340,7 +344,7 @@ def _may_be_one_number(many: Shape, other: Shape) -> bool:
 
 
 def _flat(many: Shape) -> Sequence[Shape]:
-    """The items, including those of inner lists; ``1, ±2`` and ``x = 1, x = ±2`` have three."""
+    """The items, with inner lists expanded; ``1, ±2`` and ``x = 1, x = ±2`` have three items."""
     found: list[Shape] = []
     for item in many.items if isinstance(many, Many) else ():
         value = relations.spread(item)
@@ -354,7 +358,7 @@ def _flat(many: Shape) -> Sequence[Shape]:
 
 
 def _number(shape: Shape) -> Fraction | None:
-    """The value of a plain number."""
+    """The value of a plain number; None for other shapes."""
     return normal_form(shape.text).value if isinstance(shape, Formula) else None
 
 
@@ -391,21 +395,21 @@ def _scaled(tokens: Tokens, scale: Fraction) -> Tokens:
 
 
 def _singular(unit: str) -> str:
-    """A unit in the singular; case and a final s of symbols are kept: MW and mW, m and ms."""
+    """A unit in the singular. Symbols keep their case and a final s: MW and mW, m and ms."""
     spelled = unit.rstrip(".")
     return spelled.lower().removesuffix("s") if len(spelled) > 3 else spelled
 
 
-# --- One text for equal answers, so that their votes count together.
+# --- Canonical text: equal answers get the same text, so that their votes count together.
 LONGEST = 500
 
 
 def canonical(shape: Shape, written: str) -> str:
-    """The text of an answer; the text of its spelling ``written`` if there is no better one.
+    """The canonical text of an answer; the normal form of ``written`` if there is no better one.
 
-    For a formula it is the value as SymPy writes it, for several values their sorted texts, for a
-    measure its value without the unit. Answers that are equal only by a proof may have different
-    texts.
+    A formula becomes its value as SymPy writes it, several values become their sorted texts, and a
+    measure becomes its value without the unit. Answers whose equality needs a proof may get
+    different texts.
     """
     try:
         text = _text(relations.spread(shape))

@@ -1,13 +1,14 @@
-r"""Text directly beside a box that changes the answer in it.
+r"""Finds text next to a box that changes or contradicts the answer in the box.
 
 ``\boxed{5}.5``, ``-\boxed{5}``, ``\boxed{5} million``, "not $\boxed{5}$", "4 or $\boxed{5}$" and
-"\boxed{5}. No wait, it is 6" do not answer 5. This module finds an operator, as a sign or a word, a
-negation, another value directly beside the box, the unit after it, and text after it that denies
-the answer or gives another one. All other words are ignored.
+"\boxed{5}. No wait, it is 6" do not give 5 as the answer. This module finds an operator, as a sign
+or a word, a negation, another value next to the box, a unit after the box, and later text that
+denies the answer or gives another one. All other words are ignored.
 
 Doubts, the reasons of undecided verdicts: ``outside_box`` and ``retracted``.
 
-Not covered: a text that reaches another answer without saying so, and doubts in other words.
+Not covered: a text that reaches another answer without retracting the first, and retractions in
+other words.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from dataclasses import dataclass
 from heavydistill.verifiers.mathematics import units
 from heavydistill.verifiers.normal import normal_form, plain, plain_decimal
 
-# --- The two sides of a box, without typesetting: layout, markdown, HTML tags and end-of-text
-# tokens, one pair of formula delimiters, wrappers and brackets around the box.
+# --- The text on both sides of a box, without typesetting: layout, markdown, HTML tags and
+# end-of-text tokens, one pair of formula delimiters, wrappers and brackets around the box.
 NUMBER = r"(?:-?(?:[0-9]+/[0-9]+|[0-9][0-9,]*(?:\.[0-9]+)?|\\[dt]?frac\{[0-9]+\}\{[0-9]+\}))"
 _LONGEST_NUMBER = 300
 _LONGEST_LAYOUT = 40
 
-# Typesetting at the end of the text before, and at the beginning of the text after.
+# Typesetting directly before and directly after the box.
 _LAYOUT = (
     r"(?:[ \t~]|\\[,;:! ]|\\(?:q?quad|displaystyle|textstyle|large|Large|LARGE|huge|Huge|bf|hfill"
     r"|left|right|hspace\{[^{}]{0,20}\}|phantom\{[^{}]{0,20}\}|color\{\w{1,20}\})(?![a-zA-Z])"
@@ -47,7 +48,8 @@ _GROUP = re.compile(r"(?:^|[=\s$\[(])\{\Z")
 
 @dataclass(slots=True)
 class Sides:
-    """The rest of both sides, and what was skipped: blanks, the end of a formula."""
+    """Remaining text on both sides of a box; the flags record what was removed: blanks, the end of
+    a formula."""
 
     left: str
     right: str
@@ -58,18 +60,18 @@ class Sides:
 
 
 def at_end(pattern: re.Pattern[str], text: str, longest: int) -> re.Match[str] | None:
-    """The match of a pattern that ends with the text and is no longer than ``longest``."""
+    """Match a pattern at the end of the text, in its last ``longest`` characters."""
     return pattern.search(text, max(0, len(text) - longest))
 
 
 def same_number(one: str, other: str) -> bool:
-    """Whether both are the same plain number."""
+    """Whether two texts are the same plain number."""
     value = normal_form(one[:_LONGEST_NUMBER]).value
     return value is not None and value == normal_form(other[:_LONGEST_NUMBER]).value
 
 
 def peel(sides: Sides) -> None:
-    """Remove layout, the delimiters of the box's formula, and brackets around the box."""
+    """Remove layout, the formula delimiters around the box, and brackets around the box."""
     while True:
         was = sides.left, sides.right
         while match := at_end(_LAYOUT_BEFORE, sides.left, _LONGEST_LAYOUT):
@@ -99,7 +101,7 @@ def peel(sides: Sides) -> None:
             return
 
 
-# --- The meaning of the sides.
+# --- What the text on both sides means.
 MOST_READ = 10_000
 _PHRASE, _WINDOW = 80, 300
 _NAME = r"(?:[a-zA-Z]|\\[a-zA-Z]+)(?:_\{?\w+\}?)?"
@@ -113,7 +115,8 @@ _CURRENCY = re.compile(r"(?:\\\$|[€£¥₹])\s*$")
 _BOUND = re.compile(r"(?<!not )\bat (?:least|most)$", re.IGNORECASE)
 _ASKS_BOUND = re.compile(r"\b(?:least|most|m(?:in|ax)im\w+|[a-z]{3,}est)\b", re.IGNORECASE)
 
-# Before the box: beginnings of its line, changes of it, words that lead to it, another value.
+# Text before the box: the beginning of its line, text that changes its value, words that lead to
+# it, another value.
 _BEGINS = re.compile(
     r"(?:^|(?<=\n))[ \t>]*(?:#+|[-*•]|\d{1,2}[.)]|\([a-z\d]{1,3}\)|\|[^\n]*\|)?\s*"
     r"(?:\\[\[(]|\$\$?|\\begin\{[a-zA-Z*]{1,20}\})?\s*\Z"
@@ -144,7 +147,7 @@ _OTHER_BEFORE = re.compile(
 )
 _LISTED = re.compile(r"(?:\b(?:are|is|either)|[:,])[\s$]*$")
 
-# After the box: neutral text, changes of it, another value, and possible continuations.
+# Text after the box: neutral text, text that changes its value, another value, and continuations.
 _MODULO = re.compile(r"\A\\?b?mod(?:ulo)?\b[\s{$]*\w+[}$]*")
 _PASSED = re.compile(
     r"\\(?:(?:tag\*?|label|end)\{[^{}]{0,40}\}|\\|approx[^\n$]{0,40})"
@@ -175,7 +178,7 @@ _GOES_ON = re.compile(
     r"|[^\x00-\x7f–—×÷·√π²³⁴½¼¾⅓∞±∓°′″‰→⇒➜？❌✗✘✖]"
 )
 
-# In the text after the box.
+# Patterns for the later text after the box.
 _DENIED = re.compile(
     r"\bwait\b(?! (?:for|time|until|till)\b)"
     r"|(?:^|[.!?\n])\s{0,3}(?:but |hm+,? )?(?:no|hm+|oops|actually|sorry)\b\s?[,.!:;…—–-]"
@@ -198,10 +201,10 @@ _ANSWER_AGAIN = re.compile(
 def surroundings(
     before: str, after: str, content: str, problem: str
 ) -> tuple[str | None, str, str]:
-    """The surroundings of a box with ``content`` in a response to ``problem``.
+    """Check the text around a box with ``content`` in a response to ``problem``.
 
     Returns:
-        The doubt, if any; the currency and the unit that they add.
+        (reason code if the answer is ambiguous, else None; currency before the box; unit after it).
     """
     # Some models write the backslash twice, as in JSON.
     sides = Sides(re.sub(r"(?<!\\)\\$", "", before[-2 * _PHRASE :]), after[:_WINDOW])
@@ -220,9 +223,10 @@ def surroundings(
 
 
 def _leads(sides: Sides, content: str, problem: str) -> bool:
-    """Whether the text before a box only leads to it: words, a sign such as ``=``, or nothing.
+    """Whether the text before a box does not change its value: words, a sign such as ``=``, or
+    nothing.
 
-    "At least" before the box is fine only for a problem that asks for a bound.
+    "At least" before the box is allowed only if the problem asks for a bound.
     """
     left = sides.left
     if _another_before(left, content):
@@ -243,7 +247,7 @@ def _leads(sides: Sides, content: str, problem: str) -> bool:
 
 
 def _another_before(left: str, content: str) -> bool:
-    """Whether the text names another value in addition, as in "x = 4 or x ="."""
+    """Whether the text before the box names an additional value, as in "x = 4 or x ="."""
     other = at_end(_OTHER_BEFORE, left, _PHRASE)
     if not other or (same_number(other["value"], content) and "of" not in other["joint"]):
         return False
@@ -258,7 +262,7 @@ def _another_before(left: str, content: str) -> bool:
 def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
     """Whether the text after a box with ``content`` does not change its value.
 
-    "Dozen" after the box is fine only for a problem that asks "how many dozen".
+    "Dozen" after the box is allowed only if the problem asks "how many dozen".
     """
     counted = re.match(rf"{_MANY}\b", sides.right)
     if counted and f"how many {counted[0].rstrip('s')}" in problem.lower():
@@ -268,7 +272,7 @@ def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
         sides.right, sides.right_spaced = sides.right[other.end() :], False
     elif sides.right.startswith("="):
         return _is_renamed(sides.right[1:].lstrip(), content)
-    # "k = 5 and m = 6" gives a value to another name.
+    # "k = 5 and m = 6" assigns the second value to another name.
     elif other and re.search(rf"{re.escape(other['name'] or '')}[\s=]*$", sides.left):
         return False
     if re.search(r"(?:\\equiv|≡)\s*$", sides.left):
@@ -290,7 +294,7 @@ def _leaves_alone(sides: Sides, content: str, problem: str) -> bool:
 
 
 def _is_renamed(right: str, content: str) -> bool:
-    """Whether the text after ``=`` only repeats the box: ``x``, ``3x-6``, ``2\\cdot3``."""
+    r"""Whether the text after ``=`` only restates the box: ``x``, ``3x-6``, ``2\cdot3``."""
     if product := re.match(r"((?:\d+\s*\\(?:cdot|times)\s*)+\d+)\s*(?:[.,;$\n]|\\[)\]]|$)", right):
         return same_number(str(math.prod(map(int, re.findall(r"\d+", product[1])))), content)
     if re.match(r"(?![ei]\b)[a-zA-Z]\s*(?:[.,;$\n&]|\\[)\]]|\\\\|\\end|$)", right):
@@ -300,9 +304,9 @@ def _is_renamed(right: str, content: str) -> bool:
 
 
 def _taken_back(after: str, content: str) -> bool:
-    """Whether the text after a box with ``content`` retracts it or names another number.
+    """Whether the text after a box with ``content`` retracts it or gives another number.
 
-    Not covered: the middle of a text of more than twice ``MOST_READ`` characters.
+    Not covered: the middle part of a text of more than twice ``MOST_READ`` characters.
     """
     if len(after) > 2 * MOST_READ:
         after = f"{after[:MOST_READ]}\n{after[-MOST_READ:]}"
@@ -314,8 +318,8 @@ def _taken_back(after: str, content: str) -> bool:
 
 
 # --- Answers that only repeat the problem: for "What is 12 * 13?", ``12 \cdot 13`` has the right
-# value and answers nothing. Rules cannot tell whether a form was asked for, so such an answer is
-# undecided, unless the problem contains the reference too.
+# value but does not answer the question. The rules cannot tell whether the problem asks for such a
+# form, so the answer is undecided, unless the problem contains the reference too.
 _SAME = re.compile(r"\\(?:cdot|times)(?![a-zA-Z])|[×·∙⋅]")
 _FRACTION = re.compile(r"\\frac\{([0-9]+)\}\{([0-9]+)\}")
 _BRACES = re.compile(r"\{(\w)\}")
@@ -323,7 +327,8 @@ _OPERATION = re.compile(r"[-+*/^!|\\]|\)\(")
 
 
 def echoes(answer: str, reference: str, problem: str) -> bool:
-    """Whether the problem contains the answer, an operation, and not the reference."""
+    """Whether the answer is an operation that the problem contains, and the problem does not
+    contain the reference."""
     if plain_decimal(answer) is not None:
         return False
     return _stands_in(answer, problem) and not _stands_in(reference, problem)

@@ -1,4 +1,4 @@
-r"""Cuts a final answer into tokens and finds its brackets.
+r"""Splits a final answer into tokens and finds its brackets.
 
 A token is a LaTeX command, a number, a word of letters, ``\text{...}``, ``\begin{...}``, a blank
 or a single character. Unicode variants, ``\left``, ``\displaystyle``, fonts and thousands marks
@@ -21,7 +21,7 @@ FUNCTIONS = {name: name for name in _SAME_NAMES.split()} | {
     "arctan": "atan",
     "ln": "log",
 }
-"""Names of functions here, to their names in SymPy."""
+"""Maps the names of supported functions to their names in SymPy."""
 
 
 def _pairs(table: str) -> dict[str, str]:
@@ -29,7 +29,7 @@ def _pairs(table: str) -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-# Unicode signs and the commands as which they are read.
+# Maps Unicode characters to the LaTeX commands as which they are read.
 _SIGNS = _pairs("""
     × times  ⋅ cdot  · cdot  ∙ cdot  \u2062 cdot  ÷ div  √ surd  π pi  ∞ infty  ≤ le  ≥ ge  ≠ ne
     ≈ approx  ± pm  ∓ mp  ∪ cup  ∩ cap  ∈ in  ∅ emptyset  ∖ setminus  … ldots
@@ -81,7 +81,7 @@ _CLOSES = frozenset((")", "]", r"\}", "}", r"\rfloor", r"\rceil"))
 
 
 def cleaned(answer: str) -> str:
-    r"""An answer as LaTeX without typography; row ends ``\\`` become ``\cr``."""
+    r"""Normalise an answer to plain LaTeX without typography; row ends ``\\`` become ``\cr``."""
     text = _DOLLARS.sub(r"\1", answer)
     text = _RAISED.sub(lambda raised: f"^{{{plain(raised[0]).replace('^', '')}}}", text)
     text = text.translate(_SYMBOLS)
@@ -94,7 +94,7 @@ def cleaned(answer: str) -> str:
 
 
 def _as_fraction(decimal: re.Match[str]) -> str:
-    r"""``0.1\overline{6}`` as the fraction that it is."""
+    r"""A repeating decimal such as ``0.1\overline{6}`` as a fraction."""
     whole, fixed, period = decimal[1] or "0", decimal[2], decimal[3]
     nines = "9" * len(period) + "0" * len(fixed)
     digits = int(whole + fixed + period) - int(whole + fixed)
@@ -129,7 +129,7 @@ def tokens_of(text: str) -> Tokens:
 
 
 def stripped(tokens: Sequence[str]) -> Tokens:
-    """Tokens without blanks at the ends and without braces around the whole."""
+    """The tokens without blanks at both ends and without braces around all of them."""
     inner = tuple(tokens)
     while True:
         if inner[:1] == (" ",):
@@ -142,7 +142,8 @@ def stripped(tokens: Sequence[str]) -> Tokens:
 
 
 def closing(tokens: Sequence[str], opening: int) -> int | None:
-    """The index at which the bracket at ``opening`` is closed, by a bracket of any kind."""
+    """The index of the bracket, of any kind, that closes the one at ``opening``; None if there is
+    none."""
     for at, depth in depths(tokens[opening:]):
         if at and depth == 0:
             return opening + at
@@ -150,7 +151,7 @@ def closing(tokens: Sequence[str], opening: int) -> int | None:
 
 
 def depths(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Each position and the number of open brackets after it; environments are brackets too."""
+    """Yield (position, number of open brackets after it); environments count as brackets."""
     depth = 0
     for at, token in enumerate(tokens):
         if token in _OPENS or token.startswith(r"\begin"):
@@ -161,7 +162,7 @@ def depths(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def split(tokens: Sequence[str], separators: frozenset[str]) -> tuple[list[Tokens], list[str]]:
-    """The parts between separators outside all brackets, and those separators."""
+    """Split at separators outside all brackets; returns (the parts, the separators)."""
     parts: list[Tokens] = []
     between: list[str] = []
     start = 0
@@ -175,7 +176,7 @@ def split(tokens: Sequence[str], separators: frozenset[str]) -> tuple[list[Token
 
 
 def deepest(text: str) -> int:
-    """Maximum number of open brackets of any kind, with or without backslashes."""
+    """Maximum nesting depth of brackets of any kind, with or without backslashes."""
     depth = most = 0
     for bracket in re.finditer(r"[({\[]|[)}\]]", text):
         depth += 1 if bracket[0] in "({[" else -1

@@ -1,12 +1,12 @@
 """Units of measurement, and nouns that are counted.
 
-``_KNOWN`` lists the known units; two units of one kind can be converted exactly. Words that change
-the number before them (``million``, ``fifths``, ``squared``) are never units.
+``_KNOWN`` lists the known units; two units of the same kind are converted exactly. Words that
+change the number before them (``million``, ``fifths``, ``squared``) are never units.
 
 A unit divided by another (``m/s^2``, ``miles per hour``) is known if both are.
 
-Not covered: temperatures (they differ by an offset, so only the same scale compares), products of
-units, and prefixes beyond those listed.
+Not covered: products of units, unlisted prefixes, and conversion of temperatures, whose scales
+differ by an offset.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit: its kind, and its size in the first unit of that kind."""
+    """A unit: its kind, and its size as a multiple of the first unit of that kind."""
 
     kind: str
     size: Fraction
 
 
-# Kind, size, names.
+# Kind, size, names of each unit.
 _ROWS = (
     ("length", "1", "m meter meters metre metres 米"),
     ("length", "1000", "km kilometer kilometers kilometre kilometres 千米 公里"),
@@ -94,12 +94,12 @@ def _table() -> dict[str, Unit]:
 
 
 _KNOWN = _table()
-# Upper case means another unit: MG is not mg, and M is not m.
+# Units whose case matters: MG is not mg, and M is not m.
 _CAPITALS = frozenset(("N", "J", "W", "V", "L", "kJ", "kW", "mL", "°C", "°F"))
 _ONLY_CAPITAL = frozenset("njwv")
 CURRENCIES = frozenset("$€£¥₹¢")
 
-# These words change the number before them.
+# Words that change the number before them.
 _COUNTING = re.compile(
     r"(?:\w*(?:ths?|rds|hundred|thousand|illion|illions|hundreds|thousands|teen|ty)|half|halves"
     r"|third|quarters?|fifth|dozens?|scores?|gross|pairs?|couples?|trios?|lakhs?|crores?|squared?"
@@ -110,7 +110,7 @@ _COUNTING = re.compile(
     r"|bits?|bytes?|exactly|approximately|mega|kilo|k|bn|mn|e|i|x|y|z)",
     re.IGNORECASE,
 )
-# Words that look like those above but do not change a number.
+# Words that look like those above but do not change the number before them.
 _NO_COUNTING = frozenset(["months", "month", "depths", "cloths", "moths", "baths", "paths"])
 _PER = re.compile(r"\s*/\s*|\s+per\s+")
 # A unit in LaTeX: \mathrm{~km} / \mathrm{s}, ^\circ, \%.
@@ -121,12 +121,12 @@ _TYPESET = re.compile(
     r"(?:\^\s*(?:[23]|\{[123]\}))?)+)"
 )
 _SPOKEN = re.compile(r"((?:(?:square|cubic|sq|cu|per) )?[a-zA-Z]{1,11}(?:/[a-z]{1,4})?)(?![\w^/-])")
-# Divided units that a problem may name: metres per second, m/s.
+# Quotients of units that a problem may name: metres per second, m/s.
 _NAMED_PER = re.compile(r"[a-zA-Z]+(?:\^[23])?(?: per |/)[a-zA-Z]+(?:\^[23])?")
 
 
 def known(name: str) -> Unit | None:
-    """The unit of that English name or symbol."""
+    """The unit with this English name or symbol; None if it is unknown."""
     parts = [_undivided(part) for part in _PER.split(name.strip())]
     if len(parts) == 1:
         return parts[0]
@@ -145,7 +145,8 @@ def _undivided(name: str) -> Unit | None:
 
 
 def typeset(text: str) -> tuple[str, int]:
-    """(unit, end) of a known unit in LaTeX at the beginning of ``text``; ("", 0) without one."""
+    """(unit, end index) of a known LaTeX unit at the beginning of ``text``; ("", 0) if there is
+    none."""
     match = _TYPESET.match(text)
     if not match:
         return "", 0
@@ -157,10 +158,10 @@ def typeset(text: str) -> tuple[str, int]:
 
 
 def spoken(text: str) -> str:
-    """A known unit at the beginning of prose, as LaTeX; empty without one."""
+    """A known unit at the beginning of prose, as LaTeX; empty if there is none."""
     match = _SPOKEN.match(text)
     if not match:
-        # Chinese has no blanks, and its counters do not change the value.
+        # Chinese has no blanks, and its counting words do not change the value.
         runs = (text[:length].strip() for length in range(4, 0, -1) if not text[:1].isascii())
         name = next((run for run in runs if (unit := known(run)) and unit.kind != "counted"), "")
     elif match[1].lower() in ("percent", "pct"):
@@ -174,13 +175,13 @@ def spoken(text: str) -> str:
 
 
 def counts(word: str) -> bool:
-    """Whether a word after a number changes the number."""
+    """Whether a word after a number changes its value, such as "million"."""
     lowered = word.lower()
     return lowered not in _NO_COUNTING and _COUNTING.fullmatch(lowered) is not None
 
 
 def is_counted_noun(words: str, problem: str) -> bool:
-    """Whether words after a number only name what is counted, because the problem has them too."""
+    """Whether the words after a number only name what is counted: the problem contains them too."""
     if not re.fullmatch(r"[a-z]{3,}(?: [a-z]{3,}){0,2}", words.lower()):
         return False
     parts = words.lower().split()
@@ -198,7 +199,7 @@ def sizes(kind: str) -> frozenset[Fraction]:
 
 
 def is_named_otherwise(unit: Unit, problem: str) -> bool:
-    """Whether the problem names units of the same kind, but not this one."""
+    """Whether the problem uses units of the same kind, but not this unit."""
     names = re.findall(r"[a-z]{2,}|[$€£¥₹¢]", problem.lower()) + _NAMED_PER.findall(problem)
     named = [known(name) for name in names if name != "in"]
     alike = [other for other in named if other is not None and other.kind == unit.kind]

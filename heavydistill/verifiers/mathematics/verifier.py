@@ -1,14 +1,15 @@
 r"""The verifier ``math``: whether the final answer has the value of the reference.
 
-The final answer is the last ``\boxed{...}`` (with those joined to it), or without a box the text
-after the problem's marker. The comparison depends on its kind: numbers are compared exactly,
-formulas at many digits, and lists, tuples, sets, intervals, equations, matrices, ratios, units and
-words by their own rules.
+The final answer is the last ``\boxed{...}`` (with the boxes joined to it) or, if there is no box,
+the text after the problem's marker. The comparison depends on the kind of the answer: numbers are
+compared exactly, formulas at many digits, and lists, tuples, sets, intervals, equations, matrices,
+ratios, units and words by their own rules.
 
-``verifier_args`` may contain ``marker``, a text such as ``####``, ``A:`` or ``答案``: without a
-box, the text after the last marker on its line is the answer, in responses and references.
+``verifier_args`` may contain ``marker``, a text such as ``####``, ``A:`` or ``答案``. If there is
+no box, the answer is the text after the last marker, up to the end of its line. This applies to
+responses and references.
 
-Slow work is left to ``decide``, which runs within the limits of a worker.
+Slow work happens in ``decide``, which runs in a worker with limits.
 
 Verdicts, by reason (``shape_comparison``, ``formula_equality`` and ``shape`` list further ones):
 
@@ -16,7 +17,7 @@ Verdicts, by reason (``shape_comparison``, ``formula_equality`` and ``shape`` li
     incorrect  different       another value
     incorrect  no_answer       neither a box nor a marker, or an empty one
     incorrect  hedged          several values for a reference with one
-    undecided  outside_box     text beside the box changes the value: ``-\boxed{5}``
+    undecided  outside_box     text next to the box changes the value: ``-\boxed{5}``
     undecided  retracted       later text retracts the answer
     undecided  several_boxes   one value in the last box, several in the reference, others before;
                                or a box directly above it with other content
@@ -25,8 +26,8 @@ Verdicts, by reason (``shape_comparison``, ``formula_equality`` and ``shape`` li
     undecided  too_complex     too long, too deep, too large, or a sum, integral or limit
     undecided  not_understood, two_readings, two_numbers, ellipsis, set_builder, ...   not read
 
-Not covered: whether an answer that is equal has the form that the problem asks for (simplified,
-factored, rounded), and answers in sentences.
+Not covered: whether an equal answer has the form that the problem asks for (simplified, factored,
+rounded), and answers in whole sentences.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ MOST_DEPTH = 25
 
 
 class Math(Verifier):
-    """The verifier ``math``; the module describes it."""
+    """The verifier ``math``, described in this module's docstring."""
 
     name = "math"
     version = "6"
     runs_in: ClassVar[Place] = "worker"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
-        """The final answer, and on further lines earlier boxes if they may matter."""
+        """The final answer; earlier boxes that may matter follow on further lines."""
         found = find(text, marker_of(problem), problem.text)
         if found is None:
             return Decision("incorrect", "no_answer")
@@ -68,7 +69,7 @@ class Math(Verifier):
         return _spelled(found.answer, problem) or _candidate(found, _reference(problem)[0])
 
     def decide(self, problem: Problem, candidate: str) -> Decision:
-        # SymPy takes most of a second to import; the process of the run never needs it.
+        # Importing SymPy takes most of a second, and the main process never needs it.
         from heavydistill.verifiers.mathematics.shape_comparison import AnswerComparison, canonical
 
         answer, _, earlier = candidate.partition("\n")
@@ -116,7 +117,7 @@ def _is_too_large(answer: str) -> bool:
 
 
 def _spelled(answer: str, problem: Problem) -> Decision | None:
-    """The decision if the spelling alone settles it; else None."""
+    """The decision if the text of the answer is enough to decide; otherwise None."""
     given, (reference, wanted) = normal_form(answer), _reference(problem)
     if not given.text:
         return Decision("incorrect", "no_answer")
@@ -130,7 +131,7 @@ def _spelled(answer: str, problem: Problem) -> Decision | None:
 
 
 def _candidate(found: Found, reference: str) -> str:
-    # Only a reference with several values can be spread over several boxes.
+    # The values of a reference can be spread over several boxes only if there are several.
     several = any(mark in reference for mark in (",", ";", "or", "and", r"\pm", "±"))
     earlier = [text[:MOST_CHARACTERS] for text in found.earlier] if several else []
     return "\n".join((" ".join(found.answer.split()), *earlier))

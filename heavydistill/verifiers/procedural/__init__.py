@@ -1,8 +1,8 @@
 """The verifier ``procedural``: problems of reasoning-gym.
 
-verifier         makes a problem again and judges its answer
-families         how each family is judged, with scorers for families that reasoning-gym itself
-                 would score wrongly
+verifier         generates a problem again and judges the answer
+families         how each family is judged, with scorers for families that reasoning-gym scores
+                 wrongly
 forms            the forms of answers, without LaTeX and typography
-formulas         arithmetic and integrals, with the reader of ``mathematics``
+formulas         arithmetic and integrals, parsed with ``mathematics.formula``
 """

@@ -1,28 +1,28 @@
 r"""Judges answers to the families of reasoning-gym.
 
-reasoning-gym's own scores are made for rewards: some execute the text, many give 1.0 to an answer
-with additional text. So a family is judged in one of three ways, by ``_JUDGES``:
+reasoning-gym's scorers are meant for rewards: some execute the text, and many give 1.0 to an answer
+with additional text. So ``_JUDGES`` assigns one of three ways to each family:
 
-    own scorer   a function here, because reasoning-gym would run the text as code, or gives 1.0 to
-                 wrong answers
+    own scorer   a function in this module, because reasoning-gym would run the text as code, or
+                 gives 1.0 to wrong answers
     by form      the answer must have the form that the problem asks for (``forms``); its content
                  is then scored by reasoning-gym
-    as it is     all other families: their scorer compares whole texts
+    default      all other families: reasoning-gym's scorer compares whole texts
 
 Verdicts, by reason:
 
-    correct    scored           reasoning-gym gives exactly 1, or the own scorer accepts it
+    correct    scored           reasoning-gym's score is exactly 1, or the own scorer accepts it
     incorrect  scored_below_1   the right form, but a wrong answer
     incorrect  not_in_form      not a single answer of the form that the problem asks for
     undecided  unsafe_answer    a formula that ``formulas`` does not read
     undecided  fewer_digits     a right decimal with fewer digits than the problem asks for
-    undecided  ambiguous_sign   right if ``-2^4`` is -16, which reasoning-gym reads otherwise
+    undecided  ambiguous_sign   right if ``-2^4`` is -16, which reasoning-gym reads as 16
     undecided  with_words       the right number, followed by words that are not a known unit
     undecided  too_complex      a formula that is too large
     undecided  needs_symbolic   an antiderivative that agrees at all points, without a proof
 
-The same values in another notation are the same answer, even if reasoning-gym deducts points: a
-list of lists for lines, ``\frac{1}{2}`` for ``1/2``.
+The notation does not matter, even where reasoning-gym deducts points for it: a list of lists for
+lines, ``\frac{1}{2}`` for ``1/2``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from heavydistill.verifiers.procedural.forms import (
 )
 from heavydistill.verifiers.procedural.formulas import judge_antiderivative, rational
 
-# Significant digits required of a probability that is not exact.
+# Minimum number of significant digits of a probability that is not exact.
 LEAST_DIGITS = 4
 _COMMANDS = r"\\[dt]?frac(?=\{)|\\(?:times|cdot|div|left|right)(?![a-zA-Z])"
 _ARITHMETIC = re.compile(rf"(?:[-+/()\[\]{{}}0-9×·÷\u2212\s]|\*(?!\*)|{_COMMANDS})+")
@@ -56,7 +56,7 @@ _ARITHMETIC = re.compile(rf"(?:[-+/()\[\]{{}}0-9×·÷\u2212\s]|\*(?!\*)|{_COMMA
 
 @dataclass(frozen=True, slots=True)
 class GymAnswer:
-    """An answer to a problem of reasoning-gym."""
+    """An answer to a problem of reasoning-gym, with the problem and its dataset."""
 
     dataset: Any
     item: dict[str, Any]  # problem, as the dataset returns it
@@ -68,16 +68,16 @@ class GymAnswer:
         return without_name(plain_notation(self.text))
 
     def scored(self, said: str) -> Decision:
-        """The decision of reasoning-gym's own scorer on the content of the answer."""
+        """Decide by reasoning-gym's own scorer, applied to the content ``said`` of the answer."""
         return decision(self.dataset.score_answer(said, self.item) == 1, said)
 
 
 Judge = Callable[[GymAnswer], Decision]
-"""Raises ``NotInForm`` if a text is not an answer."""
+"""Function that decides on an answer; raises ``NotInForm`` if a text is not an answer."""
 
 
 def judge(family: str, dataset: Any, item: dict[str, Any], text: str) -> Decision:
-    """The decision on an answer to a problem of a family that ``verifier.refusal`` accepts.
+    """Decide on an answer to a problem; ``verifier.refusal`` must accept its family.
 
     Raises whatever reasoning-gym raises for the answer.
     """
@@ -101,7 +101,7 @@ def decision(right: bool, extracted: str) -> Decision:
 
 
 def shown(said: Any) -> str:
-    """What was read, as a text that is equal for equal answers."""
+    """The content that was read, as a text that is equal for equal answers."""
     match said:
         case [list(), *_]:
             return "\n".join(map(shown, said))
@@ -113,7 +113,7 @@ def shown(said: Any) -> str:
     return str(said)
 
 
-# --- Ways to judge that several families share.
+# --- Ways to judge that several families use.
 
 
 def _as_it_is(answer: GymAnswer) -> Decision:
@@ -130,12 +130,12 @@ def _as_it_is(answer: GymAnswer) -> Decision:
 
 
 def _by_form(form: Callable[[str], str]) -> Judge:
-    """Judge by reasoning-gym's score of what ``form`` reads."""
+    """A judge that gives the content read by ``form`` to reasoning-gym's scorer."""
     return lambda answer: answer.scored(form(answer.plain))
 
 
 def _by_value(read: Callable[[str], Any]) -> Judge:
-    """Judge by equality of what ``read`` finds in the answer and in the reference."""
+    """A judge that compares what ``read`` finds in the answer and in the reference."""
 
     def judge_value(answer: GymAnswer) -> Decision:
         said = read(answer.plain)
@@ -145,18 +145,18 @@ def _by_value(read: Callable[[str], Any]) -> Judge:
 
 
 def _are_near(said: Sequence[Any], wanted: Sequence[Any], most: Any) -> bool:
-    """Whether both have as many numbers, and each differs by at most ``most``."""
+    """Whether both have equally many numbers, and each pair differs by at most ``most``."""
     return len(said) == len(wanted) and all(
         abs(Fraction(one) - Fraction(other)) <= Fraction(most)
         for one, other in zip(said, wanted, strict=True)
     )
 
 
-# --- Scorers of one family.
+# --- Scorers of single families.
 
 
 def _advanced_geometry(answer: GymAnswer) -> Decision:
-    """The reference, or the exact value with the three decimals asked for, or more."""
+    """Accepts the reference, or the exact value with at least the three required decimals."""
     said, metadata = _coordinates(answer.plain), answer.item["metadata"]
     keys = ("angle_ABC_degrees", "incircle_radius_approx")
     exact = metadata.get("orthocenter_approx") or [metadata[key] for key in keys if key in metadata]
@@ -180,7 +180,7 @@ def _antiderivative(answer: GymAnswer) -> Decision:
 
 
 def _base_conversion(answer: GymAnswer) -> Decision:
-    """The digits, with or without the base as a subscript."""
+    """Accepts the digits, with or without the base as a subscript."""
     base = answer.item["metadata"]["target_base"]
     pattern = rf"\(?(-?[0-9A-Za-z]+)\)?_ ?(?:{base}|\{{ ?{base} ?\}})"
     based = re.fullmatch(pattern, answer.plain)
@@ -188,9 +188,9 @@ def _base_conversion(answer: GymAnswer) -> Decision:
 
 
 def _coin_flip(answer: GymAnswer) -> Decision:
-    """The exact probability in any spelling, or a decimal of four right digits or more.
+    """Accepts the exact probability in any notation, or a decimal with at least four right digits.
 
-    ``15/64 = 0.234`` is one answer if both are right.
+    ``15/64 = 0.234`` is one answer if both parts are right.
     """
     metadata = answer.item["metadata"]["rational"]
     exact = Fraction(metadata["numerator"], metadata["denominator"])
@@ -205,7 +205,7 @@ def _coin_flip(answer: GymAnswer) -> Decision:
 
 
 def _accuracy(text: str, exact: Fraction) -> int:
-    """The number of digits if all are those of the exact number, else 0."""
+    """The number of significant digits if all are right, otherwise 0."""
     digits = text.strip().removesuffix("%").strip()
     percent = text.strip().endswith("%")
     try:
@@ -222,7 +222,7 @@ def _accuracy(text: str, exact: Fraction) -> int:
         _, said, exponent = forms.number(digits).as_tuple()
     except NotInForm:
         return 0
-    # 1 and 0 are exact claims, not roundings.
+    # 1 and 0 claim an exact value and are not roundings.
     rounded = percent or int(exponent) < 0
     return len(said) if rounded and abs(value - wanted) <= Fraction(10) ** int(exponent) / 2 else 0
 
@@ -238,7 +238,7 @@ def _complex_arithmetic(answer: GymAnswer) -> Decision:
 
 
 def _power_function(answer: GymAnswer) -> Decision:
-    """reasoning-gym reads ``-2.5^4`` as (-2.5)^4; the usual reading, -(2.5^4), is undecided."""
+    """``-2.5^4`` is undecided: reasoning-gym reads (-2.5)^4, but the usual reading is -(2.5^4)."""
     value, metadata = forms.number(answer.plain), answer.item["metadata"]
     negated = metadata["base"] < 0 and metadata["exponent"] % 2 == 0
     if negated and answer.scored(str(-value)).label == "correct":
@@ -247,7 +247,8 @@ def _power_function(answer: GymAnswer) -> Decision:
 
 
 def _arithmetic(answer: GymAnswer) -> Decision:
-    """A formula of the given numbers, each used once, with the target (or 24) as its value."""
+    """Accepts a formula that uses each given number once and has the target (or 24) as its
+    value."""
     metadata, text = answer.item["metadata"], without_period(answer.text)
     if sorted(map(int, re.findall("[0-9]{1,20}", text))) != sorted(metadata["numbers"]):
         return decision(False, answer.text)
@@ -260,10 +261,10 @@ def _arithmetic(answer: GymAnswer) -> Decision:
 
 
 def _decimal_arithmetic(answer: GymAnswer) -> Decision:
-    """Within one unit of the last digit asked for, of the reference or of the exact value.
+    """Accepts a value within one unit of the last required digit of the reference or exact value.
 
-    The reference rounds after every operation, so that the two may differ. Fewer digits, correctly
-    rounded, are undecided, because the problem asks for "a maximum" of digits.
+    The reference is rounded after every operation, so it may differ from the exact value. Fewer
+    digits, correctly rounded, are undecided, because the problem asks for "a maximum" of digits.
     """
     value, item = forms.number(answer.plain), answer.item
     exact = rational(item["question"].strip().splitlines()[-1].removesuffix("= ?"))
@@ -280,7 +281,7 @@ def _decimal_arithmetic(answer: GymAnswer) -> Decision:
 
 
 def _number_format(answer: GymAnswer) -> Decision:
-    """The number asked for must be nearer to the written one than the other candidates."""
+    """Accepts a number that is nearer to the required candidate than to the other candidates."""
     value, metadata = forms.number(answer.plain), answer.item["metadata"]
     distances = {c: abs(Fraction(value) - Fraction(c)) for c in metadata["candidates"]}
     nearest = min(distances, key=lambda candidate: distances[candidate])
@@ -294,7 +295,8 @@ def _n_queens(answer: GymAnswer) -> Decision:
 
 
 def _polynomial_equations(answer: GymAnswer) -> Decision:
-    """All roots, each within a unit of the fourth decimal, to which they are rounded."""
+    """Accepts all roots, each within one unit of the fourth decimal, to which the reference is
+    rounded."""
     plain = plain_notation(answer.text)
     if plain.startswith("{") and plain.endswith("}"):
         plain = plain[1:-1]
@@ -304,7 +306,7 @@ def _polynomial_equations(answer: GymAnswer) -> Decision:
 
 
 def _pool_matrix(answer: GymAnswer) -> Decision:
-    """Every element right to two decimals, rounded either way."""
+    """Accepts a matrix whose elements are right to two decimals, rounded up or down."""
     rows, wanted = forms.numbers(answer.plain), answer.item["metadata"]["solution"]
     right = len(rows) == len(wanted) and all(
         _are_near(row, values, 0.005 + 1e-9) for row, values in zip(rows, wanted, strict=True)
@@ -313,7 +315,7 @@ def _pool_matrix(answer: GymAnswer) -> Decision:
 
 
 def _survo(answer: GymAnswer) -> Decision:
-    """Any numbers that give the sums; one puzzle in sixty has two solutions."""
+    """Accepts any numbers with the required sums; one puzzle in sixty has two solutions."""
     rows, metadata = forms.numbers(answer.plain), answer.item["metadata"]
     puzzle = metadata["puzzle"]
     if [len(row) for row in rows] != [len(row) for row in puzzle]:
@@ -330,7 +332,7 @@ def _survo(answer: GymAnswer) -> Decision:
 
 def _tower_of_hanoi(answer: GymAnswer) -> Decision:
     moves = forms.moves_of_disks(answer.plain)
-    # reasoning-gym prints a line for a peg that does not exist.
+    # reasoning-gym prints a message for a peg that does not exist.
     pegs = answer.item["metadata"]["num_pegs"]
     if any(max(ends) > pegs for _, *ends in moves):
         raise NotInForm

@@ -1,8 +1,8 @@
 """The forms of procedural answers: readers that accept a text only if it is a single answer.
 
-A reader gets an answer in ``plain_notation`` and returns its content, the same for every notation,
-or raises ``NotInForm``: several answers, additional words, missing parts. That never means "not
-understood, perhaps right".
+A reader gets an answer in ``plain_notation`` and returns its content, which is the same for every
+notation. It raises ``NotInForm`` for several answers, additional words or missing parts, but never
+for an answer that may be right.
 
 Not covered: whether the answer is right (``families``).
 """
@@ -59,7 +59,7 @@ _QUOTED = re.compile(r"""(["'])([^"']+)\1""")
 
 
 def plain_notation(text: str) -> str:
-    """``text`` without LaTeX, marks and typographic variants; blanks become one space.
+    """``text`` without LaTeX, markup and typographic variants; runs of blanks become one space.
 
     Line ends are kept; a final period is removed.
     """
@@ -86,7 +86,7 @@ def without_name(text: str) -> str:
 
 
 def without_period(text: str) -> str:
-    """``text`` in narrow characters, without marks and quotes around it or a final period."""
+    """``text`` in narrow characters, without markup, surrounding quotes and a final period."""
     text = unwrapped(text.translate(_SIGNS).strip())
     quoted = _QUOTED.fullmatch(text)
     return unwrapped(quoted[2]) if quoted else text
@@ -104,11 +104,11 @@ _CLOCK = r"[0-9]{1,4}:[0-9]{1,2}(?::[0-9]{1,2}(?:\.[0-9]{3})?)?"
 
 
 class NotInForm(ValueError):
-    """A text is not a single answer of the form that its problem asks for."""
+    """The text is not a single answer in the form that the problem asks for."""
 
 
 def _whole(pattern: str | re.Pattern[str], text: str) -> re.Match[str]:
-    """The match of a whole text; raises ``NotInForm`` without one."""
+    """Match the whole text; raises ``NotInForm`` if it does not match."""
     match = re.fullmatch(pattern, text)
     if not match:
         raise NotInForm
@@ -116,19 +116,19 @@ def _whole(pattern: str | re.Pattern[str], text: str) -> re.Match[str]:
 
 
 def number(text: str) -> Decimal:
-    """One decimal number: ``-1,234.50``, ``1.23e+4``; commas only separate thousands."""
+    """Read one decimal number such as ``-1,234.50`` or ``1.23e+4``; commas separate thousands."""
     if len(text) > MOST_DIGITS:
         raise NotInForm
     return Decimal(_whole(_NUMBER, text)[0].replace(",", ""))
 
 
 def number_alone(text: str) -> str:
-    """One decimal number without its thousands marks."""
+    """Read one decimal number and return it as text without thousands separators."""
     return str(number(text))
 
 
 def matrix(text: str) -> list[list[str]]:
-    """The cells of a table: lines, or a list of lists as in JSON, Python or numpy.
+    """Read the cells of a table: lines, or a list of lists as in JSON, Python or numpy.
 
     Cells are separated by blanks or commas; quotes around them are removed.
     """
@@ -151,12 +151,12 @@ def matrix(text: str) -> list[list[str]]:
 
 
 def numbers(text: str) -> list[list[Decimal]]:
-    """A ``matrix`` of decimal numbers."""
+    """Read a ``matrix`` of decimal numbers."""
     return [list(map(_cell, cells)) for cells in matrix(text)]
 
 
 def row(text: str) -> list[Decimal]:
-    """The numbers of one line or list."""
+    """Read the numbers of one line or list."""
     return list(map(_cell, _only_row(text)))
 
 
@@ -172,29 +172,29 @@ def _only_row(text: str) -> list[str]:
 
 
 def binary_grid(text: str) -> str:
-    """A ``matrix`` of zeros and ones, as lines."""
+    """Read a ``matrix`` of zeros and ones and return it as lines."""
     return _whole(r"[01](?:[ \n][01])*", "\n".join(map(" ".join, matrix(text))))[0]
 
 
 def futoshiki_grid(text: str) -> list[list[str]]:
-    """The digits of each line with digits; the signs between cells are those of the puzzle."""
+    """Read the digits of each line that has digits; the signs between cells are ignored."""
     _whole(r"[0-9\s<>∧∨^v,|\[\]]*", text)
     rows = [re.findall("[0-9]", line) for line in text.replace("],", "]\n").split("\n")]
     return [row for row in rows if row]
 
 
 def words(text: str) -> list[str]:
-    """The parts between commas."""
+    """Read a list separated by commas."""
     return [word.strip() for word in text.split(",")]
 
 
 def letters(text: str) -> str:
-    """A word, or the list of its letters."""
+    """Read a word, or the list of its letters."""
     return "".join(_only_row(text)) if text.startswith("[") else text
 
 
 def complex_number(text: str) -> tuple[Decimal, Decimal]:
-    """Real and imaginary part of ``3 - 4i``; each occurs at most once."""
+    """Read the real and imaginary part of ``3 - 4i``; each may occur once."""
     plain = re.sub(r"^\((.*)\)$", r"\1", text.replace(" ", ""))
     terms = re.findall(r"[+-]?(?:[eE][+-]|[^+-])+", plain)
     parts: dict[bool, Decimal] = {}
@@ -210,18 +210,18 @@ def complex_number(text: str) -> tuple[Decimal, Decimal]:
 
 
 def amount(text: str) -> Decimal:
-    """A number with or without a sign of currency, percent or degrees."""
+    """Read a number with or without a currency, percent or degree sign."""
     return number(re.sub(r"^([+-]?)[$€£¥] ?| ?(?:%|°|degrees?)$", r"\1", text))
 
 
 def fraction(text: str) -> str:
-    """Numerator and denominator, as written."""
+    """Read a fraction and return its numerator and denominator as written."""
     match = _whole(r"0*([0-9]{1,30}) ?/ ?0*([0-9]{1,30})", text)
     return f"{match[1]}/{match[2]}"
 
 
 def factors(text: str) -> list[int]:
-    """Factors in ascending order; ``3^5`` is five factors."""
+    """Read factors and return them in ascending order; ``3^5`` is five factors."""
     found: list[int] = []
     for part in re.split("[×*·]", text):
         match = _whole(r"([0-9]{1,30})(?: ?(?:\^|\*\*) ?\{?([0-9]{1,2})\}?)?", part.strip())
@@ -230,7 +230,7 @@ def factors(text: str) -> list[int]:
 
 
 def roles(text: str) -> list[str]:
-    """Names to roles: ``Ada is a knight, and Alan is a knave``; each name once, lower case."""
+    """Read roles such as ``Ada is a knight, and Alan is a knave``; each name once, lower case."""
     found: dict[str, str] = {}
     for clause in re.split(r",? and |[,;\n]", text.lower().removesuffix(".")):
         bare = clause.strip().removeprefix("and ")
@@ -242,7 +242,7 @@ def roles(text: str) -> list[str]:
 
 
 def letter_digits(text: str) -> str:
-    """``A=1,B=2``: every letter once."""
+    """Read assignments such as ``A=1,B=2``; each letter once."""
     pairs = re.split(r"[,;\s]+", re.sub(r" ?= ?", "=", text))
     if len({_whole("([A-Z])=[0-9]", pair)[1] for pair in pairs}) < len(pairs):
         raise NotInForm
@@ -250,38 +250,38 @@ def letter_digits(text: str) -> str:
 
 
 def buttons(text: str) -> str:
-    """Buttons in the order in which they are pressed."""
+    """Read the buttons in the order in which they are pressed."""
     return " → ".join(_whole("[A-C]+", re.sub(r"→|->|[,\s]", "", text.upper()))[0])
 
 
 def directions(text: str) -> str:
-    """``left up``, or ``infeasible``."""
+    """Read directions such as ``left up``, or ``infeasible``."""
     steps = " ".join(re.split(r" ?(?:→|->|,|\s) ?", text.lower()))
     step = "(?:left|right|up|down)"
     return _whole(f"{step}(?: {step})*|infeasible", steps)[0]
 
 
 def pushes(text: str) -> str:
-    """``LDUR``, or ``L D U R``; two words would be two answers."""
+    """Read moves such as ``LDUR`` or ``L D U R``; two words would be two answers."""
     return _whole("[LDUR]+|[LDUR](?: [LDUR])*", text.upper())[0].replace(" ", "")
 
 
 def moves_of_disks(text: str) -> list[tuple[int, int, int]]:
-    """Disk and pegs of ``Move disk 1 from Peg 1 to Peg 3``, one per line."""
+    """Read lines such as ``Move disk 1 from Peg 1 to Peg 3`` as (disk, peg, peg)."""
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     moves = [_whole(_MOVE_OF_DISK, line) for line in lines]
     return [(int(move[1]), int(move[2]), int(move[3])) for move in moves]
 
 
 def moves_of_water(text: str) -> str:
-    """A list of ``fill A``, ``empty B`` and ``pour A->B`` as JSON."""
+    """Read a list of ``fill A``, ``empty B`` and ``pour A->B`` and return it as JSON."""
     pattern = r"(?:fill|empty) [A-Z]|pour [A-Z] ?(?:->|→) ?[A-Z]"
     moves = [_whole(pattern, move)[0] for move in _texts(_json(text))]
     return json.dumps([re.sub(r" ?(->|→) ?", "->", move) for move in moves])
 
 
 def lists_of_words(text: str) -> str:
-    """A list of lists of words as JSON."""
+    """Read a list of lists of words and return it as JSON."""
     lists = _json(text)
     if not isinstance(lists, list):
         raise NotInForm
@@ -289,7 +289,7 @@ def lists_of_words(text: str) -> str:
 
 
 def duration(text: str, form: str) -> str:
-    """A time in one of reasoning-gym's forms: ``HH:MM``, ``D days`` or ``D days, HH:MM``."""
+    """Read a time in a form of reasoning-gym: ``HH:MM``, ``D days`` or ``D days, HH:MM``."""
     if not form.startswith("D"):
         return _whole(_CLOCK, text)[0]
     days = "(-?[0-9]{1,6})"
@@ -300,7 +300,7 @@ def duration(text: str, form: str) -> str:
 
 
 def _json(text: str) -> Any:
-    """The JSON in a text, also with the quotes of Python; None for other texts."""
+    """Parse JSON, also with Python's quotes; None for other texts."""
     for spelling in (text, text.replace("'", '"')):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(spelling)

@@ -1,12 +1,12 @@
-r"""Reads formulas of models with the reader of ``mathematics``; they are never executed.
+"""Parses formulas that a model wrote with ``mathematics.formula``; they are never executed.
 
-SymPy's notation is read too: ``x**2``, ``atan(x)``, ``cos(x)^2`` for the square of the cosine.
+SymPy's notation is accepted too: ``x**2``, ``atan(x)``, ``cos(x)^2`` for the square of the cosine.
 
-A derivative is first compared with the integrand at ``POINTS``, with ``DIGITS`` digits, which is
-quick for any formula. SymPy proves equality only if they agree at all points, so a wrong formula,
-or one with huge numbers, is rejected before.
+The derivative of an answer is first compared with the integrand at ``POINTS``, with ``DIGITS``
+digits, which is fast for any formula. SymPy is asked for a proof of equality only if they agree at
+all points, so a wrong formula, or one with huge numbers, is rejected earlier.
 
-Not covered: the time that SymPy needs for a proof, which the limit of the worker bounds.
+Not covered: the time that SymPy needs for a proof; the worker's time limit bounds it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POINTS = tuple(
     for sign in (1, -1)
 )
 LEAST_POINTS = 4
-# Between numbers of at most LARGEST, differences keep far more digits than SAME asks for.
+# Between numbers of at most LARGEST, differences keep far more digits than SAME requires.
 DIGITS, LARGEST, SAME = 100, 1e30, 1e-25
 
 _OPERATOR_NAME = re.compile(r"\\operatorname\{([a-z]+)\}")
@@ -58,7 +58,7 @@ def read(text: str) -> sympy.Expr:
 
 
 def rational(text: str) -> Fraction | None:
-    """The exact value of a formula of numbers; None if it is not a rational number.
+    """The exact value of a numeric formula; None if it is not a rational number.
 
     Raises:
         Unread: See ``read``.
@@ -70,7 +70,7 @@ def rational(text: str) -> Fraction | None:
 def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[Label, str]:
     """Label and reason for an antiderivative, as ``families`` lists them.
 
-    The reason is ``too_complex`` if the formula has values at too few points.
+    The reason is ``too_complex`` if the formula is defined at too few of the points.
 
     Not covered: ``abs`` and ``log|x|``, constants other than ``C``, ``c``, ``K``, ``k``, ``pi``,
     ``e``.
@@ -95,7 +95,7 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
             value, slope = _value(wanted, x, point), _value(found, x, point)
         except (ArithmeticError, ValueError):
             continue
-        # A point without a real value does not count: a logarithm may exist for positive
+        # A point where the formula has no real value is skipped: a logarithm may exist for positive
         # numbers only.
         if _is_real(value) and _is_real(slope):
             if abs(slope - value) > SAME * max(1, abs(value)):
@@ -111,7 +111,7 @@ def judge_antiderivative(answer: str, integrand: str, variable: str) -> tuple[La
 
 
 def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
-    """A formula as a function of ``x``."""
+    """Parse a formula as a function of ``x``."""
     tree = read(text)
     letters = {sympy.Symbol(variable.lower()): x, sympy.Symbol(variable.upper()): x}
     names = {name.name for name in tree.free_symbols - letters.keys()}
@@ -128,10 +128,11 @@ def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
 
 
 def _value(tree: sympy.Expr, x: sympy.Symbol, point: float) -> Any:
-    """The value at a point, with 0.7 for constants of integration.
+    """The value at a point, with 0.7 as the value of constants of integration.
 
     Raises:
-        ArithmeticError, ValueError: There is no value at the point, or it exceeds ``LARGEST``.
+        ArithmeticError, ValueError: The formula has no value at the point, or it exceeds
+        ``LARGEST``.
     """
     parts = [_value(part, x, point) for part in tree.args]
     with mpmath.workdps(DIGITS):
@@ -157,7 +158,7 @@ def _is_real(number: Any) -> bool:
 
 
 def _is_zero(difference: sympy.Expr) -> bool:
-    """Whether SymPy reduces a formula to 0."""
+    """Whether SymPy simplifies an expression to 0."""
     reductions = (
         sympy.expand,
         sympy.simplify,

@@ -1,16 +1,16 @@
 r"""The verifier ``procedural``: problems of reasoning-gym, judged by the rules of their family.
 
-``verifier_args`` describe how the problem was made (``Spec``), and the verifier makes it again; if
-that gives another problem than the row, the verdict is undecided (``not_reproduced``). The final
+``verifier_args`` record how the problem was generated (``Spec``), and the verifier generates it
+again. If the result differs from the row, the verdict is undecided (``not_reproduced``). The final
 answer is the last balanced ``\boxed{...}``, and ``families`` judges it: only a score of exactly 1
 is correct. If the right answer is a decimal, an equal decimal is correct in all families
-(``1{,}234`` for ``1234``). No text of a model is ever executed.
+(``1{,}234`` for ``1234``). Model-written text is never executed.
 
 Verdicts, by reason: those of ``families``; incorrect ``no_answer``; undecided ``unfit_family``,
 ``not_reproduced``, ``too_complex`` and, if a scorer crashes, ``verifier_error:TYPE``.
 
-Refused families, here and by ``problems.load``: those without a single right answer, and those that
-differ between processes (measured with reasoning-gym 0.1.25).
+The verifier and ``problems.load`` refuse families without a single right answer, and families that
+generate different problems in different processes (measured with reasoning-gym 0.1.25).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from heavydistill.verifiers.procedural.families import judge
 
 MOST_CHARACTERS = 10_000
 MOST_STEPS_TO_DIE = 3
-# Raise it whenever a change of ``families`` changes a verdict.
+# Version; raise it whenever a change of ``families`` changes a verdict.
 _REVISION = 5
 _WITHOUT_ANSWER = "boxnet graph_color propositional_logic rubiks_cube rush_hour"
 _NOT_REPEATABLE = (
@@ -52,7 +52,7 @@ _UNFIT_FAMILIES: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """Recipe of a procedural problem."""
+    """How to generate a procedural problem."""
 
     family: str  # name of a dataset of reasoning-gym
     seed: int  # seed of the dataset; item i is made with ``seed + i``
@@ -67,10 +67,10 @@ class Spec:
 
     @classmethod
     def from_args(cls, verifier_args: str) -> Spec:
-        """The spec in ``verifier_args``.
+        """Read a spec from ``verifier_args``.
 
         Raises:
-            ValueError: They are malformed.
+            ValueError: The arguments are malformed.
         """
         fields = json.loads(verifier_args)
         wanted = {"family": str, "seed": int, "size": int, "index": int, "settings": dict}
@@ -89,12 +89,12 @@ class Spec:
 
 
 def refusal(family: str) -> str | None:
-    """The reason why a family cannot be judged; None if it can, or does not exist."""
+    """Why problems of a family cannot be judged; None if they can, or the family does not exist."""
     return _UNFIT_FAMILIES.get(family)
 
 
 def reasoning_gym() -> Any:
-    """The library, imported without the warnings of its dependencies."""
+    """Import reasoning-gym without the warnings of its dependencies."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         return importlib.import_module("reasoning_gym")
@@ -102,27 +102,27 @@ def reasoning_gym() -> Any:
 
 @lru_cache(maxsize=256)
 def dataset(family: str, seed: int, size: int, settings: str) -> Any:
-    """The reasoning-gym dataset. Raises whatever reasoning-gym raises for bad settings."""
+    """Create a reasoning-gym dataset. Raises whatever reasoning-gym raises for bad settings."""
     return reasoning_gym().create_dataset(family, seed=seed, size=size, **json.loads(settings))
 
 
 @lru_cache(maxsize=4096)
 def entry(spec: Spec) -> dict[str, Any]:
-    """The item: ``question``, ``answer`` and ``metadata``.
+    """Generate the item: ``question``, ``answer`` and ``metadata``.
 
     Raises:
         ValueError: The reference could be wrong, or the question is incomplete.
         Exception: Whatever reasoning-gym raises.
     """
-    # Creating decimals changes the precision of the thread, and depends on it.
+    # Generating decimals depends on the decimal precision of the thread, and changes it.
     with decimal.localcontext(decimal.DefaultContext):
         item: dict[str, Any] = dataset(spec.family, spec.seed, spec.size, spec.settings)[spec.index]
     if spec.family == "intermediate_integration":
-        # Its answer differs between processes, and one in eight is not a formula.
+        # The answers of this family differ between processes, and one in eight is not a formula.
         integrand, variable = item["metadata"]["integrand"], item["metadata"]["variable"]
         item["answer"] = f"Integral({integrand}, {variable}) + C"
     if spec.family == "game_of_life_halting":
-        # The reference is right only if all patterns that die out have the time for it.
+        # The reference is right only if there are enough steps for all patterns that die out.
         if item["metadata"]["simulation_steps"] < MOST_STEPS_TO_DIE:
             raise ValueError(f"max_simulation_steps must be {MOST_STEPS_TO_DIE} or more")
         if "..." in item["question"]:
@@ -131,7 +131,7 @@ def entry(spec: Spec) -> dict[str, Any]:
 
 
 class Procedural(Verifier):
-    """The verifier ``procedural``; the module describes it."""
+    """The verifier ``procedural``, described in this module's docstring."""
 
     name = "procedural"
     accepts_others = True

@@ -1,4 +1,5 @@
-"""Sandboxes for model-written programs: ``bubblewrap`` here, or a ``sandbox_fusion`` server.
+"""Sandboxes for model-written programs: ``bubblewrap`` on this machine, or a ``sandbox_fusion``
+server.
 
 They fail closed: if the configured sandbox is not available, nothing runs, and the reason is
 reported. There is no fallback.
@@ -13,7 +14,7 @@ __all__ = ["Limits", "Ran", "Sandbox", "open_sandbox"]
 
 
 def open_sandbox(config: Sandboxing) -> Sandbox:
-    """The sandbox of the configuration; this starts nothing and never raises."""
+    """Return the configured sandbox; starts nothing and never raises."""
     if config.backend == "sandbox_fusion":
         from heavydistill.verifiers.sandbox.sandbox_fusion import SandboxFusion
 

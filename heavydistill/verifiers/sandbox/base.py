@@ -1,23 +1,23 @@
 """The interface of sandboxes for model-written programs, and the result of a run.
 
-A run is one start of ``python main.py`` in a working folder that contains only the given files,
-with the standard library and no other package. Its result is what can be observed from outside: how
-the process ended, what it wrote, the processor time it used. A program controls its own exit status
-and output, so neither proves anything about what it computed.
+A run starts ``python main.py`` once, in a working folder that contains only the given files, with
+the standard library and no other package. The result is what can be observed from outside: how the
+process ended, its output and its processor time. A program controls its own exit status and output,
+so neither proves anything about what it computed.
 
 Ends of a run, ``Ran.ended``:
 
     exit         the program ended by itself, with ``exit_code``
-    signal       the signal ``exit_code`` ended it: it crashed, or killed itself
+    signal       the signal with number ``exit_code`` ended it: it crashed, or killed itself
     cpu          it exceeded the processor time ``Limits.cpu_s``
-    wall         it did not end within ``Limits.wall_s``, or computed nothing for 15 seconds (where
-                 that is observed): it slept, waited for itself, or the machine is busy
+    wall         it did not end within ``Limits.wall_s``, or used no processor time for 15 seconds
+                 (if the sandbox measures that): it slept, is in a deadlock, or the machine is busy
     output       it wrote more than ``Limits.output_bytes`` to standard output or standard error
     files        it created more files than the working folder allows
     unavailable  it did not run, or its end is unknown; ``stderr`` has the reason
 
 A program that requests more memory than ``Limits.memory_mb`` gets an error (``MemoryError`` in
-Python), and decides itself how to end.
+Python), which it may handle.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from typing import Literal
 Ended = Literal["exit", "signal", "cpu", "wall", "output", "files", "unavailable"]
 
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text(encoding="utf-8")
-"""Source of the launcher, which runs before the program; one call is appended to it."""
+"""Source of the launcher, which runs before the program; a call of its start function is
+appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,13 @@ class Limits:
     """Limits of one run."""
 
     cpu_s: float
-    """Seconds of processor time of all threads, exceeded by some hundredths, at most a second."""
+    """Limit of the processor time of all threads, in seconds; may be exceeded by up to a second."""
     wall_s: float
     """Seconds until the program is killed; generous, because a busy machine delays programs."""
     memory_mb: int
-    """MiB of address space, the interpreter included."""
+    """Limit of the address space in MiB, including the interpreter."""
     output_bytes: int
-    """Maximum number of bytes of standard output, and the same of standard error."""
+    """Maximum number of bytes of standard output; the same limit applies to standard error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,31 +55,31 @@ class Ran:
 
     ended: Ended
     exit_code: int = -1
-    """Exit status, 0 to 255, or the number of the signal; -1 for other ends."""
+    """Exit status (0 to 255) or signal number; -1 for other ends."""
     stdout: bytes = b""
     """Standard output, cut at ``Limits.output_bytes``; ``stderr`` is cut in the same way."""
     stderr: bytes = b""
     cpu_s: float = 0.0
-    """Seconds of processor time, start included; 0.0 if unknown."""
+    """Processor time in seconds, including the start; 0.0 if unknown."""
 
 
 class Sandbox(abc.ABC):
-    """An environment in which programs can do no harm. Several threads may use it."""
+    """An environment in which programs cannot do harm. Thread-safe."""
 
     @abc.abstractmethod
     def unavailable(self) -> str | None:
-        """The reason why no program can run here, and the fix; None if programs can run."""
+        """Why no program can run in this sandbox, and the fix; None if programs can run."""
 
     @abc.abstractmethod
     def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
-        """Run ``main.py``. Never raises, whatever the program does, even if none can run.
+        """Run ``main.py``. Never raises, whatever the program does, even if the sandbox is
+        unavailable.
 
-        Args:
-            files: Names of the files, ``main.py`` included, to their texts: plain names, valid
-                Unicode.
+        Args: files: Maps file names to their contents, including ``main.py``; plain names, valid
+        Unicode.
         """
 
 
 def unavailable(reason: str) -> Ran:
-    """The result of a run that did not happen."""
+    """The result of a run that could not start."""
     return Ran("unavailable", stderr=reason.encode("utf-8", "replace"))

@@ -8,16 +8,16 @@ A program is confined by, from the outside in:
     user          an ordinary user; if this process is root, an unused user id
     system calls  see ``seccomp``: no second process, so that the limits are totals
     limits        see ``launcher``: processor time, address space, threads, sizes of files
-    this process  limits the output it reads, counts files, and kills at the limit
+    this process  limits the output that it reads, counts files, and kills the program at a limit
 
 The program gets no environment, no open files and no name of a user or machine. Strings have the
 same hash in every run, so that a program prints its sets in the same order each time.
 
-If bubblewrap cannot do all of this, nothing runs; a trial at the first use checks it.
+If bubblewrap cannot do all of this, nothing runs; a trial run at the first use checks it.
 
 Not covered: packages outside the standard library, and its extension modules for terminals, windows
-and old databases (curses, tkinter, dbm); a Python that finds its libraries only by
-LD_LIBRARY_PATH; time zones other than UTC; more than one process; faults of the kernel.
+and old databases (curses, tkinter, dbm); a Python that finds its libraries only by LD_LIBRARY_PATH;
+time zones other than UTC; programs with several processes; kernel bugs.
 """
 
 from __future__ import annotations
@@ -49,12 +49,13 @@ from heavydistill.verifiers.sandbox.base import (
     unavailable,
 )
 
-# --- The Python of the sandbox: that of this process without its packages, i.e. the base of a
-# virtual environment. It reports once which files it needs: it loads every extension module of its
-# standard library and lists the shared libraries. A program sees no other files of the machine.
+# --- The Python of the sandbox: the Python of this process without its packages, i.e. the base of a
+# virtual environment. Once per process, it reports which files it needs: it loads every extension
+# module of its standard library and lists the shared libraries. A program sees no other files of
+# the machine.
 _ASK_S = 60.0
 _PACKAGES = ("site-packages", "dist-packages")
-# Their libraries would be two thirds of the total size.
+# Excluded modules: their libraries would be two thirds of the total size.
 _LEFT_OUT = ("_test", "xx", "nis", "readline", "_curses", "_tkinter", "_dbm", "_gdbm")
 
 # Runs in that interpreter, without packages. The folders are those of its import path.
@@ -82,10 +83,10 @@ print(json.dumps(dict(folders=folders, mapped=mapped)))
 
 @cache
 def interpreter() -> tuple[str, list[str]]:
-    """The interpreter of this process, and arguments of bubblewrap that expose the files it needs.
+    """(path of this process's interpreter, bubblewrap arguments that expose the files it needs).
 
-    These are its standard library without folders of other packages, the shared libraries including
-    the loader, and the other names under which those are searched.
+    These files are its standard library without folders of other packages, the shared libraries
+    including the loader, and the other names under which the loader searches the libraries.
 
     Raises:
         OSError, ValueError: The interpreter does not report what it needs.
@@ -101,10 +102,10 @@ def interpreter() -> tuple[str, list[str]]:
     folders = [folder for folder in paths if not set(folder.parents) & set(paths)]
     mapped = [Path(file) for file in said["mapped"]]
     libraries = [file for file in mapped if not any(map(file.is_relative_to, folders))]
-    # Programs name the loader by its path, which may lead through links to folders that are hidden.
+    # Programs name the loader by a path that may lead through links in folders that are hidden.
     links = {Path(name): Path(name).resolve() for name in glob.glob("/lib*/ld-*.so*")}
     for file in libraries:
-        # The loader opens libz.so.1, a link beside the library.
+        # The loader opens libz.so.1, a link in the folder of the library.
         beside = file.parent.glob(f"{glob.escape(file.name.partition('.so')[0])}.so*")
         links |= {link: link.resolve() for link in beside}
     links = {name: file for name, file in links.items() if file in libraries and name != file}
@@ -112,7 +113,7 @@ def interpreter() -> tuple[str, list[str]]:
     files = [Path(path), *libraries]
     above = {folder for name in (*folders, *files, *links) for folder in name.parents}
     return path, [
-        # Folders that bubblewrap creates by itself are accessible to root alone.
+        # Only root can access folders that bubblewrap creates by itself.
         *_flat(("--perms", "0755", "--dir", folder) for folder in sorted(above - {Path("/")})),
         *_flat(("--ro-bind", folder, folder) for folder in folders),
         *_flat(("--tmpfs", each, "--remount-ro", each) for each in hidden if each.is_dir()),
@@ -121,21 +122,22 @@ def interpreter() -> tuple[str, list[str]]:
     ]
 
 
-# --- Watching a run. This process starts bubblewrap, whose only child is the launcher, the first
-# process of a namespace. The launcher and its namespace end when the pipe ``alive`` is closed on
-# this side: this process closes it to end a run, and the system closes it if this process is
-# killed. A copy of this process made by ``fork`` alone keeps the pipe open too.
+# --- Watching a run. This process starts bubblewrap. Its only child is the launcher, the first
+# process of a namespace. The launcher and its namespace end when this process closes the pipe
+# ``alive``: it closes the pipe to end a run, and the system closes it if this process is killed. A
+# copy of this process made by ``fork`` without exec would keep the pipe open too.
 _CHUNK = 1 << 16
-# bubblewrap may still be starting; after that a run ends at once.
+# Time for bubblewrap to start; after that, a run ends at once.
 _LAST_S = 20.0
 
 
 def _watched(
     process: subprocess.Popen[bytes], reports: int, alive: IO[bytes], limits: Limits
 ) -> Ran:
-    """The result of a run of bubblewrap. Leaves no process and no open file, even if it raises.
+    """Watch bubblewrap and return the result. Leaves no process and no open file, even if it
+    raises.
 
-    ``reports`` is this side of the launcher's pipe ``told``; that of ``alive`` is closed here.
+    ``reports`` is the reading end of the launcher's pipe ``told``; ``alive`` is closed at the end.
     """
     assert process.stdout is not None and process.stderr is not None
     try:
@@ -151,7 +153,7 @@ def _watched(
         ended = _read(sinks, reports, ends, limits)
     finally:
         code, cpu_s = _end(process, alive, ends)
-    # The last report of the launcher may arrive after the rest.
+    # The launcher's last report may arrive after the rest of the output.
     os.set_blocking(reports, False)
     with contextlib.suppress(BlockingIOError):
         told += os.read(reports, _CHUNK)
@@ -172,7 +174,7 @@ def _watched(
 
 
 def _read(sinks: dict[int, bytearray], reports: int, ends: int, limits: Limits) -> Ended | None:
-    """Read until the run has ended (None) or has to be ended (reason)."""
+    """Read until the run has ended (returns None) or must be ended (returns the reason)."""
     until = time.monotonic() + limits.wall_s
     with selectors.DefaultSelector() as selector:
         for source in (*sinks, ends):
@@ -192,7 +194,7 @@ def _read(sinks: dict[int, bytearray], reports: int, ends: int, limits: Limits) 
 
 
 def _end(process: subprocess.Popen[bytes], alive: IO[bytes], ends: int) -> tuple[int, float]:
-    """End the run if necessary, and wait for it: (exit code, seconds of processor time)."""
+    """End the run if necessary and wait for it; returns (exit code, processor time in seconds)."""
     try:
         alive.close()
         last = select.poll()
@@ -215,17 +217,17 @@ _FILE_BYTES = 16 << 20
 """Maximum size of one file, and of all files of a program together."""
 _PAGE = 4096
 _FILES_OF_ITS_OWN = 64
-"""Maximum number of files that bubblewrap opens in addition to those it was given."""
+"""Maximum number of files that bubblewrap opens in addition to those passed to it."""
 _CAP_KILL, _CAP_SETGID, _CAP_SETUID, _CAP_SYS_ADMIN = 1 << 5, 1 << 6, 1 << 7, 1 << 21
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
-    # Arenas of threads would use up the address space, though not the memory.
+    # Memory arenas of threads would use up the address space without using memory.
     "MALLOC_ARENA_MAX": "1",
 }
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts")
 
-# Ids of containers on machines with systemd are lower; no program assigns higher ones.
+# Containers on machines with systemd use lower ids; no program assigns higher ids.
 _FIRST_UID = 1_879_048_192
 _UIDS = 1 << 28
 _UIDS_A_PROCESS = 64
@@ -242,11 +244,11 @@ _ALLOW = (
 _ELSEWHERE = "Use a server: --set verify.sandbox.backend=sandbox_fusion."
 
 Fault = tuple[str, str]
-"""The fault and the fix, as a message."""
+"""(fault, fix), both as messages."""
 
 
 class Bubblewrap(Sandbox):
-    """The sandbox of bubblewrap; the module describes it."""
+    """The bubblewrap sandbox, described in this module's docstring."""
 
     def unavailable(self) -> str | None:
         return None if (found := fault()) is None else f"{found[0]}. {found[1]}"
@@ -260,7 +262,8 @@ _works = False
 
 
 def fault() -> Fault | None:
-    """The reason why no program can run on this machine; None if one ran. Tried until one ran."""
+    """Why no program can run on this machine; None if a trial run succeeded. Only success is
+    cached."""
     global _works
     found = None if _works else _fault()
     _works = found is None
@@ -294,7 +297,7 @@ def _fault() -> Fault | None:
 
 
 def _run(texts: Mapping[str, str], limits: Limits) -> Ran:
-    """Run a program, or report why that failed; there must be a filter for this machine."""
+    """Run a program, or report why that failed; this machine must have a seccomp filter."""
     try:
         with contextlib.ExitStack() as stack:
             return _watched(*_start(stack, texts, limits), limits)
@@ -305,10 +308,10 @@ def _run(texts: Mapping[str, str], limits: Limits) -> Ran:
 def _start(
     stack: contextlib.ExitStack, texts: Mapping[str, str], limits: Limits
 ) -> tuple[subprocess.Popen[bytes], int, IO[bytes]]:
-    """Start bubblewrap; files that are open for it are closed with the stack.
+    """Start bubblewrap; ``stack`` closes the files that are open for it.
 
     Returns:
-        The process, and this side of the pipes ``told`` and ``alive``.
+        The process, and this process's ends of the pipes ``told`` and ``alive``.
     """
     reports, told = (_opened(stack, end) for end in os.pipe())
     reads, writes = os.pipe()
@@ -356,7 +359,7 @@ def _start(
 
 
 def _box(room: int, *, privileged: bool) -> list[str]:
-    """Arguments of bubblewrap for every program, whose folder has ``room`` bytes.
+    """Bubblewrap arguments for every program; its folder is limited to ``room`` bytes.
 
     If privileged, bubblewrap starts as root and the launcher changes the user; otherwise it starts
     as an ordinary user, in a user namespace.
@@ -385,7 +388,7 @@ def _may_mount() -> bool:
 
 
 def _unused_uid() -> int:
-    """A user id that is unused on this machine and by other runs, if the container has enough."""
+    """A user id that nothing else on this machine and no other run uses, if enough ids exist."""
     slot = os.getpid() * _UIDS_A_PROCESS + next(_runs) % _UIDS_A_PROCESS
     uid = _FIRST_UID + slot % _UIDS
     for line in Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines():
@@ -401,7 +404,7 @@ def _opened(stack: contextlib.ExitStack, file: int) -> int:
 
 
 def _holding(stack: contextlib.ExitStack, data: bytes) -> int:
-    """An open file in memory with the data, positioned at its start."""
+    """Create a file in memory with ``data``, positioned at its start; returns its descriptor."""
     file = _opened(stack, os.memfd_create("sandbox"))
     with open(file, "wb", closefd=False) as sink:
         sink.write(data)

@@ -2,24 +2,25 @@
 
 Its source is passed to ``python -c``, followed by one call of ``start`` or ``start_alone``. In a
 process namespace it is the first process: the program is its only child, which it watches. It kills
-the program if that exceeds its time or creates too many files, and if the process that started the
-launcher closes a pipe or ends. When the launcher ends, the kernel ends the whole namespace. The
-program has only its three standard files open, and nothing of the launcher in ``__main__``.
+the program if the program exceeds its time or creates too many files, or if the process that
+started the launcher closes a pipe or ends. When the launcher ends, the kernel ends the whole
+namespace. The program gets only its three standard streams, and nothing of the launcher is visible
+in ``__main__``.
 
 Not covered: creating namespaces.
 """
 
 from __future__ import annotations
 
-import posix  # os without its imports, because starting is most of the cost of a short program
+import posix  # like os, but without its imports: a short program spends most of its time starting
 import resource
 import sys
 
 _THREADS = 64
-_SIGNALS = 256  # and timers, which use memory of the system
+_SIGNALS = 256  # limit of queued signals and timers, which use kernel memory
 _OPEN_FILES = 128
 _STACK_BYTES = 64 << 20
-# About 10,000 can be created between two checks.
+# A program can create about 10,000 files between two checks.
 _MOST_FILES = 4096
 _LOOK_MS = 50
 _IDLE_S, _WORK_S = 15.0, 0.01
@@ -30,9 +31,10 @@ _STAYS = {"__name__", "__builtins__", "__loader__", "__spec__", "__package__"}
 
 
 def start(cpu_s: int, memory_bytes: int) -> None:
-    """Limit this process permanently, then run ``main.py`` of the working folder in it.
+    """Set permanent limits for this process, then run ``main.py`` of the working folder in it.
 
-    After ``cpu_s`` seconds of processor time it gets SIGXCPU, and after one more it is killed.
+    The process gets SIGXCPU after ``cpu_s`` seconds of processor time and is killed one second
+    later.
     """
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
@@ -57,15 +59,15 @@ def start_alone(
     told: int,
     files: int,
 ) -> None:
-    """As ``start``, but as the first process of a namespace, in a child with all limits.
+    """Like ``start``, but the launcher is the first process of a namespace and the program a child.
 
     Args:
-        uid: User and group to change to, as root; None for no change.
-        filtered: Filter of system calls: instructions of classic BPF.
-        alive: End of a pipe whose other end the starting process holds.
-        told: File descriptor for the line ``begun`` before the program starts, and for ``cpu``,
+        uid: User and group id to change to, if started as root; None for no change. filtered:
+        System call filter, as instructions of classic BPF. alive: End of a pipe; the process that
+        starts the launcher holds the other end. told: File descriptor for the line ``begun`` before
+        the program starts, and for ``cpu``,
             ``files`` or ``idle`` if the program had to be ended for that reason.
-        files: All open files from 3 to before this one are closed.
+        files: File descriptors from 3 up to, but not including, this number are closed.
     """
     if child := posix.fork():
         posix.dup2(alive, 0)
@@ -83,7 +85,7 @@ def start_alone(
         (resource.RLIMIT_SIGPENDING, _SIGNALS),
     ):
         resource.setrlimit(kind, (most, most))
-    # A stack is limited with the address space, so that a program may have a larger one.
+    # The stack counts towards the address space, so a larger stack limit is safe.
     _, most = resource.getrlimit(resource.RLIMIT_STACK)
     enough = _STACK_BYTES if most == resource.RLIM_INFINITY else min(_STACK_BYTES, most)
     resource.setrlimit(resource.RLIMIT_STACK, (enough, most))
@@ -96,7 +98,8 @@ def start_alone(
 
 
 def _watch(child: int, cpu_s: float) -> int:
-    """Exit status of the namespace when it has to end: 128 plus the signal, as in a shell."""
+    """Watch the program; returns the exit status of the namespace: 128 plus the signal, as in a
+    shell."""
     import select
     import time
 
@@ -121,7 +124,7 @@ def _watch(child: int, cpu_s: float) -> int:
             posix.write(1, b"files\n")
             break
     if ends not in dict(ready):
-        # Only the process that waits for it gets its processor time.
+        # Only the process that waits for the child gets the child's processor time.
         posix.kill(child, _SIGKILL)
     code = posix.waitstatus_to_exitcode(posix.waitpid(child, 0)[1])
     return code if code >= 0 else 128 - code

@@ -1,11 +1,11 @@
 """Runs programs on the user's own server of SandboxFusion, over HTTP.
 
 The program is sent to ``POST /run_code`` as ``main.py`` together with the launcher, which limits
-processor time and address space there; the server limits the wall clock. Everything else is up to
-the server: its isolation, its Python and packages.
+processor time and address space on the server. The server limits the wall-clock time and determines
+everything else: the isolation, the Python version and the packages.
 
-Every fault of the connection or the server is ``unavailable`` with its reason, and so is a response
-that is too long.
+A fault of the connection or the server, or a response that is too long, gives the result
+``unavailable`` with the reason.
 
 Not covered: output that is not UTF-8 (the server returns text); counting files; starting or
 updating a server.
@@ -25,9 +25,9 @@ import requests
 from heavydistill.verifiers.sandbox.base import LAUNCHER, Limits, Ran, Sandbox, unavailable
 
 _CONNECT_S = _PING_S = 10.0
-# In addition to the program's own time, because the server may queue it.
+# Added to the program's time, because the server may queue the request.
 _QUEUE_S = 60.0
-# The server keeps at most this much of each output, and does not report a cut.
+# The server keeps at most this much of each output, and does not report that it was cut.
 _KEPT_BYTES = 1 << 20
 # JSON encodes a character of output in up to six bytes.
 _MOST_ANSWER_BYTES = 2 * 6 * _KEPT_BYTES + (1 << 16)
@@ -35,7 +35,7 @@ _CHUNK = 1 << 16
 
 
 class SandboxFusion(Sandbox):
-    """The sandbox at ``url``, the address of a server, e.g. ``http://localhost:8080``."""
+    """A SandboxFusion server at ``url``, e.g. ``http://localhost:8080``."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -81,7 +81,7 @@ class SandboxFusion(Sandbox):
 
 
 def _read(answer: Any, limits: Limits) -> Ran:
-    """The result of a run in the response of the server."""
+    """Convert the server's response to the result of a run."""
     result = answer.get("run_result") if isinstance(answer, dict) else None
     if not isinstance(result, dict) or answer.get("status") not in ("Success", "Failed"):
         message = answer.get("message") if isinstance(answer, dict) else answer

@@ -1,8 +1,8 @@
 """The filter of system calls for every program in the sandbox.
 
-It is a list of allowed calls, so that unknown calls are refused. Allowed are calls that CPython and
-its standard library need to compute, to use files, and to start threads. Of these, some are allowed
-only with certain arguments:
+The filter is a list of allowed calls, so unknown calls are refused. Allowed are the calls that
+CPython and its standard library need to compute, to use files, and to start threads. Some are
+allowed only with certain arguments:
 
     clone        threads of the same process alone: no other process, no namespace
     socketpair   two ends within the process (asyncio wakes itself with one); no other socket
@@ -13,9 +13,9 @@ only with certain arguments:
 
 Everything else fails with ENOSYS, as on a kernel without the call: processes, sockets, ptrace,
 mounts, namespaces, keys, BPF, io_uring, memory outside the address space (memfd, System V). A call
-by another table of system calls (i386, 32-bit ARM) kills the process; x32 is refused.
+through another system call table (i386, 32-bit ARM) kills the process; x32 is refused.
 
-Not covered: machines other than x86_64 and little-endian aarch64; nothing runs there.
+Not covered: machines other than x86_64 and little-endian aarch64; there, no program runs.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ _LOOKED_AT = """
     clone 56 220, socketpair 53 199, sendto 44 206, recvfrom 45 207, ioctl 16 29, prctl 157 167,
     prlimit64 302 261
 """
-# For a call with checked arguments: which argument, which bits of its lower half (the kernel reads
-# no others of these), and their allowed values.
+# For a call with checked arguments: the number of the argument, a mask of the bits that are checked
+# in its lower half (the kernel reads no others of these), and the allowed values.
 _Check = tuple[int, int, tuple[int, ...]]
 _ALL = 0xFFFFFFFF
 _PLAIN: _Check = (3, _ALL & ~0x4040, (0,))  # all flags except MSG_DONTWAIT, MSG_NOSIGNAL
@@ -89,21 +89,21 @@ _CHECKS: dict[str, list[_Check]] = {
     "prlimit64": [(0, _ALL, (0,))],  # the process itself
 }
 
-# AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64, and the column of the tables above.
+# AUDIT_ARCH_X86_64 and AUDIT_ARCH_AARCH64, with the column of each in the tables above.
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 
-# Instructions of classic BPF, and where struct seccomp_data holds what.
+# Instructions of classic BPF, and field offsets in struct seccomp_data.
 _LOAD, _AND, _RETURN, _IF_EQUAL = 0x20, 0x54, 0x06, 0x15
 _NUMBER, _MACHINE, _ARGUMENTS = 0, 4, 16
 
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000 | 38  # 38 is ENOSYS on both
 
 _Instruction = tuple[int, int, int, int]
-"""Code, jump if true, jump if false, constant."""
+"""(code, jump if true, jump if false, constant)."""
 
 
 def machines() -> list[str]:
-    """Machines with a filter, by the names of ``platform.machine``."""
+    """Machines for which a filter exists, by the names of ``platform.machine``."""
     return sorted(_MACHINES)
 
 
