@@ -123,11 +123,12 @@ class Progress:
         """A line about the samples from the journal; empty if there are none."""
         stages = self._last.stages if self._last else []
         parts = [
-            f"{stage.from_journal:,} of {stage.finished:,} in {stage.name}"
+            f"{stage.from_journal:,}{f' of {stage.finished:,}' if stage.per_problem else ''} in "
+            f"{stage.name}"
             for stage in stages
             if stage.from_journal
         ]
-        return f"Already billed, from the journal: {', '.join(parts)}" if parts else ""
+        return f"From the journal, not requested again: {'; '.join(parts)}" if parts else ""
 
     def _draw(self, shown: Status | str, now: bool = False) -> None:
         from heavydistill.cli.watch import line_of, picture_of

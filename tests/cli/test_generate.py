@@ -331,7 +331,7 @@ def test_the_same_pools_and_deliberator_give_the_same_run_and_ask_nobody(student
     flags = [f"--pools={student_run}", f"--journal={student_run.parent / 'journal'}", "--d=2"]
     told = ran("generate", *flags, "--deliberator=micro", f"--out={tmp_path}/run")
     assert "K=8 trajectories by micro-student" in told
-    assert "Already billed, from the journal: 6 of 6 in deliberating" in told
+    assert "From the journal, not requested again: 6 of 6 in deliberating" in told
     assert (tmp_path / "run" / TRACES).read_bytes() == (student_run / TRACES).read_bytes()
     usage = json.loads((tmp_path / "run" / "summary.json").read_text())["usage"]
     assert usage["thinking"]["requests"] == usage["thinking"]["completion"] == 0

@@ -77,7 +77,7 @@ def test_what_the_journal_had_is_summed_up_at_the_end(tmp_path):
     with progress.Progress(shown.console, shown.run) as bars:
         assert bars.reused() == ""
         shown.on(bars, thoughts=1, finished=1_200, from_journal=1_000)
-    assert bars.reused() == "Already billed, from the journal: 1,000 of 1,200 in thinking"
+    assert bars.reused() == "From the journal, not requested again: 1,000 of 1,200 in thinking"
 
 
 FIRST_LINES = """
