@@ -67,8 +67,8 @@ def publish(
         try:
             gone = ", ".join(deletions(parcel, options)) or "nothing"
         except HeavydistillError as error:
-            gone = f"not known. {error}"
-        say(f"The commit would delete on the Hub: {gone}", console)
+            gone = f"unknown. {error}"
+        say(f"Files that the commit would delete on the Hub: {gone}", console)
         say(f"Nothing was sent. What would be sent is in {written}", console)
         print_command("Next", same_command(), console)
         return

@@ -144,7 +144,10 @@ def _training(sets: str, student: str, rows: dict[str, dict[str, int]]) -> list[
     config = made_for[-1] if made_for else "4b-lora"
     command = ["heavydistill", "sft", "--config", config]
     command += [] if made_for else ["--model_name_or_path", student]
-    return [*command, "--role", roles[0], "--dataset_name", sets]
+    command += ["--role", roles[0], "--dataset_name", sets]
+    if not rows[f"sft_{roles[0]}"]["validation"]:
+        command += ["--eval_strategy", "no", "--load_best_model_at_end", "false"]
+    return command
 
 
 @with_flags(RefilterConfig, _REFILTER_FLAGS, "sampling.max_tokens=2048")

@@ -93,12 +93,14 @@ def _follow(run: Path, seen: _Seen | None, console: Console) -> _Seen | None:
 def picture_of(which: str, status: Status | None, is_alive: bool = True) -> RenderableType:
     """``lines_of`` with a bar below the first of them."""
     from rich.console import Group
+    from rich.padding import Padding
     from rich.progress_bar import ProgressBar
 
     heading, *lines = map(plain, lines_of(which, status, is_alive))
     stages = status.stages if status else []
     total, done = sum(stage.problems for stage in stages), sum(stage.done for stage in stages)
-    return Group(heading, ProgressBar(total=max(1, total), completed=done, width=60), *lines)
+    bar = ProgressBar(total=max(1, total), completed=done, width=60)
+    return Group(heading, Padding(bar), *lines)  # padded, because a bar does not end its line
 
 
 def line_of(status: Status) -> str:

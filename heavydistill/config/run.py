@@ -70,7 +70,8 @@ class Problems(Section):
     size: int = Field(100, ge=1)
     """Number of problems per procedural family; for ``micro``, the number of all problems."""
     seed: int = Field(0, ge=0, lt=10**9)
-    """Seed of procedural problems and of the order of options."""
+    """Seed of procedural problems and of the order of options. Seeds that differ by less than
+    ``size`` share problems."""
     keep_option_order: bool = False
     """Keep the options in the dataset's order, which may reveal the right one."""
     gym: dict[str, dict[str, Any]] = Field(default_factory=dict)

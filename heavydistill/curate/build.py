@@ -78,6 +78,7 @@ def build_sets(
     """
     contact = None if dry_run else Contact()
     sources = open_sources(config.runs)
+    _require_pools(config, sources)
     # Servers are contacted before anything large is loaded.
     runs = {
         source.name: resolve(config, source.config, contact)
@@ -133,6 +134,18 @@ class EmptyError(ConfigError):
             "--redeliberate.",
         )
         self.manifest = manifest
+
+
+def _require_pools(config: BuildConfig, sources: Sequence[SourceRun]) -> None:
+    """Refuse widths that no pool can fill; imported pools have no common K, so they pass."""
+    largest = [source.config.think.k for source in sources if source.config]
+    least = min(config.sets.widths or [0])
+    if len(largest) == len(sources) and least > max(largest):
+        raise ConfigError(
+            f"sets.widths begins at {least}, but the pools of the runs have at most "
+            f"{max(largest)} trajectories",
+            f"Give widths of {max(largest)} or less, or runs with a larger K.",
+        )
 
 
 def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:

@@ -187,5 +187,6 @@ def _costs(manifest: Manifest) -> dict[str, Any]:
     if manifest.refiltered:
         costs.append(None)
         rows.append(("refilter", count(manifest.refiltered.deliberations), *[UNKNOWN] * 3))
-    total = usd(sum(cost for cost in costs if cost is not None))
-    return {"rows": rows, "total": f"At least {total}" if None in costs else total}
+    priced = [cost for cost in costs if cost is not None]
+    least = "At least " * (None in costs)
+    return {"rows": rows, "total": f"{least}{usd(sum(priced))}" if priced else ""}

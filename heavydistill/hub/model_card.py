@@ -77,6 +77,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         attempts=_attempts(record),
         is_adapter=adapter is not None,
         use=_usage(record, adapter, origin.base, options),
+        context=_context(record),
         comparison=comparison,
         record=record,
         folders=list(folders.values()),
@@ -153,6 +154,13 @@ def _results(comparison: Comparison, role: str) -> list[EvalResult]:
     ]
 
 
+def _context(record: TrainingRecord) -> int:
+    """Maximum tokens of prompt and response: those of RL, or what the sets were built for."""
+    if record.rl:
+        return record.max_length
+    return max(used.manifest.student.max_tokens for used in record.sets)
+
+
 def _usage(
     record: TrainingRecord, adapter: dict[str, Any] | None, base: Base, options: PublishOptions
 ) -> dict[str, Any]:
@@ -186,9 +194,9 @@ def _usage(
             "deliberator": ["--pools", "runs/attempts", "--deliberator", tokenizer],
             "both": ["--teacher", tokenizer, *problems],
         }[record.role]
-    if ask:  # within the context length of the training
+    if ask:
         ask = [*generate, *ask, "--endpoint", _SERVER, "--tokenizer", tokenizer]
-        ask += ["--set", f"endpoint.context={record.max_length}"]
+        ask += ["--set", f"endpoint.context={_context(record)}"]
     return {
         "download": shlex.join(download),
         "generate": shlex.join(own),

@@ -25,6 +25,10 @@ from heavydistill.store.training_record import BaseModelUsed, TrainingRecord
 _UNNAMED = "(not named)"
 HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_FINDINGS = {
+    "restricted": "Training models on these texts is restricted by the terms of",
+    "unknown": "The terms for training models on these texts are unknown for",
+}
 _FIXES = {
     "restricted": "Leave out the runs of that model, or give --allow-restricted-terms if you have "
     "the permission of its maker.",
@@ -99,15 +103,14 @@ def check_terms(authors: Sequence[Author], options: PublishOptions) -> None:
     allowed = {"restricted": options.allow_restricted, "unknown": options.allow_unknown}
     for distillation, is_allowed in allowed.items():
         concerned = [
-            f"{author.name}: {author.terms.because or 'it has no profile'} (source: "
-            f"{author.terms.source or 'none'})"
+            f"{author.name}: {author.terms.because or 'it has no profile'}"
+            f"{author.terms.source and f' ({author.terms.source})'}"
             for author in authors
             if author.terms.distillation == distillation
         ]
         if concerned and not is_allowed:
             raise PublishError(
-                f"Training models on these texts is {distillation} by the terms of their authors: "
-                + "; ".join(concerned),
+                f"{_FINDINGS[distillation]} {'; '.join(concerned)}",
                 _FIXES[distillation],
             )
 

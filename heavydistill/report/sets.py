@@ -109,6 +109,9 @@ def _advice(manifest: Manifest) -> Iterator[str]:
             f"Asked {asked.model} for {asked.deliberations:,} deliberations on {asked.sets:,} "
             f"sets, of which {asked.failed:,} failed; cost {cost}."
         )
+    trained = [splits for splits in manifest.rows.values() if splits["train"]]
+    if trained and not any(splits["validation"] for splits in trained):
+        yield "No rows for validation: a larger share of problems, --set validation=N, gives some."
     if manifest.undeliberated:
         how = "--redeliberate requests them"
         if manifest.asked:
@@ -119,7 +122,7 @@ def _advice(manifest: Manifest) -> Iterator[str]:
         )
     if manifest.unmeasured:
         yield (
-            f"{manifest.unmeasured:,} caches are no RL prompts, because fewer than two of their "
-            "deliberations were judged. Run `heavydistill generate` with --d 2 or more, or "
-            "`heavydistill refilter`, or train on them with `heavydistill grpo --unmeasured ask`."
+            f"{manifest.unmeasured:,} candidate sets are no RL prompts, because fewer than two "
+            "deliberations on them were judged: `heavydistill refilter` measures them on a "
+            "checkpoint, and `heavydistill grpo --unmeasured ask` uses them as they are."
         )

@@ -78,8 +78,8 @@ def tokenize_sources(
     if len(names) > 1 and not any(len(splits["validation"]) for splits in whole):
         raise ConfigError(
             "There are evaluations, but the sets have no validation rows",
-            "Build them with --set validation=0.05, or train with --eval_strategy no "
-            "--load_best_model_at_end false.",
+            "Build them with a larger share, e.g. --set validation=0.3, or train with "
+            "--eval_strategy no --load_best_model_at_end false.",
         )
     lengths = [tokens for splits in whole for part in splits.values() for tokens in part["tokens"]]
     max_length = _max_length(config, base, lengths)

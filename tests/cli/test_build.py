@@ -82,6 +82,7 @@ def test_a_yaml_file_is_read_and_flags_win(command, run, tmp_path):
         (["--set", "retenton=0.1"], "retention", 2),
         (["--student", "nobody"], "There is no model 'nobody'", 2),
         (["--against", "missing.jsonl"], "missing.jsonl", 2),
+        (["--set", "sets.widths=[16]"], "the pools of the runs have at most 8 trajectories", 2),
         (["--set", "max_tokens=4096"], "Set max_tokens to 2048 or less", 2),
         (["--set", "max_tokens=64"], "too_long_for_student", 2),
         (["--set", "max_tokens=64"], "No training row is left", 2),
@@ -107,6 +108,9 @@ def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(
     train = proposed(printed)
     assert train[train.index("--model_name_or_path") + 1] == "my models/mine"
     assert train[-4:] == ["--role", "deliberator", "--dataset_name", "new sets"]
+    code, printed, _ = call("build", run, "--out", "no validation", "--set", "validation=0")
+    assert code == 0 and "No rows for validation" in printed
+    assert proposed(printed)[-4:] == ["--eval_strategy", "no", "--load_best_model_at_end", "false"]
     assert "my models" not in (tmp_path / "new sets" / "manifest.json").read_text(encoding="utf-8")
     code, shown, said = call("show", "new sets", "--tokens")
     assert (code, shown) == (2, "")

@@ -84,7 +84,7 @@ def test_the_licence_is_the_base_models_where_all_who_wrote_allow_it(changes, li
         (
             "lora",
             None,
-            "`micro-student`, which is not on the Hub, with a LoRA adapter merged into it",
+            "`micro-student` (not on the Hub), with a LoRA adapter merged into it",
         ),
     ],
 )

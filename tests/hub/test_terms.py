@@ -96,7 +96,7 @@ def test_the_licence_is_one_only_where_everything_is_known(models, source, licen
         ("someone/else", "unknown", "restricted", ["someone/else: it has no profile"]),
         (
             *("openai/gpt-5", "restricted", "unknown"),
-            ["openai/gpt-5: what the services write may not", "source: OpenAI, Terms of use"],
+            ["openai/gpt-5: what the services write may not", "(OpenAI, Terms of use"],
         ),
     ],
 )

@@ -22,6 +22,6 @@ def test_sets_without_a_deliberation_are_told_with_what_is_left_to_try(is_asked)
     )
     print_manifest(told, console)
     assert "3 more sets" in printed.getvalue()
-    assert "4 caches are no RL prompts" in printed.getvalue()
+    assert "4 candidate sets are no RL prompts" in printed.getvalue()
     assert ("--redeliberate requests them" in printed.getvalue()) != is_asked
     assert ("redeliberate.d or another --teacher" in printed.getvalue()) == is_asked
