@@ -109,7 +109,9 @@ def _summary(estimate: Estimate) -> str:
     is_free = all(stage.model.is_local for stage in estimate.stages)
     parts = [f"{calls} calls", f"{_span(amounts.tokens, _tokens)} tokens"]
     parts += ["free" if is_free else f"{usd} USD" if amounts.usd else "price unknown"]
-    parts += [] if hours == _UNKNOWN else [f"{hours} hours"]
+    if hours != _UNKNOWN:
+        scale, unit = (1, "hours") if amounts.hours.high >= 1 else (60, "minutes")
+        parts += [f"{_span(amounts.hours.times(scale, scale), _amount)} {unit}"]
     measured = all(stage.is_measured for stage in estimate.stages)
     basis = "as in the journal" if measured else "least to most"
     if assumed := next(filter(_is_assumed, estimate.stages), None):
@@ -166,7 +168,7 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
         there, counter = thinking.in_journal.low, estimate.thinker_tokenizer
         yield (
             f"The journal has {there:,} of {there + thinking.amounts.calls.low:,} trajectories, "
-            "already billed; failed requests that are repeated are not in the estimate"
+            "not requested again; repeats of failed requests are not in the estimate"
         )
         counted = f"an {counter}" if counter == ESTIMATED else f"the tokenizer {counter}"
         template = f"up to {TEMPLATE_TOKENS} of chat template each"
