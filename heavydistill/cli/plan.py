@@ -167,8 +167,8 @@ def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
     if thinking := estimate.thinking:
         there, counter = thinking.in_journal.low, estimate.thinker_tokenizer
         yield (
-            f"The journal has {there:,} of {there + thinking.amounts.calls.low:,} trajectories, "
-            "not requested again; repeats of failed requests are not in the estimate"
+            f"In the journal: {there:,} of {there + thinking.amounts.calls.low:,} trajectories; "
+            "repeats of failed requests are not in the estimate"
         )
         counted = f"an {counter}" if counter == ESTIMATED else f"the tokenizer {counter}"
         template = f"up to {TEMPLATE_TOKENS} of chat template each"
