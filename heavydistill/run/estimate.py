@@ -1,14 +1,14 @@
 """Estimates the requests, tokens, cost and time of a run before any request is sent.
 
 Every amount is a range. If the journal has responses of the same model, stage and sampling, their
-mean length and time are used. Otherwise the range covers every possible response: 1 token up to the
-maximum of its sampling, at ``endpoint.tokens_per_second``. A thinker's prompt has the tokens that
-its tokenizer counts, plus at most ``TEMPLATE_TOKENS`` for a chat template; a deliberator's has at
-most the budget of its cache. The time of models in this process is unknown.
+mean length and time are used. Otherwise a response has between 1 token and the maximum of its
+sampling, at ``endpoint.tokens_per_second``. A thinker's prompt is counted by its tokenizer, plus at
+most ``TEMPLATE_TOKENS`` for a chat template; a deliberator's prompt has at most the token budget of
+its cache. The time of models in this process is unknown.
 
 Responses in the journal are not requested again. Their number is exact for thinkers; for
-deliberators it is known only once their caches are built. A judge is asked between never and once
-per vote on every response.
+deliberators it is known only once their caches are built. For each response, a judge gets between
+no requests and one request per vote.
 
 Not covered: repeated requests after failures; problems with too few usable attempts, which are not
 deliberated on; loading and start-up; discounts for prompts in a prefix cache.
@@ -37,7 +37,7 @@ _RECORDS_READ, _RECORDS_PER_STAGE = 5_000, 1_000
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of amounts; ``high`` is infinite if nothing is known."""
+    """A range of amounts; ``high`` is infinite if there is no upper bound."""
 
     low: float
     high: float
@@ -49,17 +49,17 @@ class Range:
         return self.low <= value <= self.high
 
     def times(self, low: float, high: float | None = None) -> Range:
-        """The range times another one, from ``low`` to ``high`` (default: ``low``)."""
+        """Return the range multiplied by the range from ``low`` to ``high`` (default: ``low``)."""
         return Range(self.low * low, self.high * (low if high is None else high))
 
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Means over the responses of a stage in the journal."""
+    """Means over a stage's responses in the journal."""
 
     responses: int
-    prompt_tokens: float | None  # None if the server reported none
-    completion_tokens: float | None  # None if the server reported none
+    prompt_tokens: float | None  # None if the server does not report it
+    completion_tokens: float | None  # None if the server does not report it
     seconds: float  # time of a response
 
 
@@ -69,8 +69,8 @@ class Amounts:
 
     calls: Range  # responses that are not in the journal
     prompt_tokens: Range
-    completion_tokens: Range  # with thinking
-    usd: Range | None  # cost; None if the price is not known
+    completion_tokens: Range  # including thinking
+    usd: Range | None  # cost; None if the price is unknown
     hours: Range
 
     @property
@@ -84,27 +84,27 @@ class StageEstimate:
 
     stage: str  # name as in ``models.request``
     model: ResolvedModel
-    in_journal: Range  # responses that the journal has
+    in_journal: Range  # number of responses in the journal
     amounts: Amounts
-    means: Means | None  # None without responses in the journal
+    means: Means | None  # None if the journal has no responses
 
     @property
     def is_measured(self) -> bool:
-        """Whether the length of responses was measured in the journal."""
+        """Return whether the length of responses was measured in the journal."""
         return self.means is not None and self.means.completion_tokens is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The estimate of a run, whose stages overlap in time."""
+    """The estimate of a run. Its stages overlap in time."""
 
     stages: list[StageEstimate]
     thinker_tokenizer: str  # name of the tokenizer that counted the thinkers' prompts
-    skipped: int = 0  # lines of the journal that cannot be read
+    skipped: int = 0  # unreadable lines of the journal
 
     @property
     def thinking(self) -> StageEstimate | None:
-        """The thinking stage; None for a run on pools."""
+        """Return the thinking stage; None for a run on existing pools."""
         return next((stage for stage in self.stages if stage.stage == THINK), None)
 
     @property
@@ -113,12 +113,12 @@ class Estimate:
 
     @property
     def billed(self) -> Amounts:
-        """The amounts of served models, which alone count against a budget."""
+        """Return the amounts of served models; only these count towards a budget."""
         return _total([stage for stage in self.stages if not stage.model.is_local])
 
 
 def estimate(plan: Plan) -> Estimate:
-    """Estimate a checked run, without a request."""
+    """Estimate a checked run without sending a request."""
     run, config = plan.run, plan.config
     journal = Journal(plan.journal) if plan.journal.is_dir() else None
     models = {THINK: run.thinker, JUDGE: run.judge}
@@ -126,7 +126,7 @@ def estimate(plan: Plan) -> Estimate:
     asked = {stage: model for stage, model in models.items() if model}
     means = _means(journal, asked) if journal else {}
     stages: list[StageEstimate] = []
-    # Prompts with all samples in the journal, and responses of other stages in the journal.
+    # Prompts with all samples in the journal; responses of other stages in the journal.
     whole, others = len(plan.problems), journal.answered if journal else 0
     counter = reader_of((run.thinker or run.deliberator).profile.tokenizer)
     if run.thinker:
@@ -142,7 +142,7 @@ def estimate(plan: Plan) -> Estimate:
             read = Range(-(-calls.low // _samples_a_call(model)), total * budget)
             stages += [_stage(stage, model, Range(0, there), calls, read, means.get(stage))]
     if run.judge:
-        # Maximum length of the prompt for each problem on which the judge can be asked.
+        # Maximum prompt length of each problem that may need the judge.
         reader = reader_of(run.judge.profile.tokenizer)
         wording = prompts.load("judge", "general", config.language)
         counts = [
@@ -160,10 +160,10 @@ def estimate(plan: Plan) -> Estimate:
 def _thinking(
     plan: Plan, counter: Reader, journal: Journal | None, means: Means | None
 ) -> tuple[StageEstimate, int]:
-    """(the stage, number of prompts with all samples in the journal)."""
+    """Return (the thinking stage, number of prompts with all samples in the journal)."""
     config, k, thinker = plan.config, plan.config.think.k, plan.run.in_stage(THINK)
     revision = revision_of(thinker.profile, thinker.endpoint) if journal else ""
-    missing: dict[str, int] = {}  # samples per prompt; equal prompts share theirs
+    missing: dict[str, int] = {}  # samples per prompt; equal prompts share samples
     whole = 0
     for problem in plan.problems:
         prompt = prompts.asked_of_thinker(problem, config)
@@ -196,7 +196,7 @@ def _stage(
     read: Range,
     means: Means | None,
 ) -> StageEstimate:
-    """The estimate of a stage from its calls, the tokens of its prompts, and the journal."""
+    """Return a stage's estimate from its calls, prompt tokens, and means in the journal."""
     longest = model.sampling.max_tokens
     written = calls.times(1, longest)
     if means and means.prompt_tokens and stage != THINK:  # the thinker's prompts were counted
@@ -221,7 +221,7 @@ def _stage(
 
 
 def _hours(model: ResolvedModel, calls: Range, tokens: Range, seconds: Range) -> Range:
-    """Hours of a stage that uses all slots, and at least what rate limits allow."""
+    """Return the hours of a stage that uses all slots, but no less than its rate limits require."""
     endpoint = model.endpoint
     if model.is_local or not calls.high:
         return Range(0, math.inf if calls.high else 0)
@@ -237,13 +237,13 @@ def _hours(model: ResolvedModel, calls: Range, tokens: Range, seconds: Range) ->
 
 
 def _samples_a_call(model: ResolvedModel) -> int:
-    """Number of samples in one request, which share the prompt."""
+    """Return the number of samples per request; they share the prompt."""
     capabilities = model.endpoint.capabilities
     return 1 if model.is_local or not capabilities else capabilities.n
 
 
 def _total(stages: list[StageEstimate]) -> Amounts:
-    """The sum over stages; hours are at least those of the longest one."""
+    """Return the sum over stages; the hours are at least those of the longest stage."""
     amounts = [stage.amounts for stage in stages]
 
     def total(name: str) -> Range:
@@ -259,7 +259,7 @@ def _total(stages: list[StageEstimate]) -> Amounts:
 
 
 def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, Means]:
-    """The means of each stage over the journal's responses, a random sample if it is large."""
+    """Return the means of each stage over the journal's responses, sampled if there are many."""
     asked = {
         stage: (model.profile.model, model.sampling.model_dump()) for stage, model in models.items()
     }

@@ -1,19 +1,19 @@
-"""Runs a configuration from checked problems to a folder on disk.
+"""Executes a configuration: from checked problems to the folder of a run.
 
-The folder of a run, which appears under its name when all of it is written (see ``store.atomic``):
+The folder of a run, which gets its final name when all of it is written (see ``store.atomic``):
 
     config.yaml    the resolved configuration; ``generate --config`` repeats the run from it
-    traces/        parquet, one row a problem; ``datasets.load_dataset`` reads it
-    rejects/       rows that a step failed on, if there are any, with the reason in ``status``
+    traces/        parquet, one row per problem; ``datasets.load_dataset`` reads it
+    rejects/       rows on which a step failed, if any, with the reason in ``status``
     summary.json   metrics, counts, tokens and cost, and the models and version that made them
 
-``check`` reports everything that the user can fix before anything is spent. With a ``Contact`` it
-contacts the servers first, before anything large is imported. An interrupted run goes on when the
-same command is repeated: its responses are in the journal (see ``store.journal``), and its folder
-is replaced when the new one is complete (see ``result``).
+``check`` reports everything that the user can fix before any request is billed. With a ``Contact``
+it contacts the servers first, before anything large is imported. An interrupted run continues when
+the same command is repeated: its responses are in the journal (see ``store.journal``), and its
+folder is replaced when the new one is complete (see ``result``).
 
-Not covered: whether a cache has room for the final answers, which ``heavy.cache`` decides. Before,
-only the frame of the cache is known: the wording, the problem and the headers of the attempts.
+Not covered: whether a cache has room for the final answers, which ``heavy.cache`` checks. Before
+the run only the fixed parts of the cache are known: wording, problem and headers of the attempts.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 PipelineOf = Callable[[ResolvedRun], "HeavyPipeline"]
 
-_ANSWER_TOKENS = 32  # room that a cache should have for the answer of each attempt
+_ANSWER_TOKENS = 32  # minimum room in a cache for the answer of each attempt
 _NARROWEST = 2  # attempts; see ``config.run.CacheChoice.width``
 _log = logging.getLogger(__name__)
 
@@ -74,15 +74,15 @@ class Plan:
     problems: list[Problem]
     folder: Path
     journal: Path
-    server_log: Path  # log of a server that is started
-    unfit: dict[int, str] = field(default_factory=dict)  # rows left out: number and reason
-    server: list[str] | None = None  # command that starts a server for the teacher; None for none
+    server_log: Path  # log of the server that the run starts
+    unfit: dict[int, str] = field(default_factory=dict)  # rows left out: row number and reason
+    server: list[str] | None = None  # command that starts the teacher's server; None for no server
     pools: PoolsOfRun | None = None  # pools of another run; None for new trajectories
-    pools_at: Path | None = None  # folder of that run if it is not ``config.pools`` yet
+    pools_at: Path | None = None  # folder of that run, if not yet ``config.pools``
     outside: int = 0  # rows of the source outside ``problems.within``
     contact: Contact | None = None  # has contacted the servers; None if nothing was sent
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Differences to another run in the folder, as in ``Earlier``; it is replaced at the end."""
+    """Differences to the run in the folder, which is replaced at the end; as in ``Earlier``."""
 
     @property
     def config(self) -> RunConfig:
@@ -95,12 +95,12 @@ class Finished:
 
     folder: Path
     summary: Summary  # over all rows, rejects included
-    rejects: int  # rows that a step failed on
+    rejects: int  # rows on which a step failed
     missing: int  # problems that an interrupted run has not finished
 
     @property
     def is_complete(self) -> bool:
-        """Whether every problem has a trace with at least ``min_k`` usable trajectories."""
+        """Return whether every problem has a trace with at least ``min_k`` usable trajectories."""
         return not self.missing and set(self.summary.statuses) == {OK}
 
 
@@ -114,12 +114,12 @@ def check(
 
     Args:
         config: Configuration of the run.
-        asks: Whether requests will be sent, so that the models must be available.
+        asks: Whether requests will be sent; then the models must be available.
         on_checked: Called with (number of checked references, number of all references).
-        contact: Contacts the servers about their models and contexts; None sends nothing.
+        contact: Queries the servers for their models and contexts; None sends nothing.
 
     Raises:
-        UserError: Anything that the user can fix; nothing was written.
+        UserError: The user has to fix something; nothing was written.
     """
     if asks and (config.pools or config.thinker or config.deliberator):
         config.refuse_unnamed()
@@ -169,7 +169,7 @@ def check(
 
 
 def _changed(config: RunConfig, folder: Path) -> dict[str, tuple[Any, Any]]:
-    """``Plan.changed``; raises ConfigError if the folder holds anything else."""
+    """Return ``Plan.changed``; raises ConfigError if the folder has anything other than a run."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return {}
     before = earlier(config, folder)
@@ -193,26 +193,26 @@ def run(
     on_start: OnStart | None = None,
     pipeline_of: PipelineOf | None = None,
 ) -> Finished:
-    """Run a plan and write its folder.
+    """Execute a plan and write the run's folder.
 
     Args:
         plan: From ``check``.
         on_status: Called with the progress every ``status.EVERY_S`` seconds and at the end.
-        replay: Whether every response comes from the journal, without a request.
+        replay: Whether to read every response from the journal, without a request.
         ray: Address of a Ray cluster that runs the shards, or ``local``.
-        on_start: As in ``models.vllm.server.served``, for a server that is started.
+        on_start: Passed to ``models.vllm.server.served`` if a server is started.
         pipeline_of: Builds the pipeline instead of ``recipe.build_heavy_pipeline``; such a run is
             not divided into shards.
 
     Raises:
-        TeacherError: An endpoint does not work or the server cannot be started, in which case no
-            request was sent; or the endpoint refuses all requests during the run.
-        ConfigError: The same run is in progress, or another one into the same folder; Ray is not
+        TeacherError: An endpoint does not work or the server cannot be started (no request was
+            sent); or the endpoint refuses all requests during the run.
+        ConfigError: The same run, or another one into the same folder, is in progress; Ray is not
             installed or cannot be joined; or there are shards and a ``pipeline_of``.
         RunError: The pipeline failed, the started server ended, the disk is full, or rows are
             missing. The folder is unchanged.
-        KeyboardInterrupt, StoppedError: The run was interrupted or cannot go on. Before, finished
-            rows were written, unless another run is in the folder.
+        KeyboardInterrupt, StoppedError: The run was interrupted or cannot continue. Finished rows
+            were written, unless the folder has another run.
     """
     pays, place = plan.run.asks_servers and not replay, Workplace(plan.folder)
     status = StatusWriter(place.path / STATUS, plan.run, len(plan.problems), pays, on_status)
@@ -224,7 +224,7 @@ def run(
                 raise ConfigError("A pipeline of your own runs in one process", "Set processes: 1.")
             stack.callback(pool.close)
         command = None if replay or ray else plan.server
-        # The address is not saved in the configuration, because it holds for this run only.
+        # The address is not saved in the configuration, because it is valid for this run only.
         run, failure = stack.enter_context(with_server(run, command, plan.server_log, on_start))
         if pays and not run.config.endpoint.start_vllm:
             require_endpoints(run, plan.contact or Contact())
@@ -256,7 +256,7 @@ def run(
 
 
 def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
-    """The pool that runs the shards of a run; None if it is not divided.
+    """Return the pool that runs the shards of a run; None if the run is not divided.
 
     Raises:
         ConfigError: Ray is not installed, or cannot be joined.
@@ -294,7 +294,7 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
         TeacherError: A server does not answer, or does not serve a model of the run.
     """
     config = run.config
-    # The prompt of a deliberator is as long as the budget of its cache.
+    # A deliberator's prompt may use the whole token budget of its cache.
     deliberator = (run.deliberator if config.rounds else None, config.cache.budget_tokens or 0)
     for model, prompt in (deliberator, (run.thinker, 0), (run.judge, 0)):
         if model and not model.is_local:
@@ -303,10 +303,10 @@ def require_endpoints(run: ResolvedRun, contact: Contact) -> None:
 
 
 def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
-    """The run with a tokenizer that can be loaded.
+    """Return the run with a tokenizer that can be loaded.
 
-    If the tokenizer in the profile of a served model cannot be loaded, the server counts tokens and
-    a warning is logged.
+    If the tokenizer named in a served model's profile cannot be loaded, the server counts tokens
+    and a warning is logged.
 
     Raises:
         TeacherError: The tokenizer of a local model, or one that the user named, cannot be loaded.
@@ -328,10 +328,10 @@ def with_tokenizer(run: ResolvedRun) -> ResolvedRun:
 
 
 def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True) -> None:
-    """Check that the cache has room for the problem with the longest frame.
+    """Check that the cache has room for the problem whose fixed parts are longest.
 
-    ``asks`` says whether a server may be asked to count tokens. If it may not, or is not running
-    yet, an estimate alone refuses nothing, because it is never less than the count.
+    ``asks``: whether the server may be asked to count tokens. If not, or if it is not running yet,
+    token numbers are estimates. An estimate may exceed the true count, so it never causes an error.
 
     Raises:
         TeacherError: The tokenizer of a model cannot be loaded.
@@ -346,7 +346,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
         prompts.for_thinker(problem, config)
     if not config.rounds:
         return
-    # From the second round on, a cache holds deliberations beside the selected trajectories.
+    # From the second round on, a cache has deliberations in addition to the selected trajectories.
     carried = config.deliberate.d if config.deliberate.rounds > 1 else 0
     attempts = (config.cache.width or config.think.k) + carried
     budget = config.cache.budget_tokens or 0
@@ -354,7 +354,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     def frame(problem: Problem, attempts: int) -> int:
         return frame_tokens(problem, attempts, prompts.for_reader(problem, config), reader)
 
-    # Counting the headers of many attempts is slow; they depend on wording and fence only.
+    # Counting the headers of many attempts is slow; they depend only on wording and fence.
     longest: dict[tuple[str, str], Problem] = {}
     for problem in sorted(problems, key=lambda each: frame(each, 1), reverse=True):
         longest.setdefault((problem.domain, fence_for([problem.text])), problem)

@@ -1,4 +1,4 @@
-"""Ctrl-C: an exception where there is something to save, otherwise the end of the process."""
+"""Ctrl-C: an exception if there is something to save, otherwise the end of the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def as_exceptions() -> Iterator[Callable[[], None]]:
     """Let SIGINT and SIGTERM raise KeyboardInterrupt with the name of the signal.
 
     Yields:
-        Function after which both signals are ignored, so that they do not interrupt a clean-up.
+        Function that makes the process ignore both signals, so that they do not interrupt cleanup.
     """
 
     def interrupt(signum: int, frame: Any) -> None:
@@ -43,7 +43,7 @@ def as_exceptions() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Delay Ctrl-C until the end; processes that are started meanwhile never receive it."""
+    """Delay Ctrl-C until the block ends; processes started in the block never receive it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -53,11 +53,11 @@ def held() -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_at_once() -> Iterator[None]:
-    """Let Ctrl-C end the process with ``INTERRUPTED``, without clean-up.
+    """Let Ctrl-C end the process with exit code ``INTERRUPTED``, without cleanup.
 
-    Use it while modules are loaded: there a KeyboardInterrupt is printed as a traceback, or lost in
-    a library that guards its imports with a bare ``except``. Another handler stays in place, and
-    an ignored SIGINT, as in background jobs, stays ignored.
+    Use it while modules are imported: there a KeyboardInterrupt is printed as a traceback, or lost
+    in a bare ``except`` of a library. A different handler stays in place, and an ignored SIGINT, as
+    in background jobs, stays ignored.
     """
     before = signal.getsignal(signal.SIGINT)
     is_ours = threading.current_thread() is threading.main_thread()
@@ -72,15 +72,15 @@ def ending_at_once() -> Iterator[None]:
 
 
 def end_at_once() -> None:
-    """Let Ctrl-C end the process with ``INTERRUPTED``, without clean-up, from now on."""
+    """From now on, let Ctrl-C end the process with exit code ``INTERRUPTED``, without cleanup."""
     signal.signal(signal.SIGINT, _end)
 
 
 @contextlib.contextmanager
 def recognized() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the end if Ctrl-C was pressed, whatever libraries did with it.
+    """Raise KeyboardInterrupt at the end of the block if Ctrl-C was pressed in it.
 
-    During an import it may surface as another exception (Python 3.11 wraps what ``__set_name__``
+    During an import it may become another exception (Python 3.11 wraps what ``__set_name__``
     raises) or be lost in a bare ``except``. An ignored Ctrl-C stays ignored.
     """
     before = signal.getsignal(signal.SIGINT)
@@ -110,10 +110,10 @@ def recognized() -> Iterator[None]:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Turn off garbage collection, so that imports are faster; Ctrl-C as in ``recognized``."""
+    """Turn off garbage collection to speed up imports; Ctrl-C is handled as in ``recognized``."""
     was_on = gc.isenabled()
     gc.disable()
-    # Without it the process spends half a second at its end on cycles in the loaded modules.
+    # Otherwise the process spends half a second at exit on cycles in the loaded modules.
     atexit.register(gc.freeze)
     try:
         with recognized():

@@ -1,9 +1,9 @@
-"""An engine as a distilabel ``LLM``: failure, reasoning and finish reason are data.
+"""A distilabel ``LLM`` that returns failures, reasoning and finish reasons as data.
 
-distilabel's own classes lose the reasoning, may return one sample for K, and drop a batch for one
-error. This class requests each sample from the engine, derives the seed of a sample from its
-content, and returns all fields of a response as extras, so that distilabel's own tasks can use it
-too (they store the extras in columns ``llm_TASK_KEY``).
+distilabel's own classes lose the reasoning, may return one sample instead of K, and drop a batch on
+a single error. This class requests each sample from the engine, derives the seed of a sample from
+its content, and returns all fields of a response as extras. distilabel's own tasks can use it too;
+they store the extras in columns ``llm_TASK_KEY``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _PLAIN = ("prompt_tokens", "completion_tokens", "answer_text")
 
 
 class HeavyLLM(LLM):
-    """A model, looked up by the name of its profile unless ``resolved`` gave the profile.
+    """A model, looked up by profile name unless created by ``resolved`` with a profile.
 
     ``ledger``, ``most_tokens``, ``most_usd`` and ``holder`` are as in ``models.ledger.Ledger``.
     """
@@ -52,12 +52,12 @@ class HeavyLLM(LLM):
     seed: int = 0  # seed of the run; see ``models.request.sample_seed``
     stage: str = ""  # stage in the journal; see ``models.request.Request``
     endpoint: Endpoint = Endpoint()
-    journal: str | None = None  # folder that keeps responses; None keeps none
-    ledger: str | None = None  # file of the run's account; None for no account
+    journal: str | None = None  # folder that stores responses; None stores none
+    ledger: str | None = None  # file of the run's budget account; None for no account
     most_tokens: int | None = None
     most_usd: float | None = None
     holder: str = ""
-    replay: bool = False  # whether responses come from the journal alone
+    replay: bool = False  # whether responses come only from the journal
 
     _engine: Engine | None = PrivateAttr(default=None)
     _keep: Keep = PrivateAttr(default_factory=lambda: forget)
@@ -65,19 +65,19 @@ class HeavyLLM(LLM):
 
     @classmethod
     def resolved(cls, profile: Profile, **fields: Any) -> HeavyLLM:
-        """The LLM of a model with a known profile."""
+        """Return the LLM of a model whose profile is known."""
         llm = cls(**fields)
         llm._found = profile
         return llm
 
     @property
     def model_name(self) -> str:
-        """Name in seeds and records, which does not depend on the path of the profile."""
+        """Return the name for seeds and records; it does not depend on the path of the profile."""
         return self._profile.name
 
     @property
     def in_process(self) -> bool:
-        """Whether the model runs in this process, not behind an endpoint."""
+        """Return whether the model runs in this process, not behind an endpoint."""
         return self._profile.kind == "local"
 
     @property
@@ -119,7 +119,7 @@ class HeavyLLM(LLM):
             self._engine.drain()
 
     def sample(self, conversations: list[Conversation], count: int) -> list[list[Sample]]:
-        """``count`` samples of each conversation, as the engine returns them."""
+        """Return ``count`` samples of each conversation, in the engine's format."""
         if not self._engine:
             raise RuntimeError("HeavyLLM.sample before load()")
         about: dict[str, Any] = {
@@ -134,7 +134,7 @@ class HeavyLLM(LLM):
     def generate(
         self, inputs: list[Conversation], num_generations: int = 1
     ) -> list[dict[str, Any]]:
-        """``num_generations`` samples of each conversation, in distilabel's ``GenerateOutput``."""
+        """Return ``num_generations`` samples of each conversation, in distilabel's format."""
         return [self._output(each) for each in self.sample(inputs, num_generations)]
 
     def _output(self, given: list[Sample]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ class HeavyLLM(LLM):
 
 
 def _share_processor() -> None:
-    """Use half of the cores, because two stages work at once, unless OMP_NUM_THREADS is set.
+    """Limit torch to half of the cores, because two stages run at once; OMP_NUM_THREADS wins.
 
     Threads that wait for a core would slow both stages.
     """

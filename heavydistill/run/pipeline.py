@@ -1,21 +1,23 @@
 """Executes a chain of distilabel steps in this process, with threads.
 
-``HeavyPipeline`` is a distilabel ``Pipeline``: its steps, ``>>``, YAML and ``Distiset`` are those
-of distilabel, and distilabel's own command line runs the same steps. ``run`` differs:
+``HeavyPipeline`` is a distilabel ``Pipeline``: it uses distilabel's steps, ``>>``, YAML and
+``Distiset``, and distilabel's command line can run the same steps. ``run`` differs:
 
-- A step processes ``input_batch_size`` rows at a time, and ``batches_in_flight`` batches at once if
-  it has that attribute, each in a thread. A batch moves on as soon as it is done, so rows overtake
-  slow ones. A step with one batch in flight is loaded and used by a single thread, because torch
-  keeps a pool of threads for each thread that calls it.
-- ``window`` bounds the number of rows between the first and the last step. More rows are loaded
-  only while no step has work, i.e. where a step waits for a full batch.
-- An error that a step raises ends the run; the fault of a single row is data (see ``steps``).
-- After Ctrl-C, a spent budget or a refused key the requests in flight are awaited, so that their
-  responses reach the journal. A second Ctrl-C, SIGTERM and any other error do not wait.
+- A step processes ``input_batch_size`` rows at a time. If it has the attribute
+  ``batches_in_flight``, it processes this number of batches at once, each in a thread. A batch
+  moves on as soon as it is done, so rows can overtake slow ones. A step with one batch in flight is
+  loaded and used by a single thread, because torch keeps a thread pool for each thread that calls
+  it.
+- ``window`` limits the number of rows between the first and the last step. More rows are loaded
+  only while no step has work, i.e. if a step waits for a full batch.
+- An exception in a step ends the run; an error in a single row is stored in the row (see
+  ``steps``).
+- After Ctrl-C, a spent budget or a refused key, the run waits for the requests in flight, so that
+  their responses reach the journal. A second Ctrl-C, SIGTERM or any other error ends it at once.
 - Rows that leave the last step are written at once, with a declared Arrow schema.
 
 Not covered: steps that branch or join, replicas of a step (``shards`` runs several pipelines), load
-groups, and distilabel's cache, whose resume hangs or loses rows (the journal keeps the responses).
+groups, and distilabel's cache, whose resume hangs or loses rows (the journal stores the responses).
 """
 
 from __future__ import annotations
@@ -56,12 +58,12 @@ if distilabel.__version__ != SUPPORTED:
         f"heavydistill works with distilabel {SUPPORTED} and found {distilabel.__version__}. "
         f"Install distilabel=={SUPPORTED}."
     )
-# distilabel's hook prints the local variables of a traceback, which may hold keys.
+# distilabel's hook prints a traceback with local variables, which may contain keys.
 sys.excepthook = sys.__excepthook__
 
 _POLL_S = 0.2
 _GRACE_S = 5.0
-"""Maximum wait at the end for threads that ask no server."""
+"""Maximum wait at the end, in seconds, for threads without server requests."""
 # Loggers that write a line for every request.
 _SILENT = ("httpx2", "httpcore2", "reasoning_gym", "datasets", "urllib3.connectionpool", "filelock")
 
@@ -75,7 +77,7 @@ _log = logging.getLogger("distilabel.pipeline")
 
 
 class HeavyPipeline(Pipeline):
-    """A distilabel pipeline that runs in this process; see the module.
+    """A distilabel pipeline that runs in this process; see the module docstring.
 
     Args:
         name: Name of the pipeline.
@@ -98,25 +100,25 @@ class HeavyPipeline(Pipeline):
         self.watch: Callable[[], HeavydistillError | None] = lambda: None
         """Called several times a second during the run; an error that it returns ends the run."""
         self.shown: logging.Handler | None = None
-        """Handler that shows warnings; None prints them on the terminal."""
+        """Handler that displays warnings; None prints them to the terminal."""
 
     def keep_in(self, folder: Path, prefix: str = "") -> None:
-        """Write rows and log to a folder, which the caller owns, instead of a temporary one.
+        """Write rows and log to a folder owned by the caller, instead of a temporary folder.
 
-        Call it before ``run``. Pipelines can share the folder if each has another ``prefix``, with
-        which the names of the files of rows begin.
+        Call this before ``run``. Several pipelines can share a folder if each has a different
+        ``prefix``, which starts the names of its row files.
         """
         self.discard()
         self._folder, self._prefix, self._is_temporary = folder, prefix, False
 
     def discard(self) -> None:
-        """Remove the temporary folder with rows, log and the ``Distiset`` of ``run``."""
+        """Delete the temporary folder with the rows, the log and the ``Distiset`` of ``run``."""
         if self._is_temporary:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def leaf_files(self) -> Path:
-        """Folder of the parquet files with the rows that have left the last step."""
+        """Return the folder of the parquet files with the rows that have left the last step."""
         return self._folder / LEAF_FOLDER
 
     def run(self, parameters: dict[str, Any] | None = None, **unsupported: Any) -> Distiset:
@@ -138,12 +140,12 @@ class HeavyPipeline(Pipeline):
         return distiset
 
     def run_to_files(self, parameters: dict[str, Any] | None = None) -> None:
-        """Run to the end and write the rows to ``leaf_files``; none is kept in memory.
+        """Run to the end and write the rows to ``leaf_files``; no rows are kept in memory.
 
         Raises:
-            RunError: The steps form no chain, a step could not be loaded or failed, or the disk is
-                full.
-            StoppedError, TeacherError: The run cannot go on; raised after the requests in flight
+            RunError: The steps do not form a chain, a step could not be loaded or failed, or the
+                disk is full.
+            StoppedError, TeacherError: The run cannot continue; raised after the requests in flight
                 were answered.
             KeyboardInterrupt: After Ctrl-C and the responses in flight, a second Ctrl-C, or
                 SIGTERM. ``leaf_files`` keeps the finished rows.
@@ -164,8 +166,8 @@ class HeavyPipeline(Pipeline):
                 self._follow(flow)
                 writer.close()
             except (KeyboardInterrupt, StoppedError, TeacherError) as stop:
-                ignore_signals()  # another signal must not interrupt the clean-up
-                # The sender of SIGTERM does not wait long.
+                ignore_signals()  # another signal must not interrupt the cleanup
+                # Whoever sent SIGTERM does not wait long.
                 flow.end(drains=str(stop) != "SIGTERM")
                 writer.close()
                 if isinstance(stop, KeyboardInterrupt) and isinstance(flow.error, RunError):
@@ -176,10 +178,10 @@ class HeavyPipeline(Pipeline):
                 flow.end()
 
     def _chain(self) -> tuple[GeneratorStep, list[Any]]:
-        """(the step that loads rows, the steps after it).
+        """Return (the step that loads rows, the steps after it).
 
         Raises:
-            RunError: The steps form no chain, or a step asks for replicas.
+            RunError: The steps do not form a chain, or a step requests replicas.
         """
         self.dag.validate()
         steps = []
@@ -218,7 +220,7 @@ class HeavyPipeline(Pipeline):
 
 
 class _Stage:
-    """A step of the chain with its waiting rows and its threads; guarded by ``_Flow._lock``."""
+    """A step of the chain with its queue of rows and its threads; guarded by ``_Flow._lock``."""
 
     def __init__(self, step: Any) -> None:
         self.step = step
@@ -228,11 +230,11 @@ class _Stage:
         self.batches: queue.SimpleQueue[list[Row]] = queue.SimpleQueue()
         self.threads = 0
         self.at_work = 0  # batches in progress
-        self.model: Any = getattr(step, "llm", None)  # the ``LLM`` of a step that asks one
+        self.model: Any = getattr(step, "llm", None)  # the ``LLM`` of a step that uses one
         self.asks_a_server = self.model is not None and not getattr(self.model, "in_process", False)
 
     def next_batch(self, is_all: bool) -> list[Row] | None:
-        """The rows of the next batch if it may begin; ``is_all`` if no more rows will come."""
+        """Return the next batch of rows if it can start; ``is_all``: no more rows will come."""
         if self.at_work >= self.most or not self.waiting:
             return None
         if len(self.waiting) < self.size and not is_all:
@@ -253,7 +255,7 @@ class _Flow:
     ) -> None:
         self.over = threading.Event()  # all rows are written, or something failed
         self.error: Exception | None = None  # reason why the run ends before all rows are written
-        # No more requests are sent; rows whose responses are there go on to the end.
+        # No more requests are sent; rows whose responses have arrived go on to the end.
         self.is_draining = False
         self.is_ending = False  # batches that finish from now on are dropped
         self._source, self._stages = source, [_Stage(step) for step in steps]
@@ -267,20 +269,20 @@ class _Flow:
         self._opened: dict[str, Any] = {}  # loaded steps by name
 
     def start(self) -> None:
-        """Start threads that load all steps, each in the thread that uses it, and then the rows."""
+        """Start threads that load each step, in the thread that will use it, and then the rows."""
         for stage in self._stages:
             self._spawn(self._work, stage)
             stage.threads = 1
         self._spawn(self._load_rows)
 
     def matters(self, record: logging.LogRecord) -> bool:
-        """Whether a record is shown: steps may warn about rows that are dropped at the end."""
+        """Return whether to show a log record; at the end, steps may warn about dropped rows."""
         return not (self.is_ending and record.name.startswith("distilabel.step."))
 
     def end(self, drains: bool = False) -> None:
         """Start no more batches and unload all steps; a second call does nothing.
 
-        With ``drains`` the requests in flight are awaited, without a time limit, until Ctrl-C.
+        With ``drains``, wait for the requests in flight, without a time limit, until Ctrl-C.
         """
         if self._has_ended:
             return
@@ -426,7 +428,7 @@ class _Flow:
                     self._changed.notify_all()
 
     def _finished(self, stage: _Stage, batch: list[Row]) -> list[Row] | None:
-        """The rows that a step returns for a batch; None if they are dropped."""
+        """Return the rows that a step makes from a batch; None if they are dropped."""
         rows: list[Row] = next(stage.step.process_applying_mappings(batch), [])
         if self.is_ending:
             return None
@@ -441,7 +443,7 @@ class _Flow:
                 self._on_batch(name, rows)
 
     def _dispatch(self) -> None:
-        """Start every batch that may begin; call it under the lock."""
+        """Start every batch that can start; call this while holding the lock."""
         is_all = self._all_loaded or self._is_stopping
         for stage in self._stages:
             may_begin = not self.is_ending and not (self.is_draining and stage.model is not None)
@@ -458,13 +460,13 @@ class _Flow:
 
 
 class _Lines(logging.Handler):
-    """Prints records as ``Warning: ...``, wrapped at spaces."""
+    """A log handler that prints records as ``Warning: ...``, wrapped at spaces."""
 
     def emit(self, record: logging.LogRecord) -> None:
         console = Console()
         with console.capture() as lines:
             say(f"{record.levelname.capitalize()}: {self.format(record)}", console)
-        # By ``print``, which puts them above the progress of another console.
+        # Uses ``print``, so that the record appears above the progress display of another console.
         print(lines.get(), end="", flush=True)
 
 
@@ -474,7 +476,7 @@ def logging_to(
     shown: logging.Handler | None = None,
     matters: Callable[[logging.LogRecord], bool] = lambda record: True,
 ) -> Iterator[None]:
-    """Show warnings that matter, by default on the terminal, and write them to a file."""
+    """Show warnings that pass ``matters``, by default on the terminal, and write them to a file."""
     if shown is None:
         shown = _Lines()
     kept = logging.FileHandler(file, delay=True, encoding="utf-8")

@@ -1,12 +1,12 @@
-"""The pools of an earlier run or of an import, in place of new trajectories.
+"""The pools of an earlier run or of an import, used instead of new trajectories.
 
-Problems and trajectories are those of its traces, whether or not that run deliberated on them:
-``think.min_k`` of this run decides which go on. A verdict is still valid if it comes from the
-current version of the problem's verifier and no votes of a judge behind it failed; trajectories
-without a valid verdict are judged. Caches and deliberations are new.
+Problems and trajectories come from its traces, whether or not that run deliberated on them;
+``think.min_k`` of this run decides which problems continue. A verdict is still valid if it comes
+from the current version of the problem's verifier and none of the judge's votes for it failed;
+trajectories without a valid verdict are judged. Caches and deliberations are new.
 
-Not covered: rows that a step of that run failed on, which are only counted; whether references fit
-their verifiers, which was checked when they were loaded there.
+Not covered: rows on which a step of that run failed, which are only counted; whether references
+suit their verifiers, which was checked when they were loaded there.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verd
 class PoolsOfRun:
     """The pools of another run."""
 
-    problems: dict[str, Problem] = field(default_factory=dict)  # by id, in their order
+    problems: dict[str, Problem] = field(default_factory=dict)  # by id, in the order of the run
     k: int = 0  # size of the largest pool
     models: set[str] = field(default_factory=set)  # models that wrote the trajectories
-    unjudged: int = 0  # trajectories without a verdict, or whose judge failed
+    unjudged: int = 0  # trajectories without a verdict, or with failed votes of a judge
     outdated: Counter[str] = field(default_factory=Counter)
-    """Trajectories whose verdict is from another version of the verifier, by that version."""
+    """Number of trajectories judged by another version of their verifier, by that version."""
     voted: set[str] = field(default_factory=set)
-    """Ids of trajectories with a valid verdict for which a judge was asked."""
-    rejects: int = 0  # rows left out, because a step of that run failed on them
+    """Ids of trajectories whose valid verdict involved a judge."""
+    rejects: int = 0  # rows left out because a step of that run failed on them
 
     def add(self, problem: Problem, pool: list[dict[str, Any]]) -> None:
         """Add a trace; its trajectories need only the columns in ``_READ``."""
@@ -60,10 +60,10 @@ class PoolsOfRun:
 
 
 def read_pools(config: RunConfig) -> PoolsOfRun:
-    """The pools of ``config.pools``, up to ``problems.limit``; own verifiers must be loaded.
+    """Read the pools of ``config.pools``, up to ``problems.limit``; own verifiers must be loaded.
 
     Raises:
-        ConfigError: The folder holds no traces that this version reads, or two of one problem.
+        ConfigError: The folder has no traces that this version can read, or a problem twice.
         ProblemsError: A verifier is unknown.
     """
     run, pools = Path(config.pools or ""), PoolsOfRun()
@@ -88,11 +88,10 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
 
 
 def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
-    """The configuration with the K and the hash of the pools.
+    """Return the configuration with the K and the hash of the pools.
 
     Raises:
-        ConfigError: The configuration sets another K or another hash, or contradicts the pools in
-            another way.
+        ConfigError: The configuration sets another K or hash, or contradicts the pools otherwise.
     """
     whole = hashlib.sha256()
     for path in trace_files(Path(config.pools or "")):
@@ -117,17 +116,17 @@ def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:
 
 
 def stands(verdict: dict[str, Any] | None, now: str) -> bool:
-    """Whether a verdict, as a row, was made by the present verifier, ``name@version``."""
+    """Return whether a verdict, as a row, is from the current verifier version ``name@version``."""
     if verdict is None or verdict["reason"] == FAILED:
         return False
     return rule_of(verdict["verifier"]) == now
 
 
 def verifier_now(problem: Problem) -> str:
-    """``name@version`` of the verifier of a problem.
+    """Return ``name@version`` of the current verifier of a problem.
 
     Raises:
-        ProblemsError: The verifier is not known.
+        ProblemsError: The verifier is unknown.
     """
     verifier = registry.get(problem.verifier)
     return f"{verifier.name}@{verifier.version}"

@@ -1,12 +1,12 @@
 """Shards as tasks of a Ray cluster.
 
-There is one shard per node with processors. If shards run models themselves and the cluster has
-GPUs, there is one per GPU; if each shard starts a server, one per set of GPUs that a server needs.
-Ray places the shards. If a node is lost, its shard starts again on another one, at most
-``_RETRIES`` times.
+There is one shard per node that has CPUs. If shards run models themselves and the cluster has GPUs,
+there is one per GPU; if each shard starts a server, one per set of GPUs that a server needs. Ray
+places the shards. If a node is lost, its shard starts again on another one, at most ``_RETRIES``
+times.
 
 Shards receive the working folder and the keys of endpoints and of the Hub, which are not logged.
-Journal and rows must lie on a file system that all nodes share.
+Journal and rows must be on a file system that all nodes share.
 
 Not covered: nodes that join during a run, which get no work.
 """
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-# Ray would try an address that is no cluster 20 times, for 40 s each.
+# Otherwise Ray tries an address without a cluster 20 times, for 40 s each.
 os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
 # A cluster that is started here sends no usage statistics.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-# Under `uv run`, Ray would send the working folder with the journal to the nodes.
+# Under `uv run`, Ray would copy the working folder with the journal to the nodes.
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
 import ray
@@ -38,7 +38,7 @@ from heavydistill.store.traces import writing
 
 LOCAL = "local"
 
-# Environment variables that shards receive, beside the keys of endpoints.
+# Environment variables that shards receive, in addition to the keys of endpoints.
 _PASSED = {"HF_TOKEN", "OMP_NUM_THREADS"}
 _RETRIES = 3
 _CONNECT_TIMEOUT_S = 5.0
@@ -52,7 +52,7 @@ class RayPool:
             that this machine is part of, ``ray://host:port`` another one. If Ray is initialized
             already, that cluster is used.
         run: The run.
-        server: Command with which each shard starts a server; None for none.
+        server: Command with which each shard starts a server; None for no server.
 
     Raises:
         ConfigError: The cluster cannot be joined, or has too few GPUs for a server.
@@ -102,7 +102,7 @@ class RayPool:
 
 
 def _spread(address: str, run: ResolvedRun, server: list[str]) -> tuple[int, float]:
-    """(number of shards, GPUs of each).
+    """Return (number of shards, GPUs per shard).
 
     Raises:
         ConfigError: No node has enough GPUs for a server.
@@ -124,7 +124,7 @@ def _spread(address: str, run: ResolvedRun, server: list[str]) -> tuple[int, flo
 
 
 def _token(run: ResolvedRun) -> Path:
-    """A new file in the journal, by which shards know that they see the same journal."""
+    """Create a file in the journal, by which shards verify that they see the same journal."""
     token = Path(run.config.journal or "").absolute() / f".ray-{uuid.uuid4().hex}"
     with writing(token.parent):
         token.parent.mkdir(parents=True, exist_ok=True)
@@ -141,17 +141,17 @@ def join(address: str) -> None:
     """Start Ray on this machine or join a cluster.
 
     Raises:
-        ConfigError: No cluster that can be joined answers at the address.
+        ConfigError: There is no cluster at the address, or it cannot be joined.
     """
     options = {"include_dashboard": False} if address == LOCAL else {}
     try:
-        if address not in (LOCAL, "auto"):  # Ray needs a minute to notice that nobody listens
+        if address not in (LOCAL, "auto"):  # Ray needs a minute to notice a missing listener
             parts = urlsplit(address if "://" in address else f"//{address}")
             if not parts.hostname or not parts.port:
                 raise ValueError("it has no host and port")
             socket.create_connection((parts.hostname, parts.port), _CONNECT_TIMEOUT_S).close()
         ray.init(address, log_to_driver=False, logging_level="ERROR", **options)
-    except (Exception, SystemExit) as error:  # Ray raises errors of many kinds, and exits too
+    except (Exception, SystemExit) as error:  # Ray raises errors of many kinds, and may exit
         raise ConfigError(
             f"--ray {address}: the cluster cannot be joined: {_in_one_line(error)}",
             "Start Ray there (`ray start`) with the Python and ray versions of this machine. Give "

@@ -1,8 +1,8 @@
 """Connects the steps of a run: load, sample, verify, then N rounds of cache, deliberate, verify.
 
 With pools there is no sampling, without deliberations there are no rounds, and with a judge each
-``verify`` is followed by its step. A recipe of your own needs the steps and ``pace_of``,
-``window_of``, ``llm_of``, ``counting_of`` and ``judge_of``, which take the result of
+``verify`` is followed by a judging step. A custom recipe needs the steps and ``pace_of``,
+``window_of``, ``llm_of``, ``counting_of`` and ``judge_of``; these functions take the result of
 ``models.resolve.resolve`` (see ``pipelines/heavy.py``).
 """
 
@@ -27,13 +27,13 @@ from heavydistill.schema import Trace, arrow_schema
 
 
 def pace_of(run: ResolvedRun, stage: str) -> Pace:
-    """Sizes of the batches of a stage; ``stage`` as in ``models.request``."""
+    """Return the batch sizes of a stage; ``stage`` as in ``models.request``."""
     model = run.in_stage(stage)
     return Pace.of(model.profile, model.samples, model.endpoint)
 
 
 def window_of(run: ResolvedRun) -> int:
-    """Maximum number of rows in the pipeline: twice the rows that the stages process at once."""
+    """Return the maximum number of rows in the pipeline: twice what the stages process at once."""
     rounds = run.config.rounds
     rows = rounds * pace_of(run, deliberate_stage(1)).rows
     if run.thinker:
@@ -44,13 +44,13 @@ def window_of(run: ResolvedRun) -> int:
 
 
 def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "") -> HeavyLLM:
-    """The LLM of a stage, with the journal and the account of the run.
+    """Return the LLM of a stage, with the journal and the budget account of the run.
 
     Args:
         run: Resolved run; its journal must be set if it has a budget.
         stage: Name as in ``models.request``.
-        replay: Whether every response comes from the journal, without a request.
-        holder: Shard that spends; see ``models.ledger.Ledger``.
+        replay: Whether to read every response from the journal, without a request.
+        holder: Name of the shard in the account; see ``models.ledger.Ledger``.
     """
     config, model = run.config, run.in_stage(stage)
     pays = model.endpoint.is_served and config.journal and not replay
@@ -71,7 +71,7 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
 
 
 def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
-    """The arguments of ``BuildCaches`` for counting the tokens of a cache."""
+    """Return the arguments of ``BuildCaches`` for counting the tokens of a cache."""
     deliberator = run.deliberator
     return {
         "reader": deliberator.profile.tokenizer,
@@ -85,9 +85,10 @@ def counting_of(run: ResolvedRun, replay: bool = False) -> dict[str, Any]:
 def judge_of(
     run: ResolvedRun, column: str, round: int = 0, replay: bool = False, holder: str = ""
 ) -> JudgeUndecided:
-    """The step that asks a run's judge about undecided verdicts in ``pool`` or ``deliberations``.
+    """Return the step that requests a judge's verdicts for undecided generations in ``column``.
 
-    ``round`` is that of the deliberations, 0 for a pool; the other arguments are as in ``llm_of``.
+    ``column`` is ``pool`` or ``deliberations``; ``round`` is the round of the deliberations, 0 for
+    a pool. The other arguments are as in ``llm_of``.
     """
     config, judge, pace = run.config, run.in_stage(JUDGE), pace_of(run, JUDGE)
     llm = llm_of(run, JUDGE, replay, holder)
@@ -109,10 +110,10 @@ def judge_of(
 
 @contextlib.contextmanager
 def paying(run: ResolvedRun) -> Iterator[None]:
-    """Hold the account of the run's folder, if any of its models is served.
+    """Lock the budget account of the run's folder, if any of its models is served.
 
     Raises:
-        ConfigError: The same run is in progress, or another one into its folder; or the account
+        ConfigError: The same run, or another one into its folder, is in progress; or the account
             cannot be used.
     """
     if not run.asks_servers:
@@ -120,7 +121,7 @@ def paying(run: ResolvedRun) -> Iterator[None]:
         return
     config = run.config
     with contextlib.ExitStack() as held:
-        # The same run into another folder is refused too.
+        # The same run into a different folder is refused too.
         same = Path(config.journal or "") / f"run-{config.identity}.lock"
         held.enter_context(
             alone(same, "The same run is in progress, and both would pay for the same")
@@ -139,15 +140,15 @@ def build_heavy_pipeline(
     part: tuple[int, int] = (0, 1),
     holder: str = "",
 ) -> HeavyPipeline:
-    """The pipeline of a run, ready for ``run()``.
+    """Return the pipeline of a run, ready for ``run()``.
 
     Args:
         run: A resolved run, or a configuration, which is resolved without a request.
         on_batch: Called with (step name, rows) for each batch that leaves a step.
-        replay: Whether every response comes from ``config.journal``, without a request.
+        replay: Whether to read every response from ``config.journal``, without a request.
         known_unfit: See ``LoadProblems``.
         part: (number of a shard, number of all shards).
-        holder: Shard that spends; see ``llm_of``.
+        holder: Name of the shard in the account; see ``llm_of``.
 
     Raises:
         UserError: A model is unknown, or its context is too small.

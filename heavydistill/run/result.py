@@ -1,8 +1,8 @@
 """Writes the folder of a run from the rows of its pipeline.
 
-``generate`` lists the files. Traces are in the order of the problems, whichever finished first. An
-interrupted run also keeps the rows of the folder from which it went on, so that a finished problem
-stays until there is a newer row for it.
+``generate`` lists the files. Traces are in the order of the problems, not in the order in which
+they finished. An interrupted run also keeps the rows of the folder that it continues, so that a
+finished problem stays until there is a newer row for it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from heavydistill.store.traces import (
     writing,
 )
 
-# Keys that change only how many and which samples are requested, not models or problems.
+# Keys that only affect the number and choice of samples, not models or problems.
 _MAY_CHANGE = {
     "think.k",
     "think.sampling.max_tokens",
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Position of a problem's row in the files of rows."""
+    """Position of a problem's row in the row files."""
 
     problem: str
     status: str
@@ -69,14 +69,14 @@ def write(
     left_out: int = 0,
     voted: Collection[str] | None = None,
 ) -> tuple[Summary, int, int]:
-    """Write the folder of a run, and check that every problem has one row.
+    """Write the folder of a run, and check that every problem has exactly one row.
 
     Args:
         run: Models and configuration.
         problems: All problems, in order.
         rows: Folder with the parquet files of the pipeline.
         folder: Folder of the run, which must not exist.
-        old: Folder from which an interrupted run went on; None if every problem must have a row.
+        old: Folder that an interrupted run continues; None if every problem must have a row.
         left_out: Number of rows of the source that are left out of the run.
         voted: See ``summarize``.
 
@@ -92,7 +92,7 @@ def write(
     if old is not None:
         places += _carried(old, wanted, {place.problem for place in places})
     order = {name: position for position, name in enumerate(wanted)}
-    places.sort(key=lambda place: order[place.problem])  # from the order in which they finished
+    places.sort(key=lambda place: order[place.problem])  # replaces the order in which they finished
     kept = [place for place in places if not place.status.startswith(FAILED)]
     rejected = [place for place in places if place.status.startswith(FAILED)]
     summary = _priced(summarize(_traces(places), voted), run)
@@ -115,7 +115,7 @@ def write(
 
 
 def all_traces(run: Path) -> Iterator[Trace]:
-    """All rows that ``write`` wrote, rejects included; its summary is over these.
+    """Yield all rows that ``write`` wrote, rejects included; its summary covers these rows.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -124,9 +124,9 @@ def all_traces(run: Path) -> Iterator[Trace]:
 
 
 def made_by(run: ResolvedRun) -> dict[str, Any]:
-    """Version and models of a run as in ``summary.json``, without folders.
+    """Return version and models of a run as in ``summary.json``, without folders.
 
-    The thinker is null for pools of another run, the deliberator if D is 0.
+    The thinker is null for pools of another run; the deliberator is null if D is 0.
     """
 
     def made(model: ResolvedModel | None) -> dict[str, Any] | None:
@@ -144,7 +144,7 @@ def made_by(run: ResolvedRun) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The run in a folder, compared with a new configuration."""
+    """The existing run in a folder, compared with a new configuration."""
 
     lacks: int  # missing rows and failed samples, which the same command requests again
     changed: dict[str, tuple[Any, Any]]
@@ -152,12 +152,13 @@ class Earlier:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether the new run may replace it: it fills gaps, or requests more or fewer samples."""
+        """Return whether the new run may replace it: it fills gaps, or changes the sample
+        counts."""
         return self.changed.keys() <= _MAY_CHANGE if self.changed else bool(self.lacks)
 
 
 def earlier(config: RunConfig, folder: Path) -> Earlier | None:
-    """The run in a folder beside a new configuration; None if this version finds no run there."""
+    """Compare the run in a folder with a new configuration; None if there is no readable run."""
     try:
         was, now = _flat(load_config(folder / "config.yaml").asked), _flat(config.asked)
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
@@ -175,7 +176,7 @@ def earlier(config: RunConfig, folder: Path) -> Earlier | None:
 
 
 def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:
-    """A mapping with dotted keys."""
+    """Flatten a mapping to dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in tree.items():
         flat |= _flat(value, f"{at}{key}.") if isinstance(value, dict) else {f"{at}{key}": value}
@@ -183,7 +184,7 @@ def _flat(tree: dict[str, Any], at: str = "") -> dict[str, Any]:
 
 
 def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Place]:
-    """The rows of the earlier folder for problems that have no new row."""
+    """Return the earlier folder's rows for problems that have no new row."""
     carried, changed = [], 0
     for place, problem in _places(_files(old)):
         if place.problem in have:
@@ -203,7 +204,7 @@ def _carried(old: Path, wanted: dict[str, Problem], have: set[str]) -> list[_Pla
 
 
 def _files(run: Path) -> list[Path]:
-    """The files with the rows of a run, rejects included."""
+    """Return the files with the rows of a run, rejects included."""
     names = (TRACES_FOLDER, REJECTS_FOLDER)
     return [path for name in names for path in sorted(run.glob(f"{name}/*.parquet"))]
 
@@ -218,7 +219,7 @@ def _check_rows(wanted: dict[str, Problem], out: list[str], interrupted: bool) -
 
 
 def _priced(summary: Summary, run: ResolvedRun) -> Summary:
-    """The summary with the cost of each stage whose price and tokens are known."""
+    """Return the summary with the cost of each stage whose price and tokens are known."""
     models = {
         "thinking": run.thinker or run.deliberator,
         "deliberating": run.deliberator,
@@ -246,7 +247,7 @@ def _places(files: Iterable[Path]) -> Iterator[tuple[_Place, Problem]]:
 
 
 def _traces(places: Sequence[_Place]) -> Iterator[Trace]:
-    """The traces at these places; a few groups of rows are in memory at once."""
+    """Yield the traces at these places; only a few row groups are in memory at once."""
 
     @lru_cache(maxsize=32)
     def rows(path: Path, group: int) -> list[dict[str, Any]]:

@@ -25,8 +25,8 @@ _log = logging.getLogger(__name__)
 class RowWriter:
     """Writes rows to parquet files in ``folder``, which is created; thread-safe.
 
-    A trace that does not fit the schema becomes a reject with the problem and the reason. Names of
-    files begin with ``prefix``; a file gets its name when it is complete.
+    A trace that does not match the schema becomes a reject with the problem and the reason. File
+    names start with ``prefix``; a file gets its final name when it is complete.
     """
 
     ROWS_PER_FILE = 100
@@ -43,11 +43,11 @@ class RowWriter:
             folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, rows: list[dict[str, Any]]) -> None:
-        """Add rows; a row that becomes a reject is changed in place.
+        """Add rows; a row that becomes a reject is modified in place.
 
         Raises:
-            RunError: A row does not fit the schema and is no trace.
-            StoppedError: The disk is full or fails; requests in flight should be awaited.
+            RunError: A row does not match the schema and is not a trace.
+            StoppedError: The disk is full or fails; the caller should await the requests in flight.
         """
         with self._lock:
             for row in rows:
@@ -77,7 +77,7 @@ class RowWriter:
             self._rows = []
 
     def _make_fit(self, row: dict[str, Any]) -> None:
-        """Turn a row that does not fit the schema into a reject."""
+        """Turn a row that does not match the schema into a reject."""
         import pyarrow as pa
 
         for column in self._schema:
@@ -88,7 +88,7 @@ class RowWriter:
                 return
 
     def _reject(self, row: dict[str, Any], column: str, error: Exception) -> dict[str, Any]:
-        """The reject for a row that cannot be written."""
+        """Return the reject for a row that cannot be written."""
         why = f"{column}: {type(error).__name__}: {error}"
         if self._schema.names != list(Trace.__dataclass_fields__):
             raise RunError(
@@ -102,14 +102,14 @@ class RowWriter:
 
 
 def temporary_folder() -> Path:
-    """A new folder that is removed when the process ends, since a ``Distiset`` maps its files."""
+    """Create a folder that is deleted at process exit, because a ``Distiset`` maps its files."""
     folder = Path(tempfile.mkdtemp(prefix="heavydistill-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def dataset_of(folder: Path, cache: Path) -> Dataset:
-    """The rows of a folder of parquet files as a dataset, mapped from files in ``cache``.
+    """Load a folder of parquet files as a dataset, memory-mapped from files in ``cache``.
 
     Raises:
         RunError: There are no rows, or the disk is full.
@@ -120,7 +120,7 @@ def dataset_of(folder: Path, cache: Path) -> Dataset:
     if not files:
         raise RunError("The pipeline returned no rows", "See the log above.")
     had_bars = not utils.are_progress_bars_disabled()
-    utils.disable_progress_bars()  # they would break ours
+    utils.disable_progress_bars()  # these bars would disturb our progress line
     try:
         with writing(cache):
             return Dataset.from_parquet(files, cache_dir=str(cache))

@@ -1,14 +1,14 @@
-"""Divides a run into n shards, which share its journal and its account.
+"""Divides a run into n shards, which share its journal and its budget account.
 
-Shard i has the problems i, i + n, i + 2n, ... and its own pipeline, in a process of this machine
-(``ProcessPool``) or as a task of a Ray cluster, which starts it again elsewhere if its node is lost
-(``ray.RayPool``). Earlier responses are in the journal, so that only requests in flight are sent
-again. Shards and the run communicate through files in the folder of the run's rows, which all
+Shard i has the problems i, i + n, i + 2n, ... and a separate pipeline, in a process of this machine
+(``ProcessPool``) or as a task of a Ray cluster (``ray.RayPool``). Ray restarts a shard on another
+node if its node is lost. Earlier responses are in the journal, so that only requests in flight are
+sent again. Shards and the run communicate through files in the folder of the run's rows, which all
 machines see.
 
 Slots and rate limits of an endpoint are divided by the number of shards, because no process sees
-the requests of others; a server that a shard starts is its own. The budget is not divided: all
-shards reserve in one account in the journal (see ``models.ledger``).
+the requests of others; this does not apply to a server started by a shard. The budget is not
+divided: all shards reserve amounts in one account in the journal (see ``models.ledger``).
 
 Not covered: changing the number of shards during a run.
 """
@@ -63,19 +63,19 @@ Watch = Callable[[], HeavydistillError | None]
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """State of the run that a shard on another machine needs."""
+    """State of the main process that a shard on another machine needs."""
 
     version: str  # version of this package
-    folder: Path  # working folder, so that relative paths mean the same
-    token: Path  # file in the journal that the run has just made
+    folder: Path  # working folder, for relative paths
+    token: Path  # file in the journal, just created by the run
     environment: dict[str, str] = field(repr=False)  # environment variables, including keys
 
     def apply(self) -> None:
-        """Set up this process like that of the run.
+        """Apply this state to the current process.
 
         Raises:
-            ConfigError: This machine has another version of this package, or not the folder.
-            JournalError: The journal on this machine is not that of the run.
+            ConfigError: This machine has another version of this package, or lacks the folder.
+            JournalError: This machine's journal is not the run's journal.
         """
         host = socket.gethostname()
         if heavydistill.__version__ != self.version:
@@ -96,7 +96,7 @@ class Surroundings:
                 f"Node {host} does not see the journal {self.token.parent} as the driver does",
                 "Give a folder on a file system that all nodes share: --journal FOLDER.",
             )
-        # Ray sets one thread for a worker that requests no processors.
+        # Ray sets one thread for a worker that requests no CPUs.
         os.environ.pop("OMP_NUM_THREADS", None)
         os.environ.update(self.environment)
 
@@ -105,7 +105,7 @@ class Surroundings:
 class Shard:
     """A part of a run, which can be sent to another process."""
 
-    number: int  # from 0
+    number: int  # index of the shard, from 0
     count: int  # number of shards of the run
     run: ResolvedRun  # with this shard's part of slots and rate limits
     rows: Path  # folder of the rows of the run
@@ -116,9 +116,9 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ShardEnd:
-    """The end of a shard."""
+    """The outcome of a shard that has ended."""
 
-    name: str  # first part of the names of its files of rows
+    name: str  # prefix of the names of its row files
     failure: HeavydistillError | None  # error that ended the shard; None if it is complete
 
 
@@ -132,10 +132,10 @@ class ShardPool(Protocol):
         """Start all shards."""
 
     def ended(self) -> dict[int, ShardEnd]:
-        """The ends of the shards that have ended, by number.
+        """Return the outcomes of the shards that have ended, by shard number.
 
         Raises:
-            RunError: A shard is lost and is not started again.
+            RunError: A shard is lost and will not be restarted.
         """
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class ShardPool(Protocol):
 
 
 def run_shard(shard: Shard) -> ShardEnd:
-    """Run a shard to its end; its rows and counts are in files afterwards."""
+    """Run a shard to its end; it leaves its rows and counts in files."""
     name = f"{shard.number:04d}-{uuid.uuid4().hex[:8]}"
     try:
         if shard.surroundings:
@@ -190,7 +190,7 @@ def with_server(
 ) -> Iterator[tuple[ResolvedRun, Watch]]:
     """Start a server; yield (run with its address, function that returns an error if it ended).
 
-    Without a ``command`` the run is yielded as it is.
+    Without a ``command`` the run is yielded unchanged.
     """
     if not command:
         yield run, lambda: None
@@ -200,9 +200,9 @@ def with_server(
 
 
 class _Report(logging.Handler):
-    """A file with a line for each batch that left a step, without its texts, and each warning.
+    """A file with one line for each warning and for each batch that left a step, without texts.
 
-    A queue would not do: a process that is killed while it writes to a queue blocks the others.
+    A file, not a queue: a process killed while it writes to a queue would block the others.
     """
 
     def __init__(self, shard: Shard, name: str) -> None:
@@ -230,7 +230,7 @@ class _Report(logging.Handler):
 
 
 def _counted(row: Row) -> Row:
-    """The part of a row that a status counts; of texts only whether there is any thinking."""
+    """Return the parts of a row that a status counts; for thinking, only whether there is any."""
     kept: Row = {key: row[key] for key in ("status", "from_journal") if key in row}
     for column in ("pool", "deliberations"):
         if column in row:
@@ -242,7 +242,7 @@ def _counted(row: Row) -> Row:
 
 
 class _Reports:
-    """Reads the reports of all shards; a problem counts once, also if its shard started again."""
+    """Reads the reports of all shards; a problem counts once, even if its shard was restarted."""
 
     def __init__(self, rows: Path, on_batch: OnBatch, on_sample: OnSample) -> None:
         self._rows, self._on_batch, self._on_sample = rows, on_batch, on_sample
@@ -250,7 +250,7 @@ class _Reports:
         self._seen: dict[str, set[str]] = {}
 
     def read(self) -> None:
-        """Pass on the new lines."""
+        """Forward the new lines."""
         for path in self._rows.glob("*.jsonl"):
             with path.open("rb") as file:
                 file.seek(self._offsets[path])
@@ -284,11 +284,11 @@ def run_shards(
     on_sample: OnSample = lambda step, tokens: None,
     watch: Watch = lambda: None,
 ) -> None:
-    """Run all shards to their ends; their rows are in the folder of rows afterwards.
+    """Run all shards to their end; they leave their rows in the folder of rows.
 
     Raises:
         RunError: A shard failed or is lost; the others are ended at once.
-        StoppedError, TeacherError, KeyboardInterrupt: The run cannot go on; raised after the
+        StoppedError, TeacherError, KeyboardInterrupt: The run cannot continue; raised after the
             requests in flight of all shards were answered.
     """
     from heavydistill.run.pipeline import logging_to
@@ -326,10 +326,10 @@ def run_shards(
 
 
 def _keep_one_attempt(leaf: Path, ends: Mapping[int, ShardEnd]) -> None:
-    """Keep the rows of one attempt of each shard: the one that ended, otherwise the longest.
+    """Keep the rows of one attempt per shard: the attempt that ended, otherwise the longest.
 
-    A shard that lost its node has rows of several attempts. File names hold the numbers of shard,
-    attempt and file.
+    A shard that lost its node has rows of several attempts. File names contain the numbers of
+    shard, attempt and file.
     """
     attempts: dict[int, dict[str, list[Path]]] = {}
     for file in leaf.glob("*.parquet"):
@@ -349,14 +349,14 @@ def shards_of(
     known_unfit: tuple[int, ...] = (),
     server: list[str] | None = None,
 ) -> list[Shard]:
-    """The shards of a run, one for each that ``pool`` runs.
+    """Return the shards of a run, as many as ``pool`` runs.
 
     Args:
         run: The run.
         pool: Runs the shards.
         rows: Folder for their rows.
         known_unfit: See ``LoadProblems``.
-        server: Command with which each shard starts its own server; None for none.
+        server: Command with which each shard starts a server; None for no server.
 
     Raises:
         ConfigError: A limit of an endpoint is smaller than the number of shards.
@@ -440,7 +440,7 @@ class ProcessPool:
 
 
 def _work(shard: Shard, sender: Connection) -> None:
-    """Target function of a process."""
+    """Target function of a shard's process."""
     parent = multiprocessing.parent_process()
     if parent is None:
         raise RuntimeError("a shard must run in a process of its own")

@@ -1,11 +1,11 @@
 """The progress of a run: counted as batches leave its steps, and written to a small file.
 
-``status.json`` stands in the hidden folder of the run (see ``store.atomic``) and goes with it. It
-is replaced as a whole every ``EVERY_S`` seconds, so that an old one belongs to a run that hangs;
-one in a folder that no process holds belongs to a run that was killed. Where it cannot be written
-the run goes on, and says so once.
+``status.json`` is in the hidden folder of the run (see ``store.atomic``) and is deleted with it. It
+is rewritten every ``EVERY_S`` seconds. An old file therefore means that the run hangs; a file in a
+folder that no process has locked means that the run was killed. If the file cannot be written, the
+run continues and warns once.
 
-Not covered: what a run does before it asks, i.e. checking references and starting a server.
+Not covered: the time before the first request, i.e. checking references and starting a server.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from heavydistill.store.portable import name_alone
 STATUS = "status.json"
 EVERY_S = 2.0
 PACE_S = 300.0
-"""Paces are those of so many seconds back."""
+"""Paces are measured over this many past seconds."""
 THINKING = "thinking"
 _VERSION = 7
 _THINKS = "sample_trajectories"
@@ -46,22 +46,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class StageStatus:
-    """A step that asks a model.
+    """Progress of a step that uses a model.
 
-    A sample counts as received when its response comes, and as finished when its problem has left
-    the step with all of its samples.
+    A sample is received when its response arrives; it is finished when its problem has left the
+    step with all of its samples.
     """
 
-    name: str  # for people
+    name: str  # name for display
     problems: int  # problems that will leave the step
-    per_problem: int  # samples per problem; 0 where that depends on the problem, as for a judge
+    per_problem: int  # samples per problem; 0 if that varies, as for a judge
     done: int = 0  # problems that have left the step
     finished: int = 0  # samples of these problems; 0 for a judge
-    from_journal: int = 0  # finished samples that the journal had
+    from_journal: int = 0  # finished samples that were in the journal
     thoughts: int = 0  # finished samples with thinking
     failures: dict[str, int] = field(default_factory=dict)  # finished samples lost, by reason
-    prompt_tokens: int = 0  # of the finished samples
-    completion_tokens: int = 0  # of the finished samples
+    prompt_tokens: int = 0  # prompt tokens of the finished samples
+    completion_tokens: int = 0  # completion tokens of the finished samples
     received: int = 0  # samples received from a model by this process or its shards
     received_tokens: int = 0  # completion tokens of the received samples
 
@@ -70,34 +70,34 @@ class StageStatus:
 class Status:
     """Progress of a run; the content of the file."""
 
-    version: int = _VERSION  # version of this file
+    version: int = _VERSION  # version of the file format
     began: float = 0.0  # start of the run in seconds since 1970
     at: float = 0.0  # time of this status in seconds since 1970
-    thinker: str  # thinker; empty where pools are read
-    deliberator: str  # deliberator
+    thinker: str  # name of the thinker; empty if pools are read
+    deliberator: str  # name of the deliberator
     k: int  # K, trajectories per problem
     d: int  # D, deliberations per cache
     problems: int  # problems of the run
-    stages: list[StageStatus]  # stages that ask a model, in their order
-    budget: str = ""  # budget of the run; empty without one
+    stages: list[StageStatus]  # stages that use a model, in order
+    budget: str = ""  # budget of the run; empty for none
     loaded: int = 0  # problems that have entered the run
     finished: int = 0  # problems that have left the last step
     statuses: dict[str, int] = field(default_factory=dict)
-    """Finished problems by status: ``ok``, ``too_few_usable`` and ``failed``."""
+    """Number of finished problems by status: ``ok``, ``too_few_usable`` and ``failed``."""
     mean_at_k: float | None = None  # M@K of the problems whose trajectories are judged
     heavy_mean_at_d: float | None = None
-    """HM@D of the last round, of the problems that are judged so far."""
+    """HM@D of the last round, over the problems judged so far."""
     problems_per_minute: float | None = None
-    """Problems per minute at the recent pace; null until it is known, as for the next two."""
+    """Recent problems per minute; null until known, as in the next two fields."""
     tokens_per_s: float | None = None  # new completion tokens per second
-    left_s: float | None = None  # seconds left at this pace
+    left_s: float | None = None  # estimated remaining seconds
     requests: int | None = None  # requests in flight at servers; null without servers
-    spent_tokens: int = 0  # tokens that all runs into the folder have used at servers
+    spent_tokens: int = 0  # server tokens used by all runs into this folder
     spent_usd: float | None = None  # cost of these tokens; 0 without servers, null without a price
 
     @property
     def samples(self) -> tuple[int, int]:
-        """(samples received, samples that the run needs), without those of a judge."""
+        """Return (samples received, samples that the run needs), not counting a judge's."""
         stages = [stage for stage in self.stages if stage.per_problem]
         there = sum(
             max(stage.done * stage.per_problem, stage.from_journal + stage.received)
@@ -117,9 +117,9 @@ class _Moment(NamedTuple):
 
 
 class StatusWriter:
-    """Counts what leaves the steps of a run, and writes its status; a replay asks no servers.
+    """Counts what leaves the steps of a run, and writes its status.
 
-    ``on_status`` is called with each status that is written.
+    ``on_status`` is called with each written status. A replay uses no servers.
     """
 
     def __init__(
@@ -145,12 +145,12 @@ class StatusWriter:
         )
         self._path, self._on_status = path, on_status
         self._account = account_of(config) if asks_servers else None
-        # Whether every model has a price or is free.
+        # Whether every model is free or has a price.
         self._is_priced = all(model.profile.usd(1, 1) is not None for model in run.models)
         # The last step of each stage that gives verdicts.
         judging = "judge" if run.judge else "verify"
         steps = (f"{judging}_pool", f"{judging}_deliberations_{config.rounds}")
-        # Share of right samples of each problem that has left these steps.
+        # Share of correct samples of each problem that has left these steps.
         self._right: dict[str, list[float]] = {step: [] for step in steps}
         self._moments: deque[_Moment] = deque([self._moment()])
         self._lock = threading.Lock()
@@ -186,7 +186,7 @@ class StatusWriter:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep the file up to date until the end, then remove it."""
+        """Keep the file up to date until the block ends, then delete it."""
         self.write()
         thread = threading.Thread(target=self._keep_writing, daemon=True)
         thread.start()
@@ -201,7 +201,7 @@ class StatusWriter:
                 self._on_status(self.status())
 
     def write(self) -> None:
-        """Replace the file by the current status."""
+        """Replace the file with the current status."""
         status, new = self.status(), self._path.with_suffix(".new")
         try:
             new.write_text(json.dumps(dataclasses.asdict(status)), encoding="utf-8")
@@ -214,7 +214,7 @@ class StatusWriter:
             self._on_status(status)
 
     def status(self) -> Status:
-        """The current status."""
+        """Return the current status."""
         balance = self._balance()
         with self._lock:
             per_minute, per_second, left = self._pace()
@@ -238,20 +238,20 @@ class StatusWriter:
             self.write()
 
     def _balance(self) -> Balance | None:
-        """The balance of the account; None if there is none or it cannot be read now."""
+        """Return the balance of the account; None if there is none or it cannot be read now."""
         with contextlib.suppress(ConfigError, OSError):
             return balance_of(self._account) if self._account else None
         return None
 
     def _moment(self) -> _Moment:
-        """The current counts; call it under the lock."""
+        """Return the current counts; call this while holding the lock."""
         stages = self._status.stages
         received = sum(stage.received for stage in stages)
         tokens = sum(stage.received_tokens for stage in stages)
         return _Moment(time.monotonic(), self._status.finished, received, tokens)
 
     def _pace(self) -> tuple[float | None, float | None, float | None]:
-        """Recent (problems a minute, tokens a second, seconds left); call it under the lock."""
+        """Return recent (problems/minute, tokens/second, seconds left); the lock must be held."""
         now = self._moment()
         while len(self._moments) > 1 and now.at - self._moments[1].at > PACE_S:
             self._moments.popleft()
@@ -270,10 +270,10 @@ class StatusWriter:
 
 
 def read_status(path: Path) -> Status | None:
-    """The status in a file; None if the file does not exist.
+    """Return the status in a file; None if the file does not exist.
 
     Raises:
-        ConfigError: The file has another version, or holds no status.
+        ConfigError: The file has another version, or contains no status.
     """
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
@@ -290,7 +290,7 @@ def read_status(path: Path) -> Status | None:
 
 
 def running(run: Path) -> tuple[str, Status] | None:
-    """(name inside an evaluation or "", status) of a run in progress or killed; None if none is.
+    """Return (evaluation run or "", status) of a run in progress or killed; None if there is none.
 
     Raises:
         ConfigError: A status cannot be read.
@@ -305,7 +305,7 @@ def running(run: Path) -> tuple[str, Status] | None:
 
 
 def _stages(run: ResolvedRun, total: int) -> dict[str, StageStatus]:
-    """The steps that ask a model, by name."""
+    """Return the status of each step that uses a model, by step name."""
     config, rounds = run.config, run.config.rounds
     names = {} if config.pools else {_THINKS: (THINKING, config.think.k)}
     if run.judge:
@@ -336,7 +336,7 @@ def _count(stage: StageStatus, row: Row, step: str) -> None:
 
 
 def _samples(row: Row, step: str) -> list[Row]:
-    """The generations of a row that the step made; a failed row may have none."""
+    """Return the generations of a row that the step made; a failed row may have none."""
     if step == _THINKS or step.endswith("pool"):
         return list(row.get("pool", ()))
     round = int(step.rpartition("_")[2])

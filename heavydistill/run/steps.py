@@ -1,9 +1,9 @@
-"""The steps that ask no model: load, verify, build caches, label.
+"""The steps without a model: load, verify, build caches, label.
 
-A row becomes a ``schema.Trace``: each step adds its columns and keeps the others. A fault in one
-row raises nothing: its reason goes into ``status`` and later steps pass the row on unchanged, so
-that every row comes out. ``status`` is ``ok``, ``too_few_usable``, or ``failed: ...``, which makes
-the row a reject.
+A row becomes a ``schema.Trace``: each step adds its columns and keeps the others. An error in one
+row is not raised: its reason is stored in ``status`` and later steps pass the row on unchanged, so
+that every row reaches the end. ``status`` is ``ok``, ``too_few_usable``, or ``failed: ...``, which
+makes the row a reject.
 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
@@ -51,7 +51,7 @@ COLUMNS = list(Trace.__dataclass_fields__)
 
 
 def advance(rows: list[Row], step: str, work: Callable[[Row], Row]) -> list[Row]:
-    """Add the columns that ``work`` returns to each row with status ``ok``; errors go to status."""
+    """Add the columns from ``work`` to each row with status ``ok``; errors go to the status."""
     for row in rows:
         if row.setdefault("status", OK) != OK:
             continue
@@ -66,10 +66,10 @@ def advance(rows: list[Row], step: str, work: Callable[[Row], Row]) -> list[Row]
 
 
 class _Load(GeneratorStep):
-    """Yields the rows of a subclass, which are read as they are needed."""
+    """Yields the rows that a subclass reads one by one."""
 
     def rows(self, offset: int) -> Iterator[Row]:
-        """All rows from number ``offset`` on."""
+        """Yield all rows from row number ``offset`` on."""
         raise NotImplementedError
 
     def process(self, offset: int = 0) -> Iterator[tuple[list[Row], bool]]:
@@ -88,7 +88,7 @@ class LoadProblems(_Load):
     source: Problems
     verify: Verifying = Verifying()  # how references are checked
     known_unfit: list[int] | None = None  # numbers of rows known to be unfit; null checks every row
-    first: int = 0  # number of the first loaded problem, i.e. the number of the shard
+    first: int = 0  # index of the first problem to load, i.e. of the shard
     every: int = 1  # distance between loaded problems, i.e. the number of shards
 
     _problems: list[Problem] = PrivateAttr(default_factory=list)
@@ -116,7 +116,7 @@ class LoadCaches(_Load):
         return ["problem", "problem_id", "cache_id", "pool", "caches", "deliberations"]
 
     def take(self, pairs: Iterable[tuple[Problem, Cache]]) -> None:
-        """Set the pairs that become rows, which are read as they are needed."""
+        """Set the pairs that become rows; they are consumed one by one."""
         self._pairs = iter(pairs)
 
     def rows(self, offset: int) -> Iterator[Row]:
@@ -140,7 +140,7 @@ class LoadPools(_Load):
 
     source: str  # folder of the run
     limit: int | None = None  # maximum number of traces
-    own: list[str] = Field(default_factory=list)  # Python files with verifiers of the user
+    own: list[str] = Field(default_factory=list)  # the user's Python files with verifiers
     first: int = 0  # as in ``LoadProblems``
     every: int = 1  # as in ``LoadProblems``
 
@@ -197,7 +197,7 @@ class Verify(Step):
         self._judges = None
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Yield rows with verdicts, judged concurrently; existing verdicts stay."""
+        """Yield rows with verdicts, judged concurrently; existing verdicts are kept."""
         submitted: dict[int, list[Future[Judged] | None]] = {}
 
         def submit(row: Row) -> Row:
@@ -216,7 +216,7 @@ class Verify(Step):
         yield advance(advance(inputs, step, submit), step, finish)
 
     def _submitted(self, row: Row) -> list[Future[Judged] | None]:
-        """The future verdict of each generation of a row; None where it has a verdict."""
+        """Return a future per generation with its verdict; None if it already has a verdict."""
         if self._judges is None:
             raise RuntimeError("load() was not called")
         problem = from_row(Problem, row["problem"])
@@ -230,18 +230,18 @@ class Verify(Step):
 
 
 class BuildCaches(Step):
-    """Builds the cache of one round from the pool and the deliberations of the round before."""
+    """Builds the cache of one round from the pool and the previous round's deliberations."""
 
     choice: CacheChoice  # selection, pruning and budget; ``budget_tokens`` must be set
     reader: str  # folder or Hub id of the deliberator's tokenizer, or ``models.tokenizer.SERVER``
     model: str = ""  # served name of the deliberator if ``reader`` is ``SERVER``
     endpoint: Endpoint = Endpoint()  # endpoint of the deliberator if ``reader`` is ``SERVER``
-    journal: str | None = None  # journal that keeps the server's counts; None keeps none
-    replay: bool = False  # whether these counts come from the journal alone
+    journal: str | None = None  # journal that stores the server's counts; None for none
+    replay: bool = False  # whether to read these counts only from the journal
     min_k: int = Field(default=2, ge=1)  # minimum number of usable trajectories
     round: int = Field(default=1, ge=1)
     seed: int = 0
-    domain: Domain = "general"  # domain of problems that name none
+    domain: Domain = "general"  # domain of problems without a domain
     language: Language = "en"
     task: Task = "deliberate"
 
@@ -304,7 +304,7 @@ class BuildCaches(Step):
 
 
 class LabelTraces(Step):
-    """Adds stratum and outcome, and gives the row exactly the columns of ``schema.Trace``."""
+    """Adds stratum and outcome, and reduces the row to the columns of ``schema.Trace``."""
 
     @property
     def inputs(self) -> list[str]:

@@ -1,8 +1,8 @@
-"""The steps that ask a model: sample trajectories, deliberate, judge.
+"""The steps that use a model: sample trajectories, deliberate, judge.
 
 Each step requests all samples of all rows of a batch at once, and keeps every response, failures
-included. A row whose status is not ``ok`` is passed on without a request (see ``steps``). A row
-with a sample that the end of the run interrupted is dropped.
+included. A row whose status is not ``ok`` is passed on without a request (see ``steps``). If the
+end of the run interrupts a sample, its row is dropped.
 
 distilabel inspects the annotations of ``process`` as objects, so they are not postponed here.
 """
@@ -45,7 +45,7 @@ from heavydistill.schema import (
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.judge import answer_for_judge, question
 
-# Key of a row, not of a trace: number of responses of the last step that were in the journal.
+# Key of a row, not of a trace: number of the last step's responses that were in the journal.
 FROM_JOURNAL = "from_journal"
 
 
@@ -54,20 +54,20 @@ class HeavyTask(Task):
 
     llm: HeavyLLM
     batches_in_flight: int = Field(default=1, ge=1)
-    """Batches that are processed at once; see ``pipeline``."""
+    """Number of batches that are processed at once; see ``pipeline``."""
 
     def texts(self, row: Row) -> list[str]:
-        """The prompts for a row."""
+        """Return the prompts for a row."""
         raise NotImplementedError
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
-        """The columns of a row, from the fields of its generations without ids and verdicts."""
+        """Return a row's output columns; ``samples`` are generations without ids and verdicts."""
         raise NotImplementedError
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
         """Yield rows with the responses; a prompt that several rows share is sent once."""
         step = str(self.name)
-        asked: dict[int, list[str]] = {}  # prompts of each row, by its ``id()``
+        asked: dict[int, list[str]] = {}  # prompts of each row, by the ``id()`` of the row
         for row in inputs:
             row.pop(FROM_JOURNAL, None)  # count of an earlier step
 
@@ -81,9 +81,9 @@ class HeavyTask(Task):
         try:
             if texts:
                 samples = self.llm.sample(list(map(user_turn, texts)), int(self.num_generations))
-        except HeavydistillError:  # the run cannot go on, e.g. the disk is full
+        except HeavydistillError:  # the run cannot continue, e.g. the disk is full
             raise
-        except Exception as error:  # a defect: engines return failures as data
+        except Exception as error:  # a bug: engines return failures as data
             broken = error
         replies = dict(zip(texts, samples, strict=False))
         broken_off = {text for text, given in replies.items() if is_broken_off(given)}
@@ -97,13 +97,13 @@ class HeavyTask(Task):
         yield advance(inputs, step, finish)
 
     def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
-        """The row's output columns; ``replies`` holds the samples of each prompt."""
+        """Return the row's output columns; ``replies`` has the samples of each prompt."""
         given = replies[self.texts(row)[0]]
         fields = [fields_of(self.llm.model_name, *sample) for sample in given]
         return {**self.read(row, fields), FROM_JOURNAL: _count_from_journal(given)}
 
     def format_input(self, input: Row) -> Conversation:
-        """Not used, like ``format_output``, because ``process`` sends the prompts itself."""
+        """Not used, like ``format_output``: ``process`` sends the prompts itself."""
         return user_turn(self.texts(input)[0])
 
     def format_output(self, output: str | None, input: Row | None = None) -> Row:
@@ -113,7 +113,7 @@ class HeavyTask(Task):
 class SampleTrajectories(HeavyTask):
     """Samples ``num_generations`` independent trajectories per problem, without verdicts."""
 
-    domain: Domain = "general"  # domain of problems that name none
+    domain: Domain = "general"  # domain of problems without a domain
     language: Language = "en"
 
     @property
@@ -125,12 +125,12 @@ class SampleTrajectories(HeavyTask):
         return ["pool", "thinker_prompt_version", "status"]
 
     def texts(self, row: Row) -> list[str]:
-        """The thinker's prompt."""
+        """Return the thinker's prompt."""
         text = from_row(Problem, row["problem"]).text
         return [prompts.thinker_prompt(text, self._prompt(row))]
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
-        """The pool."""
+        """Return the pool."""
         trajectories = [trajectory(row["problem"]["id"], fields) for fields in samples]
         return {
             "pool": list(map(to_row, trajectories)),
@@ -144,12 +144,12 @@ class SampleTrajectories(HeavyTask):
 class Deliberate(HeavyTask):
     """Samples ``num_generations`` deliberations on the cache of one round.
 
-    They follow those of earlier rounds in their column.
+    They are appended to the deliberations of earlier rounds in the same column.
     """
 
     round: int = Field(default=1, ge=1)
     task: Asked = "deliberate"
-    """Task of the deliberator. If it chooses, its answer is that of the chosen attempt."""
+    """Task of the deliberator. For ``choose``, its answer is the chosen attempt's answer."""
 
     @property
     def inputs(self) -> list[str]:
@@ -160,11 +160,11 @@ class Deliberate(HeavyTask):
         return ["deliberations", "status"]
 
     def texts(self, row: Row) -> list[str]:
-        """The deliberator's prompt."""
+        """Return the deliberator's prompt."""
         return [self._cache(row)["prompt"]]
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
-        """The deliberations of all rounds so far."""
+        """Return the deliberations of all rounds so far."""
         cache = self._cache(row)
         if self.task == "choose":
             texts = {item["id"]: item["answer_text"] for item in row["pool"]}
@@ -181,18 +181,18 @@ class Deliberate(HeavyTask):
 class JudgeUndecided(HeavyTask):
     """Requests ``num_generations`` votes of a judge on each answer that the rules left undecided.
 
-    The judge's verdicts replace those in ``column``. Generations of a row with the same answer
-    share their votes, also across rounds. If the requests fail the verdict stays undecided, and
-    the next run sends them again.
+    The judge's verdicts replace the verdicts in ``column``. Generations of a row with the same
+    answer share their votes, also across rounds. If the requests fail, the verdict stays undecided,
+    and the next run sends them again.
     """
 
     column: str = "pool"  # ``pool`` or ``deliberations``
     reasons: list[str] | None = None  # see ``config.models.Judge``
     language: Language = "en"  # language of the prompt
     tokenizer: str = ""
-    """Folder or Hub id of the judge's tokenizer, whose control tokens are escaped; empty or
-    ``models.tokenizer.SERVER`` escapes the common control tokens."""
-    own: list[str] = Field(default_factory=list)  # Python files with verifiers of the user
+    """Folder or Hub id of the judge's tokenizer, whose control tokens are escaped; if empty or
+    ``models.tokenizer.SERVER``, the common control tokens are escaped."""
+    own: list[str] = Field(default_factory=list)  # the user's Python files with verifiers
 
     _control_tokens: tuple[str, ...] = PrivateAttr(default=())
 
@@ -211,7 +211,7 @@ class JudgeUndecided(HeavyTask):
             self._control_tokens = reader_of(self.tokenizer).control_tokens
 
     def texts(self, row: Row) -> list[str]:
-        """The questions about the row that the judge has not answered yet."""
+        """Return the questions about the row that the judge has not answered yet."""
         votes = self._votes(row)
         return [text for text in self._questions(row).values() if _id(text) not in votes]
 
@@ -220,7 +220,7 @@ class JudgeUndecided(HeavyTask):
         return prompts.load("judge", "general", self.language)
 
     def _questions(self, row: Row) -> dict[int, str]:
-        """The question about each undecided generation, by its position."""
+        """Return the question about each undecided generation, by the generation's position."""
         problem = from_row(Problem, row["problem"])
         kind = Trajectory if self.column == "pool" else Deliberation
         questions = {}
@@ -234,7 +234,7 @@ class JudgeUndecided(HeavyTask):
         return questions
 
     def answered(self, row: Row, replies: dict[str, list[Sample]]) -> Row:
-        """The column with the judge's verdicts, from the samples of each question."""
+        """Return the column with the judge's verdicts, from the samples of each question."""
         questions, known = self._questions(row), self._votes(row)
         items, from_journal = list(row[self.column]), 0
         for position, text in questions.items():
@@ -261,7 +261,7 @@ class JudgeUndecided(HeavyTask):
         return {self.column: items, FROM_JOURNAL: from_journal}
 
     def _votes(self, row: Row) -> dict[str, tuple[str, list[Vote]]]:
-        """The generation and the votes of each question about the row, by its id."""
+        """Return the generation and the votes of each question about the row, by question id."""
         known = {}
         for item in [*row["pool"], *row.get("deliberations", [])]:
             ballot = item["verdict"] and ballot_of(from_row(Verdict, item["verdict"]))
@@ -287,7 +287,7 @@ def _vote(response: Response) -> Vote:
 
 
 def is_broken_off(samples: list[Sample]) -> bool:
-    """Whether the end of the run interrupted one of the samples."""
+    """Return whether the end of the run interrupted one of the samples."""
     return any(response.failure == INTERRUPTED.failure for _, response in samples)
 
 

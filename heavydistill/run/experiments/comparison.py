@@ -1,8 +1,8 @@
 """Compares two runs on disk, without sending requests or judging again.
 
-Configuration, models and version of a run are read from its folder (see ``run``); its figures are
-computed from its traces, rejects included. Imported pools are a run without a configuration and
-deliberations. An unfinished run is refused, because its finished problems are no fair sample.
+Configuration, models and version of a run are read from its folder (see ``run``); its metrics are
+computed from its traces, rejects included. Imported pools count as a run without configuration and
+deliberations. An unfinished run is refused, because its finished problems are a biased sample.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from heavydistill.store.portable import portable_config
 from heavydistill.store.traces import trace_files
 
 A, B = "A", "B"
-# Keys of a configuration that do not describe how samples and verdicts are requested.
+# Configuration keys that do not affect how samples and verdicts are requested.
 _NOT_ASKED = ("teacher", "thinker", "deliberator", "endpoint", "budget")
 _FINISH = "Repeat the same command: it goes on, and nothing is billed twice."
 _A_RUN = "Give the folder that `heavydistill generate --out FOLDER` wrote."
@@ -44,7 +44,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
     """Compare the run in folder ``b`` with the run in folder ``a``.
 
     Raises:
-        ConfigError: A folder holds no finished run, or the runs cannot be compared.
+        ConfigError: A folder has no finished run, or the runs cannot be compared.
     """
     for folder in (a, b):
         _refuse_unfinished(folder)
@@ -54,10 +54,10 @@ def compare_runs(a: Path, b: Path) -> Comparison:
 
 
 def side_of(run: Path, name: str) -> Side:
-    """The finished run in a folder as one side of a comparison, called ``name``.
+    """Read the finished run in a folder as one side of a comparison, called ``name``.
 
     Raises:
-        ConfigError: The folder holds no run, or a run of another version.
+        ConfigError: The folder has no run, or a run of another version.
     """
     trace_files(run)
     record = _record(run)
@@ -70,7 +70,7 @@ def side_of(run: Path, name: str) -> Side:
     tally = RunTally(all_traces(run))
 
     def model_of(role: str, names: set[str]) -> Model | None:
-        """The recorded model, otherwise the authors of the samples, without folder or revision."""
+        """Return the recorded model; if none, the samples' authors, without folder or revision."""
         alone = sorted({PurePath(name).name for name in names})
         written = {"name": " and ".join(alone), "revision": ""} if alone else None
         return TypeAdapter(Model | None).validate_python(record.get(role, written))
@@ -87,7 +87,7 @@ def side_of(run: Path, name: str) -> Side:
         )
     except ValidationError as error:
         raise ConfigError(f"{run / 'summary.json'} is not that of a run", _A_RUN) from error
-    # The traces of a run on pools also hold the usage of the run that made the pools.
+    # Traces of a run on pools also contain the usage of the run that made the pools.
     statuses = statuses_alone(summary.statuses)
     measured = Measured(
         name=name,
@@ -120,7 +120,7 @@ def _refuse_unfinished(run: Path) -> None:
 
 
 def _record(run: Path) -> dict[str, Any]:
-    """Content of a run's ``summary.json``."""
+    """Return the content of a run's ``summary.json``."""
     path = run / "summary.json"
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))

@@ -6,8 +6,8 @@ The folder of a crossing, an experiment as in ``evaluation``:
     crossing.json           see ``metrics.crossing``
 
 Each thinker is sampled once, in its run with the first deliberator; its other runs read these
-pools. Sampling that the configuration does not set comes from each model's profile; the prompts of
-all models are those of the first thinker.
+pools. Sampling settings missing from the configuration come from each model's profile; all models
+get the prompts of the first thinker.
 
 Not covered: models of different servers in one crossing.
 """
@@ -41,13 +41,13 @@ class CrossingPlan:
     """A checked crossing."""
 
     place: ExperimentFolder
-    asked: dict[str, generate.Plan]  # run with the first deliberator, by name of the thinker
-    deliberators: dict[str, ResolvedRun]  # run with the first thinker, by name of the deliberator
-    given: RunConfig  # configuration as the user gave it
+    asked: dict[str, generate.Plan]  # run with the first deliberator, by thinker name
+    deliberators: dict[str, ResolvedRun]  # run with the first thinker, by deliberator name
+    given: RunConfig  # configuration as given by the user
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
-        """(thinker, deliberator), in the order of the runs."""
+        """Return the pairs (thinker, deliberator), in the order of the runs."""
         return [(thinker, reader) for thinker in self.asked for reader in self.deliberators]
 
 
@@ -58,12 +58,12 @@ def check(
     on_checked: OnChecked | None = None,
     contact: Contact | None = None,
 ) -> CrossingPlan:
-    """Check the runs of a crossing of these models, each with ``generate.check``.
+    """Check all runs of a crossing of these models with ``generate.check``.
 
     ``config`` names no models; ``on_checked`` is called for each thinker in turn.
 
     Raises:
-        UserError: Anything that the user can fix; nothing was written.
+        UserError: The user has to fix something; nothing was written.
     """
     given = [key for key in ("thinker", "deliberator", "pools") if getattr(config, key)]
     if given or not config.rounds:
@@ -99,7 +99,7 @@ def check(
 
 
 def crossed(plan: CrossingPlan, run_one: RunOne) -> Crossing:
-    """Make the runs and their table; raises the same errors as ``evaluation.evaluate``."""
+    """Execute the runs and compute the table; raises the same errors as ``evaluation.evaluate``."""
     first_plan, first_reader = next(iter(plan.asked.values())), next(iter(plan.deliberators))
     runs = [*(each.run for each in plan.asked.values()), *plan.deliberators.values()]
     sampling: Samplings = {"thinking": {}, "deliberating": {}}
@@ -132,7 +132,7 @@ def _of(config: RunConfig, thinker: str, deliberator: str) -> RunConfig:
 
 
 def _named(models: Sequence[str], config: RunConfig, flag: str) -> dict[str, str]:
-    """The models by the names of their profiles."""
+    """Return the models by the names of their profiles."""
     named: dict[str, str] = {}
     for model in models:
         name = profile_at(model, config.endpoint).name.replace("/", "--")

@@ -1,26 +1,26 @@
-"""Measures models, a model to compare them with, and controls, on the same problems.
+"""Evaluates models, a baseline model if given, and controls, on the same problems.
 
-An experiment is a folder with several runs, which appears when all of them are complete. An
-interrupted experiment goes on when the same command is repeated, because the journal has all
+An experiment is a folder with several runs; it gets its final name when all runs are complete. An
+interrupted experiment continues when the same command is repeated, because the journal has all
 responses. The folder of an evaluation:
 
-    before/            run of the model to compare with, if there is one
+    before/            run of the baseline model, if there is one
     after/             run of the evaluated models
     evaluation.json    see ``metrics.comparison``
     NAME/              run of each control
-    controls.json      see ``metrics.controls``; not without controls
+    controls.json      see ``metrics.controls``; only with controls
 
-Both runs have the same prompts, sampling and caches: keys that the configuration does not set come
-from the profile of the model before. A checkpoint has no profile, and the defaults for unknown
-models would give it another prompt than its base.
+Both runs use the same prompts, sampling and cache settings: keys missing from the configuration
+come from the profile of the baseline model. A checkpoint has no profile, and the defaults for
+unknown models would give it another prompt than its base.
 
-Controls change only the coordination. ``alone`` gives the deliberator no attempts, with the
-sampling and the limit of its deliberations: if it is as good alone, it ignores the cache. ``chain``
-lets the thinker write one long chain with as many tokens as the attempts of a cache and the
-deliberations of one answer. ``choose`` lets the deliberator name the best attempt of the same
-cache. ``order-N`` gives it the same attempts, rotated by N places.
+Controls change only the coordination. ``alone`` gives the deliberator no attempts, but the same
+sampling and token limit: if its answers are equally good, it ignores the cache. ``chain`` lets the
+thinker write one long chain with as many tokens as the attempts of a cache and the deliberations of
+one answer together. ``choose`` asks the deliberator for the best attempt of the same cache.
+``order-N`` shows the deliberator the same attempts, rotated by N places.
 
-Not covered: the figures (``metrics.controls``); votes with the same number of tokens, which need no
+Not covered: the metrics (``metrics.controls``); votes with the same number of tokens, which need no
 further run.
 """
 
@@ -67,19 +67,19 @@ _FEWEST = 2  # samples of a problem, see ``config.run.Think.k``
 
 
 RunOne = Callable[[str, generate.Plan], generate.Finished]
-"""Called with (name, plan); executes ``run.generate.run`` and shows the progress."""
+"""Called with (name, plan); executes ``run.generate.run`` and prints the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExperimentFolder:
-    """The folder of an experiment, and the journal of all its runs."""
+    """The folder of an experiment, and the journal shared by its runs."""
 
     folder: Path
     journal: Path
 
     @classmethod
     def of(cls, config: RunConfig, default: str) -> ExperimentFolder:
-        """The folder that a configuration names, otherwise a new one under ``runs/``.
+        """Return the folder set in a configuration; if none is set, a new one under ``runs/``.
 
         Raises:
             ConfigError: The folder exists.
@@ -89,7 +89,7 @@ class ExperimentFolder:
         return cls(folder, Path(config.journal or folder.parent / "journal"))
 
     def within(self, config: RunConfig, name: str) -> RunConfig:
-        """The configuration of one of the runs."""
+        """Return the configuration of the run called ``name``."""
         places = {"out": str(self.folder / name), "journal": str(self.journal)}
         return config.model_copy(update=places)
 
@@ -101,7 +101,7 @@ class ExperimentFolder:
 
 
 def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
-    """The configuration of a run on given pools: without a thinker, and with other fields."""
+    """Return a copy for a run on existing pools: no thinker, and the given fields changed."""
     nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
     return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
 
@@ -115,17 +115,17 @@ class Experiment:
     run_one: RunOne
 
     def run(self, name: str, plan: generate.Plan) -> generate.Plan:
-        """Make a run; returns its plan in this folder."""
+        """Execute a run; return its plan with paths in this folder."""
         log = self.place.folder.with_name(f"{self.place.folder.name}.{name}.vllm.log")
         placed = dataclasses.replace(plan, folder=self.folder / name, server_log=log)
         self.run_one(name, placed)
         return placed
 
     def run_on_pools(self, name: str, config: RunConfig, pools: str) -> generate.Plan:
-        """Make a run that reads the pools of the run called ``pools``; returns its plan.
+        """Execute a run that reads the pools of the run called ``pools``; return its plan.
 
         Raises:
-            UserError: The run does not pass ``generate.check``.
+            UserError: ``generate.check`` refuses the run.
         """
         written, named = self.folder / pools, str(self.place.folder / pools)
         at_work = self.place.within(config, name).model_copy(update={"pools": str(written)})
@@ -138,7 +138,7 @@ class Experiment:
 def experiment(
     place: ExperimentFolder, runs: Iterable[ResolvedRun], contact: Contact | None, run_one: RunOne
 ) -> Iterator[Experiment]:
-    """Open an experiment for its runs; its folder is complete at the end.
+    """Open an experiment for its runs; its folder gets its final name on exit.
 
     Raises:
         TeacherError: A server of one of ``runs`` lacks a model; no other request was sent.
@@ -153,15 +153,15 @@ def experiment(
 
 @dataclass(frozen=True, slots=True)
 class ControlRun:
-    """A control, which runs after the evaluated run."""
+    """A control; it runs after the evaluated run."""
 
     name: str  # name of the folder
     config: RunConfig  # configuration; without folders if the control reads pools
-    description: str  # one line for people
+    description: str  # one line for display
     plan: generate.Plan | None = None  # None if the control reads the pools of the evaluated run
 
     def requests(self, problems: int) -> int:
-        """Maximum number of requests for this number of problems, before use of the journal."""
+        """Return the maximum number of requests for ``problems`` problems, ignoring the journal."""
         attempts = self.config.think.k if self.plan else 0
         return problems * (attempts + self.config.deliberate.d)
 
@@ -172,7 +172,7 @@ class EvaluationPlan:
 
     place: ExperimentFolder
     runs: dict[str, generate.Plan]
-    """Plans of the runs ``BEFORE`` (if the model before training is given) and ``AFTER``."""
+    """Plans of the runs ``BEFORE`` (if a baseline model is given) and ``AFTER``."""
     controls: list[ControlRun] = field(default_factory=list)
 
 
@@ -192,18 +192,18 @@ def check(
     on_checked: OnChecked | None = None,
     contact: Contact | None = None,
 ) -> EvaluationPlan:
-    """Check the runs of an evaluation, each with ``generate.check``.
+    """Check all runs of an evaluation with ``generate.check``.
 
     Args:
-        config: Configuration as the user gave it.
-        before: Model to compare with, in both roles; None for no comparison.
-        controls: Some of ``metrics.controls.NAMES``.
-        orders: Number of orders in which the caches of the run after are read.
+        config: Configuration as given by the user.
+        before: Baseline model for both roles; None for no comparison.
+        controls: A selection from ``metrics.controls.NAMES``.
+        orders: Number of different orders of the attempts in the caches of the run after.
         on_checked: As in ``generate.check``, for each run in turn.
         contact: As in ``generate.check``.
 
     Raises:
-        UserError: Anything that the user can fix; nothing was written.
+        UserError: The user has to fix something; nothing was written.
     """
     configs = {AFTER: config}
     if before is None:
@@ -218,10 +218,10 @@ def check(
 def paired(
     config: RunConfig, before: str, contact: Contact | None = None
 ) -> tuple[RunConfig, RunConfig]:
-    """The configurations of the runs before and after, which differ in their models only.
+    """Return the configurations of the runs before and after, which differ only in their models.
 
-    Keys that are not set are filled in for the model before and hold for both runs. That model also
-    takes a role for which no model is named.
+    Keys that are not set are filled in for the baseline model ``before`` and apply to both runs.
+    The baseline model also fills a role for which no model is named.
 
     Raises:
         UserError: ``resolve`` fails, the models are the same, or their profiles send different
@@ -242,7 +242,7 @@ def paired(
             "Name the trained model with --thinker, --deliberator or both.",
         )
     after_run = resolve(second, contact)
-    # Switches of a model's thinking are in ``extra_body``, which only a profile sets.
+    # Switches for a model's thinking are in ``extra_body``, which only a profile can set.
     base = before_run.deliberator.profile
     for model in filter(None, (after_run.thinker, after_run.deliberator)):
         if model.profile.extra_body != base.extra_body:
@@ -255,7 +255,7 @@ def paired(
 
 
 def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
-    """Make the runs of a plan from ``check``, compare them, and write the folder.
+    """Execute the runs of a plan from ``check``, compare them, and write the folder.
 
     Raises:
         TeacherError: A server lacks a model; no other request was sent.
@@ -286,10 +286,10 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
 
 
 def control_names(given: Sequence[str]) -> list[str]:
-    """The controls of ``--controls alone,chain`` or ``--controls all``.
+    """Return the controls named by ``--controls alone,chain`` or ``--controls all``.
 
     Raises:
-        ConfigError: There is no such control.
+        ConfigError: A control is unknown.
     """
     if list(given) == ["all"]:
         return list(NAMES)
@@ -302,11 +302,11 @@ def control_names(given: Sequence[str]) -> list[str]:
 
 
 def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:
-    """The controls of a checked run; ``orders`` is the number of orders, that of the run included.
+    """Return the controls of a checked run; ``orders`` counts the order of the run as well.
 
     Raises:
-        ConfigError: The run has other pools or no deliberations, there are fewer orders, or several
-            orders and several rounds; or ``models.resolve.resolve`` fails.
+        ConfigError: The run reads other pools or has no deliberations, there are fewer orders, or
+            several orders and several rounds; or ``models.resolve.resolve`` fails.
         BudgetError: The prompt of ``choose`` does not fit.
     """
     config = evaluated.config
@@ -345,7 +345,7 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
     longest = max(map(reader.count, prompts))
     room = thinker.profile.context - longest - TEMPLATE_TOKENS
     seen = config.endpoint.capabilities
-    most, why = min(  # with the reason why it is less than that of the heavy answer
+    most, why = min(  # and the reason why it is below that of the heavy answer
         (full, ""),
         (room, "more do not fit its context"),
         ((seen and seen.max_output) or full, "its server allows no more in one response"),
@@ -359,7 +359,7 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
 def _asking(
     evaluated: generate.Plan, name: str, who: str, does: str, k: int, sampling: SamplingChoice
 ) -> ControlRun:
-    """A control with new samples of the problems of the evaluated run and no deliberations."""
+    """Return a control that samples the run's problems again, without deliberations."""
     config, folder = evaluated.config, evaluated.folder.with_name(name)
     changes: dict[str, Any] = {
         "thinker": who,
