@@ -139,7 +139,7 @@ def test_a_run_asks_reads_writes_and_costs_what_was_planned(tmp_path, said):
         assert narrowed.amounts.usd and before.amounts.usd
         assert narrowed.amounts.usd.high < before.amounts.usd.high / 2
         again = said([DRY, *whole, "--budget=25usd"])
-        assert f"has {5 * K} of {PROBLEMS * K} trajectories" in again
+        assert f"In the journal: {5 * K} of {PROBLEMS * K} trajectories" in again
         assert "tokens each, the mean of 20 responses in the journal" in again
         assert "25usd is enough" in again
         assert (
