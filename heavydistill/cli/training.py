@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ _TEXTS = {
     "one by name: {}. [default: one process]",
 }
 _FILES = ("config", "accelerate")
+_DRY_RUN = re.compile("--dry[_-]run(=.*)?")
 _VALUES = {None: "TEXT", int: "N", float: "X"}
 
 
@@ -124,14 +126,16 @@ def options_of(script: str) -> type[TrainingOptions]:
 
 def _checked(script: str, words: Sequence[str]) -> None:
     from heavydistill.train.arguments import FlagParser, given_values, shipped_file, spellings
-    from heavydistill.train.launch import FLAGS, launch
+    from heavydistill.train.launch import FLAGS, is_launched, launch
 
     parser = FlagParser(script)
     for name in ("accelerate", *FLAGS):
         parser.add_argument(*spellings(name))
     given, rest = parser.parse_known_args(words)
     chosen = {name: text for name, text in vars(given).items() if text is not None}
-    given_values(options_of(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
+    values = given_values(
+        options_of(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)]
+    )
     for name, text in chosen.items():
         if name not in ("accelerate", "main_process_ip") and not text.isdecimal():
             raise ConfigError(f"--{name}: {text!r} is not a whole number", f"Give --{name} N.")
@@ -139,16 +143,29 @@ def _checked(script: str, words: Sequence[str]) -> None:
         from heavydistill.train.script import run_script
 
         run_script(script, rest)
-        return
-    if given.accelerate is None:
+    elif given.accelerate is None:
         raise ConfigError(
             f"--{next(iter(chosen))} is given without --accelerate",
             "Give --accelerate ddp, or another of configs/accelerate.",
         )
-    file = shipped_file("accelerate", chosen.pop("accelerate"))
-    flags = [word for name, text in chosen.items() for word in (f"--{name}", text)]
-    if code := launch(file, flags, [script, *rest]):
-        sys.exit(code)
+    else:
+        file = shipped_file("accelerate", chosen.pop("accelerate"))
+        flags = [word for name, text in chosen.items() for word in (f"--{name}", text)]
+        if code := launch(file, flags, [script, *rest]):
+            sys.exit(code)
+    if values.get("dry_run") and not is_launched():
+        from rich.console import Console
+
+        from heavydistill.report.terminal import print_command
+
+        print("Nothing was written.", flush=True)
+        following = [
+            word
+            for before, word in zip(["", *words], words, strict=False)
+            if not _DRY_RUN.fullmatch(word)
+            and (word.startswith("-") or not _DRY_RUN.fullmatch(before))
+        ]
+        print_command("Next", ["heavydistill", script, *following], Console())
 
 
 for verb in (sft, grpo):

@@ -25,10 +25,10 @@ _HEADER_EVERY = 20
 _Column = tuple[str, str, str, int]
 _SFT: tuple[_Column, ...] = (
     ("loss", "loss", ".4f", 8),
-    ("right tokens", "mean_token_accuracy", ".1%", 13),
+    ("accuracy", "mean_token_accuracy", ".1%", 9),
     ("entropy", "entropy", ".3f", 8),
     ("gradient", "grad_norm", ".2f", 9),
-    ("tokens", "num_tokens", ",.0f", 13),
+    ("tokens so far", "num_tokens", ",.0f", 15),
 )
 _GRPO: tuple[_Column, ...] = (
     ("teach", "teach", ".0%", 6),

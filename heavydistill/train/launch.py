@@ -37,7 +37,7 @@ def launch(file: Path, flags: Sequence[str], command: Sequence[str]) -> int:
     Raises:
         ConfigError: The file does not exist, or a launcher has started this process.
     """
-    if os.environ.keys() & {"RANK", "ACCELERATE_MIXED_PRECISION"}:
+    if is_launched():
         raise ConfigError(
             "--accelerate is given to a process that a launcher has started",
             "Leave out --accelerate, or `accelerate launch`.",
@@ -81,6 +81,11 @@ def exit_code(
     except KeyboardInterrupt:
         return _print(f"Interrupted. {goes_on}", 130)
     return 0
+
+
+def is_launched() -> bool:
+    """Whether a launcher has started this process."""
+    return bool(os.environ.keys() & {"RANK", "ACCELERATE_MIXED_PRECISION"})
 
 
 def is_main() -> bool:

@@ -226,6 +226,11 @@ def run_training(
         record = record.model_copy(update={"result": result})
         if config.should_save:
             write_record(record, folder)
+        if state.is_world_process_zero:
+            text = f"{steps:,} step{'s' * (steps != 1)} in {seconds:,.0f} s"
+            if steps and not record.rl:  # the loss of GRPO shows no progress
+                text += f", training loss {result.train_loss:.4f}"
+            print(text, flush=True)
     # transformers has ``end`` since version 5.18.
     getattr(trainer, "end", trainer.accelerator.end_training)()
     return record

@@ -79,7 +79,7 @@ def run_script(script: str, words: Sequence[str]) -> None:
         evaluate(Path(config.evaluate), base, folder)
         write_model_card(folder)
         following = ["heavydistill", "report", str(folder / EVALUATION)]
-    print(f"The model is in {folder}, all figures of the training in {folder / LOG}", flush=True)
+    print(f"The model is in {folder}\nAll figures of the training: {folder / LOG}", flush=True)
     if options:
         print(f"Published: {publish_trained(folder, options).url}", flush=True)
     print_command("Next", following, Console())

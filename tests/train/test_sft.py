@@ -236,6 +236,8 @@ def test_a_dry_run_says_what_would_be_trained_and_writes_nothing(
     said = capsys.readouterr().out
     assert "30 rows" in said and "micro-student, full" in said
     assert "The model is in" not in said
+    ending = said.partition("Nothing was written.\nNext: heavydistill sft ")[2]
+    assert "--packing" in ending and "dry" not in ending
     assert list(tmp_path.iterdir()) == []
 
 
@@ -321,6 +323,7 @@ def test_nobody_is_told_of_a_training(sets, tmp_path, monkeypatch):
         code, said = run(given, HF_ENDPOINT=hub.url, HF_HUB_OFFLINE="0")
     assert code == 0, said
     assert f"The model is in {tmp_path / 'out'}" in said
+    assert re.search(r"\n1 step in \d+ s, training loss \d\.\d{4}\n", said)
     assert "Next: heavydistill evaluate --before micro-student " in said
     for noise in ("Loading weights", "examples/s", "FutureWarning", "[transformers]", "WARNING"):
         assert noise not in said
