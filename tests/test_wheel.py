@@ -117,7 +117,7 @@ def test_an_installed_wheel_goes_from_generate_to_evaluate(installed, tmp_path):
     assert "The model is in out/deliberator" in said
     following = said.partition("Next: heavydistill ")[2].replace("\\\n", "")
     run(f"{following} --limit 4 --set think.k=2 --set deliberate.d=1")
-    run("report out/deliberator/evaluation")
-    assert (tmp_path / "out/deliberator/evaluation/evaluation.json").is_file()
+    run("report out/deliberator-evaluation")
+    assert (tmp_path / "out/deliberator-evaluation/evaluation.json").is_file()
     modules = "import heavydistill, torch; print(heavydistill.__file__)"
     assert run_installed(installed, tmp_path, "-c", modules).startswith(str(installed))

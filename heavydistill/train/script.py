@@ -88,8 +88,8 @@ def run_script(script: str, words: Sequence[str]) -> None:
 def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[str]:
     """Return the command that compares a trained model with its base on problems not trained on.
 
-    Generated problems get another seed; otherwise held-out.jsonl is a placeholder for the user's
-    file.
+    Generated problems get another seed; otherwise FILE is a placeholder for the user's file. The
+    output is beside ``folder``, because an evaluation inside stops the next training there.
     """
     runs = [run.config for sets in record.sets for run in sets.manifest.runs if run.config]
     if record.rl and record.rl.run:
@@ -102,8 +102,8 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[
         seed = max(source.get("seed", 0) + source.get("size", 0) for source in sources)
         words += ["--problems", name, "--set", f"problems.seed={seed}"]
     else:
-        words += ["--problems", "held-out.jsonl"]
-    return [*words, "--out", str(folder / EVALUATION)]
+        words += ["--problems", "FILE"]
+    return [*words, "--out", f"{folder}-{EVALUATION}"]
 
 
 def evaluate(config: Path, before: str, folder: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(tmp_pa
     ("source", "problems"),
     [
         ({"source": "micro", "size": 60, "seed": 40}, "--problems micro --set problems.seed=100"),
-        ({"source": "problems.jsonl", "size": 1, "seed": 0}, "--problems held-out.jsonl"),
+        ({"source": "problems.jsonl", "size": 1, "seed": 0}, "--problems FILE"),
     ],
 )
 def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(source, problems):
@@ -196,4 +196,4 @@ def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(sou
     roles = "--thinker out/both --deliberator out/both"
     command = f"heavydistill evaluate --before Qwen/Qwen3-4B {roles} {problems}"
     said = evaluation_command(record, Path("out/both"), "Qwen/Qwen3-4B")
-    assert said == f"{command} --out out/both/evaluation".split()
+    assert said == f"{command} --out out/both-evaluation".split()
