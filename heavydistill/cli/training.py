@@ -126,6 +126,7 @@ def options_of(script: str) -> type[TrainingOptions]:
 
 def _checked(script: str, words: Sequence[str]) -> None:
     from heavydistill.train.arguments import FlagParser, given_values, shipped_file, spellings
+    from heavydistill.train.datasets import require_folder_or_id
     from heavydistill.train.launch import FLAGS, is_launched, launch
 
     parser = FlagParser(script)
@@ -136,6 +137,8 @@ def _checked(script: str, words: Sequence[str]) -> None:
     values = given_values(
         options_of(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)]
     )
+    if values.get("dataset_name"):  # before TRL is imported
+        require_folder_or_id(values["dataset_name"])
     for name, text in chosen.items():
         if name not in ("accelerate", "main_process_ip") and not text.isdecimal():
             raise ConfigError(f"--{name}: {text!r} is not a whole number", f"Give --{name} N.")

@@ -179,7 +179,7 @@ def given_values(
     given, unknown = parser.parse_known_args(arguments)
     if unknown:
         flag = unknown[0].partition("=")[0]
-        names = [name for action in parser._actions for name in action.option_strings]
+        names = [action.option_strings[0] for action in parser._actions]
         fix = _nearest(flag, [*names, *others], options.script)
         raise ConfigError(f"There is no flag {flag}", fix)
     path = given.config and shipped_file(options.script, given.config)
@@ -235,8 +235,9 @@ def spellings(name: str) -> list[str]:
 
 
 def _nearest(name: str, known: Sequence[str], script: str) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    did_you_mean = f"Did you mean {near[0]}? " if near else ""
+    longer = [other for other in known if other.startswith(name)][:3]
+    near = longer or difflib.get_close_matches(name, known, n=1)
+    did_you_mean = f"Did you mean {' or '.join(near)}? " if near else ""
     return f"{did_you_mean}{_keys_of(script)}"
 
 

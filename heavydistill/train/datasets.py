@@ -26,6 +26,7 @@ from heavydistill.store.sets.set_rows import SPLITS
 
 ROLES = ("thinker", "deliberator")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_FIX = "Give a folder that `heavydistill build --out FOLDER` wrote, or its id on the Hub."
 
 
 class SetSource(Section):
@@ -130,12 +131,16 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def require_folder_or_id(path: str) -> None:
+    """Raise a ``ConfigError`` if there is no such folder, and it cannot be an id on the Hub."""
+    if not (Path(path).is_dir() or _HUB_ID.fullmatch(path)):
+        raise ConfigError(f"There is no folder {path}", _FIX)
+
+
 def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
-    fix = "Give a folder that `heavydistill build --out FOLDER` wrote, or its id on the Hub."
-    if not _HUB_ID.fullmatch(path):
-        raise ConfigError(f"There is no folder {path}", fix)
+    require_folder_or_id(path)
     obstacle()
     patterns = [MANIFEST, CHAT_TEMPLATE, *(f"{name}/*" for name in names)]
     try:
@@ -146,5 +151,5 @@ def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
         reason = obstacle() or error
         raise ConfigError(
             f"There is no folder {path}, and no such dataset on the Hub: {reason}",
-            f"{fix} A private one needs HF_TOKEN.",
+            f"{_FIX} A private one needs HF_TOKEN.",
         ) from error

@@ -110,6 +110,7 @@ def test_a_number_of_which_yaml_makes_text_is_one(tmp_path):
     ("flags", "message"),
     [
         (["--learning_rte", "1"], "There is no flag --learning_rte. Did you mean --learning_rate?"),
+        (["--dataset", "x"], "Did you mean --dataset_name or --datasets or --dataset_text_field?"),
         (["--learning_rte=1"], "There is no flag --learning_rte. Did you mean --learning_rate?"),
         (["--learn", "1"], "There is no flag --learn."),
         (["stray"], "There is no flag stray"),
