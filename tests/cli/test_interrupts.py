@@ -22,7 +22,7 @@ BIN = Path(sys.executable).parent
 GENERATE = [str(BIN / "heavydistill"), "generate", "--k=2", "--d=1", "--limit=4", "--out=run"]
 EVALUATE = [str(BIN / "heavydistill"), "evaluate", "--thinker=micro", "--deliberator=micro"]
 EVALUATE += ["--before=micro-student", "--k=2", "--d=1", "--limit=4", "--out=evaluation"]
-SFT = [sys.executable, str(ROOT / "scripts" / "sft.py"), "--dataset_name=none"]
+SFT = [sys.executable, str(ROOT / "scripts" / "sft.py"), "--dataset_name=no/sets"]
 SFT += [f"--config={ROOT / 'configs' / 'sft' / 'micro.yaml'}", "--role=thinker"]
 INTERRUPTING = """
 import os, signal, sys
