@@ -84,6 +84,12 @@ def load_fit(
     registry.load_own(verify.own)
     if config.verifier:
         registry.get(config.verifier)  # an unknown one is no fault of the rows
+    for key, value in config.verifier_args.items():
+        if value is None and ":" in key:
+            raise ProblemsError(
+                f"problems.verifier_args: {key} has no space after the colon",
+                f"Write {{{key.replace(':', ': ', 1)}}}.",
+            )
     table = read(source, config.subset, config.split)
     chosen = within(table, config.within)
     loaded = fit_problems(chosen, config, verify, known_unfit, on_checked)

@@ -234,6 +234,11 @@ def test_what_a_verifier_reads_from_columns_becomes_its_arguments(write):
     assert json.loads(problem.verifier_args)["instruction_id_list"] == ["startend:quotation"]
 
 
+def test_a_missing_space_after_the_colon_of_an_argument_is_reported_once(write):
+    with pytest.raises(ProblemsError, match=r"problems\.verifier_args: .*{marker: \"#\"}"):
+        load_file(write(GOOD), verifier_args={'marker:"#"': None})
+
+
 def test_only_a_verifier_that_needs_no_reference_may_do_without(write):
     with pytest.raises(ProblemsError, match=r"set.jsonl:2: .* no column for the reference"):
         load_file(write(INSTRUCTED, {"text": "1+1?"}))
