@@ -1,6 +1,6 @@
 """Comparisons as grids: two runs, a run with its controls, and thinkers with deliberators.
 
-The comparison of two runs is printed on the terminal, and as Markdown for papers and reviews.
+The comparison of two runs is printed to the terminal, and as Markdown for papers and reviews.
 Controls show other uses of the same models and caches, with their cost. A crossing has a row for
 each thinker and a column for each deliberator.
 
@@ -66,7 +66,7 @@ _RATES = {
     "regress": "vote right, deliberation wrong",
     "emergent": "no trajectory right, deliberation right",
 }
-# P and HP of groups have no room beside the others in a terminal.
+# P and HP of problem groups do not fit a terminal's width.
 _NARROW_METRICS = [name for name in NAMES if "pass" not in name]
 _READING_STYLES = {"Better": "green", "Worse": "red"}
 _NO_DIFFERENCE = "No difference shown"
@@ -75,7 +75,8 @@ _NO_DIFFERENCE = "No difference shown"
 def print_comparison(comparison: Comparison, console: Console, *, full: bool = False) -> None:
     """Print the difference between the run before, which must exist, and the run after.
 
-    With ``full``, also all tables: models, groups of problems, pairs, strata, habits and samples.
+    With ``full``, also print all tables: models, groups of problems, pairs, strata, repetition
+    rates and samples.
     """
     title, support = headline(comparison)
     say(title, console, "bold")
@@ -95,7 +96,7 @@ def print_comparison(comparison: Comparison, console: Console, *, full: bool = F
 
 
 def _result_lines(comparison: Comparison) -> Iterator[str]:
-    """The sizes, and the figures and lost samples of each run, one line each."""
+    """Yield lines with the sizes, and with the metrics and lost samples of each run."""
     yield _heading(comparison)
     if asked := comparison.asked_differently:
         yield f"Different keys of the configurations: {', '.join(each.key for each in asked)}"
@@ -105,7 +106,7 @@ def _result_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def headline(comparison: Comparison) -> tuple[str, str]:
-    """The change from the run before, which must exist, and the figures that support it."""
+    """Return the change from the run before, which must exist, and the numbers that support it."""
     change = comparison.heavy_mean_at_d or comparison.mean_at_k
     what = "Deliberation" if comparison.heavy_mean_at_d else "The thinker"
     shares = [percent(value.mean) for value in (change.before, change.after) if value]
@@ -121,7 +122,7 @@ def headline(comparison: Comparison) -> tuple[str, str]:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """The same tables as Markdown, without folders."""
+    """Return the same tables as Markdown, without folders."""
     shown = list(grids(comparison, NAMES))
     sentences = [
         *few_note(shown),
@@ -143,19 +144,19 @@ def as_markdown(comparison: Comparison) -> str:
 
 
 def runs_of(comparison: Comparison) -> list[Measured]:
-    """The run before, if there is one, and the run after."""
+    """Return the run before, if there is one, and the run after."""
     return [run for run in (comparison.before, comparison.after) if run]
 
 
 def unanswered_lines(comparison: Comparison) -> Iterator[str]:
-    """The stages of each run with many samples without a final answer."""
+    """Yield a line for each stage of a run in which many samples have no final answer."""
     for run in runs_of(comparison):
         for fact in unanswered_facts(run.summary.samples, run.summary.by_verifier):
             yield f"{run.name.capitalize()}: {fact}"
 
 
 def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Grid]:
-    """The tables of a comparison with a run before, in order; those without rows left out.
+    """Yield the tables of a comparison with a run before, in order, without empty tables.
 
     Args:
         comparison: The comparison.
@@ -182,7 +183,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
 
 
 def metrics(comparison: Comparison) -> Grid:
-    """The metrics of each run, and their difference if there are two."""
+    """Return the metrics of each run, and their difference if there are two runs."""
     lines = []
     for name, meaning, change in comparison.metrics:
         cell = difference if change is comparison.heavy_minus_vote else share
@@ -194,7 +195,7 @@ def metrics(comparison: Comparison) -> Grid:
 
 
 def samples(comparison: Comparison) -> Grid:
-    """Numbers of samples by outcome, for each run and stage."""
+    """Return the numbers of samples by outcome, for each run and stage."""
     counts = {
         f"{stage}, {run.name}": each
         for run in runs_of(comparison)
@@ -204,7 +205,7 @@ def samples(comparison: Comparison) -> Grid:
 
 
 def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
-    """Who and what made each run."""
+    """Return the models, versions and settings that made each run."""
 
     def model(run: Measured, role: str) -> str:
         used = getattr(run, role)
@@ -229,7 +230,7 @@ def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
 def _groups(
     title: str, groups: dict[str, Changes], comparison: Comparison, shown: Collection[str]
 ) -> Grid:
-    """The differences in each group; those of one group alone are those of all problems."""
+    """Return the differences by group; empty for a single group, which equals all problems."""
     names = {
         key: name
         for key, name in zip(NAMES, comparison.names, strict=True)
@@ -248,7 +249,7 @@ def _groups(
 
 
 def _pairs(comparison: Comparison, runs: list[Measured]) -> Grid:
-    """How many problems one of the runs, or both, has right, and whose votes are not paired."""
+    """Return how many problems each run, or both, solves, and which votes are not paired."""
     before, after = runs
     unpaired, sizes = "", (before.summary.k, after.summary.k)
     if sizes[0] != sizes[1]:
@@ -272,7 +273,7 @@ def _pairs(comparison: Comparison, runs: list[Measured]) -> Grid:
 
 
 def _strata(runs: list[Measured], titles: list[str]) -> Grid:
-    """The strata of each run: a problem may be in another stratum after."""
+    """Return the strata of each run; a problem may change its stratum between the runs."""
     lines = []
     for stratum in STRATA:
         groups = [run.summary.by_stratum.get(stratum) for run in runs]
@@ -288,7 +289,7 @@ def _strata(runs: list[Measured], titles: list[str]) -> Grid:
 
 
 def _habits(runs: list[Measured], titles: list[str]) -> Grid:
-    """Rescue, regress, and how often deliberations repeat the vote or the first attempt."""
+    """Return rescue and regress rates, and how often deliberations repeat vote or first attempt."""
     summaries = [run.summary for run in runs]
     lines = []
     for name, meaning in _RATES.items():
@@ -322,7 +323,7 @@ def _heading(comparison: Comparison) -> str:
 
 
 def _sampling(comparison: Comparison) -> Iterator[str]:
-    """The sampling of both runs, if their configurations are the same."""
+    """Yield the sampling of both runs, if their configurations are equal."""
     config = comparison.config
     if comparison.asked_differently or not config:
         return
@@ -337,7 +338,7 @@ def _sampling(comparison: Comparison) -> Iterator[str]:
 
 
 def _readings(comparison: Comparison) -> dict[str, dict[str, Interval]]:
-    """The differences by metric, of metrics that are better, worse, or neither."""
+    """Return the differences by reading (better, worse or neither), then by metric."""
     readings: dict[str, dict[str, Interval]] = {"Better": {}, "Worse": {}, _NO_DIFFERENCE: {}}
     for name, _, change in comparison.metrics:
         if change.difference:
@@ -347,20 +348,20 @@ def _readings(comparison: Comparison) -> dict[str, dict[str, Interval]]:
 
 
 def _token_lines(comparison: Comparison) -> Iterator[str]:
-    """What the tokens of a deliberation are worth in votes, in each run."""
+    """Yield lines on how many votes equal the token cost of a deliberation, for each run."""
     for run in runs_of(comparison):
         yield from (f"{run.name.capitalize()}: {line}" for line in matched_lines(run.summary))
 
 
 def print_controlled(controlled: Controlled, console: Console) -> None:
-    """Print accuracy and cost of each way to answer, and the effect of the order of attempts."""
+    """Print accuracy and cost of each way to answer, and the effect of the attempts' order."""
     print_grid(controls(controlled), console)
     print_lines(control_lines(controlled), console)
     print_lines([versions(controlled.prompts, controlled.verifiers)], console)
 
 
 def ways_to_answer(controlled: Controlled) -> list[tuple[str, Answering, Interval | None]]:
-    """(name, figures, what heavy answers add) of heavy answers and each control."""
+    """Return (name, metrics, gain of heavy answers over it) of heavy answers and each control."""
     others = [
         (CONTROLS[each.name], each.answering, each.heavy_minus) for each in controlled.controls
     ]
@@ -368,7 +369,7 @@ def ways_to_answer(controlled: Controlled) -> list[tuple[str, Answering, Interva
 
 
 def controls(controlled: Controlled) -> Grid:
-    """Each way to answer: accuracy, tokens, and what deliberation adds."""
+    """Return each way to answer with its accuracy, tokens, and the gain of deliberation."""
     lines = []
     for name, answering, heavy_minus in ways_to_answer(controlled):
         tokens = [
@@ -385,7 +386,7 @@ def controls(controlled: Controlled) -> Grid:
 
 
 def control_lines(controlled: Controlled) -> Iterator[str]:
-    """Sentences on flaws of each way to answer, and on the effect of the order of attempts."""
+    """Yield sentences on flaws of each way to answer, and on the effect of the attempts' order."""
     for name, answering, _ in ways_to_answer(controlled):
         flaws = {
             "cut off": answering.cut_off,
@@ -423,7 +424,7 @@ def print_crossing(crossing: Crossing, console: Console) -> None:
 
 
 def crossed(crossing: Crossing) -> Grid:
-    """A row for each thinker, a column for each deliberator."""
+    """Return a grid with a row for each thinker and a column for each deliberator."""
     cells = {(cell.thinker, cell.deliberator): cell for cell in crossing.cells}
     readers = list(dict.fromkeys(cell.deliberator for cell in crossing.cells))
     k, d = crossing.k, crossing.d
@@ -443,7 +444,7 @@ def crossed(crossing: Crossing) -> Grid:
 
 
 def crossing_lines(crossing: Crossing) -> Iterator[str]:
-    """Problems without deliberations, and samples without a final answer, where there are any."""
+    """Yield lines on problems without deliberations, and on samples without a final answer."""
     for cell in crossing.cells:
         if cell.unasked:
             yield (
@@ -459,7 +460,7 @@ def crossing_lines(crossing: Crossing) -> Iterator[str]:
 
 
 def not_alike(sampling: Samplings) -> Iterator[str]:
-    """The sampling parameters of each model, for stages in which the models differ."""
+    """Yield the sampling parameters of each model, for stages in which the models differ."""
     for stage, by_model in sampling.items():
         parameters = {name: sampled(chosen) for name, chosen in by_model.items()}
         if len(set(parameters.values())) > 1:

@@ -1,9 +1,9 @@
-"""Draws the curves of a GRPO training, ``curves.png`` and ``curves.svg``, from its log history.
+"""Plots a GRPO training from its log history, as ``curves.png`` and ``curves.svg``.
 
-Logged steps are a thin line and their running median, which the guards compare, a thick one;
-evaluations have markers. A guard that fired is a vertical line, named in the panel of its figure.
-Colours are those of Okabe and Ito; lines of one panel also differ in dashes or markers. The same
-history and version of matplotlib give the same bytes.
+Logged steps are a thin line; their running median, which the guards compare, is a thick line;
+evaluations have markers. A guard that fired is a vertical line with its name, in the panel of its
+metric. Colours are the Okabe-Ito palette; lines of one panel also differ in dashes or markers. The
+same history and version of matplotlib give the same bytes.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _PANELS = (  # title, unit, guard, lines
 
 
 def series(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
-    """All finite values logged under a name, in the order of the log.
+    """Return all finite values logged under a name, in log order.
 
-    Entries without the name are skipped, since trainers log figures at different steps.
+    Entries without the name are skipped, because trainers log metrics at different steps.
     """
     return [
         (int(entry["step"]), float(entry[name]))
@@ -60,7 +60,7 @@ def series(history: Sequence[Mapping[str, Any]], name: str) -> list[Point]:
 
 
 def smoothed(points: Sequence[Point], window: int) -> list[Point]:
-    """The running median over ``window`` values, from the first complete window."""
+    """Return the running median over ``window`` values, from the first complete window on."""
     values = [value for _, value in points]
     ends = range(window, len(points) + 1)
     return [(points[end - 1][0], median(values[end - window : end])) for end in ends]
@@ -71,7 +71,7 @@ def draw(
 ) -> None:
     """Write both files, each atomically, into a folder that is created if missing.
 
-    The user's matplotlib style has no effect. A panel without logged values says so.
+    The user's matplotlib style has no effect. A panel without logged values has a note instead.
 
     Args:
         history: Log of a trainer: mappings with a ``step`` each.
@@ -84,7 +84,7 @@ def draw(
 
     folder.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # not the user's style
+        matplotlib.rcdefaults()  # ignore the user's style
         matplotlib.rcParams.update({"svg.hashsalt": NAME, "font.size": 10})
         figure = Figure(figsize=(11, 9.5), layout="constrained")
         cells = figure.subplots(3, 2, sharex=True)
@@ -117,7 +117,7 @@ def draw(
 
 
 def _draw_line(axes: Axes, name: str, points: list[Point], window: int) -> bool:
-    """Draw the values logged under a name; returns whether there were any."""
+    """Plot the values logged under a name; return whether there were any."""
     label, colour, style, marker = _LINES[name]
     thick = [] if marker else smoothed(points, window)
     if thick:

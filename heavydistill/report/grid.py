@@ -1,8 +1,8 @@
-"""Tables as grids of cells, and the format of numbers.
+"""Tables as grids of cells, and number formatting.
 
 A table is computed once, as a ``Grid``; ``terminal``, ``markdown`` and ``page`` print it. A cell is
-a text, whose further lines explain the first, or an ``IntervalCell``, which each printer lays out.
-All texts here are ASCII.
+a text, whose second and later lines explain the first, or an ``IntervalCell``, which each printer
+formats. All texts here are ASCII.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from heavydistill.metrics.intervals import FEW_PROBLEMS, FEW_WARNING, Interval
 
 UNKNOWN = "-"
 FEW = "(few)"
-"""Mark of figures over so few problems that their intervals are unreliable."""
+"""Mark of numbers over so few problems that their intervals are unreliable."""
 FEW_NOTE = f"{FEW}: fewer than {FEW_PROBLEMS} problems, too few to rely on the interval."
 # Sampling parameters with these values have no effect and are not shown.
 _NEUTRAL = {"min_p": 0, "repetition_penalty": 1}
@@ -23,15 +23,15 @@ _NEUTRAL = {"min_p": 0, "repetition_penalty": 1}
 
 @dataclass(frozen=True, slots=True)
 class IntervalCell:
-    """A share with its interval, or a difference of shares in points."""
+    """A share with its interval, or a difference of shares in percentage points."""
 
     value: Interval | None  # None is printed as "-"
-    signed: bool = False  # whether it is a difference
-    narrow: bool = False  # whether the ends may be rounded to whole numbers to save width
-    note: str = ""  # printed below
+    signed: bool = False  # whether the value is a difference
+    narrow: bool = False  # whether the interval ends may be rounded to whole numbers to save width
+    note: str = ""  # printed below the value
 
     def lines(self, sign: str = "") -> list[str]:
-        """Mean, ends and note; ``sign`` follows the ends of a share."""
+        """Return mean, interval and note as lines; ``sign`` follows the interval of a share."""
         note = [self.note] if self.note else []
         if self.value is None:
             return [UNKNOWN, *note]
@@ -57,11 +57,11 @@ class Grid:
     head: Sequence[str]
     lines: Sequence[Line]
     notes: Sequence[str] = ()  # explanations of the table
-    wordy: bool = False  # whether the last column holds words, which are left-aligned
+    wordy: bool = False  # whether the last column has words, which are left-aligned
 
     @property
     def has_few(self) -> bool:
-        """Whether any cell or label is marked with ``FEW``."""
+        """Return whether any cell or label is marked with ``FEW``."""
         return any(
             FEW in (cell.note if isinstance(cell, IntervalCell) else cell)
             for line in self.lines
@@ -70,64 +70,64 @@ class Grid:
 
 
 def share(value: Interval | None) -> IntervalCell:
-    """A cell with a share."""
+    """Return a cell with a share."""
     return IntervalCell(value)
 
 
 def difference(value: Interval | None, *, narrow: bool = False) -> IntervalCell:
-    """A cell with a difference in points."""
+    """Return a cell with a difference in percentage points."""
     return IntervalCell(value, signed=True, narrow=narrow)
 
 
 def mean_and_ends(value: Interval, *, signed: bool = False) -> list[str]:
-    """The cells of two columns: a share or difference, and its interval."""
+    """Return the cells of two columns: a share or difference, and its interval."""
     return [points(value.mean) if signed else percent(value.mean), ends(value, signed=signed)]
 
 
 def percent(value: float | None) -> str:
-    """A share in per cent; ``-`` for None."""
+    """Format a share in per cent; ``-`` for None."""
     return UNKNOWN if value is None else f"{100 * value:.1f}%"
 
 
 def points(value: float) -> str:
-    """A difference of shares in percentage points with its sign; 0.0 has none."""
+    """Format a difference of shares in percentage points with its sign; 0.0 has no sign."""
     rounded = round(100 * value, 1)
     return f"{rounded:+.1f}" if rounded else "0.0"
 
 
 def ends(value: Interval, *, signed: bool = False) -> str:
-    """The ends of an interval, with per cent signs."""
+    """Format the ends of an interval with per cent signs."""
     written = points if signed else percent
     return f"{written(value.low)} to {written(value.high)}"
 
 
 def bare_ends(value: Interval, *, signed: bool = False) -> str:
-    """The ends of an interval without per cent signs."""
+    """Format the ends of an interval without per cent signs."""
     return ends(value, signed=signed).replace("%", "")
 
 
 def bracketed(value: Interval, *, signed: bool = False) -> str:
-    """A share or difference with its interval on one line."""
+    """Format a share or difference with its interval on one line."""
     return f"{mean_and_ends(value, signed=signed)[0]} ({bare_ends(value, signed=signed)})"
 
 
 def part(count: int, whole: int) -> str:
-    """A count, its total and its share; the share of an empty total is ``-``."""
+    """Format a count, its total and its share; the share of an empty total is ``-``."""
     return f"{count:,} of {whole:,} ({percent(count / whole if whole else None)})"
 
 
 def count(value: int | None) -> str:
-    """A number with separators; ``-`` for None."""
+    """Format a number with thousands separators; ``-`` for None."""
     return UNKNOWN if value is None else f"{value:,}"
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun."""
+    """Format a number with its noun, in the singular or plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def sizes(problems: int, k: object, d: object, rounds: object) -> list[str]:
-    """Problems, K, D and rounds of a run, or of several runs, as texts."""
+    """Return problems, K, D and rounds of a run or of several runs, as texts."""
     return [
         counted(problems, "problem"),
         f"K={k} trajectories",
@@ -137,14 +137,14 @@ def sizes(problems: int, k: object, d: object, rounds: object) -> list[str]:
 
 
 def reading(difference: Interval | None) -> str:
-    """The reading of a difference: ``better``, ``worse``, or empty if its interval includes 0."""
+    """Return ``better`` or ``worse`` for a difference; empty if its interval includes 0."""
     if difference and difference.low > 0:
         return "better"
     return "worse" if difference and difference.high < 0 else ""
 
 
 def support(added: Interval, problems: int) -> str:
-    """The figures behind a headline: a difference, its interval, and the number of problems."""
+    """Format the numbers behind a headline: a difference, its interval and the problem count."""
     shown, ends = mean_and_ends(added, signed=True)
     zero = "" if reading(added) else ", which includes 0"
     over = f"over {counted(problems, 'problem')}."
@@ -152,37 +152,37 @@ def support(added: Interval, problems: int) -> str:
 
 
 def marked(text: str, problems: int) -> str:
-    """The text, with the mark ``FEW`` if the number of problems is small."""
+    """Return the text, with the mark ``FEW`` if the number of problems is small."""
     return f"{text} {FEW}" if 0 < problems < FEW_PROBLEMS else text
 
 
 def marked_problems(problems: int) -> str:
-    """A number of problems, with the mark ``FEW`` if it is small."""
+    """Format a number of problems, with the mark ``FEW`` if it is small."""
     return marked(counted(problems, "problem"), problems)
 
 
 def few_note(grids: Iterable[Grid]) -> list[str]:
-    """The explanation of the mark ``FEW``, if one of the grids has it."""
+    """Return the explanation of the mark ``FEW``, if one of the grids has the mark."""
     return [FEW_NOTE] if any(grid.has_few for grid in grids) else []
 
 
 def few_warning(problems: int) -> list[str]:
-    """A warning if intervals over so few problems are unreliable."""
+    """Return a warning if intervals over so few problems are unreliable."""
     return [FEW_WARNING] if problems < FEW_PROBLEMS else []
 
 
 def p_value(value: float) -> str:
-    """A p-value to three digits; smaller ones as a bound instead of zero."""
+    """Format a p-value to three digits; smaller values as an upper bound."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def listed(counts: Mapping[str, int | None]) -> str:
-    """Counts with their names in one line, without those that are 0 or unknown."""
+    """Format counts with their names on one line, without counts that are 0 or unknown."""
     return ", ".join(f"{number:,} {name}" for name, number in counts.items() if number)
 
 
 def sampled(parameters: dict[str, Any]) -> str:
-    """Sampling parameters on one line, without those that have no effect."""
+    """Format sampling parameters on one line, without those that have no effect."""
     shown = {
         name: value
         for name, value in parameters.items()
@@ -192,6 +192,6 @@ def sampled(parameters: dict[str, Any]) -> str:
 
 
 def versions(prompts: Iterable[str], verifiers: Iterable[str]) -> str:
-    """Names and versions of prompt templates and verifiers, as a sentence."""
+    """Return names and versions of prompt templates and verifiers as a sentence."""
     asked, judged = (", ".join(names) or "unknown" for names in (prompts, verifiers))
     return f"Prompts {asked}; verdicts by {judged}."

@@ -10,11 +10,11 @@ from typing import Any
 from heavydistill.report.grid import UNKNOWN, Grid, Value, bracketed
 
 NUMBER = re.compile(r"[-+]?\d|-$|$")
-"""Matches the beginning of every cell of a column of numbers."""
+"""Matches the start of every cell in a column of numbers."""
 
 
 def text(value: object) -> str:
-    """A value on one line, escaped so that it is not read as markup and does not end a cell."""
+    """Return a value on one line, escaped so that it is not markup and does not end a cell."""
     plain = html.escape(" ".join(str(value).split()), quote=False)
     for mark in "\\`*_[]|":
         plain = plain.replace(mark, f"\\{mark}")
@@ -22,12 +22,12 @@ def text(value: object) -> str:
 
 
 def code(value: object) -> str:
-    """A value as code, on one line."""
+    """Return a value as code, on one line."""
     return f"`{' '.join(str(value).split()).replace('`', chr(39)).replace('|', '/')}`"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are Markdown, with columns of numbers right-aligned.
+    """Return a table of cells that are Markdown, with columns of numbers right-aligned.
 
     Raises ValueError if the rows differ in length.
     """
@@ -38,7 +38,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def from_grid(grid: Grid) -> str:
-    """A grid as a table: notes of labels follow them, notes of the table stand below."""
+    """Return a grid as a table; notes of labels follow them, notes of the table are below it."""
     rows = [
         [text(f"{line.label}, {line.note}" if line.note else line.label), *map(cell, line.cells)]
         for line in grid.lines
@@ -47,7 +47,7 @@ def from_grid(grid: Grid) -> str:
 
 
 def cell(value: Value) -> str:
-    """A cell of a grid, on one line."""
+    """Return a cell of a grid, on one line."""
     if isinstance(value, str):
         return text(value)
     shown = bracketed(value.value, signed=value.signed) if value.value else UNKNOWN
@@ -55,7 +55,7 @@ def cell(value: Value) -> str:
 
 
 def at(tree: Mapping[str, Any], dotted: str) -> Any:
-    """The value at a dotted key; None if there is none."""
+    """Return the value at a dotted key; None if there is none."""
     value: Any = tree
     for key in dotted.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -63,7 +63,7 @@ def at(tree: Mapping[str, Any], dotted: str) -> Any:
 
 
 def interval(value: Mapping[str, float] | None, *, signed: bool = False) -> str:
-    """An ``Interval`` read from JSON, as a share in per cent or a difference in points."""
+    """Format an ``Interval`` read from JSON, as a share in per cent or a difference in points."""
     if not value:
         return UNKNOWN
     mean, low, high = (100 * value[key] for key in ("mean", "low", "high"))
@@ -73,5 +73,5 @@ def interval(value: Mapping[str, float] | None, *, signed: bool = False) -> str:
 
 
 def usd(cost: float | None) -> str:
-    """A cost in US dollars with cents; ``-`` for None."""
+    """Format a cost in US dollars with cents; ``-`` for None."""
     return UNKNOWN if cost is None else f"{cost:,.2f}"

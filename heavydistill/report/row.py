@@ -1,9 +1,9 @@
-"""Prints one row of a folder of sets, field by field or as the tokens that are learnt.
+"""Prints one row of a folder of sets, field by field or as tokens with the trained ones marked.
 
-Tokens that are learnt are coloured, and the others dim. Without colour, the learnt part is between
+Tokens with a loss are coloured, and the others dim. Without colour, the part with a loss is between
 ``[[`` and ``]]``.
 
-Not covered: tables over all rows, which the build prints and the manifest keeps.
+Not covered: tables over all rows, which the build prints and the manifest stores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from heavydistill.store.sets import folder as folders
 from heavydistill.store.sets.folder import read_manifest
 
 _LEARNT, _NOT_LEARNT, _STOP = "green", "dim", "bold reverse green"
-_LONG = 60  # characters of a field that gets lines of its own
+_LONG = 60  # characters from which a field is printed on separate lines
 _KEPT_LINES = 12
 
 
@@ -35,7 +35,7 @@ def print_row(
 
     Args:
         folder: Folder of the sets.
-        name: Name of the set; None for the first trained set with rows.
+        name: Name of the set; None for the first training set with rows.
         problem: Id of the problem; None for the first row.
         console: Console to print to.
         full: Whether to print long texts in full.
@@ -43,7 +43,7 @@ def print_row(
     Raises:
         ConfigError: There is no such folder, set or row.
     """
-    read_manifest(folder)  # raises an error with a fix if the folder holds no sets
+    read_manifest(folder)  # raises an error with a fix if the folder has no sets
     row = _first_row(folder, name, problem, console)
     for field, value in row.items():
         _print_field(field, value, console, full)
@@ -57,9 +57,9 @@ def print_tokens(
     full: bool = False,
     student_name: str | None = None,
 ) -> None:
-    """Print one row as the student reads it, and which of its tokens are learnt.
+    """Print one row as the student reads it, with the tokens that have a loss marked.
 
-    The other arguments are those of ``print_row``; the set must be one used for training.
+    The other arguments are those of ``print_row``; the set must be a training set.
 
     Args:
         student_name: Folder, Hub id or profile of the student; None for the one in the manifest.
@@ -97,7 +97,7 @@ def print_tokens(
         inspection = Inspection(chat, row, manifest.student.max_tokens)
         faults = inspection.faults()
         unlearnt, learnt = inspection.tokens.prompt, inspection.tokens.completion
-    else:  # for RL, whose answers are the student's own
+    else:  # an RL row: the student writes the answers itself
         faults, learnt = [], []
         unlearnt = chat.ids(chat.render(row["prompt"], opens=True))
     count = len(unlearnt) + len(learnt)
@@ -108,7 +108,7 @@ def print_tokens(
             f"{manifest.student.max_tokens:,}"
         )
     )
-    for note in manifest.student.mended:  # the stored template has these changes already
+    for note in manifest.student.mended:  # the stored template already has these changes
         console.print(plain(f"template changed: {note}", style="dim"))
     console.print()
     lines = _lines(plain(chat.decode(unlearnt), style=_NOT_LEARNT), console, full)
@@ -126,7 +126,7 @@ def print_tokens(
 
 
 def _parts(student: Student, learnt: list[int]) -> Iterator[Text]:
-    """The learnt text, with the tokens that end a response highlighted."""
+    """Yield the text with a loss, with the tokens that end a response highlighted."""
     start = 0
     for at, token in enumerate(learnt):
         if token in student.chat.stops:
@@ -139,7 +139,7 @@ def _parts(student: Student, learnt: list[int]) -> Iterator[Text]:
 def _first_row(
     folder: Path, name: str | None, problem: str | None, console: Console
 ) -> dict[str, Any]:
-    """The first row that matches; its set, split and ids are printed."""
+    """Return the first row that matches, and print its set, split and ids."""
     if name is not None and name not in folders.SETS:
         raise ConfigError(f"There is no set {name!r}", f"Give one of {', '.join(folders.SETS)}.")
     ids: dict[str, None] = {}
@@ -177,6 +177,6 @@ def _print_field(field: str, value: Any, console: Console, full: bool) -> None:
 
 
 def _lines(text: Text, console: Console, full: bool) -> list[Text]:
-    """A wrapped text; unless in full, only the first and last of many lines."""
+    """Wrap a text; unless ``full``, keep only the first and last lines of a long text."""
     lines = list(text.wrap(console, console.width))
     return lines if full else folded(lines, _KEPT_LINES, _KEPT_LINES)

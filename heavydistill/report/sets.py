@@ -1,6 +1,6 @@
-"""The figures of a build as grids: rows of the sets, and strata.
+"""The counts of a build as grids: rows of the sets, and strata.
 
-Not covered: computing the numbers, which the manifest holds.
+Not covered: computing the numbers, which are in the manifest.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ STRATA_COLUMNS = ("sets", "with_deliberation", "not_admitted", "over_bound", "sf
 
 
 def print_manifest(manifest: Manifest, console: Console, *, full: bool = False) -> None:
-    """Print the rows that a build made, what it left out, and what would give more rows.
+    """Print the rows that a build made, what it left out, and how to get more rows.
 
-    With ``full``, also a table of the strata, and facts about the rows.
+    With ``full``, also print a table of the strata, and facts about the rows.
     """
     traces = ", ".join(f"{run.name} ({run.traces:,} traces)" for run in manifest.runs)
     title = f"{manifest.build['preset']} mixture of {traces}, for {manifest.student.name}"
@@ -34,7 +34,7 @@ def print_manifest(manifest: Manifest, console: Console, *, full: bool = False) 
 
 
 def _selection(manifest: Manifest) -> Iterator[str]:
-    """The sets that are learnt from, the used rows of each view, and reasons for the others."""
+    """Yield the sets used for training, the used rows of each view, and why others are left out."""
     learnt = listed({name: sets.sft for name, sets in manifest.strata.items()})
     yield f"Sets for SFT by stratum: {learnt or 'none'}"
     for view in _LABELLED:
@@ -45,7 +45,7 @@ def _selection(manifest: Manifest) -> Iterator[str]:
 
 
 def strata(manifest: Manifest) -> Grid:
-    """Numbers of candidate sets by use, for each stratum and in all.
+    """Return the numbers of candidate sets by use, for each stratum and in total.
 
     Columns are as in ``store.sets.folder.Strata``; a set may count in several columns.
     """
@@ -62,10 +62,10 @@ def strata(manifest: Manifest) -> Grid:
 
 
 def rows(manifest: Manifest) -> Grid:
-    """Rows of each training set, and their lengths in tokens of the student.
+    """Return the rows of each training set, and their lengths in tokens of the student.
 
-    Lengths are ``-`` for a set without rows, and ``guarded`` for a set that the guard does not
-    check.
+    Lengths are ``-`` for a set without rows, and ``guarded`` is ``-`` for a set that the guard does
+    not check.
     """
     lines = []
     for name in TRAINED:
@@ -78,7 +78,7 @@ def rows(manifest: Manifest) -> Grid:
 
 
 def _facts(manifest: Manifest) -> Iterator[str]:
-    """Facts about the rows."""
+    """Yield facts about the rows."""
     attention, student = manifest.attention, manifest.student
     own, plain = manifest.student_written, manifest.retention
     compared = ", ".join(used.name for used in manifest.benchmarks)
@@ -97,7 +97,7 @@ def _facts(manifest: Manifest) -> Iterator[str]:
 
 
 def _advice(manifest: Manifest) -> Iterator[str]:
-    """Changes and requests of the build, and ways to more rows."""
+    """Yield changes and requests made by the build, and ways to get more rows."""
     yield from (f"Chat template: {sentence}" for sentence in manifest.student.mended)
     if manifest.unfit:
         yield f"{manifest.unfit:,} more sets do not fit the student, and are left out."

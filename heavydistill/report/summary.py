@@ -1,4 +1,4 @@
-"""The figures of one run as grids: metrics, rates, groups, curve, failures and costs.
+"""The metrics of one run as grids: metrics, rates, groups, curve, failures and costs.
 
 Not covered: computing the numbers (``metrics.summary``); comparing runs (``comparison``).
 """
@@ -51,7 +51,7 @@ CURVE_NOTE = (
     "Tokens a problem, written, and with those read. * nothing else is as often right for as few."
 )
 NO_DELIBERATION = "No problem was deliberated, so there is nothing to compare."
-_MEANINGS = (  # of the shares among `NAMES`
+_MEANINGS = (  # meanings of the shares in `NAMES`
     "share of trajectories that are right",
     "the most frequent answer is right",
     "any trajectory is right",
@@ -69,21 +69,21 @@ _WAYS: dict[Way, str] = {
     "deliberation": "deliberation on {k}",
     "heavy_vote": "vote of {d} delib.",
 }
-# By whether tokens were cached, and whether some are unknown.
+# Keys: whether tokens were cached, whether some token counts are unknown.
 _BOUNDS = {
     (False, False): "",
     (False, True): "at least ",
     (True, False): "at most ",
     (True, True): "about ",
 }
-_WITH_MARKER = ("math", "exact")  # verifiers that take a marker
+_WITH_MARKER = ("math", "exact")  # verifiers with a marker argument
 
 
 def print_summary(summary: Summary, console: Console, *, full: bool = False) -> None:
-    """Print the result of a run: its headline, figures, lost samples and cost.
+    """Print the result of a run: its headline, metrics, lost samples and cost.
 
-    With ``full``, also all tables: metrics, rates, kinds and strata of problems, the curve over
-    tokens, failures, costs and versions, and the number of caches with estimated tokens.
+    With ``full``, also print all tables: metrics, rates, kinds and strata of problems, the curve
+    over tokens, failures, costs and versions, and the number of caches with estimated tokens.
     """
     title, support = headline(summary)
     say(title, console, "bold")
@@ -96,7 +96,7 @@ def print_summary(summary: Summary, console: Console, *, full: bool = False) -> 
 
 
 def _result_lines(summary: Summary) -> Iterator[str]:
-    """The figures of a run, its lost samples and its cost, one line each."""
+    """Yield lines with the metrics of a run, its lost samples and its cost."""
     yield ", ".join(sizes_of(summary))
     yield shares_line(summary)
     if summary.heavy_mean_at_d:
@@ -122,12 +122,12 @@ def _result_lines(summary: Summary) -> Iterator[str]:
 
 
 def shares_line(summary: Summary) -> str:
-    """The metrics that are shares, without intervals, in one line."""
+    """Return the metrics that are shares, without intervals, on one line."""
     return ", ".join(f"{name} {percent(value.mean)}" for name, value in named_metrics(summary))
 
 
 def lost_samples(summary: Summary) -> str:
-    """The samples of each stage that cannot be judged or used, by kind; empty if there are none."""
+    """Return the samples per stage that cannot be judged or used, by kind; empty if none."""
     return "; ".join(
         f"{found} of {counts.total:,} {stage}"
         for stage, counts in summary.samples.items()
@@ -155,7 +155,7 @@ def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> Non
 
 
 def headline(summary: Summary) -> tuple[str, str]:
-    """The result of a run as one sentence, and the figures that support it."""
+    """Return the result of a run as one sentence, and the numbers that support it."""
     heavy = summary.heavy_mean_at_d, summary.heavy_minus_vote
     return claim(summary.problems, summary.k, summary.vote_at_k, *heavy)
 
@@ -163,7 +163,7 @@ def headline(summary: Summary) -> tuple[str, str]:
 def claim(
     problems: int, k: int, vote: Interval, heavy: Interval | None, added: Interval | None
 ) -> tuple[str, str]:
-    """The headline of a run with these figures; ``added`` is HM - V."""
+    """Return the headline of a run with these numbers; ``added`` is HM - V."""
     right = percent(vote.mean)
     if not heavy or not added:
         alone = " ".join([NO_DELIBERATION, *few_warning(problems)])
@@ -177,25 +177,25 @@ def claim(
 
 
 def sizes_of(summary: Summary) -> list[str]:
-    """Problems, K, D and rounds of a run."""
+    """Return problems, K, D and rounds of a run."""
     return sizes(summary.problems, summary.k, summary.d, summary.rounds)
 
 
 def _names(summary: Summary) -> dict[str, str]:
-    """The metrics that the run has, by key, with their names at its sizes."""
+    """Return the run's metrics: key to name, with the run's K and D in the name."""
     names = [f"M@{summary.k}", f"V@{summary.k}", f"P@{summary.k}"]
     names += [f"HM@{summary.d}", f"HP@{summary.d}", "HM - V"]
     return {key: name for key, name in zip(NAMES, names, strict=True) if getattr(summary, key)}
 
 
 def named_metrics(summary: Summary) -> list[tuple[str, Interval]]:
-    """The name and value of each metric that is a share, in the order in which they are shown."""
+    """Return (name, value) of each metric that is a share, in display order."""
     names = _names(summary)
     return [(names[key], getattr(summary, key)) for key in NAMES[:-1] if key in names]
 
 
 def metrics(summary: Summary) -> Grid:
-    """The metrics of all problems, and what deliberation adds in points."""
+    """Return the metrics of all problems, and the gain of deliberation in percentage points."""
     lines = [
         Line(name, [*mean_and_ends(value), meaning])
         for (name, value), meaning in zip(named_metrics(summary), _MEANINGS, strict=False)
@@ -213,7 +213,7 @@ def metrics(summary: Summary) -> Grid:
 
 
 def rounds(summary: Summary) -> Grid:
-    """The metrics of each round; no rows if there is only one."""
+    """Return the metrics of each round; no rows if there is only one round."""
     d, each = summary.d, summary.per_round if summary.rounds > 1 else []
     lines = [
         Line(str(r.round), [*mean_and_ends(r.heavy_mean), *mean_and_ends(r.heavy_pass)])
@@ -223,7 +223,7 @@ def rounds(summary: Summary) -> Grid:
 
 
 def rates(summary: Summary) -> Grid:
-    """Rescue, regress, and how often deliberations repeat the vote or the first attempt."""
+    """Return rescue and regress rates, and how often deliberations repeat vote or first attempt."""
     lines = []
     for name, meaning in RATES.items():
         rate = getattr(summary, name)
@@ -239,7 +239,7 @@ def rates(summary: Summary) -> Grid:
 
 
 def labels(summary: Summary) -> Grid:
-    """Strata by outcomes, without the rows and columns that hold only zeros."""
+    """Return strata by outcomes, without rows and columns that are all zero."""
     outcomes = [outcome for outcome, number in summary.outcomes.items() if number]
     names = ["not delib." if outcome == NO_LABEL else outcome for outcome in outcomes]
     counts = {
@@ -253,7 +253,7 @@ def labels(summary: Summary) -> Grid:
 
 
 def group_grids(summary: Summary) -> Iterator[Grid]:
-    """The metrics of each verifier, family and stratum; none for a single verifier or family."""
+    """Yield the metrics of each verifier, family and stratum; skip a single verifier or family."""
     kinds = {"Verifier": summary.by_verifier, "Family": summary.by_family}
     groups = {title: each for title, each in kinds.items() if len(each) > 1}
     names = _names(summary)
@@ -269,15 +269,15 @@ def group_grids(summary: Summary) -> Iterator[Grid]:
 
 
 def strata_note(*summaries: Summary) -> str:
-    """The note that HM - V within a stratum is bounded; empty if no stratum has that value."""
+    """Return the note that HM - V within a stratum is bounded; empty if no stratum has HM - V."""
     groups = [group for summary in summaries for group in summary.by_stratum.values()]
     return STRATA_NOTE if any(group.heavy_minus_vote for group in groups) else ""
 
 
 def curve(curve: Curve, *, passes: bool = False) -> Grid:
-    """Each way to answer; beside each vote P@k, the bound of any choice among its attempts.
+    """Return each way to answer; each vote also has P@k, the best possible choice among k attempts.
 
-    With ``passes``, these bounds have rows of their own too, with their intervals.
+    With ``passes``, P@k has separate rows with intervals too.
     """
     bounds = {point.k: point.accuracy.mean for point in curve.points if point.way == "pass"}
     lines = []
@@ -294,13 +294,13 @@ def curve(curve: Curve, *, passes: bool = False) -> Grid:
 
 
 def point_name(point: Point) -> str:
-    """Name of a point of the curve."""
+    """Return the name of a point of the curve."""
     name = _WAYS[point.way].format(k=point.k, d=point.d)
     return name + (f", round {point.rounds}" if point.rounds > 1 else "")
 
 
 def matched_lines(summary: Summary) -> Iterator[str]:
-    """What the tokens of a deliberation are worth in votes, and which problems are left out."""
+    """Yield lines on how many votes equal a deliberation's token cost, and excluded problems."""
     curve = summary.curve
     if not curve:
         return
@@ -321,20 +321,20 @@ def matched_lines(summary: Summary) -> Iterator[str]:
 
 
 def samples(counts: Mapping[str, GenerationCounts]) -> Grid:
-    """How many samples of each name failed, were cut off, gave no answer or got no verdict."""
+    """Return how many samples failed, were cut off, gave no answer or got no verdict, by name."""
     lines = [Line(name, each.cells) for name, each in counts.items()]
     return Grid(["Samples", "all", *COLUMNS], lines)
 
 
 def failed_requests(summary: Summary) -> Iterator[str]:
-    """The failed requests by reason, if there are any."""
+    """Yield the failed requests by reason, if there are any."""
     failures = (Counter(counts.failures) for counts in summary.samples.values())
     if kinds := sum(failures, Counter[str]()):
         yield f"Failed requests: {listed(dict(kinds.most_common()))}"
 
 
 def reason_lines(summary: Summary) -> Iterator[str]:
-    """The reasons why samples are unanswered or undecided."""
+    """Yield the reasons why samples are unanswered or undecided."""
     for stage, counts in summary.samples.items():
         if counts.unanswered_because:
             yield f"Unanswered {stage}: {listed(counts.unanswered_because)}"
@@ -343,7 +343,7 @@ def reason_lines(summary: Summary) -> Iterator[str]:
 
 
 def judging_lines(summary: Summary) -> Iterator[str]:
-    """Sentences on the verdicts that a judge decided, not rules; empty without a judge."""
+    """Yield sentences on verdicts decided by a judge instead of rules; none without a judge."""
     judging = summary.judging
     if not judging.asked:
         return
@@ -363,10 +363,10 @@ def judging_lines(summary: Summary) -> Iterator[str]:
 
 
 def cost(*stages: Usage) -> str:
-    """The cost of stages in US dollars, and whether it is a bound; ``-`` if it is not known.
+    """Format the cost of stages in US dollars, marked if it is a bound; ``-`` if unknown.
 
-    The cost is an upper bound if tokens were cached, since those may be cheaper, and a lower bound
-    if the tokens of some samples are unknown.
+    The cost is an upper bound if tokens were cached, because those may be cheaper, and a lower
+    bound if the tokens of some samples are unknown.
     """
     costs = [used.cost_usd for used in stages if used.requests or used.cost_usd is not None]
     known = [cost for cost in costs if cost is not None]
@@ -378,7 +378,7 @@ def cost(*stages: Usage) -> str:
 
 
 def usage(summary: Summary) -> Grid:
-    """Requests, tokens and cost of each stage."""
+    """Return requests, tokens and cost of each stage."""
     lines = []
     for stage, used in summary.usage.items():
         cached = UNKNOWN if used.unknown_cached == used.requests else f"{used.cached:,}"
@@ -389,7 +389,7 @@ def usage(summary: Summary) -> Grid:
 
 
 def unreported_lines(summary: Summary) -> Iterator[str]:
-    """The stages with samples whose tokens are unknown."""
+    """Yield a line for each stage with samples whose tokens are unknown."""
     for stage, used in summary.usage.items():
         if used.unknown_prompt or used.unknown_completion:
             yield (
@@ -399,7 +399,7 @@ def unreported_lines(summary: Summary) -> Iterator[str]:
 
 
 def estimated_lines(summary: Summary) -> Iterator[str]:
-    """A warning if tokens of caches were estimated."""
+    """Yield a warning if tokens of caches were estimated."""
     if estimated := summary.readers.get(ESTIMATED):
         yield (
             f"The tokens of {estimated:,} of {sum(summary.readers.values()):,} caches are "
@@ -408,12 +408,12 @@ def estimated_lines(summary: Summary) -> Iterator[str]:
 
 
 def unanswered_warning(summary: Summary) -> list[str]:
-    """The stages with many unanswered samples, and what can be done about them."""
+    """Return the stages with many unanswered samples, and what can be done about them."""
     facts = list(unanswered_facts(summary.samples, summary.by_verifier))
     if not facts:
         return []
     ways = ["Train the format first"]
-    took_pools = not summary.usage["thinking"].requests  # of another run, where they stay as is
+    took_pools = not summary.usage["thinking"].requests  # attempts from another run stay unchanged
     if not took_pools and any(name in _WITH_MARKER for name in summary.by_verifier):
         ways.append(
             "set the marker if the answers stand behind one: "
@@ -425,7 +425,7 @@ def unanswered_warning(summary: Summary) -> list[str]:
 
 
 def marker_found(shared: Shared) -> str:
-    """What was found out about a marker that unanswered answers share."""
+    """Return a sentence about the answer marker that unanswered answers share."""
     return (
         f"{shared.count:,} of the {shared.of:,} unanswered answers that were read end in "
         f"{shared.marker!r} and a value. Of {shared.judged:,} that were judged with this marker, "
@@ -434,5 +434,5 @@ def marker_found(shared: Shared) -> str:
 
 
 def marker_value(shared: Shared) -> str:
-    """The arguments of the verifier with the marker."""
+    """Return the arguments of the verifier with the marker."""
     return f"{{marker: {json.dumps(shared.marker, ensure_ascii=False)}}}"

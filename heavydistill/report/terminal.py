@@ -1,7 +1,7 @@
 """Prints grids and texts to a ``rich`` console.
 
-The texts of this package are ASCII unless the console is a terminal. Texts of problems and models
-are printed literally, never as markup.
+This package prints only ASCII unless the console is a terminal. Texts of problems and models are
+printed literally, never as markup.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from heavydistill.report.grid import Grid, Value
 _ASCII_BOX = box.Box(
     str(box.SIMPLE_HEAD).replace("\N{BOX DRAWINGS LIGHT HORIZONTAL}", "-"), ascii=True
 )
-_COLOURS = {"better than": "green", "worse than": "red"}  # by the beginning of the cell
+_COLOURS = {"better than": "green", "worse than": "red"}  # by the start of the cell's text
 
 
 def plain(text: str, style: str = "") -> Text:
-    """A text without markup, with control characters in hexadecimal.
+    """Return a text without markup, with control characters in hexadecimal.
 
     Otherwise control characters could move the cursor, recolour the terminal or reverse a line.
     """
@@ -34,7 +34,7 @@ def plain(text: str, style: str = "") -> Text:
 
 
 def folded(lines: Sequence[Text], first: int, last: int = 0) -> list[Text]:
-    """The first and last of many lines, with the number of those between them."""
+    """Return the first and last of many lines, with the number of lines between them."""
     hidden = len(lines) - first - last
     if hidden <= 1:
         return list(lines)
@@ -43,9 +43,10 @@ def folded(lines: Sequence[Text], first: int, last: int = 0) -> list[Text]:
 
 
 def table(console: Console, *columns: str, numbers: int | None = None) -> Table:
-    """An empty table with these columns.
+    """Return an empty table with these columns.
 
-    The first one is aligned left, the others right, those from column ``numbers`` on left.
+    The first column is left-aligned; others are right-aligned, but left-aligned from column
+    ``numbers`` on.
     """
     result = Table(
         box=box.SIMPLE_HEAD if console.is_terminal else _ASCII_BOX,
@@ -66,7 +67,7 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def print_grid(grid: Grid, console: Console) -> None:
-    """Print a figure with its notes, if it has rows; a narrow console folds its cells."""
+    """Print a grid with its notes, if it has rows; a narrow console wraps its cells."""
     if not grid.lines:
         return
     rows = table(console, *grid.head, numbers=len(grid.head) - 1 if grid.wordy else None)
@@ -79,7 +80,7 @@ def print_grid(grid: Grid, console: Console) -> None:
 
 
 def say(text: str, console: Console, style: str = "") -> None:
-    """Print a text, wrapped at spaces, so that paths stay whole."""
+    """Print a text, wrapped only at spaces, so that paths are not broken."""
     lines = [
         textwrap.fill(
             line,
@@ -94,7 +95,7 @@ def say(text: str, console: Console, style: str = "") -> None:
 
 
 def print_lines(lines: Iterable[str], console: Console, *, gap: bool = False) -> None:
-    """Print sentences, each on a new line; with ``gap``, a blank line stands before them."""
+    """Print sentences, each on a new line; with ``gap``, print a blank line first."""
     for number, line in enumerate(lines):
         if gap and not number:
             console.print()
@@ -102,10 +103,10 @@ def print_lines(lines: Iterable[str], console: Console, *, gap: bool = False) ->
 
 
 def print_command(what: str, words: Iterable[object], console: Console) -> None:
-    """Print a command that can be copied; a long one continues after a backslash."""
+    """Print a command that can be copied; a long command continues after a backslash."""
     lines = [f"{what}:"]
     for word in map(shlex.quote, map(str, words)):
-        if len(lines[-1]) + len(word) + 3 > console.width:  # with a space before each of two
+        if len(lines[-1]) + len(word) + 3 > console.width:  # plus two spaces and a backslash
             lines[-1] += " \\"
             lines.append(f"   {word}")
         else:
@@ -114,7 +115,7 @@ def print_command(what: str, words: Iterable[object], console: Console) -> None:
 
 
 def _cell(cell: Value) -> Text:
-    """A cell as text; in narrow cells, the ends of intervals are whole numbers."""
+    """Return a cell as text; in narrow cells, the ends of intervals are whole numbers."""
     if isinstance(cell, str):
         style = next((_COLOURS[start] for start in _COLOURS if cell.startswith(start)), "")
         return plain(cell, style=style)

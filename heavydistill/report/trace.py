@@ -1,7 +1,7 @@
 """Prints one trace: the problem, its attempts, its caches and its deliberations.
 
-Attempts are numbered from 1 in the order of the pool, positions in a cache from 1 in the order that
-the deliberator saw. Texts of users and models are printed literally.
+Attempts are numbered from 1 in the order of the pool; positions in a cache are numbered from 1 in
+the order shown to the deliberator. Texts of users and models are printed literally.
 
 Not covered: selecting a trace, and the whole prompt of a cache.
 """
@@ -22,7 +22,7 @@ _MARKS = {"correct": ("[+]", "green"), "incorrect": ("[-]", "red"), "undecided":
 
 
 def print_trace(trace: Trace, console: Console, full: bool = False) -> None:
-    """Print one trace, with the first lines of each reasoning or, with ``full``, all of it."""
+    """Print one trace, with the first lines of each reasoning; with ``full``, all of it."""
     problem = trace.problem
     _print_heading(f"Problem {problem.id}", console)
     _print_body(problem.text, console)
@@ -124,7 +124,7 @@ def _print_heading(title: str, console: Console) -> None:
 
 
 def _print_body(text: str, console: Console, full: bool = True, style: str = "") -> None:
-    """Print a text indented; unless in full, its first lines and the number of the others."""
+    """Print a text indented; unless ``full``, only the first lines and how many more there are."""
     lines = list(plain(text.strip(), style=style).wrap(console, console.width - _INDENT))
     if not full:
         lines = folded(lines, _FOLDED_LINES)

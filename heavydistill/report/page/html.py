@@ -16,7 +16,7 @@ Attribute = str | int | float | None
 
 
 def tag(name: str, *children: str, **attributes: Attribute) -> Markup:
-    """Make one element.
+    """Return one element.
 
     Args:
         name: Name of the element.
@@ -34,12 +34,12 @@ def tag(name: str, *children: str, **attributes: Attribute) -> Markup:
 
 
 def shipped(folder: str, name: str) -> str:
-    """The text of a file in the folder ``web`` or ``katex`` of this package."""
+    """Return the text of a file in the folder ``web`` or ``katex`` of this package."""
     return (_FILES / folder / name).read_text(encoding="utf-8")
 
 
 def narrow(grid: Grid) -> Grid:
-    """A copy of the grid in which the last column, if it holds words, is below the labels."""
+    """Return a copy of the grid with the last column, if it has words, moved below the labels."""
     if not grid.wordy:
         return grid
     lines = [Line(label, cells[:-1], str(cells[-1])) for label, cells, _ in grid.lines]
@@ -47,12 +47,12 @@ def narrow(grid: Grid) -> Grid:
 
 
 def lines(cell: Value) -> list[str]:
-    """The lines of a cell: the value, then explanations that are printed smaller."""
+    """Return the lines of a cell: the value, then explanations in smaller print."""
     return cell.split("\n") if isinstance(cell, str) else cell.lines("%")
 
 
 def column_classes(grid: Grid) -> Iterator[str]:
-    """The class of each column after the labels: ``words``, or empty for numbers."""
+    """Yield the CSS class of each column after the labels: ``words``, or empty for numbers."""
     for column in zip(*(line.cells for line in grid.lines), strict=True):
         texts = [cell for cell in column if isinstance(cell, str)]
         yield "" if all(NUMBER.match(text) for text in texts) else "words"

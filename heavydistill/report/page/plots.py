@@ -1,6 +1,6 @@
-"""The plots of runs as SVG, which takes its colours from the page.
+"""The plots of runs as SVG; colours come from the page's style.
 
-Every plot has a title for screen readers, and the page shows its numbers in a table beside it.
+Every plot has a title for screen readers, and the page shows its numbers in a table next to it.
 Series also differ in shape, dashes or hatching, never in colour alone.
 """
 
@@ -19,18 +19,18 @@ from heavydistill.report.page.html import tag
 from heavydistill.report.summary import point_name
 
 _WIDTH = 440
-_LEFT, _RIGHT = 174, 22  # of plots with named rows
+_LEFT, _RIGHT = 174, 22  # margins of plots with named rows
 _ROW, _BAR = 30, 22
 _AXIS = 42  # height of an axis with its title
 _CURVE_LEFT, _CURVE_RIGHT, _CURVE_TOP, _CURVE_HEIGHT = 44, 106, 28, 270
-_TICK_GAP = 48  # between the numbers below an axis
-_LINE_GAP = 15  # between labels one above the other
-_LABEL_LENGTH, _NAME_LENGTH = 13, 20  # characters of labels beside curves and rows
+_TICK_GAP = 48  # gap between the numbers below an axis
+_LINE_GAP = 15  # distance between labels one above the other
+_LABEL_LENGTH, _NAME_LENGTH = 13, 20  # maximum characters of labels at curves and rows
 _SUM_WIDTH = 30
 _DIGIT_WIDTH = 7.5
 _STEPS = (5, 10, 25)  # per cent from one tick to the next
 _MOST_STEPS = 6
-_COLOURS = 5  # classes c0, c1, ... of series; "pass" has a class of its own
+_COLOURS = 5  # classes c0, c1, ... of series; "pass" has another class
 _HATCHES = {
     "rescued": "M0 8L8 0",
     "emergent": "M0 8L8 0M0 0L8 8",
@@ -43,16 +43,16 @@ _HATCHES = {
 
 
 class Series(NamedTuple):
-    """Points that one line joins."""
+    """Points that are joined by one line."""
 
-    name: str  # beside the last point; may be empty
+    name: str  # label at the last point; may be empty
     way: str  # "vote", "pass" or "deliberation": the shape of the marks
-    colour: str  # class
+    colour: str  # CSS class of the colour
     points: list[Point]
 
 
 def shares_plot(title: str, axis: str, named: Sequence[tuple[str, Interval]]) -> Markup:
-    """Shares with their intervals, one per row."""
+    """Plot shares with their intervals, one per row."""
     bottom, ticks = _ROW * len(named), _ticks(value.low for _, value in named)
 
     def at(share: float) -> float:
@@ -74,10 +74,10 @@ def shares_plot(title: str, axis: str, named: Sequence[tuple[str, Interval]]) ->
 
 
 def curve_plot(runs: Mapping[str, Sequence[Point]]) -> Markup:
-    """Accuracy over written tokens, on a logarithmic axis with a grid line per doubling.
+    """Plot accuracy over generated tokens, on a logarithmic axis with a grid line per doubling.
 
-    A mark is hollow where another way to answer is right as often with fewer tokens. Several runs
-    share the axes, each with a colour of its own and without what any attempt reaches.
+    A mark is hollow if another way to answer has at least this accuracy with fewer tokens. Several
+    runs share the axes, each in a different colour and without the pass@k curve.
     """
     series = list(_series(runs))
     points = [point for each in series for point in each.points]
@@ -99,7 +99,7 @@ def curve_plot(runs: Mapping[str, Sequence[Point]]) -> Markup:
         y = up(tick / 100)
         parts.append(_line(_CURVE_LEFT, y, right, y, "grid"))
         parts.append(_text(_CURVE_LEFT - 6, y + 4, f"{tick}%", "end"))
-    labelled = -math.inf  # where the last number stands
+    labelled = -math.inf  # position of the last number
     for power in range(math.ceil(low), math.floor(high) + 1):
         x = across(power)
         parts.append(_line(x, _CURVE_TOP, x, _CURVE_HEIGHT, "grid"))
@@ -141,9 +141,9 @@ def _series(runs: Mapping[str, Sequence[Point]]) -> Iterator[Series]:
 
 
 def _labels(ends: Iterable[tuple[float, float, float, str, str]]) -> Iterator[Markup]:
-    """The names of series, none over another, each with a line from its last point.
+    """Yield the names of series without overlap, each with a line from its last point.
 
-    Given are y and x of the point, x of the label, name and class.
+    Each of ``ends`` has y and x of the point, x of the label, name and class.
     """
     lowest = -math.inf
     for y, x, beside, name, colour in sorted(ends):
@@ -174,7 +174,7 @@ def _mark(way: str, x: float, y: float, classes: str) -> Markup:
 def stacked_plot(
     title: str, rows: Sequence[tuple[str, Mapping[str, int]]], *, shares: bool = False
 ) -> Markup:
-    """Rows of bars end to end, with the sum behind them.
+    """Plot rows of stacked bars, with the sum at the end.
 
     Args:
         title: Title for screen readers.
@@ -200,7 +200,7 @@ def stacked_plot(
 
 
 def key(mark: str) -> Markup:
-    """The symbol of a mark in a legend."""
+    """Return the symbol of a mark in a legend."""
     shapes = {
         "vote": [_mark("vote", 8, 6, "")],
         "pass": [_mark("pass", 8, 6, "")],
@@ -215,7 +215,7 @@ def key(mark: str) -> Markup:
 
 
 def pattern_definitions() -> Markup:
-    """An element that the page holds once, for all its plots."""
+    """Return an element with the fill patterns, which a page needs once for all its plots."""
     size: dict[str, str | int] = {"width": 8, "height": 8, "patternUnits": "userSpaceOnUse"}
     patterns = (
         tag("pattern", tag("path", d=lines, class_="hatch"), id=f"over-{kind}", **size)
@@ -235,7 +235,7 @@ def _bar(x: float, y: float, width: float, height: float, kind: str, title: str)
 
 
 def _ticks(lows: Iterable[float]) -> list[int]:
-    """Per cents from the last round one below all these shares up to 100."""
+    """Return per cents for ticks, from the last round one below all these shares up to 100."""
     lowest = int(100 * min(lows, default=0))
     starts = ((step, min(lowest // step * step, 100 - step)) for step in _STEPS)
     step, start = next(
@@ -260,12 +260,12 @@ def _text(x: float, y: float, text: str, anchor: str, mark: str = "") -> Markup:
 
 
 def _cut(name: str, length: int) -> str:
-    """The name, or its end, in which runs of one folder differ."""
+    """Return the name, or only its end if it is too long; names in one folder differ at the end."""
     return name if len(name) <= length else f"\u2026{name[1 - length :]}"
 
 
 def _short(number: float) -> str:
-    """A number in a few characters: 512, 1.2k, 34k, 5.6M."""
+    """Format a number in a few characters: 512, 1.2k, 34k, 5.6M."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if number >= size:
             short = number / size

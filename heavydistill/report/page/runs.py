@@ -1,12 +1,12 @@
-"""The runs of a report: the files of their rows, their progress, and their figures.
+"""The runs of a report: the files of their rows, their progress, and their metrics.
 
-The rows of a finished run are in its folder. The finished rows of a run that is in progress or was
-killed are in the hidden folder beside it (see ``store.atomic``); later responses are only in the
-journal and are not reported. Evaluations and crossings hold several runs and are reported when
-they are finished.
+The rows of a finished run are in its folder. For a run that is in progress or was killed, the
+finished rows are in the hidden folder next to it (see ``store.atomic``); later responses are only
+in the journal and are not reported. Evaluations and crossings consist of several runs and are
+reported when they are finished.
 
-Figures are computed from the rows, so that a run in progress has them too. ``summary.json``, where
-there is one, adds prices and the number of problems without a row.
+Metrics are computed from the rows, so that a run in progress has them too. ``summary.json``, if it
+exists, adds prices and the number of problems without a row.
 
 Not covered: the journal; runs on other machines whose folder is not visible here.
 """
@@ -46,37 +46,37 @@ _CONFIG, _SUMMARY = "config.yaml", "summary.json"
 class ReportedRun:
     """A run to report."""
 
-    name: str  # name of its folder, after that of its evaluation or crossing
+    name: str  # name of its folder, prefixed by its evaluation or crossing
     files: Sequence[Path]  # files with its rows
     unfinished: str = ""  # progress of an unfinished run, as sentences
-    config: str = ""  # its configuration as YAML without paths; empty if not known
-    recorded: dict[str, Any] = field(default_factory=dict)  # contents of its `summary.json`
+    config: str = ""  # its configuration as YAML without paths; empty if unknown
+    recorded: dict[str, Any] = field(default_factory=dict)  # content of its `summary.json`
 
     @property
     def written(self) -> datetime | None:
-        """Time at which its last file was written; None without files."""
+        """Return the time at which the run's last file was written; None without files."""
         times = [file.stat().st_mtime for file in self.files]
         return datetime.fromtimestamp(max(times), UTC) if times else None
 
     @property
     def label(self) -> str:
-        """The name, marked if the run is unfinished."""
+        """Return the name, marked if the run is unfinished."""
         return f"{self.name} (unfinished)" if self.unfinished else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """The figures computed from the rows of a run."""
+    """The metrics computed from the rows of a run."""
 
-    summary: Summary  # with the `usage` that the run recorded, if it did
-    is_own_usage: bool  # whether it did; the rows also count what another run paid for the pools
+    summary: Summary  # includes the recorded `usage` of the run, if any
+    is_own_usage: bool  # whether `usage` was recorded; rows also count tokens of reused pools
     thinkers: list[str]
     deliberators: list[str]
-    problems: frozenset[int]  # hashes of the problems, valid in this process
+    problems: frozenset[int]  # hashes of the problems, valid only in this process
 
 
 def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
-    """Compute the figures of a run; the traces are read once and not kept.
+    """Compute the metrics of a run; the traces are read once and not kept.
 
     Raises:
         ConfigError: The run is finished and has no verdicts.
@@ -86,7 +86,7 @@ def figures(source: ReportedRun, traces: Iterable[Trace]) -> RunFigures:
     summary = summary_of(tally)
     if not (tally.verifiers or source.unfinished):  # an unfinished run may still get verdicts
         raise _nothing_judged(source.name, summary)
-    try:  # the run's own summary knows prices, and leaves out what another run paid
+    try:  # the run's summary has prices, and excludes the cost of reused pools
         usage = TypeAdapter(dict[str, Usage]).validate_python(source.recorded["usage"])
     except (KeyError, ValidationError):
         usage = None
@@ -111,10 +111,10 @@ def _nothing_judged(name: str, summary: Summary) -> ConfigError:
 
 
 def find(folder: Path, name: str = "") -> list[ReportedRun]:
-    """The run in a folder, or the runs of the evaluation or crossing there.
+    """Return the run in a folder, or the runs of the evaluation or crossing in the folder.
 
     Raises:
-        ConfigError: There is none, or it has no rows on the disk yet.
+        ConfigError: There is no run, or it has no rows on disk yet.
     """
     name = name or folder.absolute().name
     is_several = any((folder / file).is_file() for file in (COMPARISON, CROSSING))
@@ -123,7 +123,7 @@ def find(folder: Path, name: str = "") -> list[ReportedRun]:
     if (folder / TRACES_FOLDER).is_dir():
         return [_finished(folder, name)]
     place = Workplace(folder)
-    if place.lacks_its_name:  # finished, but its writer was killed before the renaming
+    if place.lacks_its_name:  # finished, but its process was killed before the renaming
         return find(place.new, name)
     if files := sorted((place.rows / LEAF_FOLDER).glob("*.parquet")):
         state = "is in progress" if place.is_claimed else "was killed and not continued"
@@ -136,7 +136,7 @@ def find(folder: Path, name: str = "") -> list[ReportedRun]:
 
 
 def _members(folder: Path) -> list[str]:
-    """The names of the runs of an evaluation or crossing, in the order of the report."""
+    """Return the names of the runs of an evaluation or crossing, in the order of the report."""
     names = [traces.parent.name for traces in folder.glob(f"[!.]*/{TRACES_FOLDER}")]
     return sorted(names, key=lambda name: (name not in SIDES, name == SIDES[-1], name))
 
@@ -161,7 +161,7 @@ def _finished(run: Path, name: str) -> ReportedRun:
     try:
         tree = portable_config(load_config(run / _CONFIG))
         config = str(yaml.safe_dump(tree, sort_keys=False, allow_unicode=True))
-    except ConfigError:  # another version of heavydistill wrote it
+    except ConfigError:  # written by another version of heavydistill
         config = ""
     unfinished = " ".join(lacks)
     return ReportedRun(
@@ -199,6 +199,6 @@ def _recorded(path: Path) -> dict[str, Any]:
 
 
 def name_of(model: str) -> str:
-    """The name of a model, without the local folder that it is in."""
+    """Return the name of a model, without its local folder."""
     path = PurePosixPath(model)
     return path.name if path.is_absolute() else model

@@ -1,8 +1,8 @@
 """The sections of the summary: a run, runs side by side, an evaluation or a crossing.
 
-Their layout is in ``web/sections.html``; this module computes what it shows. Tables are the grids
-that the terminal prints, and the numbers of every plot are in a table of the same card. Evaluations
-and crossings come from the files in their folder.
+Their layout is in ``web/sections.html``; this module computes the content. Tables are the same
+grids as on the terminal, and the numbers of every plot are in a table on the same card. Evaluations
+and crossings are read from the files in their folder.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ _Bars = list[tuple[str, dict[str, int]]]
 
 
 def of_run(number: int, source: ReportedRun, figures: RunFigures) -> Markup:
-    """HTML of the section of a run; its id contains ``number``."""
+    """Return the HTML section of a run; its id contains ``number``."""
     return _rendered("run", number, source, figures)
 
 
 def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Iterator[Markup]:
-    """The runs side by side, and whether they can be compared; nothing for a single one."""
+    """Yield the runs side by side, and whether they are comparable; nothing for a single run."""
     if len(sources) < 2:
         return
     names = [source.label for source in sources]
-    if len({name.partition(" / ")[0] for name in names}) == 1:  # of one evaluation or crossing
+    if len({name.partition(" / ")[0] for name in names}) == 1:  # all of one evaluation or crossing
         names = [name.partition(" / ")[2] or name for name in names]
     summaries = {name: each.summary for name, each in zip(names, figures, strict=True)}
     same = len({each.problems for each in figures}) == 1
@@ -95,9 +95,9 @@ def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Ite
 
 
 def of_folder(folder: Path) -> Iterator[Markup]:
-    """The section of an evaluation or a crossing; nothing if the folder is neither.
+    """Yield the section of an evaluation or a crossing; nothing if the folder is neither.
 
-    A file that cannot be read, such as one of another version, is named in its place.
+    For a file that cannot be read, e.g. one of another version, the section names the file.
     """
     found: list[Any] = []
     faults: dict[str, str] = {}
@@ -117,7 +117,7 @@ def of_folder(folder: Path) -> Iterator[Markup]:
 
 
 def _metrics(summaries: Mapping[str, Summary]) -> Grid:
-    """The metrics of each run; its name leads to its section."""
+    """Return the metrics of each run; the run's name links to its section."""
     rows = []
     for number, (name, summary) in enumerate(summaries.items()):
         cells: list[Value] = [
@@ -139,18 +139,18 @@ def _facts(source: ReportedRun, summary: Summary) -> Iterator[str]:
 
 
 def _named(summary: Summary) -> list[tuple[str, Interval]]:
-    """The metrics with the names that the plot gives them."""
+    """Return the metrics with the names used in the plot."""
     named = run.named_metrics(summary)
     return [(f"{_WORDS[name.partition('@')[0]]}, {name}", value) for name, value in named]
 
 
 def _points(summary: Summary) -> list[Point]:
-    """The points of the curve whose tokens are known."""
+    """Return the points of the curve whose number of tokens is known."""
     return [point for point in summary.curve.points if point.tokens] if summary.curve else []
 
 
 def _outcomes(summary: Summary) -> tuple[_Bars, dict[str, str]]:
-    """The outcomes in each stratum that has problems, and their legend."""
+    """Return the outcomes in each stratum that has problems, and their legend."""
     kinds = [kind for kind, count in summary.outcomes.items() if count]
     rows = [
         (name, {kind: summary.outcomes_by_stratum[name][kind] for kind in kinds})
@@ -176,7 +176,7 @@ def _rendered(macro: str, *values: Any) -> Markup:
 
 @functools.cache
 def environment() -> jinja2.Environment:
-    """The templates in ``web``, which escape every value."""
+    """Return the environment for the templates in ``web``; it escapes every value."""
     made = jinja2.Environment(
         loader=jinja2.FunctionLoader(lambda name: shipped("web", name)),
         autoescape=True,

@@ -1,7 +1,7 @@
-"""Writes the report as one HTML file, which gets its name when it is complete.
+"""Writes the report as one HTML file, which gets its final name when it is complete.
 
     head       policy and style
-    body       the figures of each run, and the frame of the viewer
+    body       the metrics of each run, and the frame of the viewer
     indices    data for the list and the filters of each run, as JSON
     scripts    KaTeX and the scripts in ``web``
     chunks     the traces of each run
@@ -11,8 +11,8 @@ renders everything else from ``web/page.html`` and escapes every value. The poli
 allows the scripts and the style of the page by their hashes, and nothing else.
 
 A chunk is a JSON list of traces, deflated (RFC 1951, without a header) and in base64, in a script
-element of a type that browsers do not execute. It ends when its JSON has ``_CHUNK_CHARACTERS``, so
-that unpacking one is quick.
+element of a type that browsers do not execute. A chunk ends when its JSON has
+``_CHUNK_CHARACTERS``, so that unpacking it is quick.
 
 Not covered: deliberations that use an attempt without naming it or giving its answer; see
 ``heavy.mentions``.
@@ -51,14 +51,14 @@ from heavydistill.schema import FAILED, Cache, Deliberation, Generation, Trace, 
 from heavydistill.store.traces import read_files, writing
 
 SCRIPTS = ("dom", "data", "maths", "text", "search", "list", "response", "trace", "app")
-"""Names of the files in ``web`` that form the script of the page, in their order."""
+"""Names of the files in ``web`` that form the page's script, in order."""
 _GENERATOR = '<meta name="generator" content="heavydistill'
 _HEAD_BYTES = 2000
 STATES = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated")
-"""What is counted of responses. An unanswered response is not counted by its verdict; a failed or
-truncated one may have a verdict too."""
-_SNIPPET = 160  # characters of a problem in the list
-_BEGINNING = 640  # characters in which problems may begin alike
+"""Categories in which responses are counted. An unanswered response is not counted by its
+verdict; a failed or truncated response may also be counted by its verdict."""
+_SNIPPET = 160  # maximum characters of a problem in the list
+_BEGINNING = 640  # maximum length of a common beginning that is cut off
 _LEAST_CUT, _MOST_ALIKE = 32, 32
 _CHUNK_CHARACTERS = 400_000
 _TYPE = "application/octet-stream"
@@ -66,7 +66,7 @@ _TYPE = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport:
-    """A written report, with its runs and the figures of each."""
+    """A written report, with its runs and their metrics."""
 
     file: Path
     runs: list[ReportedRun]
@@ -81,7 +81,7 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
         out: File to write; an earlier report is replaced.
 
     Raises:
-        ConfigError: A folder holds no run, a finished run without verdicts, or one of another
+        ConfigError: A folder has no run, a finished run without verdicts, or one of another
             schema version; or ``out`` exists and is not a report.
         RunError: A run has no traces, or the disk is full or fails; no file is written.
     """
@@ -90,7 +90,7 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
     seen: Counter[str] = Counter()
     for source in (source for folder in folders for source in find(folder)):
         seen[source.name] += 1
-        more = seen[source.name]  # runs of one name are numbered
+        more = seen[source.name]  # runs with equal names are numbered
         name = f"{source.name} ({more})" if more > 1 else source.name
         sources.append(dataclasses.replace(source, name=name))
     together = [section for folder in folders for section in of_folder(folder)]
@@ -111,13 +111,13 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
 
 
 def script() -> str:
-    """The script of the page, without KaTeX."""
+    """Return the script of the page, without KaTeX."""
     parts = (shipped("web", f"{name}.js") for name in SCRIPTS)
     return f'"use strict";\n(() => {{\n{"".join(parts)}}})();\n'
 
 
 def _read(number: int, source: ReportedRun, file: IO[bytes]) -> tuple[RunFigures, Markup]:
-    """Write the traces of a run to the file; returns the run's figures and its index."""
+    """Write the traces of a run to the file; return the run's metrics and its index."""
     chunks = Chunks(file, number)
     entries: list[dict[str, Any]] = []
 
@@ -163,12 +163,12 @@ def _write(
         )
     )
     file.write(page.encode())
-    shutil.copyfileobj(chunks, file)  # which may be larger than the memory
+    shutil.copyfileobj(chunks, file)  # the traces may be larger than the memory
     file.write(b"</body>\n</html>\n")
 
 
 def _policy(scripts: Sequence[str], style: str) -> str:
-    """The content security policy of the page."""
+    """Return the content security policy of the page."""
     *allowed, styled = (
         f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
         for text in (*scripts, style)
@@ -193,11 +193,11 @@ def _refuse_others(out: Path) -> None:
 
 
 def entry(trace: Trace) -> dict[str, Any]:
-    """The data that the list and the filters need; counts are in the order of ``STATES``."""
+    """Return the data for the list and the filters; counts are in the order of ``STATES``."""
     return {
         "id": trace.problem.id,
         "text": " ".join(trace.problem.text[: 2 * _BEGINNING].split())[:_BEGINNING],
-        "crc": zlib.crc32(trace.problem.text.encode()),  # distinguishes problems of one id
+        "crc": zlib.crc32(trace.problem.text.encode()),  # distinguishes problems with the same id
         "stratum": trace.stratum,
         "outcome": trace.outcome,
         "status": "failed" if trace.status.startswith(FAILED) else trace.status,
@@ -211,9 +211,9 @@ def entry(trace: Trace) -> dict[str, Any]:
 
 
 def differing(texts: Sequence[str]) -> list[str]:
-    """The texts from where they differ, each cut to the length that a list shows.
+    """Return the texts from where they differ, each cut to the length that a list shows.
 
-    A beginning that a tenth of the texts (at least 2, at most 32) share is replaced by an ellipsis.
+    A beginning shared by a tenth of the texts (at least 2, at most 32) is replaced by an ellipsis.
     """
     alike = min(max(2, len(texts) // 10), _MOST_ALIKE)
     order = sorted(range(len(texts)), key=texts.__getitem__)
@@ -232,7 +232,7 @@ def differing(texts: Sequence[str]) -> list[str]:
 
 
 def whole(trace: Trace) -> dict[str, Any]:
-    """A trace as JSON, with the fields that are derived for the viewer."""
+    """Return a trace as JSON, with the derived fields for the viewer."""
     caches = {cache.id: cache for cache in trace.caches}
     responses = (*trace.pool, *trace.deliberations)
     answers = {response.id: response.extracted for response in responses}
@@ -270,7 +270,7 @@ def _uses(
     answers: dict[str, str | None],
     problem: str,
 ) -> dict[str, Any]:
-    """The ids of the attempts in the cache with the same answer, and of those that it names."""
+    """Return the ids of attempts in the cache with the same answer, and of those named."""
     shown = [item.generation for item in cache.items] if cache else []
     said = named(f"{deliberation.reasoning}\n\n{deliberation.answer_text}", problem)
     answer = deliberation.extracted
@@ -285,7 +285,7 @@ class Chunks:
     """Writer of the chunks of one run.
 
     Args:
-        file: Binary file that they are written to.
+        file: Binary file for the chunks.
         run: Number of the run, which is part of the ids of the elements.
     """
 
@@ -294,10 +294,10 @@ class Chunks:
         self._run = run
         self._rows: list[str] = []
         self._characters = 0
-        self.count = 0  # chunks begun
+        self.count = 0  # number of chunks started
 
     def add(self, row: dict[str, Any]) -> tuple[int, int]:
-        """Add a trace; returns the number of its chunk and its place there."""
+        """Add a trace; return (number of its chunk, position in the chunk)."""
         text = json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
         if not self._rows:
             self.count += 1
@@ -322,7 +322,7 @@ class Chunks:
 
 
 def json_element(name: str, value: Any) -> str:
-    """A script element with JSON, which browsers do not run.
+    """Return a script element with JSON, which browsers do not execute.
 
     ``<`` is escaped, so that no text can end the element or open a comment.
     """
