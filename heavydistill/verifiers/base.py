@@ -31,8 +31,7 @@ class Decision:
     reason: str
     """Short code of the reason, e.g. ``equal`` or ``too_complex``."""
     extracted: str | None = None
-    """The answer in a normal form, in which equal answers are equal texts; None if none was
-    found."""
+    """Normal form of the answer: equal answers have equal texts; None if no answer was found."""
     score: float | None = None
     """Share of the parts (tests, instructions) that pass, 0 to 1; None without parts."""
     evidence: str = ""
@@ -49,16 +48,14 @@ class Verifier(abc.ABC):
     """Where ``decide`` runs: in a ``worker`` process that can be killed, or ``here``, in the main
     process, for a check that takes microseconds for any text."""
     argument_columns: ClassVar[tuple[str, ...]] = ()
-    """Dataset columns that are also read as arguments, if ``verifier_args`` does not contain
-    them."""
+    """Dataset columns that are also read as arguments if ``verifier_args`` lacks them."""
     needs_reference: ClassVar[bool] = True
     """Whether ``Problem.reference`` must not be empty."""
     accepts_others: ClassVar[bool] = False
     """Whether answers other than the reference can be correct. If so, a judge is not asked, because
     it only compares with the reference."""
     domain: ClassVar[Domain | Literal[""]] = ""
-    """Domain whose prompt wording is used for rows that set no domain; empty for the run's
-    domain."""
+    """Domain of the prompt wording for rows that set no domain; empty for the run's domain."""
 
     @property
     @abc.abstractmethod
@@ -94,8 +91,7 @@ class Verifier(abc.ABC):
         return config.timeout_s
 
     def unavailable(self, config: Verifying) -> str | None:
-        """Return why this verifier cannot run on this machine, and what to install; None if it
-        can."""
+        """Return why this machine cannot run the verifier, and what to install; None if it can."""
         return None
 
 

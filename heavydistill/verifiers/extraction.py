@@ -58,8 +58,7 @@ def boxes(text: str) -> list[Box]:
 
 
 def outermost(found: Iterable[Box]) -> list[Box]:
-    """The boxes that are not inside another box, in order; an unclosed box contains no other
-    box."""
+    """The boxes that are not inside another box, in order; unclosed boxes contain no other box."""
     outer: list[Box] = []
     for box in sorted(found, key=lambda box: box.start):
         around = outer[-1].closes if outer else None
@@ -94,8 +93,7 @@ def after_marker(text: str, marker: str) -> str | None:
 
 
 def final_answer(text: str, marker: str | None) -> str | None:
-    """The boxed answer, or if there is no box, the text after ``marker``; None if neither
-    exists."""
+    """The boxed answer or, if there is no box, the text after ``marker``; None without either."""
     answer = boxed(text)
     return after_marker(text, marker) if answer is None and marker else answer
 

@@ -61,7 +61,8 @@ def shared_marker(
 
     Args:
         traces: Judged traces; read until ``MOST_READ`` responses without an answer are found.
-        arguments: Verifier arguments in the configuration. config: Settings of the verifiers.
+        arguments: Verifier arguments in the configuration.
+        config: Settings of the verifiers.
     """
     unanswered = list(itertools.islice(_unanswered(traces, arguments), MOST_READ))
     having: dict[str, list[tuple[Problem, str]]] = {}

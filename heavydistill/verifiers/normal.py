@@ -54,8 +54,8 @@ class NormalForm:
     """A final answer without its typography.
 
     Attributes:
-        text: The same text for equal answers; for a number, its shortest common notation. value:
-        Value of a plain number; None for anything else.
+        text: The same text for equal answers; for a number, its shortest common notation.
+        value: Value of a plain number; None for anything else.
     """
 
     text: str
@@ -109,8 +109,7 @@ def without_text_macro(text: str) -> str:
 
 
 def _one_alphabet(text: str) -> str:
-    """Normalise to NFKC with ASCII digits and signs; superscripts, subscripts and fractions are
-    kept."""
+    """Normalise to NFKC with ASCII digits and signs; keeps superscripts, subscripts, fractions."""
     if text.isascii():
         return text
     parts: list[str] = []
@@ -180,7 +179,7 @@ def _integer(digits: str) -> int:
 
 
 def _spelled(value: Fraction) -> str:
-    """The value as an integer, as a decimal of at most ``LONGEST_DECIMAL_PLACES`` places, else
+    """The value as an integer, a decimal of at most ``LONGEST_DECIMAL_PLACES`` places, or
     ``n/d``."""
     scaled = value * 10**LONGEST_DECIMAL_PLACES
     if value.denominator == 1 or scaled.denominator != 1:
@@ -210,8 +209,7 @@ def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) 
 
 
 def is_rounded(written: str, exact: Fraction) -> bool:
-    """Whether a decimal is ``exact`` rounded or truncated to its places, up to floating-point
-    noise."""
+    """Whether a decimal is ``exact`` rounded or truncated, up to floating-point noise."""
     whole, point, places = plain(written).replace(",", "").partition(".")
     if not point or not places.isdigit() or not whole.lstrip("+- ").isdigit():
         return False

@@ -168,8 +168,7 @@ class VerdictPool:
         return future
 
     def _decide(self, candidate: Candidate, future: Future[Judged]) -> None:
-        """Let a worker decide, unless the verdict is cached or another request already waits for
-        it."""
+        """Let a worker decide, unless the verdict is cached or another request waits for it."""
         verifier = candidate.verifier
         try:
             limit_s = limit_of(verifier, candidate.problem, self.config)

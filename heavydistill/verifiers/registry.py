@@ -52,9 +52,9 @@ def unavailable(kinds: Iterable[str], config: Verifying) -> list[str]:
 def load_own(files: Iterable[str]) -> None:
     """Register the verifiers in Python files; files that are already registered are skipped.
 
-    Raises: ConfigError: A file cannot be read or run, or defines no verifier; or the verifier's
-    name is
-        taken or its domain does not exist.
+    Raises:
+        ConfigError: A file cannot be read or run, or defines no verifier; or the verifier's name is
+            taken or its domain does not exist.
     """
     for path in (Path(file).resolve() for file in files):
         if path in _own.values():

@@ -59,8 +59,7 @@ _TRIES = 2
 _MOST_START_S = 300.0
 # Number of deaths before the first task after which a verifier is given up.
 _MOST_BROKEN_STARTS = 3
-# Number of failed starts per worker, one second apart, after which tasks fail if no worker has a
-# process.
+# Number of failed starts per worker, a second apart, until tasks fail if no worker has a process.
 _MOST_REFUSED_STARTS = 60
 _LOOK_S = 1.0
 # An interrupt inside a future's code can leave it locked, so that a thread that sets its result
@@ -90,8 +89,7 @@ class TaskOutcome:
 
 
 def default_size() -> int:
-    """Default number of workers: the cores of this process, divided among the ranks of a
-    trainer."""
+    """Default number of workers: the cores of this process, divided among a trainer's ranks."""
     ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
     share = int(ranks) if ranks.isdecimal() else 1
     return max(1, available_cores() // max(1, share))
@@ -111,8 +109,8 @@ def available_cores() -> int:
 
 
 def limit_of(verifier: Verifier, problem: Problem, config: Verifying) -> float:
-    """Time limit of a verdict in seconds; raises if a user's verifier raises or returns no valid
-    limit."""
+    """Time limit of a verdict in seconds; raises if a user's verifier raises or the limit is
+    invalid."""
     limit_s = float(verifier.limit_s(problem, config))
     if not (limit_s > 0 and math.isfinite(limit_s)):
         raise ValueError(f"limit_s of the verifier {verifier.name} returned {limit_s}")
@@ -151,8 +149,8 @@ class Crew:
         """Queue a task for a worker that has prepared the verifier named ``kind``.
 
         Args:
-            message: ``("decide", problem, answer)`` or ``("check", problem)``. done: Future for the
-            outcome; cancelled if the crew is closed first.
+            message: ``("decide", problem, answer)`` or ``("check", problem)``.
+            done: Future for the outcome; cancelled if the crew is closed first.
 
         Raises:
             RuntimeError: The crew is closed.
@@ -237,8 +235,7 @@ class Crew:
         return outcome
 
     def _is_given_back(self, task: _Task) -> bool:
-        """Queue a task again if its worker could not start a process; False if no worker can start
-        one."""
+        """Queue a task again whose worker could not start a process; False if no worker can."""
         with self._lock:
             self._refused_starts += 1
             is_refused = self._refused_starts >= _MOST_REFUSED_STARTS * len(self._workers)

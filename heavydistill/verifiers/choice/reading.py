@@ -122,11 +122,9 @@ class Reading:
     """Options that a piece of text names."""
 
     letters: tuple[str, ...]
-    """Sorted letters; empty if no option is recognised. May contain letters that are not
-    options."""
+    """Sorted letters; empty if no option is recognised. Some may not be letters of options."""
     is_sure: bool
-    """False if the text can be read in another way, e.g. a letter with the text of another
-    option."""
+    """False if there is another reading, e.g. a letter with the text of another option."""
     end: int
     """Index in the text where reading stopped."""
 
@@ -144,8 +142,7 @@ class Options:
     that have it."""
 
     def by_text(self, text: str) -> str | None:
-        """The letter of the only option with this text, ignoring typography; None if there is
-        none."""
+        """The letter of the only option with this text, ignoring typography; otherwise None."""
         text = text.strip().rstrip(_MARKS)
         if not text or len(text) > self.longest:
             return None

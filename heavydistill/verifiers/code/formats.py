@@ -63,12 +63,10 @@ ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Comparable:
-    """Tests that are one call or one program run each, whose output is compared with the expected
-    one."""
+    """Tests of one call or one program run each, whose output is compared with the expected one."""
 
     kind: Literal["stdio", "functional", "asserts"]
-    """How the tests run: programs that read stdin, function calls as on contest sites, or
-    assertions."""
+    """How the tests run: programs that read stdin, function calls, or assertions."""
     tests: tuple[Any, ...]
     """Tests in the form that ``inside.perform`` expects."""
     right: tuple[Tree, ...]

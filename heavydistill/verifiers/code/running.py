@@ -148,8 +148,7 @@ def processor_s(config: Sandboxing, tests: int) -> float:
 
 
 def wall_s(cpu_s: float) -> float:
-    """Wall clock limit of one start in seconds; generous, because a busy machine delays
-    programs."""
+    """Wall-clock limit of one start in seconds; generous, because busy machines delay programs."""
     return 2 * cpu_s + 10
 
 
@@ -218,8 +217,7 @@ def _outcome(letter: bytes, payload: bytes, widest: int) -> ProgramOutcome:
 
 
 def _told(payload: bytes) -> tuple[str, str]:
-    """Type of an exception, and the missing top-level module outside the standard library, if
-    any."""
+    """Type of an exception, and the missing module outside the standard library, if any."""
     try:
         _, kind, missing = parsed(payload)
     except (Malformed, TypeError, ValueError):

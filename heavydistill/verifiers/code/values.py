@@ -34,8 +34,7 @@ _BLANKS = re.compile(r"(\s+)")
 def likeness_of_outputs(
     given: str, wanted: str, *, in_tokens: bool, tolerance: float | None
 ) -> Likeness:
-    """Compare two outputs: ``same``, ``close`` or ``different``; ``tolerance`` as in
-    ``is_close``."""
+    """Compare two outputs as ``same``, ``close`` or ``different``; see ``is_close``."""
     parts = str.split if in_tokens else _lines
     left, right = parts(given), parts(wanted)
     if left == right:

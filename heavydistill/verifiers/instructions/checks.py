@@ -53,8 +53,8 @@ _ENDING = re.compile(r"['’](?:s|m|d|ll|re|ve|t)$", re.IGNORECASE)
 
 
 def words(text: str) -> int:
-    """Number of runs of letters, digits and underscores; ``don't`` and ``well-known`` are two words
-    each."""
+    """Number of runs of letters, digits and underscores; ``don't`` and ``well-known`` count as
+    two."""
     return len(re.findall(r"\w+", text))
 
 
@@ -98,7 +98,7 @@ def capital_words(text: str) -> int:
 
 
 def bullets(text: str) -> int:
-    """Number of lines that begin with ``*`` or ``-``; a line of dashes counts, ``**bold**`` does
+    """Number of lines beginning with ``*`` or ``-``; lines of dashes count, ``**bold**`` does
     not."""
     lines = (line.lstrip() for line in text.split("\n"))
     return sum(1 for line in lines if line[:1] == "-" or (line[:1] == "*" and line[1:2] != "*"))
@@ -202,8 +202,7 @@ _POSTSCRIPTS = {"P.S.": r"(?<!\w)p\.\s?s\.", "P.P.S": r"(?<!\w)p\.\s?p\.\s?s"}
 
 
 def _compared(count: Callable[..., int]) -> Check:
-    """A check that a count is ``at least`` or ``less than`` a number; both are its last two
-    arguments."""
+    """A check of a count; the last two arguments are a number and "at least" or "less than"."""
 
     def check(text: str, *arguments: Any) -> bool:
         *counted, bound, relation = arguments

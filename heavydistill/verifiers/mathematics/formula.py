@@ -126,9 +126,9 @@ def read(tokens: Tokens, log_base: int | None = None, *, raises_calls: bool = Fa
     r"""Parse a formula.
 
     Args:
-        tokens: Tokens of a ``shape.Formula``. log_base: Base of ``\log`` without an explicit base;
-        None for the natural logarithm. raises_calls: Whether ``cos(x)^2`` is read as the square of
-        the cosine; otherwise it is ambiguous.
+        tokens: Tokens of a ``shape.Formula``.
+        log_base: Base of ``\log`` without an explicit base; None for the natural logarithm.
+        raises_calls: Whether ``cos(x)^2`` means the square of the cosine; if not, it is ambiguous.
 
     Raises:
         Unread: The formula is not understood, is ambiguous, or is too large to evaluate.

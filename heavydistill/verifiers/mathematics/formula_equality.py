@@ -185,8 +185,7 @@ def _hides_something(value: sympy.Expr) -> bool:
 
 
 def _agree(given: sympy.Expr, wanted: sympy.Expr, part: tuple[str, ...]) -> bool | None:
-    """Whether two expressions agree at all points of one part of the real line; None if neither has
-    values there."""
+    """Whether two expressions agree at all points of a part; None if neither has values there."""
     symbols = sorted(given.free_symbols, key=str)
     if len(symbols) > len(part) - 1:
         raise Unread("too_complex")

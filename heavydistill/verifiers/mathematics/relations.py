@@ -36,8 +36,7 @@ _NAME = re.compile(
     r"|\{?\\(?:overline|overrightarrow)\{[A-Z]{2}\}\}?|[PEV]\([A-Z]\)|\|?[a-z]\|?"
 )
 _NO_NAMES = frozenset((r"\pi", r"\infty", r"\emptyset", "e", "i"))
-# An equation of coordinates is a line, curve or surface; an equation of other letters gives a
-# value.
+# Equations of coordinates are lines, curves or surfaces; equations of other letters give values.
 _COORDINATE = re.compile(r"[xyzr]|\\rho")
 
 
@@ -73,8 +72,7 @@ def compare_relations(given: Shape, wanted: Shape, compare: Compare) -> Outcome:
 
 
 def spread(shape: Shape) -> Shape:
-    r"""Expand ``x = ±2`` and ``x = \{1, 2\}`` into their values; other shapes are returned
-    unchanged."""
+    r"""Expand ``x = ±2`` and ``x = \{1, 2\}`` into their values; return other shapes unchanged."""
     is_named = isinstance(shape, Relation) and len(shape.parts) == 2 and name_of(shape)
     if is_named and isinstance(shape, Relation) and isinstance(shape.parts[1], Many):
         return shape.parts[1]

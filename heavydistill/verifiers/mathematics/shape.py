@@ -29,8 +29,7 @@ from heavydistill.verifiers.mathematics.tokens import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unclear:
-    """An answer that cannot be split, with the reason of the undecided verdict. Equal to
-    nothing."""
+    """An answer that cannot be split, with the reason of the undecided verdict."""
 
     reason: str
 
@@ -163,8 +162,7 @@ def _shapes(parts: list[Tokens]) -> tuple[Shape, ...]:
 
 
 def _words(tokens: Tokens) -> Shape | None:
-    """The shape of plain text. A single letter is a formula; ``xy`` may be a product or a
-    segment."""
+    """The shape of plain text. A single letter is a formula; ``xy`` may be a product or points."""
     set_as_text = [token for token in tokens if token.startswith(r"\text{")]
     words = [token for token in tokens if token.isalpha()]
     if len(set_as_text) + len(words) + sum(map(tokens.count, " -'.")) < len(tokens):

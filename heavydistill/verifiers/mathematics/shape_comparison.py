@@ -187,8 +187,7 @@ class AnswerComparison:
         return outcome if outcome != EQUAL or says_which else _SEVERAL_VALUES
 
     def _hedged(self, given: Sequence[Shape], wanted: Shape) -> Outcome:
-        """Several values for a reference with one: correct only if all are equal to the
-        reference."""
+        """Several values for a reference with one: correct only if all equal the reference."""
         if isinstance(wanted, Brackets):
             return _in_brackets(self._in_order(given, wanted.items))
         if not all(isinstance(item, Formula | Measure | Relation) for item in (*given, wanted)):
@@ -295,8 +294,7 @@ class AnswerComparison:
             # 5 cm does not match a reference of 5 if the problem uses metres.
             is_other = is_given and units.is_named_otherwise(unit, self.text)
             return _NEEDS_UNITS if is_other else outcome
-        # 500 cm may match a reference of 5 if metres are meant; the same holds for degrees and
-        # radians.
+        # 500 cm may match a reference of 5 if metres are meant; degrees may match radians.
         scales = {size / unit.size for size in units.sizes(unit.kind)}
         scales |= {1 / scale for scale in scales}
         if any(compare_formulas(given, _scaled(wanted, scale)) == EQUAL for scale in scales):
@@ -310,8 +308,7 @@ def _in_brackets(outcome: Outcome) -> Outcome:
 
 
 def _only(shape: Shape) -> Shape:
-    """The only item of a collection; other shapes, and a set that contains a set, are returned
-    unchanged."""
+    """The only item of a collection; other shapes, and sets that contain a set, are unchanged."""
     is_one = isinstance(shape, Many) and len(shape.items) == 1
     if is_one and isinstance(shape, Many) and not isinstance(shape.items[0], Many):
         return relations.spread(shape.items[0])
@@ -332,8 +329,7 @@ def _are_sets(given: Shape, wanted: Shape) -> bool:
 
 
 def _may_be_one_number(many: Shape, other: Shape) -> bool:
-    """Whether the comparison depends on the meaning of commas: ``0,5`` and ``100,200`` may be one
-    number."""
+    """Whether the meaning of commas matters: ``0,5`` and ``100,200`` may be one number."""
     if not (isinstance(many, Many) and isinstance(other, Formula)):
         return False
     texts = [item.text if isinstance(item, Formula) else "?" for item in many.items]

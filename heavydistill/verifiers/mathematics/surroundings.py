@@ -48,8 +48,7 @@ _GROUP = re.compile(r"(?:^|[=\s$\[(])\{\Z")
 
 @dataclass(slots=True)
 class Sides:
-    """Remaining text on both sides of a box; the flags record what was removed: blanks, the end of
-    a formula."""
+    """Remaining text on both sides of a box; flags record removed blanks and ends of formulas."""
 
     left: str
     right: str
@@ -327,8 +326,7 @@ _OPERATION = re.compile(r"[-+*/^!|\\]|\)\(")
 
 
 def echoes(answer: str, reference: str, problem: str) -> bool:
-    """Whether the answer is an operation that the problem contains, and the problem does not
-    contain the reference."""
+    """Whether the answer is an operation in the problem, which does not contain the reference."""
     if plain_decimal(answer) is not None:
         return False
     return _stands_in(answer, problem) and not _stands_in(reference, problem)

@@ -142,8 +142,7 @@ def stripped(tokens: Sequence[str]) -> Tokens:
 
 
 def closing(tokens: Sequence[str], opening: int) -> int | None:
-    """The index of the bracket, of any kind, that closes the one at ``opening``; None if there is
-    none."""
+    """The index of the bracket, of any kind, that closes the bracket at ``opening``, or None."""
     for at, depth in depths(tokens[opening:]):
         if at and depth == 0:
             return opening + at

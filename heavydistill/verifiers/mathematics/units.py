@@ -145,8 +145,7 @@ def _undivided(name: str) -> Unit | None:
 
 
 def typeset(text: str) -> tuple[str, int]:
-    """(unit, end index) of a known LaTeX unit at the beginning of ``text``; ("", 0) if there is
-    none."""
+    """(unit, end index) of a known LaTeX unit at the beginning of ``text``; ("", 0) if none."""
     match = _TYPESET.match(text)
     if not match:
         return "", 0

@@ -247,8 +247,7 @@ def _power_function(answer: GymAnswer) -> Decision:
 
 
 def _arithmetic(answer: GymAnswer) -> Decision:
-    """Accepts a formula that uses each given number once and has the target (or 24) as its
-    value."""
+    """Accepts a formula that uses each given number once and equals the target (or 24)."""
     metadata, text = answer.item["metadata"], without_period(answer.text)
     if sorted(map(int, re.findall("[0-9]{1,20}", text))) != sorted(metadata["numbers"]):
         return decision(False, answer.text)
@@ -295,7 +294,7 @@ def _n_queens(answer: GymAnswer) -> Decision:
 
 
 def _polynomial_equations(answer: GymAnswer) -> Decision:
-    """Accepts all roots, each within one unit of the fourth decimal, to which the reference is
+    """Accepts all roots, each within one unit of the fourth decimal, as the reference is
     rounded."""
     plain = plain_notation(answer.text)
     if plain.startswith("{") and plain.endswith("}"):

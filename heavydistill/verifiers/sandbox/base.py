@@ -31,8 +31,7 @@ from typing import Literal
 Ended = Literal["exit", "signal", "cpu", "wall", "output", "files", "unavailable"]
 
 LAUNCHER = Path(__file__).with_name("launcher.py").read_text(encoding="utf-8")
-"""Source of the launcher, which runs before the program; a call of its start function is
-appended."""
+"""Source of the launcher, which runs before the program; a call of ``start`` is appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +71,11 @@ class Sandbox(abc.ABC):
 
     @abc.abstractmethod
     def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
-        """Run ``main.py``. Never raises, whatever the program does, even if the sandbox is
-        unavailable.
+        """Run ``main.py``. Never raises, whatever the program does, even if no program can run.
 
-        Args: files: Maps file names to their contents, including ``main.py``; plain names, valid
-        Unicode.
+        Args:
+            files: Maps file names to their contents, including ``main.py``; plain names, valid
+                Unicode.
         """
 
 

@@ -262,7 +262,7 @@ _works = False
 
 
 def fault() -> Fault | None:
-    """Why no program can run on this machine; None if a trial run succeeded. Only success is
+    """Why no program can run on this machine; None if a trial run worked. Only success is
     cached."""
     global _works
     found = None if _works else _fault()

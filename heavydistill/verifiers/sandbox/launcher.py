@@ -62,10 +62,10 @@ def start_alone(
     """Like ``start``, but the launcher is the first process of a namespace and the program a child.
 
     Args:
-        uid: User and group id to change to, if started as root; None for no change. filtered:
-        System call filter, as instructions of classic BPF. alive: End of a pipe; the process that
-        starts the launcher holds the other end. told: File descriptor for the line ``begun`` before
-        the program starts, and for ``cpu``,
+        uid: User and group id to change to, if started as root; None for no change.
+        filtered: System call filter, as instructions of classic BPF.
+        alive: End of a pipe; the process that starts the launcher holds the other end.
+        told: File descriptor for the line ``begun`` before the program starts, and for ``cpu``,
             ``files`` or ``idle`` if the program had to be ended for that reason.
         files: File descriptors from 3 up to, but not including, this number are closed.
     """
@@ -98,7 +98,7 @@ def start_alone(
 
 
 def _watch(child: int, cpu_s: float) -> int:
-    """Watch the program; returns the exit status of the namespace: 128 plus the signal, as in a
+    """Watch the program; returns the namespace's exit status: 128 plus the signal, as in a
     shell."""
     import select
     import time

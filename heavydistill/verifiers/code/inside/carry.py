@@ -37,8 +37,7 @@ class TooLarge(Exception):
 
 
 def encode(value: Any, most: int) -> str:
-    """Encode a value as JSON of at most ``most`` characters; otherwise raises ``NotAValue`` or
-    ``TooLarge``."""
+    """Encode a value as JSON; raises an error above if it has more than ``most`` characters."""
     parts: list[str] = []
     _write(value, parts, [most], 0)
     return "".join(parts)

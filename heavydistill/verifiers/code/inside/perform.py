@@ -37,8 +37,7 @@ _AGAIN_S = 0.05  # seconds of processor time between two signals of the timer
 _MOST_RINGS = 10
 _KILL_S = 0.5  # seconds of processor time that a program has after SIGXCPU
 _CLOCK_PROCESS_CPUTIME_ID, _SIGEV_SIGNAL = 2, 0
-# Syscall numbers of timer_create and timer_settime: older C libraries have them in a separate
-# library.
+# Syscall numbers of timer_create and timer_settime; older C libraries do not export both.
 _TIMER_CALLS = {"x86_64": (222, 223), "aarch64": (107, 110)}
 
 
@@ -91,8 +90,7 @@ class Clock:
         return time.process_time() >= self._total_s
 
     def start(self, last_words: Callable[[], None]) -> None:
-        """Start the clock for a test; ``last_words`` is called before the clock ends the
-        process."""
+        """Start the clock for a test; ``last_words`` is called before the process ends."""
         self._rings, self._last_words = 0, last_words
         _signal.signal(_signal.SIGPROF, self._ring)
         ring, end, kill = self._timers
@@ -112,8 +110,7 @@ class Clock:
         if self._rings < 0:
             return
         self._rings += 1
-        # The exception is raised only once, because a second one could hit the code around the
-        # program.
+        # Raised only once, because a second exception could hit the code around the program.
         if self._rings == 1:
             raise Slow
         if self._rings > _MOST_RINGS:
@@ -216,8 +213,8 @@ def perform(job: dict[str, Any]) -> None:
         report(channel, token, index, letter, payload)
         slow += letter == "S"
         if slow == _MOST_SLOW or (letter == "S" and _thread._count()):
-            # A program that loops in one test does so in most tests. Its threads keep running,
-            # because they cannot be stopped.
+            # A program that loops in one test does so in most tests, and its threads cannot be
+            # stopped.
             break
     _leave(0)
 

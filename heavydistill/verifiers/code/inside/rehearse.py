@@ -28,8 +28,7 @@ _MOST_CALLS = 5000
 
 
 class Stop(BaseException):
-    """Ends the tests with a report (letter and reason), or, if the letter is empty, ends one
-    assertion."""
+    """Ends the tests with a report (letter, reason); with an empty letter, ends one assertion."""
 
     def __init__(self, letter: str, why: str = "") -> None:
         self.letter, self.why = letter, why
