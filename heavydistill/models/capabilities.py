@@ -1,20 +1,19 @@
-"""What a served model accepts: the capability files of ``heavydistill doctor``, and its context.
+"""Capabilities and context size of served models, from ``heavydistill doctor`` and other sources.
 
-There is one YAML file for each pair of model and address, in the user's cache folder; it may be
-edited by hand. A run whose configuration does not set ``endpoint.capabilities`` uses the files of
-its models at its addresses, and the strictest values among them. The values that it used are saved
-with the run, so a replay reads no capability file.
+For each pair of model and address, ``heavydistill doctor`` writes one YAML file to the user's cache
+folder; it may be edited by hand. If the configuration does not set ``endpoint.capabilities``, a run
+uses the strictest values in the files of its models at its addresses. These values are saved with
+the run, so a replay reads no capability file.
 
-The context is the number of tokens of prompt and response together. It is the first that is known:
+The context is the maximum number of tokens of prompt and response together. The first known value
+is used:
 
-1. the user's setting;
-2. what doctor saw;
-3. the context of the run in the same folder that is resumed, unless the server now accepts less;
-4. the smaller of what the server and the profile say;
-5. the context that the checkpoint beside the tokenizer was made for;
-6. ``ASSUMED`` tokens, with a warning.
+1. the user's setting; 2. the value that doctor measured; 3. the context of the run in the same
+folder that is resumed, unless the server now accepts less; 4. the smaller of the values that the
+server and the profile state; 5. the context of the checkpoint in the tokenizer's folder; 6.
+``ASSUMED`` tokens, with a warning.
 
-A configuration that asks for more replaces the last two.
+If the configuration needs more tokens than one of the last two, its number is used.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ _HEADER = """\
 # What `heavydistill doctor` saw of this model at this address. Runs obey it. Run doctor again to
 # renew it, or remove this file to forget it.
 """
-ASSUMED = 8192  # context of a model for which none is known; few servers accept less
+ASSUMED = 8192  # context if none is known, in tokens; few servers accept less
 _SMALLEST = 256
 SET_IT = "set the server's context with --set endpoint.context=N"
 
 
 class Source(StrEnum):
-    """Where the size of a context comes from, in words that follow the number."""
+    """Source of the size of a context, in words that follow the number."""
 
     SET = "from endpoint.context"
     DOCTOR = "measured by doctor"
@@ -62,7 +61,7 @@ class Source(StrEnum):
 
 
 class CapabilityFile(Section):
-    """The content of one file: the address, the served name of the model, and what was seen."""
+    """Content of a capability file: address, served name of the model, measured capabilities."""
 
     base_url: str
     model: str
@@ -70,17 +69,17 @@ class CapabilityFile(Section):
 
 
 def path_of(base_url: str, model: str) -> Path:
-    """The path of the file of a model at an address; the file need not exist."""
+    """Path of the capability file of a model at an address; the file need not exist."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     base_url = base_url.rstrip("/")
-    # Different pairs may become the same file name, so a digest is added.
+    # Different pairs may give the same file name, so a digest is added.
     digest = hashlib.sha256(f"{base_url}\n{model}".encode()).hexdigest()[:8]
     readable = re.sub(r"[^\w.]+", "-", f"{urlsplit(base_url).netloc}-{model}")
     return cache / "heavydistill" / "capabilities" / f"{readable}-{digest}.yaml"
 
 
 def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
-    """Write what was seen and replace an older file; returns the path.
+    """Write the measured capabilities, replacing an older file; returns the path.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -100,7 +99,7 @@ def save(base_url: str, model: str, capabilities: Capabilities) -> Path:
 
 
 def load(base_url: str, model: str) -> Capabilities | None:
-    """What doctor saw of a model at an address; None if doctor was not run on it.
+    """Read what doctor measured for a model at an address; None if doctor was not run on it.
 
     Raises:
         ConfigError: The file is damaged; the message names the file and the key.
@@ -114,12 +113,12 @@ def load(base_url: str, model: str) -> Capabilities | None:
 
 
 def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
-    """The endpoint with the capabilities that doctor saw, and with at most the context it has.
+    """Return the endpoint with the capabilities and at most the context that doctor measured.
 
     Raises:
         ConfigError: A file is damaged, the addresses do not accept the same parameters, or more
             context is configured than the server has.
-        TeacherError: The run needs the thinking, and doctor saw that the server returns none.
+        TeacherError: The run needs the thinking, but doctor found that the server returns none.
     """
     if not endpoint.is_served:
         return endpoint
@@ -150,10 +149,10 @@ def obeyed(endpoint: Endpoint, profiles: Sequence[Profile]) -> Endpoint:
 def bounded(
     key: str, chosen: SamplingChoice, known: Sampling, seen: Capabilities | None
 ) -> Sampling:
-    """The profile's sampling, overridden by what was chosen, within the limits of the server.
+    """Return the profile's sampling, overridden by the configuration, within the server's limits.
 
     Raises:
-        ConfigError: A longer response was chosen than the server returns.
+        ConfigError: The configured response is longer than the server allows.
     """
     sampling = chosen.over(known)
     if not seen or not seen.max_output or sampling.max_tokens <= seen.max_output:
@@ -172,7 +171,7 @@ def _source(seen: Capabilities) -> str:
 
 
 def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
-    """The capabilities that hold at all addresses; None is an address that doctor never tested."""
+    """Capabilities that hold at all addresses; None stands for an address that was not tested."""
     known = [seen or Capabilities() for seen in files]
     if not any(files) or len(known) == 1:
         return known[0] if known else Capabilities()
@@ -225,15 +224,15 @@ def context_of(
     needed: int = 0,
     saved: int | None = None,
 ) -> Context:
-    """The context of a served model.
+    """Determine the context of a served model.
 
     Args:
         profile: The profile of the model at the endpoint ``given``.
         given: The endpoint as configured.
-        seen: The same endpoint with what doctor saw (``obeyed``).
+        seen: The same endpoint with the capabilities that doctor measured (``obeyed``).
         said: The context that the server states.
-        needed: The tokens of a prompt and its response, where the configuration sets both limits.
-        saved: The context of the run in the same folder, which this run may resume.
+        needed: Tokens of a prompt and its response, if the configuration limits both.
+        saved: Context of the run in the same folder that this run may resume.
     """
 
     def decided() -> tuple[int, Source]:
@@ -258,9 +257,9 @@ def context_of(
 
 
 def positions_in(config: Mapping[str, Any]) -> int | None:
-    """The positions in a checkpoint's ``config.json``; None if it names none.
+    """The maximum number of positions in a checkpoint's ``config.json``; None if not stated.
 
-    A model that also reads images has them in the section of its text model.
+    For a model that also reads images, the number is in the section of its text model.
     """
     text = config.get("text_config")
     for part in (config, text if isinstance(text, dict) else {}):

@@ -1,9 +1,10 @@
-"""The first contact with servers: address, key, model and context, before anything large is loaded.
+"""Checks address, key, model and context of servers before anything large is loaded.
 
-Each address is asked once for its models, ``GET BASE/models``. Where that does not show whether the
-key is valid, an empty chat completion is posted: the server refuses either the key or the request,
-and nothing is billed. A server that does not list its models is accepted; if the model is wrong,
-the first real request fails. Not covered: whether a server honours parameters (``doctor``).
+Each address is asked once for its models, with ``GET BASE/models``. If the reply does not show
+whether the key is valid, an empty chat completion is posted: the server refuses either the key or
+the request, and nothing is billed. A server that does not list its models is accepted; if the model
+is wrong, the first real request fails. Not covered: whether a server honours parameters
+(``doctor``).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _Entries = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """The reply of a server."""
+    """A server's reply to a check."""
 
     status: int  # HTTP status
     json: Any  # The value of the body, or None if it is not JSON
@@ -46,31 +47,32 @@ class _Reply:
         """The entries of a list of models, each with a name; None if the body is no such list."""
         entries = self.json if self.status == _OK else None
         if isinstance(entries, dict) and "data" in entries:
-            entries = entries["data"] or []  # null in an Ollama without models
+            entries = entries["data"] or []  # Ollama sends null if it has no models
         if not isinstance(entries, list):
             return None
         return [e for e in entries if isinstance(e, dict) and isinstance(e.get("id"), str)]
 
     @property
     def code(self) -> int:
-        """The HTTP status, or that of an error in the body of a reply whose status is 200."""
+        """The HTTP status, or the status of an error in the body if the HTTP status is 200."""
         tree = self.json if self.status == _OK else None
         is_error = isinstance(tree, dict) and tree.get("error") and "choices" not in tree
         return status_of(tree["error"]) if tree and is_error else self.status
 
 
 class Contact:
-    """Asks each server of a command for its models, once per address."""
+    """Checks the servers of a command; each address is asked for its models only once."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, str], _Entries] = {}
 
     def context(self, model: str, endpoint: Endpoint) -> int | None:
-        """The context that the addresses state, the smallest of several; None if none states it.
+        """The smallest context that the endpoint's addresses state; None if none states it.
 
         Raises:
-            TeacherError: Nothing answers there, the key is missing or refused, the model is not
-                served, or the address is not that of the API.
+            TeacherError: No server answers, the key is missing or refused, the model is not served,
+            or the
+                address is not the address of an API.
         """
         said = [context_of(self._entries(model, url, endpoint), model) for url in endpoint.urls]
         return min((tokens for tokens in said if tokens), default=None)
@@ -79,7 +81,7 @@ class Contact:
         """Check that all addresses serve the model, with a context of at least ``most_tokens``.
 
         Raises:
-            TeacherError: ``context`` raises it, or the server accepts fewer tokens.
+            TeacherError: As ``context`` raises, or the server accepts fewer tokens.
         """
         takes = self.context(model, endpoint)
         if takes and takes < most_tokens:
@@ -90,7 +92,7 @@ class Contact:
             )
 
     def _entries(self, model: str, url: str, endpoint: Endpoint) -> _Entries:
-        """The server's list of models, which holds this one; empty if the server has no list."""
+        """The server's list of models, checked to contain ``model``; empty if there is no list."""
         place = url, endpoint.key_env
         if place not in self._seen:
             refuse_missing_key(endpoint)
@@ -109,7 +111,7 @@ class Contact:
 
 
 def refuse_missing_key(endpoint: Endpoint) -> None:
-    """Raise a TeacherError if a hosted API is configured and its key is not set."""
+    """Raise a TeacherError if the endpoint is a hosted API and its key is not set."""
     provider = next(filter(None, map(provider_at, endpoint.urls)), None)
     if provider and not endpoint.key:
         raise TeacherError(
@@ -120,7 +122,7 @@ def refuse_missing_key(endpoint: Endpoint) -> None:
 
 
 def context_of(models: _Entries, model: str) -> int | None:
-    """The context of a model in the server's list; None if the list does not state it.
+    """The context of a model according to the server's list; None if not stated.
 
     The keys of vLLM and SGLang, llama.cpp, OpenRouter and Groq are read. An adapter in vLLM has the
     context of its base model.
@@ -170,7 +172,7 @@ async def _listed(url: str, endpoint: Endpoint) -> _Entries:
 
 
 async def _prove_api(url: str, endpoint: Endpoint, is_listed: bool, is_page: bool) -> None:
-    """Post an empty completion, because the list of models does not prove the address or key."""
+    """Post an empty completion to check address and key, which a list of models may not prove."""
     try:
         if is_listed and (await _exchange(f"{url}/models", "")).models is None:
             return  # the server lists its models only for a valid key
@@ -196,7 +198,7 @@ async def _prove_api(url: str, endpoint: Endpoint, is_listed: bool, is_page: boo
 
 
 def _why(error: Exception) -> str:
-    """Why nothing answers, in the system's words where there are any."""
+    """Why no server answers, in the operating system's words if possible."""
     fault = getattr(error, "os_error", error)  # aiohttp's own errors repeat the address
     if isinstance(fault, TimeoutError):
         return f"no answer in {_TIMEOUT_S:g} s"
@@ -207,7 +209,7 @@ def _why(error: Exception) -> str:
 
 
 async def _other_base(url: str, key: str) -> str | None:
-    """The address of an API near the given one, e.g. with ``/v1`` added; None if none answers."""
+    """The base URL of an API near the given one, e.g. with ``/v1`` added; None if none answers."""
     stem = _NOT_A_BASE.sub("", url)
     others = [] if stem == url else [stem]
     if not _VERSION.search(stem):
@@ -226,7 +228,7 @@ async def _other_base(url: str, key: str) -> str | None:
 
 
 async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> _Reply:
-    """GET an address, or POST a body to it; the key is not sent on to another host."""
+    """Send GET, or POST with ``body``; the key is not forwarded to another host on a redirect."""
     from aiohttp import ClientError, ClientSession, ClientTimeout
 
     headers = {"User-Agent": "heavydistill"}
@@ -245,7 +247,7 @@ async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> _
 
 
 def _faults() -> tuple[type[Exception], ...]:
-    """The exceptions that are raised where nothing answers."""
+    """The exceptions that are raised if no server answers."""
     from aiohttp import ClientError
 
     return (ClientError, OSError, TimeoutError)

@@ -1,8 +1,8 @@
-"""Files of a model: in a folder, in the Hub's cache, or on the Hub.
+"""Finds files of a model in a folder, in the Hub's cache, or on the Hub.
 
-If the Hub does not answer, libraries retry for half a minute or more. So one request tests it
-first; without an answer this process works offline: it uses the cache and reports other files as
-missing at once.
+If the Hub does not answer, libraries retry for half a minute or more. So a single request tests it
+first. If there is no answer, this process works offline: it uses the cache and immediately reports
+other files as missing.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def is_hub_id(name: str) -> bool:
 
 
 def file_in(model: str, file: str, revision: str | None = None) -> Path:
-    """A file of a folder or of a repository on the Hub.
+    """Path of a file in a folder or in a repository on the Hub.
 
     Raises:
-        OSError, ValueError: There is no such file, the Hub cannot be reached or does not have it.
+        OSError, ValueError: The file does not exist, or the Hub cannot be reached.
     """
     if Path(model).is_dir():
         path = Path(model) / file
@@ -49,10 +49,10 @@ def file_in(model: str, file: str, revision: str | None = None) -> Path:
 
 @functools.cache
 def obstacle() -> str:
-    """Why the Hub cannot be used; empty if it answers.
+    """Return why the Hub cannot be used; empty if it answers.
 
-    Sends at most one request per process, and none in offline mode. Without an answer this process
-    stays offline.
+    Sends at most one request per process, and none in offline mode. If there is no answer, this
+    process stays offline.
     """
     from huggingface_hub import constants, get_session
 
@@ -61,7 +61,7 @@ def obstacle() -> str:
         return f"{next(filter(os.environ.get, names), names[0])} is set"
     try:
         get_session().head(constants.ENDPOINT, timeout=_TIMEOUT_S)
-    except Exception as error:  # the Hub's HTTP library raises its own
+    except Exception as error:  # the Hub's HTTP library raises its own exceptions
         constants.HF_HUB_OFFLINE = True
         hindrance = f"{constants.ENDPOINT} does not answer ({error or type(error).__name__})"
         _log.warning("%s, so models and tokenizers are taken from the Hub's cache.", hindrance)
@@ -70,14 +70,14 @@ def obstacle() -> str:
 
 
 def unloadable(kind: str, name: str, error: Exception, folder: str) -> TeacherError:
-    """The error for a model or tokenizer that cannot be loaded; ``folder`` is an alternative."""
+    """The error for a model or tokenizer that cannot be loaded; ``folder`` names an alternative."""
     return TeacherError(
         f"The {kind} {name!r} cannot be loaded: {why_missing(name, error)}", remedy(folder, name)
     )
 
 
 def why_missing(model: str, error: Exception) -> str:
-    """Why a file of a model cannot be loaded, in a few words."""
+    """Short reason why a file of a model cannot be loaded."""
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
     if Path(model).is_dir():
@@ -92,9 +92,9 @@ def why_missing(model: str, error: Exception) -> str:
 
 
 def remedy(instead: str, name: str = "") -> str:
-    """The fix if something cannot be loaded from the Hub, e.g. ``a folder`` instead.
+    """The fix to show if a model cannot be loaded from the Hub; ``instead`` is an alternative.
 
-    ``name`` is what was given; one that cannot be a Hub id needs no advice on the Hub.
+    ``name`` is the given name; if it cannot be a Hub id, the fix does not mention the Hub.
     """
     if name and not is_hub_id(name):
         return f"Give {instead}, or a Hub id ORG/NAME."
@@ -114,7 +114,7 @@ def has_chat_template(folder: Path) -> bool:
 
 
 def json_in(file: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if the file cannot be read or holds no object."""
+    """The JSON object in a file; empty if the file cannot be read or holds no object."""
     try:
         tree = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

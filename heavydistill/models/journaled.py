@@ -1,4 +1,4 @@
-"""An engine that answers from the journal, and asks another engine only for the rest."""
+"""Engine that answers from the journal and sends only the remaining requests to another engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from heavydistill.store.journal import Journal, key, prompt_id
 from heavydistill.store.segment import Record
 
 journals = SharedResources(Journal.close)
-"""Journals of this process by folder, so that the index of a journal is in memory once."""
+"""Open journals of this process by folder, so that each journal's index is in memory only once."""
 
 _MISSING = Response(
     finish_reason="error",
@@ -22,11 +22,11 @@ _MISSING = Response(
 
 
 class JournaledEngine:
-    """Answers from the journal, and writes every new response into it before it is used.
+    """Answers from the journal, and writes every new response to the journal before it is used.
 
-    A request that is in flight already, for another problem with the same text, is not sent again.
-    Closing the engine gives the journal back to ``journals``. A replay sends nothing: recorded
-    failures stay failures, and a request that the journal does not hold is a failure.
+    If an equal request is already in flight, for another problem with the same text, it is not sent
+    again. Closing the engine returns the journal to ``journals``. A replay sends nothing: recorded
+    failures remain failures, and a request that is not in the journal fails.
     """
 
     def __init__(self, engine: Engine, journal: Journal, model: str, replay: bool = False) -> None:
@@ -39,7 +39,7 @@ class JournaledEngine:
         self._lock = threading.Lock()
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
-        """Answer all requests, in their order; ``keep`` is called for new responses only."""
+        """Answer all requests, in order; ``keep`` is called only for new responses."""
         keys = [key(self._model, self.revision, request) for request in requests]
         if self._replay:
             return [self._journal.last(wanted) or _MISSING for wanted in keys]
@@ -63,7 +63,7 @@ class JournaledEngine:
         return self._engine.is_drained
 
     def drain(self) -> None:
-        """Start nothing new; see ``models.request.Engine``."""
+        """Start no new requests; see ``models.request.Engine``."""
         self._engine.drain()
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class JournaledEngine:
         journals.give_back(self._journal)
 
     def _ask(self, mine: dict[str, Request], keep: Keep) -> None:
-        """Send the requests and set the futures of their keys."""
+        """Send the requests in ``mine`` and set the futures of their keys."""
 
         def put(request: Request, response: Response) -> None:
             asked = {

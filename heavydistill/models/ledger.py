@@ -1,20 +1,22 @@
-"""The account of a folder: what its runs have spent on served models, and the budget's limit.
+"""The account of a run's folder: what its runs have spent on served models, and the budget.
 
-An account belongs to the folder of a run, whatever the run asks, and outlives the folder. It is a
-file in the journal, named by the path of the folder relative to the journal, so that both may be
-moved together. If only one was moved, the configuration saved in the folder finds the account
-(``adopt``).
+An account belongs to the folder of a run, regardless of the configuration, and remains when the
+folder is deleted. It is a file in the journal, named by the path of the folder relative to the
+journal, so that both can be moved together. If only one was moved, the account is found from the
+configuration saved in the folder (``adopt``).
 
-Before a request is sent, the most that it can cost is reserved; when it has ended, its real cost is
-booked instead. Where a server did not count tokens, or a run was killed with requests in flight,
-the most that they can have cost is booked (a token has at least one byte). A server that ignores
-``max_tokens`` can exceed the budget by the replies in flight, each up to where it is cut off.
+Before a request is sent, its maximum cost is reserved; when it has ended, the reservation is
+replaced by its real cost. If a server did not count tokens, or a run was killed with requests in
+flight, the maximum cost is booked (a token has at least one byte). A server that ignores
+``max_tokens`` can exceed the budget only by the replies in flight, each of which is cut off at a
+limit.
 
-The disk space of all lines is taken when the file is made. If a line cannot be written anyway, no
-further request is sent. On a network file system, locks must work between hosts (NFS 4).
+The disk space of all lines is allocated when the file is created. If a line still cannot be
+written, no further request is sent. On a network file system, locks must work between hosts (NFS
+4).
 
-Not covered: the last seconds before a loss of power; a folder that was moved and whose old path
-another run uses since; a folder that was moved without its journal before the account existed.
+Not covered: the last seconds before a power failure; a folder that was moved and whose old path is
+now used by another run; a folder that was moved without its journal before the account existed.
 """
 
 from __future__ import annotations
@@ -42,18 +44,18 @@ from heavydistill.models.request import Request, Response
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Failure
 
-# Failures that happen before a model begins to write.
+# Failures that occur before a model begins to generate.
 _FREE: frozenset[Failure | None] = frozenset(
     {"overloaded", "unreachable", "server", "rejected", "too_long", "context_overflow", "no_credit"}
 )
-_LINE = 512  # bytes of every line, so that a single write replaces one
+_LINE = 512  # bytes of every line, so that a single write replaces one line
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The cost of requests."""
+    """The cost of one or more requests."""
 
     tokens: float = 0  # Tokens of prompts and responses
     usd: float = 0.0  # US dollars; 0 if the price is not known
@@ -64,16 +66,16 @@ _NOTHING = Cost()
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Amounts spent and reserved in an account, or in the line of one shard."""
+    """Amounts spent and reserved: of a whole account, or in the line of one shard."""
 
     spent_tokens: float = 0  # Tokens booked
     spent_usd: float = 0.0  # Dollars booked; 0 if the price is not known
-    reserved_tokens: float = 0  # Tokens of requests in flight, at most
-    reserved_usd: float = 0.0  # Dollars of requests in flight, at most
+    reserved_tokens: float = 0  # Maximum tokens of requests in flight
+    reserved_usd: float = 0.0  # Maximum dollars of requests in flight
     in_flight: int = 0  # Requests that were sent and have not ended
     ended: int = 0  # Requests that have ended
     starts: int = 0  # How often the run was started
-    holder: str = ""  # The attempt at a shard that owns the line
+    holder: str = ""  # The attempt at running a shard that owns the line
 
     @property
     def reserved(self) -> Cost:
@@ -81,7 +83,7 @@ class Balance:
 
     @property
     def most(self) -> Cost:
-        """The most that can be spent: what is booked and what is reserved."""
+        """Upper bound of the cost: booked and reserved amounts together."""
         tokens = self.spent_tokens + self.reserved_tokens
         return Cost(tokens, self.spent_usd + self.reserved_usd)
 
@@ -96,7 +98,7 @@ class Balance:
         in_flight: int = 0,
         ended: int = 0,
     ) -> Balance:
-        """This balance with the given amounts added; negative amounts are taken off."""
+        """This balance plus the given amounts, which may be negative."""
         return dataclasses.replace(
             self,
             spent_tokens=self.spent_tokens + spent.tokens,
@@ -109,7 +111,7 @@ class Balance:
 
 
 def most_cost(requests: list[Request], price: Price | None) -> Cost:
-    """The most that one call can cost that asks for these samples of one prompt."""
+    """Maximum cost of one call that requests these samples of one prompt."""
     most = sum(request.sampling.max_tokens for request in requests)
     return _cost(_bytes(requests[0]), most, price)
 
@@ -117,10 +119,10 @@ def most_cost(requests: list[Request], price: Price | None) -> Cost:
 def cost_of(
     requests: list[Request], responses: list[Response], price: Price | None, overrun: int = 0
 ) -> Cost:
-    """The cost of a call by the server's counts; an upper bound where the server did not count.
+    """Cost of a call by the server's token counts; an upper bound if the server did not count.
 
-    ``responses`` may be fewer than ``requests``, if the server left some out. ``overrun`` is the
-    most tokens that a reply can have had which exceeded ``max_tokens`` and was cut off.
+    There may be fewer ``responses`` than ``requests``, if the server omitted some. ``overrun`` is
+    the maximum number of tokens of a reply that exceeded ``max_tokens`` and was cut off.
     """
     prompt = sum(response.prompt_tokens for response in responses)
     written = sum(response.completion_tokens for response in responses)
@@ -141,7 +143,7 @@ def _cost(prompt: int, completion: int, price: Price | None) -> Cost:
 
 
 def account_of(config: RunConfig) -> Path:
-    """The file of the account of a run's folder; without a folder, one for what the run asks.
+    """The account file for a run's folder; if the run has no folder, for its requests.
 
     ``config.journal`` must be set.
     """
@@ -155,14 +157,14 @@ def account_of(config: RunConfig) -> Path:
 
 
 def found_account(config: RunConfig) -> Path:
-    """The file in which the account is now: that of ``account_of``, or an older name of it."""
+    """The file that holds the account now: that of ``account_of``, or one with an older name."""
     account, journal = account_of(config), Path(config.journal or "")
     if account.exists() or not config.out:
         return account
     folder = Path(config.out)
     try:
         saved = load_config(folder / "config.yaml")
-    except ConfigError:  # the folder is empty; version 0.1.0 named accounts by what a run asks
+    except ConfigError:  # the folder is empty; version 0.1.0 named accounts by the run's requests
         earlier = [journal / f"{config.identity}.ledger"]
     else:
         was = Path(saved.out or folder)
@@ -175,7 +177,7 @@ def found_account(config: RunConfig) -> Path:
 
 
 def adopt(config: RunConfig) -> None:
-    """Rename the account that the folder used so far, if any, to the name of ``account_of``.
+    """Rename the existing account of the folder, if any, to the name that ``account_of`` returns.
 
     Raises:
         ConfigError: The file cannot be renamed.
@@ -189,7 +191,7 @@ def adopt(config: RunConfig) -> None:
 
 
 def spent_in(config: RunConfig) -> Cost:
-    """What the runs into a folder have spent so far, with the reserves of a killed run.
+    """Cost of all runs into a folder so far, including the reservations of a killed run.
 
     Raises:
         ConfigError: The account is damaged.
@@ -208,10 +210,11 @@ def balance_of(file: Path) -> Balance:
 
 @contextlib.contextmanager
 def alone(file: Path, taken: str) -> Iterator[None]:
-    """Hold the lock of a file.
+    """Hold the lock of a file while the block runs.
 
     Raises:
-        ConfigError: Another process holds it, with the message ``taken``; or the file cannot be
+        ConfigError: Another process holds the lock (with the message ``taken``), or the file cannot
+        be
             used.
     """
     try:
@@ -233,11 +236,12 @@ class Ledger:
     """The account of a folder, opened by one process, with a limit in tokens or in money.
 
     Args:
-        file: File of the account; made if it does not exist.
-        most_tokens: Limit in tokens; None sets none.
-        most_usd: Limit in US dollars; None sets none.
-        holder: Number of the shard that pays, in four digits, and an id of this attempt at it;
-            empty for a run in one process.
+        file: File of the account; created if it does not exist.
+        most_tokens: Limit in tokens; None means no limit.
+        most_usd: Limit in US dollars; None means no limit.
+        holder: Number of the shard in four digits, followed by an id of this attempt to run it;
+        empty
+            for a run in one process.
 
     Raises:
         ConfigError: The file cannot be used.
@@ -251,14 +255,14 @@ class Ledger:
         holder: str = "",
     ) -> None:
         self._path, self._holder = file, holder
-        self._own = 1 + int(holder[:4]) if holder else 0  # number of this process's line
+        self._own = 1 + int(holder[:4]) if holder else 0  # index of this process's line
         self._most_tokens, self._most_usd = most_tokens, most_usd
         self._fault: StoppedError | None = None
         size = (self._own + 1) * _LINE
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(file, os.O_RDWR | os.O_CREAT, 0o644)
-            # A line for which the file is too short was never written.
+            # If the file is too short for a line, the line was never written.
             if os.fstat(self._file).st_size < size:
                 os.posix_fallocate(self._file, 0, size)
         except OSError as error:
@@ -266,7 +270,7 @@ class Ledger:
         with self._locked() as lines:
             self._start = lines[0].starts
             before = lines[self._own]
-            if holder and before.holder != holder:  # equal if another model of this shard opened it
+            if holder and before.holder != holder:  # equal if a model of this shard opened it
                 if before.starts == self._start:
                     booked = lines[0].plus(spent=before.reserved, ended=before.in_flight)
                     self._write(lines, 0, booked)
@@ -278,11 +282,12 @@ class Ledger:
             return _total(lines)
 
     def reserve(self, most: Cost) -> bool:
-        """Reserve the most that a call can cost; False if calls in flight must end first.
+        """Reserve the maximum cost of a call; returns False if calls in flight must end first.
 
         Raises:
-            StoppedError: The call exceeds the rest of the budget and nothing is in flight, or the
-                account cannot be written.
+            StoppedError: The call exceeds the remaining budget and no call is in flight, or the
+            account
+                cannot be written.
         """
         if self._fault:
             raise self._fault
@@ -314,20 +319,20 @@ class Ledger:
             return True
 
     def settle(self, reserved: Cost, cost: Cost) -> None:
-        """Book the cost of a call in place of its reserve.
+        """Replace the reservation of a call by its real cost.
 
-        If the file cannot be written, the reserve remains, and the next ``reserve`` raises.
+        If the file cannot be written, the reservation remains, and the next ``reserve`` raises.
         """
         try:
             with self._locked() as lines:
                 if not self._is_mine(lines):
-                    return  # a later attempt has booked all reserves of this one
-                # A kill between both writes leaves too much reserved, never too little.
+                    return  # a later attempt has already booked this reservation
+                # If killed between both writes, too much remains reserved, never too little.
                 self._write(lines, 0, lines[0].plus(spent=cost, ended=1))
                 freed = Cost(-reserved.tokens, -reserved.usd)
                 self._write(lines, self._own, lines[self._own].plus(reserved=freed, in_flight=-1))
         except StoppedError as fault:
-            # Raised by the next ``reserve``: here it would lose the response, which is paid for.
+            # Raised by the next ``reserve``: raising here would lose the response, which is billed.
             self._fault = fault
             _log.warning("%s", fault)
 
@@ -336,11 +341,11 @@ class Ledger:
         """Hold the account for one run.
 
         Raises:
-            ConfigError: Another run holds it, or the lock cannot be used.
+            ConfigError: Another run holds the account, or the lock cannot be used.
             StoppedError: The account cannot be written.
         """
         with alone(self._path.with_suffix(".lock"), "A run with the same account is in progress"):
-            with self._locked() as lines:  # book what was in flight when the last run was killed
+            with self._locked() as lines:  # book the reservations of the last run if it was killed
                 now, self._start = _total(lines), lines[0].starts + 1
                 ended, spent = now.ended + now.in_flight, now.most
                 self._write(lines, 0, Balance(starts=self._start).plus(spent=spent, ended=ended))
@@ -354,7 +359,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[list[Balance]]:
-        """The lines of the file, locked against other processes."""
+        """Yield the lines of the file, which stays locked against other processes."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)
             try:
@@ -371,7 +376,7 @@ class Ledger:
 
     def _write(self, lines: list[Balance], number: int, new: Balance) -> None:
         written = os.pwrite(self._file, new.line(), number * _LINE)
-        if written < _LINE:  # a partial line cannot be read
+        if written < _LINE:  # a partially written line cannot be read
             os.pwrite(self._file, lines[number].line()[:written], number * _LINE)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         lines[number] = new
@@ -381,7 +386,7 @@ def _lines(data: bytes, file: Path) -> list[Balance]:
     return [_parsed(data[at : at + _LINE], file) for at in range(0, max(1, len(data)), _LINE)]
 
 
-@functools.lru_cache(maxsize=4096)  # most lines are unchanged at the next read
+@functools.lru_cache(maxsize=4096)  # most lines have not changed since the last read
 def _parsed(line: bytes, file: Path) -> Balance:
     text = line.rstrip(b"\0 ").decode(errors="replace")
     try:
@@ -396,7 +401,7 @@ def _parsed(line: bytes, file: Path) -> Balance:
 
 
 def _total(lines: list[Balance]) -> Balance:
-    """The balance of the account: its own line and those of the shards of the current run."""
+    """The balance of the account: the main line and the lines of the current run's shards."""
     total = lines[0]
     for line in lines[1:]:
         if line.starts == total.starts:
@@ -412,5 +417,5 @@ def _unusable(file: Path, error: OSError) -> ConfigError:
 
 
 def _bytes(request: Request) -> int:
-    """An upper bound of the tokens of a request's prompt, with those of the chat template."""
+    """Upper bound of the tokens of a request's prompt, including the chat template."""
     return sum(len(turn["content"].encode()) + TEMPLATE_TOKENS for turn in request.messages)

@@ -2,7 +2,7 @@
 
 Your own file needs ``name``, ``tokenizer`` and ``context``; the shipped files also name the source
 of each fact, and leave out facts without a source. Sizes are in tokens, prices in US dollars per
-million tokens, GPUs are of the 80 GB class. Not covered: keys of providers (``PROVIDERS``), and
+million tokens, and GPUs have about 80 GB. Not covered: keys of providers (``PROVIDERS``), and
 finding a file by name (``models.registry``).
 """
 
@@ -24,17 +24,17 @@ Distillation = Literal["allowed", "restricted", "unknown"]
 GPU_COUNTS = (1, 2, 4, 8)
 _PACKAGE = Path(__file__).parents[1]
 _IN_PACKAGE = "package:"
-LOCAL_BATCH = 16  # Minimum rows of a batch for a model in this process
-_LOCAL_REQUESTS = 64  # Minimum requests of such a batch; with fewer, Python is the bottleneck
+LOCAL_BATCH = 16  # Minimum number of rows of a batch for a model in this process
+_LOCAL_REQUESTS = 64  # Minimum number of requests of a batch; with fewer, Python is the bottleneck
 _ROWS_PER_SLOT = 8
 _MOST_IN_FLIGHT = 512
 
 
 class Samplings(Section):
-    """Sampling parameters by source; a missing one is replaced by the other."""
+    """Sampling parameters by source; if one is missing, the other is used."""
 
     paper: Sampling | None = None
-    """Sampling of the paper for every model (arXiv 2605.02396, section 3.1)."""
+    """Sampling that the paper used for every model (arXiv 2605.02396, section 3.1)."""
     maker: Sampling | None = None  # Sampling that the model's maker recommends for thinking
 
 
@@ -42,11 +42,10 @@ class Thinking(Section):
     """How the thinking of a model is switched on and how it is marked in the text."""
 
     tags: tuple[str, str] | None = None
-    """Opening and closing tag of thinking in the text; null if the thinking is only in a field, or
-    there is none."""
+    """Opening and closing tag of thinking in the text; null if the text never contains thinking."""
     parser: str | None = None  # vLLM's reasoning parser, which moves thinking to a field
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Parameters that switch thinking on, added to every request to your own server."""
+    """Request parameters that switch thinking on, for your own server."""
 
 
 class Price(Section):
@@ -63,7 +62,7 @@ class Price(Section):
 
 
 class Offer(Section):
-    """The model at one provider."""
+    """How one provider serves the model."""
 
     model: str  # Served name at the provider
     extra_body: dict[str, Any] = Field(default_factory=dict)
@@ -73,9 +72,9 @@ class Offer(Section):
 
 
 class Setup(Section):
-    """Set-up of vLLM for a number of GPUs."""
+    """Setup of vLLM for a number of GPUs."""
 
-    model: str | None = None  # Hub id of another checkpoint of the model that fits better
+    model: str | None = None  # Hub id of another checkpoint of the model, if it fits better
     tensor_parallel: int = Field(1, ge=1)  # Number of GPUs per replica
     data_parallel: int = Field(1, ge=1)  # Number of replicas
     quantization: str | None = None  # Quantization while loading an unquantized checkpoint
@@ -85,11 +84,11 @@ class Setup(Section):
 
 
 class Vllm(Section):
-    """Serving the model with vLLM."""
+    """How to serve the model with vLLM."""
 
     flags: dict[str, str | int] = Field(default_factory=dict)
-    """Flags of every set-up, without dashes; an empty text is a flag without a value."""
-    gpus: dict[Literal[1, 2, 4, 8], Setup | None]  # Set-up by number of GPUs; null: does not fit
+    """Flags of every setup, without dashes; an empty text means a flag without a value."""
+    gpus: dict[Literal[1, 2, 4, 8], Setup | None]  # Setup by number of GPUs; null: does not fit
     why_null: str = ""  # Reason why the model does not fit
 
     @model_validator(mode="after")
@@ -109,7 +108,7 @@ class Vllm(Section):
 
 
 class Terms(Section):
-    """Terms on training with the model's output."""
+    """Licence terms on training with the model's output."""
 
     distillation: Distillation = "unknown"  # ``restricted`` also if only for competing models
     because: str = ""  # Summary of the document
@@ -117,7 +116,7 @@ class Terms(Section):
 
 
 class Sources(Section):
-    """Sources of the other facts: a document and a place in it."""
+    """Sources of the other facts: for each, a document and a place in it."""
 
     limits: str = ""  # source of ``context`` and ``output``
     sampling: str = ""  # source of ``sampling``
@@ -132,11 +131,11 @@ class ProfileFile(Section):
     """Name for ``--teacher``; a shipped profile has the name of its file."""
     hub: str | None = None  # Hub id of the weights; null if they are not public
     folder: str | None = None
-    """Checkpoint folder on this machine: absolute, relative to this file, or ``package:PATH``
-    inside heavydistill. The model runs in this process, except with ``--start-vllm``."""
+    """Checkpoint folder on this machine: absolute, relative to this file, or ``package:PATH`` for a
+    folder of heavydistill. The model runs in this process, except with ``--start-vllm``."""
     tokenizer: str | None
     """Hub id or folder of the ``tokenizer.json`` that counts the model's tokens; null if there is
-    none, so that its server counts (see ``endpoint.tokenizer``)."""
+    none, so that the server counts (see ``endpoint.tokenizer``)."""
     context: int = Field(ge=256)  # Maximum tokens of prompt and response together
     output: int | None = Field(None, ge=1)  # Maximum tokens of a response, if smaller
     thinker_output: int | None = Field(None, ge=1)  # Maximum tokens of a trajectory, if smaller
@@ -151,11 +150,11 @@ class ProfileFile(Section):
 
     @property
     def served_name(self) -> str:
-        """Served name at your own server."""
+        """Served name of the model on your own server."""
         return self.hub or self.name
 
     def sampled_by(self, whose: SamplingName) -> Sampling:
-        """The sampling of a source; if missing, the other one, else the paper's defaults."""
+        """The sampling of a source; if missing, the other source's, else the paper's defaults."""
         first, second = self.sampling.paper, self.sampling.maker
         if whose == "maker":
             first, second = second, first
@@ -163,10 +162,10 @@ class ProfileFile(Section):
 
 
 def load_profile(path: Path) -> ProfileFile:
-    """Read a profile from a file; its folders become absolute.
+    """Read a profile from a file; relative folders become absolute.
 
     Raises:
-        ConfigError: No such file, not YAML, unknown keys or bad values.
+        ConfigError: The file does not exist, is not YAML, or has unknown keys or bad values.
     """
     profile = parse(ProfileFile, read_yaml(path), path)
     folder, tokenizer = _resolved(profile.folder, path), _resolved(profile.tokenizer, path)
@@ -176,10 +175,10 @@ def load_profile(path: Path) -> ProfileFile:
 
 
 def serve_command(profile: ProfileFile, gpus: int, context: int | None = None) -> list[str] | None:
-    """The ``vllm serve`` command for a number of GPUs; None if the profile has no set-up for it.
+    """The ``vllm serve`` command for a number of GPUs; None if the profile has no setup for it.
 
-    In addition to the profile's flags, the server reports cached prompt tokens and ignores the
-    checkpoint's sampling defaults. ``context`` replaces the set-up's ``max_model_len``.
+    Flags are added so that the server reports cached prompt tokens and ignores the checkpoint's
+    sampling defaults. ``context`` replaces the setup's ``max_model_len``.
     """
     setup = profile.vllm.gpus.get(gpus) if profile.vllm else None  # type: ignore[call-overload]
     if not profile.vllm or not setup:
@@ -215,9 +214,9 @@ def _resolved(folder: str | None, file: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A model at the place where it runs: in this process, or at an endpoint."""
+    """A model as it runs in this process or at an endpoint."""
 
-    name: str  # Name of the profile; else the Hub id, served name, or last part of a path
+    name: str  # Name of the profile; otherwise the Hub id, served name or last part of the path
     kind: Literal["local", "endpoint"]  # ``local`` runs in this process, ``endpoint`` over HTTP
     model: str  # Folder or Hub id (local), or served name (endpoint)
     tokenizer: str  # Folder or Hub id; ``models.tokenizer.SERVER`` if unknown
@@ -231,10 +230,10 @@ class Profile:
     deliberator: Sampling = field(default_factory=Sampling)  # Sampling as a deliberator
     licence: str = ""  # SPDX id of the weights' licence; empty if unknown
     price: Price | None = None  # Price at the endpoint; None if unknown
-    is_described: bool = False  # Whether a profile file exists, not only a name
+    is_described: bool = False  # False if only the model's name is known, without a profile file
 
     def usd(self, prompt_tokens: float, completion_tokens: float) -> float | None:
-        """Cost of these tokens in US dollars: 0 in this process; None if the price is unknown.
+        """Cost of these tokens in US dollars: 0 for a local model; None if the price is unknown.
 
         Discounts for tokens in a provider's prefix cache are ignored.
         """
@@ -263,7 +262,7 @@ PROVIDERS = {
 
 
 def provider_at(base_url: str) -> str | None:
-    """Name of the provider that has the host of an address; None for other servers."""
+    """Name of the provider whose API has the host of this URL; None for other servers."""
     host = urlsplit(base_url).hostname
     hosts = {urlsplit(provider.base_url).hostname: name for name, provider in PROVIDERS.items()}
     return hosts.get(host)
@@ -271,14 +270,14 @@ def provider_at(base_url: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Batching of the rows of a stage that asks a model."""
+    """Batch size and number of batches in flight for a pipeline stage that uses a model."""
 
     batch: int  # Rows per batch
-    in_flight: int  # Number of batches at once
+    in_flight: int  # Number of batches in flight
 
     @classmethod
     def of(cls, model: Profile, samples: int, endpoint: Endpoint) -> Pace:
-        """The pace of a stage with ``samples`` samples per row; 0 if it sends no request."""
+        """Batching for a stage with ``samples`` samples per row; 0 samples means no requests."""
         if model.kind == "local":
             return cls(max(LOCAL_BATCH, _LOCAL_REQUESTS // samples if samples else 0), 1)
         slots = -(-endpoint.slots // max(1, samples))

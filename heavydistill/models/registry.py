@@ -8,7 +8,7 @@ A name is, in this order:
 4. a folder with a checkpoint or an adapter;
 5. a Hub id of a checkpoint or an adapter.
 
-The configuration and the capability file override a profile.
+Values in the configuration and in the capability file override those of the profile.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from heavydistill.models.request import Engine
 from heavydistill.models.tokenizer import SERVER
 from heavydistill.store.portable import name_alone
 
-_PROBLEM_TOKENS = 8192  # reserved for the problem, if half of the context is larger
+_PROBLEM_TOKENS = 8192  # maximum tokens reserved for the problem, if half of the context is larger
 _COMMON_TAGS = Thinking(tags=("<think>", "</think>"))
 
 
 def profile_file(name: str) -> ProfileFile | None:
-    """The shipped profile of a name, or the profile in a YAML file; None for other names.
+    """Read the shipped profile of a name, or the profile in a YAML file; None for other names.
 
     Raises:
         ConfigError: The file does not exist or is not a profile.
@@ -55,11 +55,11 @@ def profile_file(name: str) -> ProfileFile | None:
 
 
 def profile_of(name: str) -> ProfileFile:
-    """The profile of that name or in that YAML file.
+    """Read the profile of that name or in that YAML file; like ``profile_file``, but never None.
 
     Raises:
-        TeacherError: There is none; the message lists the profiles that exist.
-        ConfigError: ``profile_file`` raises it.
+        TeacherError: There is no such profile; the message lists the profiles that exist.
+        ConfigError: As ``profile_file`` raises.
     """
     file = profile_file(name)
     if not file:
@@ -70,7 +70,7 @@ def profile_of(name: str) -> ProfileFile:
 
 
 def nearest(name: str) -> str:
-    """``Did you mean NAME? `` for a shipped profile with a similar name; empty without one."""
+    """``Did you mean NAME? `` with the shipped profile of the most similar name; empty if none."""
     near = difflib.get_close_matches(name, shipped("configs/teachers"), n=1)
     return f"Did you mean {near[0]}? " if near else ""
 
@@ -80,12 +80,12 @@ def profile_at(
 ) -> Profile:
     """The profile of a name at an endpoint, or in this process if the endpoint has no server.
 
-    ``sampling`` is the source of its sampling. An error suggests a server unless
-    ``may_be_served`` is False, for students.
+    ``sampling`` selects the source of its sampling parameters. Error messages suggest a server
+    unless ``may_be_served`` is False, as for students.
 
     Raises:
         TeacherError: The name is unknown, or the model cannot run in this process.
-        ConfigError: ``profile_file`` raises it.
+        ConfigError: As ``profile_file`` raises.
     """
     if file := profile_file(name):
         if not endpoint.is_served:
@@ -93,7 +93,7 @@ def profile_at(
         return _placed(file, endpoint, sampling)
     if endpoint.is_served:
         known = ProfileFile.model_construct(
-            # The served name may be a path; files of this machine are not read for it.
+            # The served name may be a path on the server, so no local files are read.
             name=Path(name).name if Path(name).is_absolute() else name,
             hub=name,
             tokenizer=None,
@@ -130,7 +130,7 @@ def profile_at(
 def _placed(
     file: ProfileFile, endpoint: Endpoint, whose: SamplingName, is_described: bool = True
 ) -> Profile:
-    """The profile of a file, for a model at an endpoint or in this process.
+    """Convert a profile file to the profile of a model at an endpoint or in this process.
 
     ``is_described`` is False if only the name of the model is known.
     """
@@ -173,7 +173,7 @@ def _placed(
 
 
 def _price(endpoint: Endpoint, known: Price | None) -> Price | None:
-    """The price set in the configuration, else the profile's; None unless both are known."""
+    """The configured price, otherwise the profile's; None unless both of its parts are known."""
     listed = (known.usd_per_mtok_in, known.usd_per_mtok_out) if known else (None, None)
     price_in = listed[0] if endpoint.price_in is None else endpoint.price_in
     price_out = listed[1] if endpoint.price_out is None else endpoint.price_out
@@ -206,7 +206,7 @@ def _refuse_served_alone(file: ProfileFile) -> None:
 
 
 def revision_of(profile: Profile, endpoint: Endpoint) -> str:
-    """The revision that the engine of this model will report; loads no weights."""
+    """The revision that this model's engine will report; loads no weights."""
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import served_revision
 
@@ -232,7 +232,7 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
 
 
 def _context_of(model: str, adapter: Adapter | None) -> int:
-    """Context of a checkpoint or an adapter's base, from its ``config.json``."""
+    """Context of a checkpoint, or of an adapter's base, from its ``config.json``."""
     base, revision = (adapter.base, adapter.revision) if adapter else (model, None)
     try:
         file = file_in(base, "config.json", revision)

@@ -1,7 +1,7 @@
-"""Requests to a model and its responses.
+"""Requests to a model, and responses.
 
-Every request has a response: one that failed has the ``finish_reason`` ``error``, and ``error``
-says why. K samples are K requests that differ in their seed.
+Every request gets a response. If the request failed, the response has the ``finish_reason``
+``error``, and ``error`` says why. K samples are K requests that differ in their seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from heavydistill.schema import Deliberation, Failure, FinishReason, Trajectory,
 
 THINK = "think"  # stage of the thinker's requests; see also ``deliberate_stage``
 JUDGE = "judge"  # stage of the judge's requests
-# The fields that identify a generation; others may differ when the request is repeated.
+# The fields that identify a generation; all others may differ when the request is repeated.
 _CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason")
 _OF_RESPONSE = (
     *("reasoning", "answer_text", "finish_reason", "error", "failure", "prompt_tokens"),
@@ -31,13 +31,13 @@ class Request:
     messages: list[dict[str, str]]  # Conversation: ``role`` and ``content`` of each turn
     sampling: Sampling
     seed: int  # Seed of this sample; see ``sample_seed``
-    index: int = 0  # Number of the sample among those of the same messages, from 0
-    stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; only recorded
+    index: int = 0  # Index of the sample among the samples of the same messages, from 0
+    stage: str = ""  # ``THINK``, a ``deliberate_stage``, ``JUDGE`` or empty; for records only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One sample, or the reason why there is none."""
+    """One sample, or the reason why the request failed."""
 
     reasoning: str = ""  # thinking, without its tags; empty if there was none
     answer_text: str = ""  # text after the thinking; empty if the model did not finish thinking
@@ -48,20 +48,20 @@ class Response:
     """Kind of failure; set if and only if ``finish_reason`` is ``error``."""
     prompt_tokens: int = -1  # prompt tokens, as the server counts them; -1 if unknown
     completion_tokens: int = -1  # completion tokens, thinking included; -1 if unknown
-    latency_s: float = 0.0  # seconds from the start of the work on it to its last token
+    latency_s: float = 0.0  # seconds from the start of its processing to the last token
     request_id: str = ""
-    """The server's id of the request; empty for a model in this process. Several samples of one
-    request share it and the token counts: the first sample has the prompt tokens, and the
-    completion tokens are divided by the lengths of the texts."""
+    """The server's request id; empty for a model in this process. Several samples of one request
+    share the id and the token counts: the first sample gets the prompt tokens, and the completion
+    tokens are divided in proportion to the text lengths."""
     cached_tokens: int = -1  # prompt tokens from the server's prefix cache; -1 if unknown
-    from_journal: bool = False  # whether it was read from a journal, already billed
+    from_journal: bool = False  # whether it was read from a journal, i.e. already billed
     is_seeded: bool = True
-    """Whether the seed of this sample was sent: only the first sample of a request has its seed
-    sent, and none if the server refuses seeds."""
+    """Whether the seed of this sample was sent. A request sends only the seed of its first sample,
+    and none if the server refuses seeds."""
 
 
 def deliberate_stage(round: int) -> str:
-    """The stage of a round of deliberation, from 1."""
+    """Name of the stage of a deliberation round; rounds count from 1."""
     return f"deliberate_{round}"
 
 
@@ -69,17 +69,17 @@ INTERRUPTED = Response(
     finish_reason="error", failure="interrupted", error="The run was interrupted before this."
 )
 
-# Called with a request and its response before the response is used, by any thread. An exception in
-# it ends the ``generate`` that called it.
+# Called with a request and its response, from any thread, before the response is used. An exception
+# aborts the ``generate`` that called it.
 Keep = Callable[[Request, Response], None]
 
 
 def forget(request: Request, response: Response) -> None:
-    """A ``Keep`` that does nothing."""
+    """A ``Keep`` callback that does nothing."""
 
 
 class Engine(Protocol):
-    """Answers requests: a model in this process, or an endpoint."""
+    """Answers requests, with a model in this process or at an endpoint."""
 
     @property
     def revision(self) -> str:
@@ -90,13 +90,13 @@ class Engine(Protocol):
         """Whether new requests fail with ``interrupted``."""
 
     def generate(self, requests: list[Request], keep: Keep) -> list[Response]:
-        """Answer all requests, in their order. The failure of a single request is not raised."""
+        """Answer all requests, in order. The failure of a single request raises no exception."""
 
     def drain(self) -> None:
-        """Start nothing new: later requests fail with ``interrupted``.
+        """Start no new requests: they fail with ``interrupted``.
 
-        Requests that a server is answering are awaited. A model in this process is free, so it
-        stops: its unfinished requests fail with ``interrupted`` too.
+        Requests that a server is answering are awaited, because they are billed. A model in this
+        process stops, and its unfinished requests fail with ``interrupted`` too.
         """
 
     def close(self) -> None:
@@ -104,12 +104,12 @@ class Engine(Protocol):
 
 
 def user_turn(prompt: str) -> list[dict[str, str]]:
-    """Messages with a single prompt."""
+    """The messages of a conversation with a single user turn."""
     return [{"role": "user", "content": prompt}]
 
 
 def plain_question(request: Request) -> Request:
-    """The request with a prompt that any model answers."""
+    """A copy of the request with a test question that any model answers."""
     return replace(request, messages=user_turn("What is 1 + 1?"))
 
 
@@ -132,14 +132,14 @@ def samples(
 def sample_seed(run_seed: int, *parts: object) -> int:
     """A 31-bit seed for one sample, from the run's seed and the parts that identify the sample.
 
-    Equal parts give equal seeds in every process, so K=16 repeats the samples of K=8.
+    Equal parts give equal seeds in every process, so a run with K=16 includes the samples of K=8.
     """
     text = "\x1f".join(map(str, (run_seed, *parts)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4]) >> 1
 
 
 def fields_of(model: str, request: Request, response: Response) -> dict[str, Any]:
-    """The fields of a generation except its id and verdict."""
+    """The fields of a generation, except its id and verdict."""
     return {
         "index": request.index,
         "model": model,
@@ -149,12 +149,12 @@ def fields_of(model: str, request: Request, response: Response) -> dict[str, Any
 
 
 def trajectory(problem: str, fields: dict[str, Any]) -> Trajectory:
-    """A trajectory with these fields, not judged; ``problem`` is the id of its problem."""
+    """Create a trajectory with these fields and no verdict; ``problem`` is a problem's id."""
     return Trajectory(id=content_id("t", problem, *_content(fields)), verdict=None, **fields)
 
 
 def deliberation(problem: str, cache: str, round: int, fields: dict[str, Any]) -> Deliberation:
-    """A deliberation with these fields, not judged; ``problem`` and ``cache`` are ids."""
+    """Create a deliberation with these fields and no verdict; ``problem`` and ``cache`` are ids."""
     return Deliberation(
         id=content_id("d", problem, cache, *_content(fields)),
         cache=cache,

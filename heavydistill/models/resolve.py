@@ -1,8 +1,8 @@
-"""Resolves a configuration once: which models a run asks, where, how, and with how much context.
+"""Determines once which models a run uses, their endpoints, sampling and contexts.
 
-No other module looks up the name of a model again. The completed configuration is saved with the
-run. To resolve it again changes nothing, even if profiles and capability files have changed. Not
-covered: whether a problem fits into its prompt (``run.generate``).
+No other module looks up a model's name. The completed configuration is saved with the run;
+resolving it again changes nothing, even if profiles and capability files have changed. Not covered:
+whether a problem fits into its prompt (``run.generate``).
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from heavydistill.models.request import JUDGE, THINK
 from heavydistill.models.tokenizer import SERVER, TEMPLATE_TOKENS
 from heavydistill.models.vllm.server import command, largest_setup
 
-PAPER_BUDGET_TOKENS = 80_000  # budget of a cache in arXiv 2605.02396
-# Sampling of a judge: votes must be able to differ, and a verdict is one word after some thinking.
+PAPER_BUDGET_TOKENS = 80_000  # token budget of a cache in arXiv 2605.02396
+# Sampling of a judge: votes must be able to differ, and a verdict is one word after short thinking.
 JUDGE_SAMPLING = Sampling(temperature=0.7, top_p=0.95, top_k=0, max_tokens=8192)
 _PROPERTIES_OF_A_MODEL = ("tokenizer", "context", "capabilities", "price_in", "price_out")
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
-    """A model in a role of a run."""
+    """A model in one role of a run."""
 
     name: str  # Name in the configuration
     profile: Profile  # Profile of the model at its endpoint
-    endpoint: Endpoint  # Where it is served; without an address, it runs in this process
+    endpoint: Endpoint  # Where it is served; without an address, the model runs in this process
     sampling: Sampling  # Sampling of its requests
-    samples: int  # Samples of one prompt
+    samples: int  # Number of samples of one prompt
 
     @property
     def is_local(self) -> bool:
-        """Whether it runs in this process."""
+        """Whether the model runs in this process."""
         return self.profile.kind == "local"
 
     @property
     def room(self) -> int:
-        """Most tokens of a prompt: the context without the response."""
+        """Maximum tokens of a prompt: the context minus the response."""
         return self.profile.context - self.sampling.max_tokens - TEMPLATE_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRun:
-    """A run with its models resolved."""
+    """The configuration of a run with its models resolved."""
 
     config: RunConfig  # The configuration, with all values that depend on the models
-    thinker: ResolvedModel | None  # None if the run reads the pools of another run
-    deliberator: ResolvedModel  # The reader of the caches, even if nothing is deliberated
+    thinker: ResolvedModel | None  # None if the run reads the trajectories of another run
+    deliberator: ResolvedModel  # Reader of the caches, even if the run has no deliberations
     judge: ResolvedModel | None  # None if no judge is configured
     contexts: tuple[Context, ...] = ()  # The context of each served model, with its source
 
@@ -68,22 +68,23 @@ class ResolvedRun:
 
     @property
     def asks_servers(self) -> bool:
-        """Whether any model is asked over HTTP."""
+        """Whether any model is accessed over HTTP."""
         return not all(model.is_local for model in self.models)
 
     def server_command(self) -> list[str]:
-        """The command that serves the teacher here; empty without ``endpoint.start_vllm``.
+        """The command that serves the teacher on this machine; empty without
+        ``endpoint.start_vllm``.
 
         Raises:
-            ConfigError: No set-up of its profile fits this machine, or vLLM is not installed.
+            ConfigError: No setup in the profile fits this machine, or vLLM is not installed.
         """
         return command(to_serve(self.config), self.config.endpoint.context)
 
     def in_stage(self, stage: str) -> ResolvedModel:
-        """The model that is asked in a stage of ``models.request``.
+        """The model for a stage (see ``models.request``).
 
         Raises:
-            ConfigError: The run has no thinker, because it reads the pools of another run.
+            ConfigError: The run has no thinker, because it reads the trajectories of another run.
             ValueError: The run has no judge.
         """
         if stage == JUDGE:
@@ -100,11 +101,11 @@ class ResolvedRun:
         return self.thinker
 
     def with_config(self, **changes: Any) -> ResolvedRun:
-        """This run with other values in the configuration, which must not change the models."""
+        """This run with changed configuration values, which must not affect the models."""
         return dataclasses.replace(self, config=self.config.model_copy(update=changes))
 
     def at(self, endpoint: Endpoint) -> ResolvedRun:
-        """This run with its models at another endpoint: another address or another tokenizer."""
+        """This run with its models at another endpoint, i.e. another address or tokenizer."""
         config = self.config.model_copy(update={"endpoint": endpoint})
 
         def moved(model: ResolvedModel, endpoint: Endpoint) -> ResolvedModel:
@@ -123,24 +124,26 @@ class ResolvedRun:
 def resolve(
     config: RunConfig, contact: Contact | None = None, stage: str = "deliberate"
 ) -> ResolvedRun:
-    """Complete a configuration with what profiles, capability files and servers say of the models.
+    """Complete a configuration with facts from profiles, capability files and servers.
 
     Args:
         contact: Asks the servers which models they serve and how large their contexts are; None
-            asks no server.
+        sends
+            no request.
 
     Raises:
-        TeacherError: A model is not known, cannot run here, or its server hides its thinking; or
-            ``Contact.context`` raises it.
-        ConfigError: The context of a model cannot hold a prompt and a response, the budget is in
-            money and a price is not known, or a model cannot be served here.
+        TeacherError: A model is unknown, cannot run here, or its server hides the thinking; or as
+            ``Contact.context`` raises.
+        ConfigError: The context of a model is too small for a prompt and a response, the budget is
+        in
+            money and a price is unknown, or a model cannot be served here.
     """
     roles = config.roles
     endpoint = located(config.endpoint)
     if endpoint.start_vllm and endpoint.context is None:
         _, setup = largest_setup(to_serve(config))
         endpoint = endpoint.model_copy(update={"context": setup.max_model_len})
-    # Configurations that an older version resolved without a context set both of these.
+    # Configurations that an older version resolved without a context set both values.
     response, budget = config.deliberate.sampling.max_tokens, config.cache.budget_tokens
     needed = 0
     if response and budget:
@@ -183,7 +186,7 @@ def resolve(
 
 
 def located(endpoint: Endpoint) -> Endpoint:
-    """The endpoint; a provider's name is replaced by its address and the variable of its key.
+    """The endpoint, with a provider's name replaced by its address and the variable of its key.
 
     Raises:
         ConfigError: The provider is not known.
@@ -216,9 +219,9 @@ def _reach(
     sampling: SamplingName = "paper",
     saved: int | None = None,
 ) -> tuple[Endpoint, list[Context]]:
-    """(the endpoint with what doctor saw and with the least context of its models, the contexts).
+    """(endpoint with measured capabilities and the smallest context of its models, contexts).
 
-    Arguments are those of ``capabilities.context_of``.
+    See ``capabilities.context_of`` for the arguments.
     """
     profiles = [profile_at(name, endpoint, sampling) for name in dict.fromkeys(models)]
     reached = obeyed(endpoint, profiles)
@@ -236,12 +239,12 @@ def _reach(
 
 
 def of_another_model(endpoint: Endpoint) -> Endpoint:
-    """An endpoint without the facts about the model there, for use with another model."""
+    """The endpoint without facts about its model, for use with another model."""
     return endpoint.model_copy(update=dict.fromkeys(_PROPERTIES_OF_A_MODEL))
 
 
 def to_serve(config: RunConfig) -> ProfileFile:
-    """The profile of the model that ``endpoint.start_vllm`` is to serve.
+    """The profile of the model to serve with ``endpoint.start_vllm``.
 
     Raises:
         ConfigError: There are two models, or the model has no profile.
@@ -265,12 +268,12 @@ def to_serve(config: RunConfig) -> ProfileFile:
 
 
 def _saved_context(config: RunConfig) -> int | None:
-    """The context with which the run in the folder asked the same models; None without one."""
+    """The context that the run in the folder used with the same models; None if there is none."""
     if not config.out:
         return None
     try:
         saved = load_config(Path(config.out) / "config.yaml")
-    except ConfigError:  # there is no run, or one of another version
+    except ConfigError:  # there is no run, or a run of another version
         return None
     return saved.endpoint.context if saved.roles == config.roles else None
 
@@ -278,7 +281,7 @@ def _saved_context(config: RunConfig) -> int | None:
 def _judge(
     config: RunConfig, judge: Judge, contact: Contact | None
 ) -> tuple[ResolvedModel, Judge, list[Context]]:
-    """(the judge, its completed configuration, its context if that is its own)."""
+    """Resolve the judge; returns (judge, completed configuration, its context if not shared)."""
     run, roles, endpoint = config.endpoint, config.roles, judge.endpoint
     contexts: list[Context] = []
     if run.start_vllm and not endpoint and judge.model not in roles:
@@ -294,7 +297,7 @@ def _judge(
         needed = 2 * (judge.sampling.max_tokens or 0)
         endpoint, contexts = _reach(given, (judge.model,), contact, needed)
         if not judge.endpoint and judge.model in roles:
-            contexts = []  # the run's contexts hold it already
+            contexts = []  # the run's contexts already include it
         judge = judge.model_copy(update={"endpoint": endpoint})
     config = config.model_copy(update={"judge": judge})
     profile = profile_at(judge.model, endpoint or run)
@@ -308,9 +311,9 @@ def _judge(
 
 
 def _judge_endpoint(config: RunConfig) -> Endpoint:
-    """The endpoint of the judge: one sample a request, and thinking is optional.
+    """The endpoint of the judge: one sample per request, and thinking is optional.
 
-    With several votes in one request, equal ones would be dropped as copies.
+    If one request returned several votes, equal votes would be dropped as copies.
     """
     endpoint = (config.judge and config.judge.endpoint) or config.endpoint
     seen = endpoint.capabilities and endpoint.capabilities.model_copy(update={"n": 1})
@@ -347,8 +350,8 @@ def _model(
     known: Sampling,
     samples: int,
 ) -> ResolvedModel:
-    """A model with what is chosen over the known sampling of a stage, and room for a prompt."""
-    # The sampling of the whole configuration is in no section.
+    """Resolve a model: ``choice`` overrides the ``known`` sampling, with room left for a prompt."""
+    # A top-level sampling does not belong to a section of the configuration.
     key = f"{stage}.sampling" if stage else "sampling"
     sampling = bounded(key, choice, known, endpoint.capabilities)
     model = ResolvedModel(name, profile, endpoint, sampling, samples)

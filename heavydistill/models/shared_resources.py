@@ -11,10 +11,10 @@ _Item = TypeVar("_Item")
 
 
 class SharedResources(Generic[_Item]):
-    """Resources of one kind by key. Any thread may borrow one.
+    """Resources of one kind by key. Thread-safe.
 
     Args:
-        close: Called with a resource that has no user left.
+        close: Called with a resource that has no users left.
     """
 
     def __init__(self, close: Callable[[_Item], None]) -> None:
@@ -24,7 +24,7 @@ class SharedResources(Generic[_Item]):
         self._lock = threading.Lock()
 
     def borrow(self, key: Hashable, make: Callable[[], _Item]) -> _Item:
-        """The resource of a key, created by ``make`` if there is none; give it back once."""
+        """Return the resource of a key, created by ``make`` if needed; ``give_back`` it once."""
         with self._lock:
             if key not in self._items:
                 self._items[key] = make()
@@ -32,7 +32,7 @@ class SharedResources(Generic[_Item]):
             return self._items[key]
 
     def give_back(self, item: _Item) -> None:
-        """End the use of a resource; one that was not borrowed here is closed."""
+        """End one use of a resource; a resource that was not borrowed here is closed."""
         with self._lock:
             key = next((key for key, lent in self._items.items() if lent is item), None)
             if key is not None:

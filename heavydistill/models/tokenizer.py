@@ -1,4 +1,4 @@
-"""The tokenizer of the model that reads a cache, for counting and cutting.
+"""Counts and cuts texts with the tokenizer of the model that reads a cache.
 
 Needs neither torch nor transformers. If no tokenizer is known, the model's server counts. Not
 covered: models without a ``tokenizer.json``.
@@ -26,8 +26,8 @@ from heavydistill.store.segment import Record
 if TYPE_CHECKING:
     from openai import OpenAI
 
-SERVER = "server"  # stands for a tokenizer's name: the model's server counts
-TEMPLATE_TOKENS = 64  # reserved for the chat template around a prompt
+SERVER = "server"  # special tokenizer name: the model's server counts
+TEMPLATE_TOKENS = 64  # tokens reserved for the chat template around a prompt
 ESTIMATED = "estimate: one token for each UTF-8 byte"
 _REMEMBERED, _REMEMBERED_COUNTS = 512, 4096
 _STAGE = "count"
@@ -36,11 +36,11 @@ _INSTEAD = (
     "so that its server counts)"
 )
 _TIMEOUT_S = 30.0
-_MOST_SAID = 200  # most characters of an error that are shown
+_MOST_SAID = 200  # maximum characters of a shown error
 _MOST_COUNTS_OF_A_CUT = 6
-# In addition to the shapes that ``heavy.pruning`` breaks for every reader.
+# Token shapes to neutralise in addition to those that ``heavy.pruning`` handles for every reader.
 _COMMON_CONTROL_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>")
-_Spans = list[tuple[int, int]]  # begin and end of each token in a text
+_Spans = list[tuple[int, int]]  # start and end of each token in a text
 _log = logging.getLogger("heavydistill.models")
 
 
@@ -57,9 +57,9 @@ class ReaderTokenizer:
         self.name = name
         try:
             self._tokenizer = Tokenizer.from_file(str(file_in(name, "tokenizer.json")))
-        except Exception as error:  # the library raises bare Exception
+        except Exception as error:  # the library raises plain Exception
             raise unloadable("tokenizer", name, error, _INSTEAD) from error
-        # The sets of one problem contain the same attempts many times.
+        # The candidate sets of one problem contain the same attempts many times.
         self._counted = lru_cache(maxsize=_REMEMBERED)(self._count)
         self.control_tokens = tuple(
             token.content
@@ -75,11 +75,11 @@ class ReaderTokenizer:
         return len(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def head(self, text: str, tokens: int) -> str:
-        """A longest prefix of ``text`` with at most ``tokens`` tokens."""
+        """The longest prefix of ``text`` with at most ``tokens`` tokens."""
         return self._cut(text, tokens, lambda spans: slice(spans[tokens - 1][1]), slice(-1))
 
     def tail(self, text: str, tokens: int) -> str:
-        """A longest suffix of ``text`` with at most ``tokens`` tokens."""
+        """The longest suffix of ``text`` with at most ``tokens`` tokens."""
         return self._cut(text, tokens, lambda spans: slice(spans[-tokens][0], None), slice(1, None))
 
     def _cut(self, text: str, tokens: int, part: Callable[[_Spans], slice], shorter: slice) -> str:
@@ -89,18 +89,18 @@ class ReaderTokenizer:
         if len(spans) <= tokens:
             return text
         cut = text[part(spans)]
-        # The cut text may have more tokens than the same part inside the whole text.
+        # The cut text may have more tokens than the same part has inside the whole text.
         while self.count(cut) > tokens:
             cut = cut[shorter]
         return cut
 
 
 class ByteEstimate:
-    """Counts one token per UTF-8 byte.
+    """Upper bound of token counts: one token per UTF-8 byte.
 
-    No byte-level or byte-fallback tokenizer makes more tokens, so a text cut by this count fits. It
-    wastes space: with a tokenizer of 49,000 tokens, English prose has 3.9 bytes per token, worked
-    arithmetic 2.1, Chinese 1.7.
+    No byte-level or byte-fallback tokenizer makes more tokens, so a text cut by this count fits.
+    The bound is loose: with a vocabulary of 49,000 tokens, English prose has 3.9 bytes per token,
+    worked arithmetic 2.1, Chinese 1.7.
     """
 
     name = ESTIMATED
@@ -124,15 +124,15 @@ _ESTIMATE = ByteEstimate()
 
 
 class ServerTokenizer:
-    """Counts with the ``/tokenize`` of a model's server, and cuts by such counts.
+    """Counts and cuts with the ``/tokenize`` endpoint of a model's server.
 
-    If the server fails three times, this process warns once and estimates all later counts.
+    After three failures of the server, this process warns once and estimates all later counts.
 
     Args:
         model: Served name of the model.
         endpoint: Endpoint of the server; the first address is used.
-        journal: Folder of the journal that keeps the counts; None keeps none.
-        replay: Read counts from the journal only, and estimate missing ones.
+        journal: Folder of the journal that stores the counts; None stores none.
+        replay: Whether to read counts only from the journal and estimate missing ones.
     """
 
     control_tokens: tuple[str, ...] = _COMMON_CONTROL_TOKENS
@@ -145,7 +145,7 @@ class ServerTokenizer:
         self._redact = Redactor(endpoint.key)
         self._journal = Journal(journal) if journal else None
         self._is_asked = not replay
-        self._has_counted = False  # whether the server has counted anything
+        self._has_counted = False  # whether the server has counted any text
         self._has_estimated = False
         self._counted = lru_cache(maxsize=_REMEMBERED_COUNTS)(self._count)
 
@@ -155,13 +155,13 @@ class ServerTokenizer:
         return ESTIMATED if self._has_estimated else f"{self._model}'s server"
 
     def renewed(self) -> ServerTokenizer:
-        """A copy whose name does not depend on earlier counts."""
+        """A copy whose ``name`` does not depend on earlier counts."""
         other = copy.copy(self)
         other._has_estimated = False
         return other
 
     def is_answered(self) -> bool:
-        """Whether the server counts tokens; sends a request."""
+        """Whether the server can count tokens; sends a request."""
         return isinstance(self._ask("The answer is 42."), int)
 
     def count(self, text: str) -> int:
@@ -185,7 +185,7 @@ class ServerTokenizer:
             self._journal.close()
 
     def _cut(self, text: str, tokens: int, shortest: str, cut: Callable[[int], str]) -> str:
-        """Find a length by regula falsi; after a few counts the last one that fits is used."""
+        """Find the cut length by regula falsi; after a few counts, the last fitting one is used."""
         whole = self.count(text) if tokens > 0 else 0
         if whole <= tokens:
             return text if tokens > 0 else ""
@@ -204,7 +204,7 @@ class ServerTokenizer:
         return cut(fits)
 
     def _count(self, text: str) -> tuple[int, bool]:
-        """(number of tokens, whether it is an estimate)."""
+        """(number of tokens, whether the number is an estimate)."""
         if not text:
             return 0, False
         content = f"{_STAGE}\n{self._model}\n{text}"
@@ -245,7 +245,7 @@ class ServerTokenizer:
         body = {"model": self._model, "add_special_tokens": False, **texts}
         try:
             reply = self._client.post("/tokenize", body=body, cast_to=object)
-        except (OpenAIError, ValueError, RecursionError) as error:  # the latter two: no JSON
+        except (OpenAIError, ValueError, RecursionError) as error:  # the last two: not JSON
             return self._redact(f"{type(error).__name__}: {error}", _MOST_SAID)
         tokens = reply.get("tokens") if isinstance(reply, dict) else None
         if not isinstance(tokens, list) or not 0 < len(tokens) <= _ESTIMATE.count(text) + 2:

@@ -1,6 +1,7 @@
 """OpenAI-compatible servers: ``engine`` answers requests, with retries and several servers.
 
-``client`` holds what the engines of an endpoint share: ``limits`` decides which server gets a
-request and when, ``transport`` sends it. ``completion`` and ``replies`` read what comes back,
-``failures`` classifies errors, and ``circuit_breaker`` recognizes failures of a whole server.
+``client`` holds the resources that the engines of an endpoint share: ``limits`` decides when and to
+which server a request is sent, ``transport`` sends it. ``completion`` and ``replies`` parse the
+replies, ``failures`` classifies errors, and ``circuit_breaker`` recognizes failures of a whole
+server.
 """

@@ -1,13 +1,14 @@
 """Distinguishes failures of a server or a model from failures of single requests.
 
 An overload and a refused connection are never caused by a request. Any other failure counts as an
-outage once several prompts have failed and nothing has arrived since, not even a piece of a stream.
-If too few prompts were sent to decide, or the first prompts are all refused, a plain question is
-sent before a request is given up, and its response decides.
+outage if several prompts have failed since the last data arrived from the server. If too few
+prompts were sent to decide, or if all of the first prompts are refused, a simple test question is
+sent before a request is given up, and the response to it decides.
 
 A model that is known to think must return thinking in one of its first responses. Until then, a
-response without thinking is a failure, so that it is requested again once the server is set up
-correctly. Later the model may answer easy problems without thinking.
+response without thinking counts as a failure, so that it is requested again when the server is
+configured correctly. Later, responses without thinking are accepted, because the model may answer
+easy problems directly.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from heavydistill.models.request import Request, Response
 from heavydistill.store.journal import prompt_id
 
 _PROMPTS = 3
-_IDLE_S = 120.0  # longer than any pause between two attempts, so that no request was waiting
-_FIRST_WITHOUT = 3  # responses without thinking
+_IDLE_S = 120.0  # longer than any pause between attempts, so that no request was waiting
+_FIRST_WITHOUT = 3  # number of responses without thinking
 _SILENT = OUTAGES | OF_THE_SERVER
 
 
@@ -37,8 +38,8 @@ class CircuitBreaker:
     Args:
         model: Served name of the model.
         where: Addresses of the servers, for messages.
-        patience_s: Maximum silence before the run is stopped.
-        must_think: Whether the first responses must hold thinking.
+        patience_s: Maximum number of seconds without data before the run is stopped.
+        must_think: Whether one of the first responses must contain thinking.
     """
 
     def __init__(self, model: str, where: str, patience_s: float, must_think: bool) -> None:
@@ -46,19 +47,19 @@ class CircuitBreaker:
         self._answered_at = self._doubted_at = self._failed_at = -math.inf
         self._is_confirmed = False
         self._open: set[ChatCompletion] = set()
-        # By prompt: when it was first sent, if it has only failed since the last sign of life.
+        # Maps each prompt that has only failed since the last data arrived to its first send time.
         self._since: dict[str, float] = {}
         self._refused: set[str] | None = set()  # the first prompts; None once one is accepted
         self._without: int | None = 0 if must_think else None  # None once a response has thinking
 
     @property
     def heard_at(self) -> float:
-        """Loop time of the last sign of life; a stream that broke off is none."""
+        """Event loop time of the last received data; streams that broke off do not count."""
         return max([self._answered_at, *(reply.heard_at for reply in self._open)])
 
     @contextlib.contextmanager
     def listening(self, reply: ChatCompletion) -> Iterator[None]:
-        """Count the pieces of a reply as signs of life."""
+        """Record received pieces of ``reply`` as signs that the server works."""
         self._open.add(reply)
         try:
             yield
@@ -71,10 +72,10 @@ class CircuitBreaker:
             self._answered_at = asyncio.get_running_loop().time()
 
     def is_outage(self, request: Request, response: Response, sent: float) -> bool:
-        """Whether a failure is due to the servers, so that the attempt does not count.
+        """Whether the servers caused a failure, so that the attempt does not count.
 
         Raises:
-            StoppedError: All servers have failed for longer than a run should wait.
+            StoppedError: All servers have failed for longer than ``patience_s``.
         """
         heard_at = self.heard_at
         if response.failure not in _SILENT or sent <= heard_at:
@@ -95,9 +96,9 @@ class CircuitBreaker:
         return is_sure or is_doubted
 
     def doubts_servers(self, request: Request, sent: float, is_last: bool) -> bool:
-        """Whether to send a plain question, because too few prompts failed to call it an outage.
+        """Whether to send a test question, because too few prompts failed to assume an outage.
 
-        True once per silence; until the server gives a sign of life all failures are outages.
+        True once per period without data; then all failures count as outages until data arrives.
         """
         heard_at = self.heard_at
         since = self._since.get(prompt_id(request.messages), heard_at)
@@ -109,7 +110,7 @@ class CircuitBreaker:
         return True
 
     def doubts_refusals(self, request: Request, response: Response) -> bool:
-        """Whether to send a plain question, because the first prompts were all refused; once."""
+        """Whether to send a test question because all first prompts were refused; at most once."""
         if self._refused is None:
             return False
         if response.failure == "rejected":
@@ -120,7 +121,7 @@ class CircuitBreaker:
         return is_reached
 
     def note_plain_answer(self, response: Response) -> None:
-        """Record the response to the plain question. Raises TeacherError if it is refused too."""
+        """Record the response to the test question. Raises TeacherError if it is refused too."""
         self._is_confirmed = response.failure in _SILENT
         if response.failure == "rejected":
             raise TeacherError(
@@ -130,7 +131,7 @@ class CircuitBreaker:
             )
 
     def require_thinking(self, responses: list[Response]) -> list[Response]:
-        """The responses; turned into failures if thinking is required and has not come yet.
+        """The responses; converted to failures if thinking is required and none has arrived yet.
 
         Raises:
             TeacherError: The first three responses hold no thinking.

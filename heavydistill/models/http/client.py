@@ -1,4 +1,4 @@
-"""The client of an endpoint: its servers with their slots, its rate limits and the transport."""
+"""Resources of an endpoint that its engines share: servers, rate limits and the transport."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from heavydistill.models.shared_resources import SharedResources
 
 
 class EndpointClient:
-    """``servers`` with slots, ``rates`` and ``transport`` of an endpoint."""
+    """The servers with their slots, the rate limits and the transport of an endpoint."""
 
     def __init__(self, endpoint: Endpoint, key: str) -> None:
         async def connected() -> Transport:
@@ -30,7 +30,7 @@ close_client = _clients.give_back
 
 
 def open_client(endpoint: Endpoint, key: str) -> EndpointClient:
-    """The client of an endpoint and key, shared in this process; ``close_client`` it once."""
+    """The client of an endpoint and key, shared in this process; release it by ``close_client``."""
     limits = endpoint.concurrency, endpoint.requests_per_minute, endpoint.tokens_per_minute
     same = endpoint.base_url, key, endpoint.timeout_s, *limits
     return _clients.borrow(same, lambda: EndpointClient(endpoint, key))

@@ -1,12 +1,12 @@
-"""Reads one chat completion, whole or as a stream, into responses.
+"""Parses one chat completion, whole or as a stream, into responses.
 
 The thinking is taken from ``reasoning_content`` or ``reasoning``, from thinking blocks in the
 content, or from the text between the model's tags. A token count that is missing or is not a number
 is unknown (-1), never zero. A choice that cannot be read makes that sample fail; a body that is not
 a completion makes all samples of the request fail.
 
-The openai library's own reader builds an object for every piece, which takes more than a core for
-hundreds of streams, and it does not read the thinking.
+The openai library's parser is not used: it builds an object for every piece, which takes more than
+one core for hundreds of streams, and it does not read the thinking.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from heavydistill.models.request import Response
 from heavydistill.schema import Failure, FinishReason
 
 Place = Literal["reasoning_content", "reasoning", "blocks", "tags", "none"]
-"""Where the thinking of a response was; see ``config.models.Capabilities.reasoning``."""
+"""Part of a response in which the thinking was found; see
+``config.models.Capabilities.reasoning``."""
 _MOST_REFUSAL = 2000  # characters
-# Two samples with this many characters are not equal by chance; as in ``metrics.problem_figures``.
+# Longer samples are not equal by chance; as in ``metrics.problem_figures``.
 _NO_CHANCE = 200
-# No text has more on average, so a count that implies more is too small.
+# Maximum mean number of characters per token; a token count that implies more is too small.
 MOST_CHARACTERS_OF_A_TOKEN = 8
 _DATA, _DONE = b"data:", b"[DONE]"
 _REASONING: dict[str, Place] = {
@@ -38,7 +39,7 @@ _REASONING: dict[str, Place] = {
 }
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
-# Other finish reasons of providers. For a reason that is not listed, the text may be incomplete.
+# Other finish reasons of providers. After a reason that is not listed, the text may be incomplete.
 _FAILED_ENDS: dict[str, Failure] = {
     "content_filter": "filtered",
     "sensitive": "filtered",
@@ -46,22 +47,23 @@ _FAILED_ENDS: dict[str, Failure] = {
     "network_error": "server",
     "error": "server",
 }
-# A reply is cut off at this many bytes for each token of max_tokens, plus a constant. No honest
-# server reaches the limit: the longest known tokens have 128 characters, which escapes make six
-# bytes each, the probabilities of 20 other tokens take about two thousand bytes, some gateways cut
-# a stream into single characters, and some send empty pieces while a model thinks.
+# A reply is cut off after this many bytes for each token of max_tokens, plus a constant. No correct
+# server reaches the limit: the longest known tokens have 128 characters, each of which may be
+# escaped with six bytes; the probabilities of 20 alternative tokens take about two thousand bytes;
+# some gateways split a stream into single characters; some servers send empty pieces while a model
+# thinks.
 _BYTES_A_TOKEN, _MORE_BYTES = 4096, 2**20
-LONGEST_CONTEXT = 2**20  # assumed limit in tokens, if no ``max_tokens`` is sent
+LONGEST_CONTEXT = 2**20  # assumed limit in tokens if no ``max_tokens`` is sent
 
 
 @dataclass(slots=True)
 class _Choice:
-    """The part of a choice that has arrived; ``fault`` says what in it cannot be read."""
+    """The received part of a choice; ``fault`` says which part of it cannot be read."""
 
     text: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     refusal: list[str] = field(default_factory=list)
-    place: Place = "blocks"  # Where ``reasoning`` was
+    place: Place = "blocks"  # Part in which ``reasoning`` was found
     finish_reason: str = ""
     fault: str = ""
 
@@ -96,7 +98,7 @@ class ChatCompletion:
     Args:
         is_seeded: Whether a seed was sent.
         most_tokens: The ``max_tokens`` that was sent, times the number of samples.
-        redact: Cleans what the server says in errors, ids and finish reasons.
+        redact: Removes the key from the server's error messages, ids and finish reasons.
     """
 
     def __init__(
@@ -107,17 +109,17 @@ class ChatCompletion:
     ) -> None:
         self._is_seeded, self._redact = is_seeded, redact or Redactor()
         self._most_tokens = most_tokens
-        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # of a body, or of a stream
-        self.pieces = self._bytes = 0  # of a stream
-        self._unended: list[bytes] = []  # the part of its last line that has arrived
+        self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # limit of a body or stream
+        self.pieces = self._bytes = 0  # counts of a stream
+        self._unended: list[bytes] = []  # received part of the last line
         self._id = ""
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self.is_whole = False  # whether its end has arrived
-        # Whether the usage cannot be that of all samples (llama.cpp counts the tokens of one). The
-        # completion tokens are unknown then.
+        self.is_whole = False  # whether the end has arrived
+        # Whether the reported usage cannot cover all samples (llama.cpp counts the tokens of one).
+        # The number of completion tokens is then unknown.
         self.is_undercounted = False
-        self.heard_at = -math.inf  # loop time at which its last piece arrived
+        self.heard_at = -math.inf  # event loop time at which the last piece arrived
 
     def add_whole(self, body: bytes) -> None:
         """Read a completion that was not streamed.
@@ -133,8 +135,8 @@ class ChatCompletion:
         """Read bytes of a stream; returns whether they completed a piece.
 
         Raises:
-            OverrunError: The stream goes on far past ``max_tokens``.
-            ServerFault, ValueError: ``add_line`` raises them.
+            OverrunError: The stream is far longer than ``max_tokens`` allows.
+            ServerFault, ValueError: As ``add_line`` raises.
         """
         *lines, rest = read.split(b"\n")
         if lines:
@@ -177,13 +179,13 @@ class ChatCompletion:
 
     @property
     def place(self) -> Place:
-        """Where the thinking of the first choice was; thinking between tags is not looked for."""
+        """Where the thinking of the first choice was found; text between tags is not searched."""
         first = self._choices.get(min(self._choices, default=0))
         return first.place if first and "".join(first.reasoning).strip() else "none"
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """(prompt, completion, cached) tokens of the whole request, from its usage; -1: unknown."""
+        """(prompt, completion, cached) tokens of the whole request as reported; -1: unknown."""
         details = self._usage.get("prompt_tokens_details")
         cached = count(details.get("cached_tokens")) if isinstance(details, dict) else UNKNOWN
         if cached == UNKNOWN:
@@ -192,14 +194,14 @@ class ChatCompletion:
         return count(prompt), count(completion), cached
 
     def choices(self, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
-        """A response for each choice, without token counts and with copies."""
+        """A response for each choice, copies included, without token counts."""
         return [self._response(self._choices[n], tags, seconds) for n in sorted(self._choices)]
 
     def responses(self, most: int, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
-        """A response for each choice, at most ``most``; one failure if there is none.
+        """A response for each choice, at most ``most``; a single failure if there are no choices.
 
-        Copies are left out: choices that are all equal, or a long one that equals an earlier one.
-        Servers return them that draw all choices with the same seed.
+        Copies are dropped: choices that are all equal, or a long choice that equals an earlier one.
+        Servers that draw all choices with the same seed return copies.
         """
         read = self.choices(tags, seconds)[:most]
         if read:
@@ -210,7 +212,7 @@ class ChatCompletion:
     def before_fault(
         self, wanted: int, tags: tuple[str, str] | None, fault: Response
     ) -> list[Response]:
-        """``wanted`` responses: the choices that were complete before a fault, then the fault."""
+        """``wanted`` responses: the choices completed before a fault, then copies of ``fault``."""
         if not any(choice.finish_reason for choice in self._choices.values()):
             return [fault] * wanted
         read = self.responses(wanted, tags, fault.latency_s)
@@ -228,7 +230,7 @@ class ChatCompletion:
         indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
         is_distinct = all(type(n) is int for n in indices) and len(set(indices)) == len(indices)
         if not is_piece and not is_distinct:
-            indices = [None] * len(choices)  # all are in one list, so their positions count
+            indices = [None] * len(choices)  # all choices are in one list, so positions are indices
         for position, (index, choice) in enumerate(zip(indices, choices, strict=True)):
             known = self._choices.setdefault(_index(index, position), _Choice())
             if not isinstance(choice, dict):
@@ -270,7 +272,7 @@ class ChatCompletion:
         )
 
     def _counted(self, responses: list[Response]) -> list[Response]:
-        """The responses with token counts: the exact sum, divided by length among several."""
+        """The responses with token counts: the exact sum, divided among several by length."""
         prompt, completion, cached = self.counts
         lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
         if len(responses) > 1 and 0 <= completion * MOST_CHARACTERS_OF_A_TOKEN < sum(lengths):
@@ -297,7 +299,7 @@ def failed(failure: Failure, text: str, seconds: float) -> Response:
 
 
 def _without_copies(responses: list[Response]) -> list[Response]:
-    """The responses without copies; short ones are kept, because they may be equal by chance."""
+    """The responses without copies; equal short responses are kept, because they may be chance."""
     first = responses[0]
     if first.failure is None and all(response == first for response in responses):
         return [first]
@@ -312,7 +314,7 @@ def _without_copies(responses: list[Response]) -> list[Response]:
 
 
 def _index(index: object, position: int) -> int:
-    """The number of the choice to which a piece belongs; its position if it states none."""
+    """The index of the choice to which a piece belongs; ``position`` if it states none."""
     if index is None:
         return position
     if type(index) is not int:
@@ -321,7 +323,7 @@ def _index(index: object, position: int) -> int:
 
 
 def _text(block: str | list[Any] | dict[str, Any]) -> str:
-    """The text of a block of content, at any depth of nesting."""
+    """The text of a content block, with blocks nested to any depth."""
     texts: list[str] = []
     pending: list[Any] = [block]
     while pending:
@@ -337,7 +339,7 @@ def _text(block: str | list[Any] | dict[str, Any]) -> str:
 
 
 def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) -> str:
-    """The text of a completion without control tokens, except the tags of its thinking.
+    """Decode a completion without control tokens, but keep the tags of the thinking.
 
     In some tokenizers these tags are control tokens.
     """
@@ -352,11 +354,11 @@ def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) ->
 
 
 def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
-    """(reasoning, answer text), both stripped, of a whole completion.
+    """Split a whole completion into (reasoning, answer text), both stripped.
 
-    The thinking is the text before the last closing tag; without one, it is the whole text if that
-    has an opening tag. The opening tag may be missing, because some chat templates put it into the
-    prompt.
+    The thinking is the text before the last closing tag. If there is none, the whole text is
+    thinking if it contains an opening tag. The opening tag may be missing, because some chat
+    templates put it into the prompt.
     """
     if tags is None:
         return "", text.strip()

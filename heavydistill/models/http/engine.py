@@ -1,16 +1,16 @@
-"""Asks the OpenAI-compatible servers of one model; K samples are K requests.
+"""Engine for the OpenAI-compatible servers of one model; K samples are K requests.
 
 Responses are streamed, so that a time-out measures silence and not the length of the thinking. A
-failed request is repeated where that can help, on another server if there is one; if it still
-fails, its response states the error. If doctor saw that a server honours ``n``, samples of one
-prompt are asked for in one request. Samples that are missing from its reply are asked for one by
-one; if the server returns copies or refuses ``n``, all further samples are. A reply that exceeds
-``max_tokens`` by far is cut off, booked, and not repeated.
+failed request is repeated if that can help, on another server if there is one; if it still fails,
+the response holds the error. If doctor found that a server honours ``n``, the samples of one prompt
+are requested together. Samples missing from the reply are requested one by one; if the server
+returns copies or refuses ``n``, all later samples are too. A reply that is far longer than
+``max_tokens`` is cut off, charged to the account, and not repeated.
 
-The most that a request can cost is reserved in the run's account before it is sent. A run stops if
-the budget does not hold another request, if no server answers or all requests are refused
-(``circuit_breaker``), or if a model that is known to think returns no thinking. Requests in flight
-are then still answered and saved. Not covered: batch APIs.
+Before a request is sent, its maximum cost is reserved in the run's account. A run stops if the
+budget does not cover another request, if no server answers or all requests are refused
+(``circuit_breaker``), or if a model that is known to think returns no thinking. Responses to
+requests in flight are then still awaited and saved. Not covered: batch APIs.
 """
 
 from __future__ import annotations
@@ -57,29 +57,29 @@ from heavydistill.schema import Failure
 _Result = TypeVar("_Result")
 
 _WRONG_KEY = 401
-# Failures of a request for several samples that may be due to their number.
+# Failures of a request for several samples that may be due to the number of samples.
 _DOUBTFUL: frozenset[Failure | None] = frozenset({"rejected", "malformed"})
-_MOST_SAID = 2000  # characters of an error
+_MOST_SAID = 2000  # maximum characters of an error
 _BUDGET_POLL_S = 0.5
 _FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
 _log = logging.getLogger("heavydistill.models")
 
 
 class _DismissedError(Exception):
-    """A request was still waiting when the engine was drained."""
+    """A request was still waiting to be sent when the engine was drained."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The result of an attempt to send a request."""
+    """Result of one attempt to send a request."""
 
     responses: list[Response]  # One for each sample; fewer if the server left some out
-    wait_s: float | None = None  # Pause that the server asks for, in seconds; None if none
-    overrun: int = 0  # Most tokens of a reply that was cut off because it was too long
+    wait_s: float | None = None  # Pause in seconds that the server asks for, if any
+    overrun: int = 0  # Maximum tokens of a reply that was cut off as too long
 
 
 class OpenAIEngine:
-    """Asks a served model for chat completions.
+    """Sends chat completion requests to a served model.
 
     ``close`` also closes ``ledger``, the account of the run. If the profile says ``thinks``, a
     response without thinking may be a failure.
@@ -99,7 +99,7 @@ class OpenAIEngine:
         self._breaker = CircuitBreaker(self.model, where, endpoint.timeout_s, must_think)
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
-        # Threads write to the journal, so that other requests go on, and share its flushes.
+        # Threads write to the journal, so that other requests can continue and share its flushes.
         self._keepers = ThreadPoolExecutor(endpoint.slots)
         self._in_flight: set[asyncio.Task[Any]] = set()
         self._loop = loop()
@@ -108,7 +108,7 @@ class OpenAIEngine:
 
     @property
     def revision(self) -> str:
-        """The revision by ``served_revision``."""
+        """The revision that ``served_revision`` returns."""
         return served_revision(self.profile.extra_body, self._able)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
@@ -117,9 +117,10 @@ class OpenAIEngine:
         Raises:
             StoppedError: The budget is spent or no server answers.
             TeacherError: The key or every request is refused, or the thinking is missing. Both
-                errors are raised after the requests in flight are answered and kept.
+            errors are
+                raised only after the requests in flight have been answered and saved.
         """
-        # Each call asks for one sample, or for several of one prompt. Replies may change ``_n``.
+        # Each call requests one or several samples of one prompt. Replies may change ``_n``.
         calls, n = [], self._n
         for _, same in groupby(requests, key=lambda r: (r.messages, r.sampling)):
             samples = list(same)
@@ -131,7 +132,7 @@ class OpenAIEngine:
             for call in calls:
                 try:
                     responses += call.result()
-                except (StoppedError, TeacherError) as error:  # await the others: they are paid for
+                except (StoppedError, TeacherError) as error:  # await the others: they are billed
                     stopped = stopped or error
         finally:
             for call in calls:
@@ -141,7 +142,7 @@ class OpenAIEngine:
         return responses
 
     def drain(self) -> None:
-        """Send no further request; those in flight are still answered."""
+        """Stop sending requests; those in flight are still answered."""
         self.is_drained = True
 
         def dismiss() -> None:
@@ -151,10 +152,10 @@ class OpenAIEngine:
         self._loop.call_soon_threadsafe(dismiss)
 
     def close(self) -> None:
-        """Close the connections; requests in flight are given up."""
+        """Close the connections and abandon the requests in flight."""
 
         async def end() -> None:
-            self.is_drained = True  # stops calls that have not begun
+            self.is_drained = True  # prevents calls that have not started
             calls = list(self._in_flight)
             for task in calls:
                 task.cancel()
@@ -167,7 +168,7 @@ class OpenAIEngine:
             self._ledger.close()
 
     async def _call(self, samples: list[Request], keep: Keep) -> list[Response]:
-        """Ask until each of these samples has a response, or a failure that cannot be repeated."""
+        """Repeat until each of these samples has a response or a failure that cannot be retried."""
         if task := asyncio.current_task():  # ``close`` may cancel it
             self._in_flight.add(task)
             task.add_done_callback(self._in_flight.discard)
@@ -210,7 +211,7 @@ class OpenAIEngine:
             )
 
     async def _answered(self, samples: list[Request]) -> list[Response]:
-        """The responses of one call after one or several attempts; fewer if samples are missing."""
+        """The responses of one call, after one or more attempts; fewer if samples are missing."""
         attempts, is_alone = 0, len(samples) == 1
         while True:
             try:
@@ -221,7 +222,7 @@ class OpenAIEngine:
             best = _best(responses)
             failure = best.failure
             if failure not in REPEATABLE or outcome.overrun or self.is_drained:
-                # A request for several samples may be rejected because of its n.
+                # A server may reject a request for several samples because of its n.
                 if is_alone and self._breaker.doubts_refusals(samples[0], best):
                     await self._ask_plain_question(samples[0])
                 return self._breaker.require_thinking(responses)
@@ -235,16 +236,16 @@ class OpenAIEngine:
                 is_outage = self._breaker.is_outage(samples[0], best, sent)
             if is_last and not is_outage:
                 return responses
-            if failure != "overloaded":  # after an overload, ``limits`` pauses the whole server
+            if failure != "overloaded":  # ``limits`` already pauses an overloaded server
                 longest_s = min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
                 seconds = min(longest_s, _FIRST_BACK_OFF_S * 2.0**attempts)
                 with suppress(_DismissedError):
                     await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
 
     async def _ask_plain_question(self, doubted: Request) -> None:
-        """Send a question that any model answers, ahead of all waiting requests.
+        """Send a test question that any model answers, ahead of all waiting requests.
 
-        Its response tells whether ``doubted`` fails because of the request or of the server.
+        The response shows whether ``doubted`` failed because of the request or the server.
         """
         with suppress(_DismissedError):
             _, outcome = await self._attempt([plain_question(doubted)], is_urgent=True)
@@ -253,7 +254,7 @@ class OpenAIEngine:
     async def _attempt(
         self, samples: list[Request], is_urgent: bool = False
     ) -> tuple[float, _Outcome]:
-        """Send a request once and book its cost; returns (the time it was sent, its outcome)."""
+        """Send a request once and charge its cost; returns (time at which it was sent, outcome)."""
         server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent))
         sent = self._loop.time()
         given_up = failed("cut_off", "given up", 0.0)
@@ -265,7 +266,7 @@ class OpenAIEngine:
             raise
         finally:
             cost = cost_of(samples, outcome.responses, self.profile.price, outcome.overrun)
-            # A wrong count, or a reply that was too long, must not delay other requests.
+            # Wrong counts and replies that were too long must not delay other requests.
             self._rates.settle(charged, round(min(cost.tokens, reserved.tokens)))
             if self._ledger:
                 self._ledger.settle(reserved, cost)
@@ -283,13 +284,13 @@ class OpenAIEngine:
     ) -> tuple[Server, float, Cost]:
         """Wait for a slot, the rate limits and the budget.
 
-        Returns (the server, the tokens charged to the rate limit, the reserved cost).
+        Returns (server, tokens charged to the rate limit, reserved cost).
         """
         most = most_cost(samples, self.profile.price)
         charged: float | None = None
         while True:
-            # The slot comes first: otherwise the rate limit would admit requests during a pause,
-            # and all of them would be sent when it ends.
+            # Wait for the slot first: otherwise the rate limit would admit requests during a pause,
+            # and all of them would be sent when the pause ends.
             server = await self._servers.lease(is_urgent)
             try:
                 if charged is None:
@@ -313,7 +314,7 @@ class OpenAIEngine:
             if self.is_drained:
                 task.cancel()
             await asyncio.wait([task])
-        finally:  # this coroutine may be cancelled itself
+        finally:  # this coroutine itself may be cancelled
             task.cancel()
             self._queued.discard(task)
         if task.cancelled():
@@ -324,7 +325,7 @@ class OpenAIEngine:
         """Send one request and read its reply; an error is part of the outcome.
 
         Raises:
-            TeacherError: The key is refused, or the request cannot be sent at all.
+            TeacherError: The key is refused, or the request is invalid and cannot be sent.
         """
         started = self._loop.time()
         body = self._body(samples)
@@ -379,9 +380,9 @@ class OpenAIEngine:
     def _check_credit_and_pause(
         self, server: Server, response: Response, wait_s: float | None
     ) -> None:
-        """Raise a StoppedError if the account has no credit, or every server asks for a long pause.
+        """Raise a StoppedError if the account has no credit, or all servers ask for a long pause.
 
-        Long means longer than ``endpoint.timeout_s``.
+        A pause is long if it exceeds ``endpoint.timeout_s``.
         """
         if response.failure == "no_credit":
             raise StoppedError(
@@ -406,14 +407,14 @@ def beyond_openai(sampling: Sampling) -> dict[str, Any]:
 
 
 def _best(responses: list[Response]) -> Response:
-    """The response that stands for a call: the first complete one, else the first failure."""
+    """The response that represents a call: the first complete one, otherwise the first failure."""
     return next((response for response in responses if response.failure is None), responses[0])
 
 
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
-    """The revision of a served model: what its requests contain besides its name; may be empty.
+    """The revision of a served model: the request parameters that affect it; may be empty.
 
-    A server does not say which weights it has.
+    A server does not report which weights it serves.
     """
     known = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
     return json.dumps(known, sort_keys=True) if known else ""

@@ -1,4 +1,4 @@
-"""The kinds of failures of a request, and the exceptions that they are read from."""
+"""The kinds of request failures, and the exceptions from which they are determined."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
 from heavydistill.schema import Failure
 
-# Failures after which another attempt may succeed; others would repeat, or were billed.
+# Failures that may succeed on another attempt; all others would fail again, or were billed.
 REPEATABLE: frozenset[Failure | None] = frozenset(
     {"overloaded", "timeout", "unreachable", "server", "cut_off", "malformed"}
 )
-# Failures before the server began with the request, which say nothing about it.
+# Failures before the server processed the request; they say nothing about the request itself.
 OF_THE_SERVER: frozenset[Failure | None] = frozenset({"overloaded", "unreachable"})
-# Failures that a broken server causes for every request.
+# Failures that a broken server returns for every request.
 OUTAGES = REPEATABLE - {"overloaded"}
 
-# Servers have no common code for a prompt that is too long; these are the words of vLLM, SGLang,
-# OpenAI, llama.cpp, TGI and others.
+# Servers have no common error code for a prompt that is too long; these are the phrases of vLLM,
+# SGLang, OpenAI, llama.cpp, TGI and others.
 _TOO_LONG = re.compile(
     r"context_length_exceeded|context[ _](?:length|size)|context window|max_model_len|too long"
     r"|maximum (?:input|prompt|number of tokens)|reduce the length"
     r"|`inputs` (?:tokens|must have less than)",
     re.IGNORECASE,
 )
-# TGI names the tokens of prompt and response, which tell whether the prompt alone would fit.
+# TGI states the tokens of prompt and response, which show whether the prompt alone would fit.
 _TGI_SAID = re.compile(r"must be <= (\d+)\. Given: (\d+) `inputs` tokens")
-# The prompt alone would fit: then these servers also mention the response.
+# If the prompt alone would fit, these servers also mention the response.
 _RESPONSE_TOO = re.compile(r"in the completion|max_(?:completion_|new_)?tokens", re.IGNORECASE)
-# A limit of tokens per minute that this request alone exceeds, with any status.
+# Limit of tokens per minute that this single request exceeds, with any status.
 _NEVER_FITS = re.compile(r"request too large|tokens must be reduced", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient[ _](?:quota|balance|credit|funds)", re.IGNORECASE)
 _OVERLOADED = (429, 503, 529)
@@ -38,7 +38,7 @@ _PAYMENT_REQUIRED, _TOO_LARGE = 402, 413
 
 
 class OverrunError(Exception):
-    """A reply goes on far past ``max_tokens``; ``tokens`` is an upper bound of its length."""
+    """A reply is far longer than ``max_tokens``; ``tokens`` is an upper bound of its length."""
 
     def __init__(self, what: str, tokens: int) -> None:
         super().__init__(what)
@@ -46,10 +46,10 @@ class OverrunError(Exception):
 
 
 class ServerFault(Exception):
-    """An error that a server sends instead of a completion or its rest.
+    """An error that a server sends instead of a completion, or in the middle of one.
 
-    ``status`` is the HTTP status that it stands for; ``is_midway`` says whether it came in a
-    stream, maybe after a part of the response.
+    ``status`` is the corresponding HTTP status; ``is_midway`` is True if the error came in a
+    stream, possibly after part of the response.
     """
 
     def __init__(self, message: str, status: int, is_midway: bool) -> None:
@@ -58,7 +58,7 @@ class ServerFault(Exception):
 
 
 class RefusedError(Exception):
-    """The server answers with an HTTP error."""
+    """The server replied with an HTTP error."""
 
     def __init__(self, status: int, headers: Mapping[str, str], message: str) -> None:
         super().__init__(f"HTTP {status}: {message}")
@@ -76,7 +76,7 @@ def wrong_key(url: str, endpoint: Endpoint, status: int) -> TeacherError:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The kind of a failure."""
+    """Classify the failure of a request by its exception."""
     from aiohttp import ClientConnectorError, ClientError, ConnectionTimeoutError
 
     if isinstance(error, RefusedError):

@@ -1,10 +1,11 @@
-"""The limits of an endpoint: slots per server, pauses, requests and tokens per minute.
+"""Limits of an endpoint: slots per server, pauses, requests and tokens per minute.
 
-All engines of this process that use one endpoint share its limits, in the order of their requests.
-Each server has a number of slots. An overloaded server loses half of them and gets no request for
-as long as it asks for, or for growing pauses; each response gives back a part of a slot. A server
-that fails several times in a row is paused, and single requests test whether it works again.
-Everything runs in the event loop of ``transport`` and needs no lock.
+All engines of this process that use the same endpoint share its limits; requests are served in
+order. Each server has a number of slots, i.e. of requests in flight. An overloaded server loses
+half of its slots and is paused, for as long as it asks for or for growing times; each response adds
+a fraction of a slot again. A server that fails several times in a row is paused, and single
+requests test whether it works again. All code runs in the event loop of ``transport`` and needs no
+lock.
 
 Not covered: other processes that use the same endpoint (see ``run.shards``).
 """
@@ -23,22 +24,22 @@ from heavydistill.models.request import Response
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _FAULTS_IN_A_ROW = 3
-_WORDS = 160  # characters of an error that a line of the log holds
-_CLOCK_S = 0.001  # a timer may fire this much too early
+_WORDS = 160  # maximum characters of an error in a log line
+_CLOCK_S = 0.001  # a timer may fire early by this much
 _MINUTE_S = 60.0
 _log = logging.getLogger("heavydistill.models")
 
 
 @dataclass(slots=True, eq=False)
 class Server:
-    """The state of one address."""
+    """State of one server address."""
 
     url: str  # Base URL
-    most: int  # Maximum number of slots, and the number at first
-    slots: float = field(init=False)  # Maximum number of requests in flight now
+    most: int  # Maximum and initial number of slots
+    slots: float = field(init=False)  # Current limit of requests in flight
     in_flight: int = 0  # Number of requests in flight
     troubles: int = 0  # Overloads or outages since the last response
-    paused_until: float = 0.0  # Loop time before which the server gets no request
+    paused_until: float = 0.0  # Event loop time before which the server gets no request
 
     def __post_init__(self) -> None:
         self.slots = self.most
@@ -56,7 +57,7 @@ class Servers:
         self._waiting: deque[asyncio.Future[Server]] = deque()
 
     async def lease(self, is_urgent: bool = False) -> Server:
-        """Wait for a slot of the server with the most room; ``release`` or ``give_back`` it."""
+        """Wait for a slot of the server with most free slots; ``release`` or ``give_back`` it."""
         waiter = asyncio.get_running_loop().create_future()
         (self._waiting.appendleft if is_urgent else self._waiting.append)(waiter)
         self._hand_out()
@@ -69,22 +70,22 @@ class Servers:
         return server
 
     def is_paused(self, server: Server) -> bool:
-        """Whether the server must get no request, so that its slot should be released."""
+        """Whether the server must not get a request, so that its slot should be released."""
         return server.paused_until > asyncio.get_running_loop().time() + _CLOCK_S
 
     def release(self, server: Server) -> None:
-        """Give back a slot that was not used."""
+        """Return a slot that was not used."""
         server.in_flight -= 1
         self._hand_out()
 
     def pause_s(self) -> float:
-        """Seconds until a server may get a request; 0 if one may get it now."""
+        """Seconds until some server may get a request; 0 if one may get it now."""
         soonest = min(server.paused_until for server in self._servers)
         return max(0.0, soonest - asyncio.get_running_loop().time())
 
     def give_back(self, server: Server, response: Response, wait_s: float | None = None) -> None:
-        """Give back a slot after a request; ``wait_s`` is the pause that the server asks for."""
-        # Requests that were sent before a pause say nothing new about the server.
+        """Return a slot after a request; ``wait_s`` is the pause that the server asks for."""
+        # Requests sent before a pause give no new information about the server.
         is_paused = asyncio.get_running_loop().time() < server.paused_until
         if response.failure == "overloaded":
             if not is_paused:
@@ -115,7 +116,7 @@ class Servers:
         _log.warning("%s %s: retry in %.1f s (%s)", server.url, what, pause_s, said)
 
     def _back_off(self, times: int) -> float:
-        """Pause in seconds, which doubles with each trouble; random by up to a quarter."""
+        """Pause in seconds, doubled with each trouble and varied randomly by up to a quarter."""
         seconds = _FIRST_PAUSE_S * 2.0 ** min(times - 1, 16)
         return min(self._longest_s, seconds) * random.uniform(0.75, 1.25)
 
@@ -137,38 +138,38 @@ class Servers:
 
 
 class Allowance:
-    """A token bucket: fills evenly, holds one second's worth, and may be overdrawn.
+    """A token bucket that fills evenly, holds one second's allowance, and may be overdrawn.
 
-    A request for more than the bucket holds waits until it is full, and later requests wait until
-    the debt is filled up. So a minute exceeds the limit only by what the last request took beyond a
-    second's worth, and by corrections.
+    A request for more than the bucket holds waits until the bucket is full, and later requests wait
+    until the deficit is refilled. So the use in one minute exceeds the limit only by the part of
+    the last request beyond one second's allowance, and by corrections.
     """
 
     def __init__(self, per_minute: int) -> None:
-        # A smaller bucket would never hold one unit.
+        # A smaller bucket could never hold one unit.
         self._most = max(1.0, per_minute / _MINUTE_S)
-        # A full bucket at the start of a minute adds to what fills in during that minute.
+        # A bucket that is full at the start of a minute adds to the refill during that minute.
         self._rate = (per_minute - self._most + 1) / _MINUTE_S
-        self._empty_at = -math.inf  # loop time at which the bucket was empty
+        self._empty_at = -math.inf  # event loop time at which the bucket was empty
         self._turn = asyncio.Lock()
 
     async def take(self, units: float) -> None:
-        """Wait until the bucket holds ``units``, or is full, and take them."""
+        """Wait until the bucket holds ``units``, or is full, then take them."""
         async with self._turn:
             loop, needed_s = asyncio.get_running_loop(), min(units, self._most) / self._rate
             while (missing_s := self._empty_at + needed_s - loop.time()) > 0:
-                # Rounding may leave a rest that is shorter than the clock's resolution.
+                # Rounding may leave a remaining time below the resolution of the clock.
                 await asyncio.sleep(max(missing_s, _CLOCK_S))
             self.correct(units)
 
     def correct(self, units: float) -> None:
-        """Take ``units`` without waiting; negative units are given back."""
+        """Take ``units`` without waiting; negative units are returned to the bucket."""
         full = asyncio.get_running_loop().time() - self._most / self._rate
         self._empty_at = max(self._empty_at, full) + units / self._rate
 
 
 class Rates:
-    """Limits of requests and tokens per minute of an endpoint; None sets no limit."""
+    """Limits of requests and tokens per minute of an endpoint; None means no limit."""
 
     def __init__(self, requests_per_minute: int | None, tokens_per_minute: int | None) -> None:
         self._requests = Allowance(requests_per_minute) if requests_per_minute else None
@@ -186,7 +187,7 @@ class Rates:
         return float(charged)
 
     def settle(self, charged: float, tokens: int) -> None:
-        """Replace the charge of a request by its actual number of tokens."""
+        """Replace the tokens charged for a request by the actual number."""
         if tokens:
             self._spent += tokens
             self._ended += 1

@@ -1,7 +1,7 @@
-"""Reads values from the replies of a server, which may send anything: JSON, counts, errors, waits.
+"""Parses untrusted values in server replies: JSON, counts, errors and pauses.
 
-Each becomes a value of a known type. Counts in a journal are read by the same rule. Not covered:
-the texts of a model, which ``completion`` reads.
+Each is converted to a value of a known type. Counts in a journal are read by the same rules. Not
+covered: model-written text, which ``completion`` reads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNKNOWN = -1
 _MOST_COUNTED = 2**31
 _MOST_SAID = 500
 _STATUS_UNKNOWN = 500
-# Names of errors from providers that send no status.
+# Error names of providers that send no status.
 _NAMES_OF_STATUS = {
     400: "invalid_request_error invalid_argument context_length_exceeded exceed_context_size_error",
     401: "authentication_error invalid_api_key unauthenticated",
@@ -38,7 +38,7 @@ _STATUS_OF = {name: status for status, names in _NAMES_OF_STATUS.items() for nam
 
 
 def parsed(data: bytes | str) -> Any:
-    """The value of a JSON text.
+    """Parse a JSON text.
 
     Raises:
         ValueError: The text is not JSON, or is nested deeper than Python can read.
@@ -50,12 +50,12 @@ def parsed(data: bytes | str) -> Any:
 
 
 def count(value: object) -> int:
-    """A token count: an integer from 0 to 2^31 - 1, else -1 for unknown."""
+    """Read a token count: an integer from 0 to 2^31 - 1; -1 (unknown) for anything else."""
     return value if type(value) is int and 0 <= value < _MOST_COUNTED else UNKNOWN
 
 
 def seconds(value: object) -> float:
-    """A duration: a finite number of 0 or more, else 0."""
+    """Read a duration: a finite number of at least 0; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     return float(value) if 0 <= value <= sys.float_info.max else 0.0
@@ -63,15 +63,15 @@ def seconds(value: object) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Redactor:
-    """Turns a server's text into one printable line without the key, which some servers repeat.
+    """Converts a server's text to one printable line without the key, which some servers repeat.
 
-    The key is replaced before the text is cut, so that no part of it remains at the cut.
+    The key is replaced before the text is cut, so that no part of the key remains.
     """
 
     key: str = ""
 
     def __call__(self, said: object, most: int = _MOST_SAID) -> str:
-        """At most ``most`` characters of a text, or of another value as JSON."""
+        """Clean a text, or another value as JSON, and cut it to ``most`` characters."""
         if not isinstance(said, str):
             try:
                 said = json.dumps(said, ensure_ascii=False)
@@ -82,20 +82,20 @@ class Redactor:
 
 
 def message_of(error: Any) -> Any:
-    """The message in an error of any form."""
+    """The message in an error of any format."""
     while isinstance(error, dict):
         names = ("error", "message", "detail")
         inner = next((error[name] for name in names if error.get(name)), None)
         if inner is None:
             break
-        # The kind beside the message may be all that says what is wrong.
+        # The kind next to the message may be the only information.
         kind = next((error[n] for n in ("code", "type") if isinstance(error.get(n), str)), None)
         error = f"{inner} ({kind})" if isinstance(inner, str) and kind else inner
     return error
 
 
 def status_of(error: Any) -> int:
-    """The HTTP status that an error in a body stands for; 500 if it names none."""
+    """The HTTP status for an error in a body; 500 if the error states none."""
     fields = error if isinstance(error, dict) else {"code": error}
     for value in map(fields.get, ("code", "status", "type")):
         if isinstance(value, str):
@@ -108,7 +108,7 @@ def status_of(error: Any) -> int:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Pause in seconds that a server asks for; None without a valid one."""
+    """Pause in seconds that the server asks for; None if the header is missing or invalid."""
     for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "")
         with suppress(ValueError):
@@ -116,7 +116,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             if math.isfinite(wait_s) and wait_s >= 0:
                 return wait_s
             continue
-        with suppress(ValueError, OverflowError):  # dates that do not exist
+        with suppress(ValueError, OverflowError):  # the date does not exist
             if date := email.utils.parsedate_tz(value):
                 return max(0.0, email.utils.mktime_tz(date) - time.time())
     return None

@@ -1,7 +1,7 @@
-"""HTTP to model servers: a request is sent and its reply read until it ends or falls silent.
+"""HTTP transport: sends a request and reads the reply until it ends or times out.
 
-No server can fill the memory: the first 64 KiB of an error are read, and of a body or stream as
-many bytes as ``max_tokens`` can need (``ChatCompletion.most_bytes``). Proxies come from the
+Memory use is bounded: only the first 64 KiB of an error are read, and of a body or stream only as
+many bytes as ``max_tokens`` can need (``ChatCompletion.most_bytes``). Proxies are read from the
 environment; logins in ``~/.netrc`` are not used. All requests of a process are sent from one event
 loop in its own thread.
 
@@ -54,15 +54,15 @@ os.register_at_fork(
 
 
 def submit(work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-    """Run a coroutine in ``loop``."""
+    """Schedule a coroutine in the event loop of ``loop``."""
     return asyncio.run_coroutine_threadsafe(work, loop())
 
 
 class Transport:
-    """The connections to all servers of a model; created in the event loop that uses them.
+    """The connections to all servers of a model; must be created in the event loop.
 
     The key is sent with every request; a server without keys ignores it. ``patience_s`` is the
-    maximum silence.
+    maximum number of seconds without data.
     """
 
     def __init__(self, key: str, patience_s: float) -> None:
@@ -71,7 +71,7 @@ class Transport:
         self._patience_s = patience_s
         self._redact = Redactor(key)
         self._session = ClientSession(
-            # ``limits`` counts the slots of each server.
+            # No connection limit here: ``limits`` counts the slots of each server.
             connector=TCPConnector(limit=0),
             timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
             headers={"Authorization": f"Bearer {key or 'none'}", "User-Agent": "heavydistill"},
@@ -82,10 +82,10 @@ class Transport:
         """Send a body to the server at a base URL and read its reply into ``completion``.
 
         Raises:
-            TeacherError: The request cannot be sent, and was not.
+            TeacherError: The request is invalid and was not sent.
             RefusedError: The server refuses the request.
-            OverrunError: The reply goes on far past ``max_tokens``.
-            TimeoutError: The server was silent for too long.
+            OverrunError: The reply is far longer than ``max_tokens`` allows.
+            TimeoutError: The server sent no data for too long.
             Exception: Other failures that ``failures.failure_of`` knows: no connection, a broken
                 connection, a body that is not a completion.
         """
@@ -99,7 +99,7 @@ class Transport:
                     error = await beginning(answer, _ERROR_BYTES)
                     try:
                         said = message_of(parsed(error))
-                    except ValueError:  # no JSON
+                    except ValueError:  # not JSON
                         said = error.decode(errors="replace")
                     raise RefusedError(answer.status, answer.headers, self._redact(said))
                 if answer.content_type != "text/event-stream":
@@ -122,7 +122,7 @@ class Transport:
                 raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
 
     async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
-        """The reply as soon as it begins."""
+        """Send a request and return the response object as soon as the response begins."""
         from aiohttp import RedirectClientError
 
         if url not in self._proxies:
@@ -134,9 +134,9 @@ class Transport:
                 headers={"Content-Type": "application/json"},
                 proxy=self._proxies[url],
             )
-        except RedirectClientError:  # a fault of the server, although it is a ValueError
+        except RedirectClientError:  # a server fault, although it is a ValueError
             raise
-        except (ValueError, TypeError) as error:  # faults of the network are ClientErrors
+        except (ValueError, TypeError) as error:  # network faults are ClientErrors
             raise TeacherError(
                 f"Nothing can be sent to {url}: {self._redact(f'{type(error).__name__}: {error}')}",
                 "Correct the address, the key in the environment, or extra_body in the teacher's "
@@ -148,7 +148,7 @@ class Transport:
 
 
 async def beginning(answer: ClientResponse, most: int) -> bytes:
-    """A body, or its first ``most`` bytes."""
+    """Read a body, at most its first ``most`` bytes."""
     parts: list[bytes] = []
     left = most
     async for part in answer.content.iter_any():
@@ -160,7 +160,7 @@ async def beginning(answer: ClientResponse, most: int) -> bytes:
 
 
 def proxy_of(url: str) -> str | None:
-    """The proxy that the environment sets for an address; None without one."""
+    """The proxy that the environment sets for an address; None if there is none."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return None if proxy_bypass(host) else getproxies().get(parts.scheme)

@@ -1,9 +1,9 @@
-"""Loads adapters: weights that PEFT trained beside the frozen weights of a base model.
+"""Loads PEFT adapters: additional weights for a frozen base model.
 
 An adapter is a folder or a repository of the Hub with ``adapter_config.json``, which names the base
-model, and the adapter's weights. Its own tokenizer and chat template are used if it has them, else
-those of the base; the end-of-turn tokens are those of the base. Supported are LoRA, rsLoRA and
-DoRA, modules that were trained whole, and adapters that were trained on a base in 4 bit.
+model, and the adapter's weights. The adapter's tokenizer and chat template are used if it has them,
+otherwise the base's; the end-of-turn tokens are always the base's. Supported are LoRA, rsLoRA and
+DoRA, fully trained modules, and adapters trained on a base in 4 bit.
 
 Not covered: other kinds of adapters, several at a time, an adapter on an adapter, added tokens.
 """
@@ -28,7 +28,7 @@ class Adapter:
 
     name: str  # Folder or Hub id
     base: str  # Folder or Hub id of the base model
-    revision: str | None  # Revision of the base on the Hub; None takes the newest
+    revision: str | None  # Revision of the base on the Hub; None for the newest
     own_tokenizer: bool  # Whether the adapter has a tokenizer
 
     @property
@@ -54,7 +54,7 @@ def adapter_of(model: str) -> Adapter | None:
     """
     try:
         text = file_in(model, CONFIG).read_text(encoding="utf-8")
-    except (OSError, ValueError):  # the Hub's errors are of these kinds
+    except (OSError, ValueError):  # the Hub's errors have these types
         return None
     if _has(model, "config.json"):
         raise TeacherError(
@@ -102,14 +102,14 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
         config.inference_mode = True
         adapted = PeftModelForCausalLM(model, config)
         found = adapted.load_adapter(adapter.name, "default", torch_device="cpu")
-    except Exception as error:  # incomplete or of other shapes: no common exception class
-        said = " ".join(line.strip() for line in str(error).splitlines()[:2])  # one line a weight
+    except Exception as error:  # incomplete weights or wrong shapes: no common exception
+        said = " ".join(line.strip() for line in str(error).splitlines()[:2])  # one line per weight
         raise _unfit(adapter, f"{type(error).__name__}: {said}") from error
     if strangers := [*found.missing_keys, *found.unexpected_keys]:
         raise _unfit(
             adapter, f"{len(strangers)} weights are in only one of both, e.g. {strangers[0]}"
         )
-    # If embeddings and head share weights, PEFT would merge LoRA of the embeddings into both.
+    # If embeddings and head share weights, PEFT would merge the LoRA of the embeddings into both.
     ends = model.get_input_embeddings(), model.get_output_embeddings()
     if ends[0].weight is ends[1].weight and any(isinstance(e, BaseTunerLayer) for e in ends):
         raise TeacherError(
@@ -122,7 +122,7 @@ def load_adapter(adapter: Adapter, dtype: Any) -> Any:
 
 
 def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
-    """The base model with the adapter merged into its weights, which are changed in place.
+    """Merge the adapter into the base model's weights, in place, and return the base model.
 
     Raises:
         TeacherError: The adapter has weights that are not finite numbers.

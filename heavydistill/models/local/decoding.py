@@ -1,13 +1,13 @@
-"""Generation that reads a prompt once for all of its samples, and drops rows that have ended.
+"""Generation that prefills a prompt once for all of its samples, and drops finished rows.
 
-transformers' ``generate`` computes all rows until the last one has ended. Here it is called for a
-stretch of tokens at a time: rows that have ended are dropped before the next stretch, and keys and
-values are written into preallocated memory. A callback gets each row at most ``_STRETCH`` tokens
-after its end, and generation can be stopped after any token.
+transformers' ``generate`` computes all rows until the last one has ended. Here it is called for
+``_STRETCH`` tokens at a time: finished rows are dropped before the next call, and keys and values
+are written into preallocated memory. A callback gets each row at most ``_STRETCH`` tokens after its
+end, and generation can be stopped after any token.
 
 Not covered: models with states other than keys and values (see ``can_drop_rows``); limits that
-``generate`` counts from the start of a call, such as ``min_new_tokens``; beams; weights that are
-spread over processes, which must all call ``generate`` equally often.
+``generate`` counts from the start of a call, such as ``min_new_tokens``; beam search; weights
+sharded over processes, which must all call ``generate`` equally often.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from transformers.cache_utils import (
     DynamicSlidingWindowLayer,
 )
 
-_STRETCH = 16  # Tokens after which rows that have ended are reported and dropped
-_ROOM = 64  # Tokens for which memory is allocated at once
+_STRETCH = 16  # Number of tokens after which finished rows are reported and dropped
+_ROOM = 64  # Number of tokens for which memory is allocated at once
 
 
 def can_drop_rows(config: PreTrainedConfig) -> bool:
-    """Whether rows can be dropped from the cache of a model with this configuration.
+    """Whether rows can be dropped from the key-value cache of a model with this configuration.
 
     States of linear attention and of convolutions cannot be selected by row.
     """
@@ -54,7 +54,7 @@ def write(
     on_end: Callable[[int, list[int]], None] | None = None,
     goes_on: Callable[[], bool] | None = None,
 ) -> list[list[int]]:
-    """Generate tokens for each row, up to the end of its turn or a few more.
+    """Generate tokens for each row, up to the end of its turn or a few tokens more.
 
     Args:
         generate: Method ``generate`` of the model.
@@ -62,9 +62,10 @@ def write(
         attention_mask: (rows, width), 0 at the padding.
         config: Configuration with ``max_new_tokens``, ``eos_token_id`` and ``pad_token_id``.
         processors_of: Logits processors for a list of row numbers.
-        in_stretches: False for models whose rows cannot be dropped.
-        on_end: Called with a row's number and tokens once it has ended; an exception ends all.
-        goes_on: Called after each token; False stops generation.
+        in_stretches: Must be False for models whose rows cannot be dropped.
+        on_end: Called with a row's number and tokens when it has ended; an exception stops all
+        rows.
+        goes_on: Called after each token; returning False stops generation.
     """
     limit, width = config.max_new_tokens, input_ids.size(1)
     stretch = _STRETCH if in_stretches else limit
@@ -74,7 +75,7 @@ def write(
     over: set[int] = set()
 
     def note(sequences: torch.Tensor) -> torch.Tensor:
-        """Record the tokens, report rows that have ended; returns which rows have."""
+        """Record the tokens and report finished rows; returns a mask of the finished rows."""
         told = sequences[:, width:]
         is_over = torch.isin(told, ends).any(dim=1) | (told.size(1) == limit)
         for row, tokens, ended in zip(rows, told.tolist(), is_over.tolist(), strict=True):
@@ -86,7 +87,7 @@ def write(
         return is_over
 
     def ends_all(sequences: torch.Tensor, scores: Any) -> torch.Tensor:
-        """Stopping criterion after each token, for each row."""
+        """Stopping criterion: a mask of the finished rows, after each token."""
         if on_end and not in_stretches and (sequences.size(1) - width) % _STRETCH == 0:
             note(sequences)
         is_over = goes_on is not None and not goes_on()
@@ -122,12 +123,12 @@ def _read(
     attention_mask: torch.Tensor,
     config: GenerationConfig,
 ) -> Cache | None:
-    """Keys and values of prompts without their last tokens; None if all prompts differ."""
+    """Prefill the prompts without their last tokens; None if all prompts differ."""
     both = torch.stack([input_ids, attention_mask], dim=1)
     prompts, of_row = both.unique(dim=0, return_inverse=True)
     if len(prompts) == len(both) or attention_mask.sum(dim=1).min() < 2:
         return None
-    # The token that is generated as well is discarded.
+    # ``generate`` must generate at least one token, which is discarded.
     read = generate(
         input_ids=prompts[:, 0, :-1],
         attention_mask=prompts[:, 1, :-1],
@@ -146,7 +147,7 @@ def _for_a_stretch(config: GenerationConfig, tokens: int) -> GenerationConfig:
 
 
 def make_room(cache: Cache) -> None:
-    """Make the growing layers of a cache write in place from now on."""
+    """Make the growing layers of a cache write into preallocated memory from now on."""
     cache.layers = [
         _RoomyLayer(layer) if type(layer) is DynamicLayer and layer.is_initialized else layer
         for layer in cache.layers
@@ -154,7 +155,7 @@ def make_room(cache: Cache) -> None:
 
 
 class _RoomyLayer(DynamicLayer):
-    """A growing layer whose ``keys`` and ``values`` are views of longer tensors.
+    """A growing cache layer whose ``keys`` and ``values`` are views of longer tensors.
 
     If they are replaced, e.g. by selecting rows, new memory is allocated.
     """
@@ -192,7 +193,7 @@ class _RoomyLayer(DynamicLayer):
 
 
 def _longer(tensor: torch.Tensor, tokens: int) -> torch.Tensor:
-    """A copy with room for ``tokens`` tokens."""
+    """A copy of the tensor with room for ``tokens`` tokens."""
     longer = tensor.new_empty((*tensor.shape[:-2], tokens, tensor.shape[-1]))
     longer[..., : tensor.shape[-2], :] = tensor
     return longer

@@ -1,4 +1,4 @@
-"""Runs a checkpoint in this process with transformers, for the micro models and other small ones.
+"""Runs a checkpoint in this process with transformers; meant for the micro and other small models.
 
 Requests are sorted by the length of their prompts and run in batches. Random numbers are a hash of
 (request seed, step, token id), so a sample does not depend on the other requests of its batch,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from transformers import LogitsProcessorList
 
 _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
-# Limit of the keys and values of a batch: 35,000 tokens of a 1.7B model in float32.
+# Maximum bytes of a batch's keys and values: 35,000 tokens of a 1.7B model in float32.
 _BATCH_BYTES = 8 * 10**9
 _CHECKPOINT = "a folder with a transformers checkpoint"
 _CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
@@ -46,13 +46,13 @@ _MIX_2 = -7723592293110705685
 
 
 class LocalEngine:
-    """Generation with a causal language model, or an adapter, loaded from a folder or the Hub.
+    """Generates with a causal language model or an adapter, loaded from a folder or the Hub.
 
     Args:
         model: Path or Hub id.
-        think_tags: Opening and closing tag of its thinking, if any.
-        batch_tokens: Limit of one batch: sequences times (longest prompt + ``max_tokens``);
-            None chooses by the device and its memory.
+        think_tags: Opening and closing tag of the model's thinking, if any.
+        batch_tokens: Maximum tokens of a batch: rows times (longest prompt + ``max_tokens``); None
+            chooses by the device and its memory.
 
     Raises:
         TeacherError: The checkpoint cannot be loaded or has no chat template; or it is an adapter
@@ -124,7 +124,7 @@ class LocalEngine:
     def _batches(
         self, indices: list[int], prompts: list[list[int]], requests: list[Request]
     ) -> Iterator[list[int]]:
-        """Batches of request indices: equal sampling and similar length, longest first."""
+        """Yield batches of request indices: equal sampling, similar length, longest first."""
         groups: dict[Sampling, list[int]] = {}
         for index in indices:
             groups.setdefault(requests[index].sampling, []).append(index)
@@ -168,7 +168,7 @@ class LocalEngine:
             self.model.generate,
             ids,
             mask,
-            # Greedy decoding of logits with Gumbel noise is sampling; see _SeededGumbel.
+            # Greedy decoding of logits with added Gumbel noise is sampling; see _SeededGumbel.
             GenerationConfig(
                 do_sample=False,
                 max_new_tokens=sampling.max_tokens,
@@ -197,7 +197,7 @@ class LocalEngine:
 
 
 def _batch_tokens(model: Any) -> int:
-    """The tokens of a batch by the device, limited by the memory for their keys and values."""
+    """Number of tokens of a batch for the device, limited by the memory for keys and values."""
     text = model.config.get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
@@ -206,13 +206,14 @@ def _batch_tokens(model: Any) -> int:
 
 
 def local_revision(model: str) -> str:
-    """The revision of a folder or Hub id; loads no weights.
+    """The revision of a model in a folder or on the Hub; loads no weights.
 
     The revision of an adapter contains that of its base.
 
     Raises:
-        OSError, ValueError: There is no such folder, and the Hub cannot be reached or does not
-            have the model.
+        OSError, ValueError: The folder does not exist, and the Hub cannot be reached or does not
+        have
+            the model.
         TeacherError: The configuration of an adapter cannot be used, or its base is missing.
     """
     adapter = adapter_of(model)
@@ -234,7 +235,7 @@ def _revision(model: str, file: str, revision: str | None = None) -> str:
     """The commit of a Hub id, from the path of ``file`` in the cache; for a folder, a digest."""
     folder = Path(model)
     if not folder.is_dir():
-        return file_in(model, file, revision).parent.name  # snapshots/COMMIT
+        return file_in(model, file, revision).parent.name  # the path contains snapshots/COMMIT
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.iterdir() if p.suffix in _CHECKPOINT_SUFFIXES):
         with path.open("rb") as opened:
@@ -244,7 +245,7 @@ def _revision(model: str, file: str, revision: str | None = None) -> str:
 
 
 def load_tokenizer(model: str) -> Any:
-    """The tokenizer of a folder or Hub id, with its chat template.
+    """Load the tokenizer of a folder or Hub id, with its chat template.
 
     Raises:
         TeacherError: The tokenizer cannot be loaded, or has no chat template.
@@ -255,7 +256,7 @@ def load_tokenizer(model: str) -> Any:
         obstacle()
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
-    except Exception as error:  # missing or incomplete: no common exception class
+    except Exception as error:  # missing or incomplete files: no common exception
         raise unloadable("model", model, error, _CHECKPOINT) from error
     if tokenizer.chat_template is None:
         raise _lacks_template(model)
@@ -263,10 +264,10 @@ def load_tokenizer(model: str) -> Any:
 
 
 def require_template(model: str) -> None:
-    """Check that the tokenizer of a checkpoint folder has a chat template; reads only the files.
+    """Check that a checkpoint's tokenizer has a chat template; loads no tokenizer.
 
     Raises:
-        TeacherError: The tokenizer has no chat template, or ``adapter_of`` raises it.
+        TeacherError: The tokenizer has no chat template; or as ``adapter_of`` raises.
     """
     adapter = adapter_of(model)
     tokenizer = adapter.tokenizer if adapter else model
@@ -283,7 +284,7 @@ def _lacks_template(model: str) -> TeacherError:
 
 
 def _load(model: str) -> tuple[Any, Any]:
-    """(tokenizer, model on its device)."""
+    """Load a checkpoint; returns (tokenizer, model on its device)."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging as transformers_logging
@@ -291,7 +292,7 @@ def _load(model: str) -> tuple[Any, Any]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     # bfloat16 is emulated on most CPUs; float32 is faster there and exact.
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    transformers_logging.disable_progress_bar()  # it would break up the progress line of the run
+    transformers_logging.disable_progress_bar()  # it would interrupt the run's progress line
     adapter = adapter_of(model)
     tokenizer = load_tokenizer(adapter.tokenizer if adapter else model)
     if tokenizer.pad_token_id is None:
@@ -301,9 +302,9 @@ def _load(model: str) -> tuple[Any, Any]:
     else:
         try:
             weights = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
-        except Exception as error:  # no model or incomplete weights: no common exception class
+        except Exception as error:  # no model or incomplete weights: no common exception
             raise unloadable("model", model, error, _CHECKPOINT) from error
-    # ``generate`` would take unset parameters from the checkpoint, e.g. a repetition penalty.
+    # ``generate`` would read unset parameters from the checkpoint, e.g. a repetition penalty.
     weights.generation_config = GenerationConfig(
         eos_token_id=weights.generation_config.eos_token_id
     )
@@ -342,7 +343,7 @@ def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProce
 
 
 class _SeededGumbel:
-    """Adds Gumbel noise to the logits, so that the largest one is a sample from their softmax.
+    """Adds Gumbel noise to the logits, so that the argmax is a sample from their softmax.
 
     The noise of a token is a hash of (seed of its row, position, token id).
     """
@@ -365,7 +366,7 @@ class _SeededGumbel:
 
 
 def _mix(x: torch.Tensor) -> torch.Tensor:
-    """splitmix64's finalizer on signed 64-bit integers (wrapping, logical shifts)."""
+    """The finalizer of splitmix64 on signed 64-bit integers (wrapping, logical shifts)."""
     x = x + _GOLDEN
     x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * _MIX_1
     x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * _MIX_2

@@ -1,4 +1,4 @@
-"""Serves a teacher with vLLM on this machine for the time of a run.
+"""Serves a teacher with vLLM on this machine for the duration of a run.
 
 The server listens on a free port of 127.0.0.1, gets no request before it is healthy, and writes its
 output to a log. ``supervisor`` runs it and ends all of its processes when the run ends or this
@@ -37,10 +37,10 @@ _POLL_S = 0.5
 _HEALTH_TIMEOUT_S = 5.0
 _SHOWN_LINES = 15
 _SHOWN_ERRORS = 5
-_HARMLESS = r"\b(INFO|WARNING)\b"  # lines of these levels may mention errors that did not happen
+_HARMLESS = r"\b(INFO|WARNING)\b"  # log lines of these levels may mention errors that did not occur
 _ERROR = r"\b\w*(?:[Ee]rror|Exception)(?:: |, ).+"
 _TAIL_BYTES = 200_000
-# What vLLM prints for the usual causes, and the fix.
+# Maps messages of vLLM for common failures to the fix.
 _HINTS = (
     (
         r"out of memory|No available memory for the cache|larger than the available KV cache|"
@@ -70,7 +70,7 @@ _INSTALL = "pip install -c constraints.txt -e '.[vllm]'"
 
 @dataclass(frozen=True, slots=True)
 class VllmServer:
-    """A running server; ``endpoint`` is the endpoint of the run with the server's address."""
+    """A running server; ``endpoint`` is the run's endpoint with the server's address."""
 
     endpoint: Endpoint
     _port: int
@@ -78,10 +78,10 @@ class VllmServer:
     _process: subprocess.Popen[bytes]
 
     def failure(self) -> RunError | None:
-        """Why the server cannot be asked any more; None while it runs."""
+        """Why the server can no longer be used; None while it runs."""
         with socket.socket() as probe:
             probe.settimeout(_HEALTH_TIMEOUT_S)
-            # A busy server may time out, which is no failure.
+            # A busy server may not answer in time, which is not a failure.
             listens = probe.connect_ex((_HOST, self._port)) != errno.ECONNREFUSED
         if listens and self._process.poll() is None:
             return None
@@ -94,10 +94,10 @@ class VllmServer:
 
 
 def command(profile: ProfileFile, context: int | None) -> list[str]:
-    """The command that serves a model here; ``context`` None keeps the context of the set-up.
+    """The command that serves a model on this machine; ``context`` None keeps the setup's context.
 
     Raises:
-        ConfigError: No set-up of the profile fits this machine, or vLLM is not installed.
+        ConfigError: No setup in the profile fits this machine, or vLLM is not installed.
     """
     count, _ = largest_setup(profile)
     _, *words = serve_command(profile, count, context) or []
@@ -139,7 +139,7 @@ def served(
             stdin=subprocess.PIPE,
             stdout=file,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C must not end the server: it still has to answer
+            start_new_session=True,  # Ctrl-C must not end it: it must still answer requests
         )
     try:
         started = time.monotonic()
@@ -152,7 +152,7 @@ def served(
             time.sleep(_POLL_S)
         yield VllmServer(endpoint, port, printed, process)
     finally:
-        process.communicate()  # closes the pipe, which ends the server, and waits
+        process.communicate()  # closes the pipe, which ends the server, and waits for it
 
 
 def _is_healthy(port: int) -> bool:
@@ -166,13 +166,13 @@ def _is_healthy(port: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The output of a server: a file from the position ``start`` on."""
+    """A server's log file, read from the position ``start``."""
 
     path: Path
     start: int
 
     def told(self) -> str:
-        """The fix, if the cause is known; the path of the log, and its errors or its last lines."""
+        """The fix, if the cause is known; else the path of the log and its errors or last lines."""
         lines = self._lines()
         text = "\n".join(lines)
         hints = [fix for pattern, fix in _HINTS if re.search(pattern, text)]
@@ -203,10 +203,10 @@ def _ending(code: int) -> str:
 
 
 def gpus() -> int:
-    """The number of GPUs that a process started from here can use.
+    """The number of GPUs that a child process can use.
 
-    Counts the GPUs of NVIDIA's driver that ``CUDA_VISIBLE_DEVICES`` does not hide. CUDA is not
-    used, because it would take memory on each GPU.
+    Asks NVIDIA's driver and respects ``CUDA_VISIBLE_DEVICES``. CUDA is not initialised, because it
+    would allocate memory on each GPU.
 
     Raises:
         ConfigError: The driver does not answer.
@@ -235,10 +235,10 @@ def gpus() -> int:
 
 
 def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
-    """(number of GPUs, set-up): the profile's set-up that uses most GPUs of this machine.
+    """(number of GPUs, setup): the profile's setup that uses the most GPUs of this machine.
 
     Raises:
-        ConfigError: The profile has no set-up, or none that fits; the message says why.
+        ConfigError: The profile has no setup that fits; the message says why.
     """
     if not profile.vllm:
         why, fix = (
@@ -272,10 +272,10 @@ def largest_setup(profile: ProfileFile) -> tuple[int, Setup]:
 
 
 def vllm() -> str:
-    """Path of the command ``vllm``: on the search path, or beside this Python.
+    """Path of the command ``vllm``, from the search path or the folder of this Python.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: vLLM is not installed.
     """
     beside = str(Path(sys.executable).parent)
     found = shutil.which("vllm") or shutil.which("vllm", path=beside)

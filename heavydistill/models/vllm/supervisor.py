@@ -1,12 +1,12 @@
-"""Runs a command until its own standard input ends, and leaves none of its processes behind.
+"""Runs a command until this process's standard input is closed, then ends all its processes.
 
     python -I supervisor.py COMMAND ...
 
-The caller holds the other end of a pipe. If the caller ends, by ``kill -9`` too, the system closes
-the pipe; then, as on SIGTERM, the command gets SIGTERM, then its descendants, and whatever remains
-after ``GRACE_S`` is killed. Orphaned descendants become children of this process, so that those in
-sessions of their own are found as well. If the command ends by itself, its descendants are killed
-at once.
+Standard input is a pipe whose other end the caller holds. If the caller ends, even by ``kill -9``,
+the system closes the pipe. Then, as on SIGTERM, the command gets SIGTERM, followed by its
+descendants, and all processes that remain after ``GRACE_S`` are killed. Orphaned descendants become
+children of this process, so that those in separate sessions are found as well. If the command ends
+by itself, its descendants are killed at once.
 
 Exits with the code of the command, or 128 + N if signal N ended it. Linux only. Imports only the
 standard library, so that it starts at once in any environment.
@@ -44,12 +44,12 @@ def main(command: list[str]) -> int:
     while _reap(ended) and server not in ended and not told:
         if select.select([0], [], [], _POLL_S)[
             0
-        ]:  # nothing is ever written, so the pipe was closed
+        ]:  # nothing is ever written, so a readable pipe is a closed pipe
             break
     deadline = time.monotonic()
     if server not in ended:
         deadline += GRACE_S
-        os.kill(server, signal.SIGTERM)  # lets it end its child processes properly
+        os.kill(server, signal.SIGTERM)  # allows it to end its child processes properly
     while _reap(ended) and server not in ended and time.monotonic() < deadline:
         time.sleep(_POLL_S)
     _signal_family(signal.SIGTERM)
@@ -61,7 +61,7 @@ def main(command: list[str]) -> int:
 
 
 def _reap(ended: dict[int, int]) -> bool:
-    """Collect exit codes of children that have ended; returns whether any child is left."""
+    """Collect the exit codes of ended children; returns whether any child is left."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -77,7 +77,7 @@ def _signal_family(signum: signal.Signals) -> None:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             stat = (folder / "stat").read_bytes()
-        except OSError:  # it has ended
+        except OSError:  # it has already ended
             continue
         parents[int(folder.name)] = int(stat.rpartition(b")")[2].split()[1])
     family = {os.getpid()}
