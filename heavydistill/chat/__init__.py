@@ -1,5 +1,5 @@
-"""Renders rows for a student: the form of its thinking, its tokens, and the tokens to learn.
+"""Renders rows for a student: the format of its thinking, its tokens, and which have a loss.
 
-``student`` makes rows, ``guard`` finds rows that would lose something in training, ``template``
-renders conversations and splits their tokens.
+``student`` makes rows, ``guard`` finds rows that would lose text in training, ``template`` renders
+conversations and splits their tokens.
 """

@@ -1,4 +1,4 @@
-"""Checks that thinking, answer and end of a row are among the tokens that are learnt.
+"""Checks that thinking, answer and end of a row are among the tokens with a loss.
 
 A chat template can delete the thinking, wrap it twice, or render a prompt differently when an
 answer follows. The loss does not show this. The guard examines the tokens of a row:
@@ -13,7 +13,7 @@ answer follows. The loss does not show this. The guard examines the tokens of a 
     tags_lost           no tags, or only one of a pair, separate the thinking from the answer
     no_eos              no token that ends the response is learnt
     stops_early         the response ends before the answer does
-    control_token       thinking or answer holds a text that the tokenizer reads as a control token
+    control_token       thinking or answer has a text that the tokenizer reads as a control token
     too_long            the row has more tokens than fit
 
 Rows are dataclasses of ``store.sets.set_rows``, or dicts read from parquet. Not covered: the
@@ -38,12 +38,12 @@ _LEAST_DOUBLED = 16  # Characters; shorter texts may occur twice by chance
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a row."""
+    """A fault that the guard found in a row."""
 
     code: str
-    """Code of the fault; see the module."""
+    """Code of the fault; see the module docstring."""
     detail: str
-    """Description of the loss."""
+    """Description of what would be lost."""
     problem: str
     generation: str
 
@@ -55,7 +55,7 @@ class Fault:
 def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
     """Raise ConfigError if there are faults; the message names the first ones.
 
-    ``rows`` is the number of rows that were checked, ``where`` names their set.
+    ``rows`` is the number of rows that were checked, ``where`` is the name of their set.
     """
     if not faults:
         return
@@ -74,7 +74,7 @@ def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
 
 
 def guard(chat: Chat, rows: Iterable[SftRow | Mapping[str, Any]], max_tokens: int) -> list[Fault]:
-    """The faults of rows that are rendered by ``chat``, in their order."""
+    """Return the faults of rows rendered by ``chat``, in the order of the rows."""
     return [fault for row in rows for fault in Inspection(chat, row, max_tokens).faults()]
 
 
@@ -93,7 +93,7 @@ class Inspection:
         self._answer = str(fields["answer_text"]).strip()
 
     def faults(self) -> list[Fault]:
-        """The faults of the row."""
+        """Return the faults of the row."""
         problem, generation = str(self._row["problem"]), str(self._row["generation"])
         return [Fault(code, detail, problem, generation) for code, detail in self._found_wrong()]
 
@@ -120,7 +120,7 @@ class Inspection:
             yield "control_token", f"its text holds {control}"
 
     def _texts(self, text: str) -> Iterable[tuple[str, str]]:
-        """Faults unless thinking and answer are learnt once each, in this order."""
+        """Yield faults unless thinking and answer have a loss once each, in this order."""
         at, answer = self._found(self._answer, text, last=True)
         if at < 0:
             yield "answer_lost", self._where(self._answer)
@@ -136,9 +136,9 @@ class Inspection:
                 yield "doubled", f"the {name} is there twice: {_shown(part)}"
 
     def _found(self, part: str, text: str, last: bool = False) -> tuple[int, str]:
-        """(position of a part in a text, its spelling there); the position is -1 if it is missing.
+        """Return (position, spelling) of a part in a text; the position is -1 if it is missing.
 
-        A tokenizer may change the spelling of a text, e.g. compose letters.
+        A tokenizer may change the spelling of a text, e.g. by composing letters.
         """
         find = text.rfind if last else text.find
         at = find(part)
@@ -154,7 +154,7 @@ class Inspection:
         return f"{_shown(part)} {how}"
 
     def _tags(self, asked: str, whole: str) -> Iterable[tuple[str, str]]:
-        """Faults unless the turn has at most one pair of tags and separates its two parts."""
+        """Yield faults unless at most one pair of tags separates thinking and answer."""
         turn = whole[len(asked) - len(self._chat.opener) :]
         opens, closes = map(turn.count, TAGS)
         counted = f"it has {opens} {TAGS[0]} and {closes} {TAGS[1]}"
@@ -167,13 +167,14 @@ class Inspection:
             yield "tags_lost", counted
         elif self._reasoning:
             at = turn.rfind(self._answer)
-            # The first occurrence, because a short thinking such as ">" also occurs in the tags.
+            # Split at the first occurrence, because a short thinking such as ">" also occurs in the
+            # tags.
             between = turn[:at].split(self._reasoning, 1)[-1] if at >= 0 else TAGS[1]
             if not between.strip() or (closes and TAGS[1] not in between):
                 yield "tags_lost", f"between thinking and answer is nothing but {between!r}"
 
     def _end(self, text: str) -> Iterable[tuple[str, str]]:
-        """Faults unless a token that ends the response is learnt, after the whole answer."""
+        """Yield faults unless a token with a loss ends the response, after the whole answer."""
         learnt = self.tokens.completion
         stop = next((at for at, token in enumerate(learnt) if token in self._chat.stops), None)
         if stop is None:
@@ -184,7 +185,7 @@ class Inspection:
 
 
 def _shown(text: str) -> str:
-    """The beginning and the end of a text, for a message."""
+    """Return the beginning and the end of a text, for a message."""
     text = text.strip()
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"

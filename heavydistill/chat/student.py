@@ -1,6 +1,6 @@
 """The student, i.e. the model to be trained: its tokenizer, its chat template, its context.
 
-A row is a prompt and a completion as messages, made for the student's own template. Templates
+A row is a prompt and a completion as messages, formatted for the student's template. Templates
 accept the thinking of a completion in different forms:
 
     field    in ``reasoning_content`` of the message
@@ -8,7 +8,7 @@ accept the thinking of a completion in different forms:
 
 The form is found by rendering: it is the first form with which the guard finds no fault in a row
 with thinking and in a row without. A template that accepts neither form is corrected by adding text
-before and after it. The corrected template is kept with the sets, because the student must be
+before and after it. The corrected template is stored with the sets, because the student must be
 trained and used with it. A template that cannot be corrected is refused, and the message says what
 it loses.
 
@@ -52,7 +52,7 @@ _ANSWER = "The product is\n\n\\boxed{42}."
 DATE = datetime.date(2025, 1, 1)
 _DATE_CALL = re.compile(r"strftime_now\(\s*(['\"])(.*?)\1\s*\)")
 
-# The marks keep Jinja from removing line breaks and blanks of the template's own text.
+# The whitespace marks keep Jinja from removing line breaks and spaces of the template text.
 _NAMED = (
     "{%+ if messages and messages[-1].reasoning_content +%}"
     "{%+ set messages = messages[:-1] + "
@@ -85,7 +85,7 @@ _NO_THINKING = "and not messages[-1].reasoning_content and '</think>' not in mes
 
 @dataclass(frozen=True, slots=True)
 class FittedTemplate:
-    """A chat template with the form of messages in which it keeps the whole response.
+    """A chat template, and the message form with which it keeps the whole response.
 
     ``mended`` has one sentence for each correction of the template.
     """
@@ -99,24 +99,24 @@ class Student:
     """The model to be trained.
 
     Attributes:
-        aliases: Names of its own attempts in traces.
+        aliases: Names of the student in the traces, which mark its attempts.
         context: Maximum number of tokens of prompt and response together.
         response_tokens: Maximum number of tokens of a response as a deliberator.
-        domain: Wording of the prompts that suits it.
-        reader: Tokenizer that counts and cuts.
+        domain: Domain that selects the wording of the student's prompts.
+        reader: Tokenizer that counts tokens and cuts texts.
         form: Form of the thinking in a completion.
-        row: Type of its rows.
-        chat_template: Template in use, if it is not the tokenizer's own; else None.
+        row: Type of the student's rows.
+        chat_template: Template in use if it differs from the tokenizer's template; else None.
         mended: Corrections of the template, one sentence each.
     """
 
     def __init__(self, name: str, chat_template: Path | None = None) -> None:
-        """Load the tokenizer and find the form.
+        """Load the tokenizer and find the form of the thinking.
 
         Raises:
-            TeacherError: There is no such model; ``name`` is as ``models.registry`` takes it.
-            ConfigError: The tokenizer has no chat template, or its template loses what the student
-                should learn.
+            TeacherError: There is no such model; ``name`` is as in ``models.registry``.
+            ConfigError: The tokenizer has no chat template, or its template loses a part of the
+                response.
         """
         profile = profile_at(name, Endpoint(), may_be_served=False)
         given = read_template(chat_template, "--chat-template") if chat_template else None
@@ -129,7 +129,7 @@ class Student:
         self.response_tokens = profile.deliberator.max_tokens
         self.domain = profile.domain
         self.reader = ReaderTokenizer(profile.tokenizer)
-        from transformers import AutoTokenizer  # takes seconds, so only for a student that exists
+        from transformers import AutoTokenizer  # slow to import, so only for a student that exists
 
         tokenizer = AutoTokenizer.from_pretrained(profile.tokenizer)
         adapter = adapter_of(profile.tokenizer)
@@ -142,18 +142,18 @@ class Student:
         self.chat_template = None if is_own else self.chat.template
 
     def prompt(self, text: str) -> list[Message]:
-        """The conversation of a prompt."""
+        """Return a prompt as a conversation."""
         return [Message(role="user", content=text)]
 
     def completion(self, reasoning: str, answer_text: str) -> list[Message]:
-        """The turn to be learnt, in the form of the template.
+        """Return the assistant turn, in the form that the template accepts.
 
-        Blanks around the texts are removed, because not all templates keep them.
+        Whitespace around the texts is removed, because not all templates keep it.
         """
         return [_turn(self.form, reasoning, answer_text)]
 
     def tokens(self, prompt: str, reasoning: str, answer_text: str) -> Tokens:
-        """The tokens of a row, split where learning begins; a row with a fault is unusable."""
+        """Return a row's tokens, split where the loss begins; a row with a fault is unusable."""
         from heavydistill.schema import to_row
 
         asked = list(map(to_row, self.prompt(prompt)))
@@ -168,12 +168,12 @@ class Student:
         return replace(tokens, fault=fault)
 
     def prompt_tokens(self, text: str) -> int:
-        """Number of tokens of a prompt with the template and the text that opens the answer."""
+        """Return the number of tokens of a prompt, with template and generation prompt."""
         return self.chat.prompt_tokens([{"role": "user", "content": text}])
 
 
 def lost_student(name: str, error: TeacherError) -> ConfigError:
-    """The error for sets whose student cannot be found under the name in their manifest."""
+    """Return the error for sets whose student is not found under the name in their manifest."""
     return ConfigError(
         f"The student of the sets, {name}, cannot be used: {error.what}",
         "Give its folder or Hub id with --student.",
@@ -181,7 +181,7 @@ def lost_student(name: str, error: TeacherError) -> ConfigError:
 
 
 def stops_of(name: str) -> frozenset[int]:
-    """Ids of the tokens that end generation by a model's ``generation_config.json``."""
+    """Return the ids of the tokens that end generation in a model's ``generation_config.json``."""
     from transformers.utils import cached_file
 
     file = cached_file(
@@ -200,11 +200,11 @@ def fit(
 ) -> FittedTemplate:
     """Find the form of a tokenizer's template, and correct the template if no form fits.
 
-    ``stops`` are ids that end a response besides the tokenizer's end of sequence; ``template``
-    replaces the tokenizer's own.
+    ``stops`` are ids that end a response in addition to the tokenizer's end of sequence;
+    ``template`` replaces the tokenizer's template.
 
     Raises:
-        ConfigError: There is no template, it is not Jinja, or no form of it keeps everything.
+        ConfigError: There is no template, it is not Jinja, or every form loses some text.
     """
     given = template or own_template(tokenizer)
     dated = _with_fixed_date(given)
@@ -224,7 +224,7 @@ def fit(
 
 
 def _candidates(chat: Chat) -> Iterator[FittedTemplate]:
-    """Templates and forms to try, those with the fewest corrections first."""
+    """Yield templates and forms to try, those with the fewest corrections first."""
     own = FittedTemplate(chat, "field", ())
     named = [
         _changed(
@@ -256,7 +256,7 @@ def _changed(start: FittedTemplate, template: str, note: str) -> FittedTemplate:
 
 
 def _continued(start: FittedTemplate, note: str, only_plain: bool) -> Iterator[FittedTemplate]:
-    """The template with answers appended to its prompt; none if it renders no prompt."""
+    """Yield the template with answers appended to its prompt; nothing if it renders no prompt."""
     chat = start.chat
     try:
         thought = _rendered(chat, start.form, _REASONING)
@@ -290,7 +290,7 @@ def _rendered(chat: Chat, form: Form, reasoning: str) -> str:
 
 
 def _faults(fitted: FittedTemplate) -> list[Fault]:
-    """Faults of a row with thinking and of a row without, in this form."""
+    """Return the faults of a row with thinking and of a row without, in this form."""
     probes = [_probe(fitted.form, reasoning) for reasoning in (_REASONING, "")]
     return [fault for probe in probes for fault in Inspection(fitted.chat, probe).faults()]
 
@@ -327,5 +327,5 @@ def _with_fixed_date(template: str) -> str:
 
 
 def _before_the_end(template: str) -> str:
-    """The template without the final line break, which Jinja removes only at the end."""
+    """Return the template without the final line break, which Jinja removes only at the end."""
     return template.removesuffix("\n")

@@ -1,8 +1,8 @@
 """Renders rows with a tokenizer's chat template, and splits their tokens as a trainer does.
 
-The tokens to learn are found as in TRL's trainer for prompts and completions: the prompt is
-rendered alone, with the text that opens the answer, and then the whole row; the tokens after their
-common beginning are learnt.
+The tokens with a loss are found as in TRL's trainer for prompts and completions: the prompt is
+rendered alone, with the generation prompt, and then the whole row. The loss is computed on the
+tokens after their common prefix.
 
 Not covered: the form of a row (see ``student``), and whether it is complete (see ``guard``).
 """
@@ -33,12 +33,12 @@ class Tokens:
     """The tokens of a row as a trainer sees them."""
 
     prompt: list[int]
-    """Token ids that the student reads; they have no loss."""
+    """Token ids that the student reads; these tokens have no loss."""
     completion: list[int]
-    """Token ids of the response, on which the loss is computed."""
+    """Token ids of the response; these tokens have a loss."""
     fault: str = ""
-    """Why the row must not be used; empty if it may be. Without a fault, ``prompt`` is exactly what
-    the student reads when it is asked."""
+    """Why the row must not be used; empty if it may be. Without a fault, ``prompt`` is exactly
+    what the student reads at inference."""
 
 
 class Chat:
@@ -46,8 +46,8 @@ class Chat:
 
     Args:
         tokenizer: Tokenizer of transformers, which is not changed.
-        stops: Ids at which generation stops, besides the tokenizer's own end of sequence.
-        template: Jinja text that replaces the tokenizer's own template.
+        stops: Ids at which generation stops, in addition to the tokenizer's end of sequence.
+        template: Jinja text that replaces the tokenizer's template.
 
     Raises:
         ConfigError: There is no template, or it is not Jinja; or no token ends a response.
@@ -70,7 +70,7 @@ class Chat:
 
         try:
             self.render([{"role": "user", "content": _PROBE}])
-        except ValueError as error:  # other faults of the template are found when it is rendered
+        except ValueError as error:  # other errors in the template appear when it is rendered
             cause = error.__cause__
             if isinstance(cause, TemplateSyntaxError):
                 raise ConfigError(
@@ -80,12 +80,12 @@ class Chat:
 
     @property
     def sha256(self) -> str:
-        """Hash of the template's text, in hex digits."""
+        """Return the hash of the template's text, in hex digits."""
         return hashlib.sha256(self.template.encode()).hexdigest()
 
     @cached_property
     def opener(self) -> str:
-        """Text between a prompt and its answer; empty if the template loses the prompt."""
+        """Return the text between prompt and answer; empty if the template loses the prompt."""
         try:
             asked = self.render([{"role": "user", "content": _PROBE}], opens=True)
         except ValueError:
@@ -94,14 +94,14 @@ class Chat:
 
     @property
     def opens_thinking(self) -> bool:
-        """Whether the opener ends inside a think tag, so that responses lack the opening one."""
+        """Return whether the opener ends inside a think tag, so responses lack the opening tag."""
         return self.opener.count(TAGS[0]) > self.opener.count(TAGS[1])
 
     def render(self, messages: Messages, opens: bool = False) -> str:
-        """Render a conversation; with ``opens``, followed by the text that opens an answer.
+        """Render a conversation; with ``opens``, append the generation prompt.
 
         Raises:
-            ValueError: The template does not accept it; the message quotes the template's error.
+            ValueError: The template refuses it; the message quotes the template's error.
         """
         try:
             rendered = self.tokenizer.apply_chat_template(
@@ -115,12 +115,12 @@ class Chat:
         return str(rendered)
 
     def ids(self, text: str) -> list[int]:
-        """The tokens of a rendered text."""
-        # Not verbose, because the guard reports rows that are too long.
+        """Return the token ids of a rendered text."""
+        # verbose=False hides length warnings, because the guard reports rows that are too long.
         return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of tokens, with special tokens."""
+        """Return the text of token ids, including special tokens."""
         return str(
             self.tokenizer.decode(
                 list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
@@ -128,7 +128,7 @@ class Chat:
         )
 
     def tokens(self, prompt: Messages, completion: Messages) -> Tokens:
-        """The tokens of a row, as TRL makes them."""
+        """Return the tokens of a row, split as in TRL."""
         try:
             asked = self.ids(self.render(prompt, opens=True))
             whole = self.ids(self.render([*prompt, *completion]))
@@ -148,12 +148,12 @@ class Chat:
         return Tokens(whole[:same], whole[same:], fault)
 
     def control_token(self, text: str) -> str | None:
-        """The first control token that the tokenizer reads in a text; None if there is none."""
+        """Return the first control token that the tokenizer finds in a text; None if none."""
         found = self._control.search(text) if self._control else None
         return found[0] if found else None
 
     def prompt_tokens(self, prompt: Messages) -> int:
-        """Number of tokens of a prompt with the template and the text that opens the answer."""
+        """Return the number of tokens of a prompt, with template and generation prompt."""
         return len(self.ids(self.render(prompt, opens=True)))
 
     @cached_property
@@ -165,7 +165,7 @@ class Chat:
 
 
 def lacks_template(tokenizer: str) -> ConfigError:
-    """The error for a student's tokenizer without a chat template."""
+    """Return the error for a student's tokenizer without a chat template."""
     return ConfigError(
         f"The tokenizer {tokenizer} has no chat template",
         "Give one with --chat-template FILE, or take an instruction-tuned student.",
@@ -173,7 +173,7 @@ def lacks_template(tokenizer: str) -> ConfigError:
 
 
 def read_template(path: Path, flag: str) -> str:
-    """The Jinja text of a file with its exact line breaks, which the template's hash includes.
+    """Return the Jinja text of a file with exact line breaks, because they affect the hash.
 
     Raises:
         ConfigError: The file cannot be read or is empty; the fix names ``flag``.
@@ -189,6 +189,6 @@ def read_template(path: Path, flag: str) -> str:
 
 
 def own_template(tokenizer: Any) -> str:
-    """The chat template of a tokenizer, the default one of several; empty if it has none."""
+    """Return the tokenizer's chat template (the default one of several); empty if none."""
     own = tokenizer.chat_template
     return str((own.get("default") if isinstance(own, dict) else own) or "")

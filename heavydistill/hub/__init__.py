@@ -1,1 +1,1 @@
-"""What goes to the Hub: cards of datasets and models, who may publish what, and the upload."""
+"""Publishing to the Hub: cards of datasets and models, licence checks, and the upload."""

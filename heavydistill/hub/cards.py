@@ -1,7 +1,7 @@
 """Shared parts of the cards of sets and models: templates, tables, and the user's notes.
 
-Cards are rendered from ``templates``, in which an indented line continues the paragraph before it.
-Text that a user writes under Notes, the last heading, is kept when the card is written again.
+Cards are rendered from ``templates``; an indented line in a template continues the paragraph before
+it. Text that a user writes under Notes, the last heading, is kept when the card is written again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ABOUT_NOTES = (
 
 
 def render(template_name: str, folder: Path, **values: Any) -> str:
-    """Render a card, with the notes of the card that is in the folder.
+    """Return a rendered card, with the notes of the card that is already in the folder.
 
     Raises:
         ConfigError: The card in the folder is not UTF-8 text.
@@ -57,13 +57,13 @@ def render(template_name: str, folder: Path, **values: Any) -> str:
 
 
 def languages(manifests: Iterable[Manifest]) -> list[str]:
-    """Codes of the languages of the prompts, sorted."""
+    """Return the language codes of the prompts, sorted."""
     found = {name.partition("@")[0].rpartition(".")[2] for name in versions(manifests, "prompts")}
     return sorted(found & set(typing.get_args(Language)))
 
 
 def versions(manifests: Iterable[Manifest], kind: str) -> list[str]:
-    """Names and versions of ``prompts`` or ``verifiers``, sorted."""
+    """Return names and versions of ``prompts`` or ``verifiers``, sorted."""
     return sorted({version for manifest in manifests for version in getattr(manifest, kind)})
 
 
@@ -72,7 +72,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FunctionLoader(_template),
         trim_blocks=True,
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # Markdown, where names and texts are escaped by `text` or `code`
+        autoescape=False,  # the output is Markdown; `text` and `code` escape names and texts
     )
     environment.filters |= {"text": text, "code": code, "count": count, "interval": interval}
     environment.filters |= {"known": lambda value: UNKNOWN if value is None else value}

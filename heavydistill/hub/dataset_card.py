@@ -1,8 +1,8 @@
-"""The dataset card of a folder of sets: its ``README.md``, with the metadata that the Hub reads.
+"""The dataset card of a folder of sets: its ``README.md``, with metadata for the Hub.
 
 The card depends only on ``manifest.json``, the files in the folder and the profiles of the models,
-so the same sets have the same card. With the card in the folder,
-``datasets.load_dataset(FOLDER, "rl")`` works locally as it does on the Hub.
+so the same sets have the same card. With the card in the folder, ``datasets.load_dataset(FOLDER,
+"rl")`` works locally as it does on the Hub.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from heavydistill.store.sets.set_rows import LABELS
 
 _TAGS = ["heavydistill", "synthetic", "reasoning", "deliberation", "distillation"]
 _DEFAULT = "sft_deliberator"
-# The Hub's size categories, from 10^3 rows on ten times as many each.
+# The Hub's size categories; each upper bound is ten times the previous one.
 _SIZES = ["n<1K", "1K<n<10K", "10K<n<100K", "100K<n<1M", "1M<n<10M", "10M<n<100M", "n>100M"]
 _ROWS = {
     "problems": "a problem, and its split or why it has none",
@@ -54,11 +54,11 @@ _ROWS = {
 }
 _STAGES = ("trajectories", "deliberations")
 
-RowCounts = dict[str, dict[str, int]]  # rows of each set that has any, by split
+RowCounts = dict[str, dict[str, int]]  # number of rows of each set that has rows, by split
 
 
 def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_FOLDER) -> str:
-    """The card of sets, with the address that the options give.
+    """Return the card of the sets, with the Hub address from the options.
 
     Raises:
         ConfigError: A profile cannot be read, or the card in the folder is not UTF-8 text.
@@ -80,7 +80,7 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         f"{code(run.name)}: {text(fact)}"
         for run in manifest.runs
         for stage in _STAGES
-        if "unanswered" in (counted := run.summary.get(stage) or {})  # earlier versions lack it
+        if "unanswered" in (counted := run.summary.get(stage) or {})  # not in older summaries
         for fact in unanswered_facts(
             {stage: GenerationCounts(**counted)}, run.summary.get("by_verifier", {})
         )
@@ -110,12 +110,12 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
 
 
 def write_card(folder: Path) -> None:
-    """Write the card into a folder of sets; raises ConfigError if it holds no sets."""
+    """Write the card into a folder of sets; raises ConfigError if the folder has no sets."""
     (folder / CARD).write_text(dataset_card(read_manifest(folder), folder), encoding="utf-8")
 
 
 def _headline(run: RunUsed) -> tuple[str, str] | None:
-    """The result of a run; None if its summary has no metrics, as for imported attempts."""
+    """Return the result of a run; None if its summary has no metrics, as for imported attempts."""
     keys = ("vote_at_k", "heavy_mean_at_d", "heavy_minus_vote")
     found = [Interval(**value) if (value := run.summary.get(key)) else None for key in keys]
     vote, heavy, added = found
@@ -165,7 +165,7 @@ def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
 
 
 def _costs(manifest: Manifest) -> dict[str, Any]:
-    """Requests, tokens and cost of each stage, and the known part of their sum."""
+    """Return requests, tokens and cost of each stage, and the known part of the total cost."""
     costs: list[float | None] = []
     rows = []
     for run in manifest.runs:

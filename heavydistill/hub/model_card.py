@@ -1,6 +1,6 @@
-"""The model card of a trained model: its ``README.md``, with the metadata that the Hub reads.
+"""The model card of a trained model: its ``README.md``, with metadata for the Hub.
 
-The card depends only on ``training.json``, the configuration of an adapter, the figures of an
+The card depends only on ``training.json``, the configuration of an adapter, the metrics of an
 evaluation and the profiles of the models, so the same training has the same card.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FIGURES = f"{EVALUATION}/{COMPARISON}"
 _SERVER = "http://localhost:8000/v1"
-# Maximum ranks for which vLLM has compiled kernels.
+# Values of max_lora_rank for which vLLM has compiled kernels.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 _ODD = ("use_dora", "modules_to_save", "lora_bias")
 _PLAIN = re.compile(r"[\w.-]+")
@@ -45,10 +45,10 @@ _METHODS = {
 
 
 def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = IN_FOLDER) -> str:
-    """The card of a model whose training has ended, with the address that the options give.
+    """Return the card of a model whose training has ended, with the Hub address from the options.
 
     Raises:
-        ConfigError: A profile, the configuration of the adapter or the figures of the evaluation
+        ConfigError: A profile, the configuration of the adapter or the metrics of the evaluation
             cannot be read, or the card in the folder is not UTF-8 text.
     """
     origin, adapter = origin_of(record, options.profiles), adapter_config(folder)
@@ -63,7 +63,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         before = before.base.training
     folders: dict[
         str, tuple[str, set[str], Manifest]
-    ] = {}  # each once, with the roles that learn from it
+    ] = {}  # each set once, with the roles trained on it
     for used in record.sets:
         key = json.dumps([used.name, used.revision, used.manifest.files])
         folders.setdefault(key, (used.name, set(), used.manifest))[1].add(used.role)
@@ -87,12 +87,12 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
 
 
 def write_model_card(folder: Path) -> None:
-    """Write the card of a trained model into its folder; errors as in ``model_card``."""
+    """Write the card of a trained model into its folder; raises the errors of ``model_card``."""
     (folder / CARD).write_text(model_card(read_record(folder), folder), encoding="utf-8")
 
 
 def comparison_in(folder: Path) -> Comparison | None:
-    """The evaluation in the folder of a trained model; None if there is none.
+    """Return the evaluation in the folder of a trained model; None if there is none.
 
     Raises:
         ConfigError: The file has another version.
@@ -134,7 +134,7 @@ def _metadata(
 
 
 def _results(comparison: Comparison, role: str) -> list[EvalResult]:
-    """The shares after training in the form of the Hub, only those of this model's roles."""
+    """Return the shares after training in the Hub's format, only for the roles of this model."""
     from huggingface_hub import EvalResult
 
     source = str(at(comparison.config, "problems.source") or "another run").removeprefix("hub:")
@@ -155,7 +155,7 @@ def _results(comparison: Comparison, role: str) -> list[EvalResult]:
 
 
 def _context(record: TrainingRecord) -> int:
-    """Maximum tokens of prompt and response: those of RL, or what the sets were built for."""
+    """Return names and commands for the section on how to use the model."""
     if record.rl:
         return record.max_length
     return max(used.manifest.student.max_tokens for used in record.sets)
@@ -164,8 +164,8 @@ def _context(record: TrainingRecord) -> int:
 def _usage(
     record: TrainingRecord, adapter: dict[str, Any] | None, base: Base, options: PublishOptions
 ) -> dict[str, Any]:
-    """Names and commands for the section on how to use the model."""
-    rank = None  # maximum rank for vLLM, if its `PEFTHelper` accepts the adapter
+    """maximum rank for vLLM, if its `PEFTHelper` accepts the adapter"""
+    rank = None  # base model and adapter on one server, with different names
     if adapter and adapter.get("bias", "none") == "none" and not any(map(adapter.get, _ODD)):
         largest = max(adapter["r"], *(adapter.get("rank_pattern") or {}).values(), 0)
         rank = next((bound for bound in _RANKS if bound >= largest), None)
@@ -179,7 +179,7 @@ def _usage(
     generate = ["heavydistill", "generate"]
     own = [*generate, *_models(record, base.profile or parent, place), *problems]
     parser = ["--reasoning-parser", base.parser] if base.parser else []
-    if rank:  # base model and adapter on one server, with different names
+    if rank:  # The server has one model, so a deliberator needs the attempts of an earlier run.
         name = "student" if record.role == "both" else record.role
         serve = ["vllm", "serve", parent, *(["--revision", base.revision] if base.revision else [])]
         serve += ["--tokenizer", place, "--enable-lora", "--max-lora-rank", str(rank)]
@@ -188,7 +188,7 @@ def _usage(
     else:
         tokenizer = place if adapter is None else "merged"
         serve = ["vllm", "serve", tokenizer, *parser]
-        # The server has one model, so a deliberator gets attempts of an earlier run.
+        # within the context length of the training
         ask = {
             "thinker": [],
             "deliberator": ["--pools", "runs/attempts", "--deliberator", tokenizer],
@@ -210,7 +210,7 @@ def _usage(
 
 
 def _attempts(record: TrainingRecord) -> int | None:
-    """The largest K of the runs that a deliberator was trained on; None if not recorded."""
+    """Return the largest K of the runs that a deliberator was trained on; None if not recorded."""
     configs = [run.config for used in record.sets for run in used.manifest.runs]
     if record.rl and record.rl.run:
         configs = [record.rl.run]
@@ -218,7 +218,7 @@ def _attempts(record: TrainingRecord) -> int | None:
 
 
 def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
-    """Flags of a run with the model in its role and the base model in the other."""
+    """Return flags for a run with the trained model in its role and the base model in the other."""
     if record.role == "both":
         return ["--teacher", trained]
     thinker, deliberator = (trained, base) if record.role == "thinker" else (base, trained)
@@ -226,7 +226,7 @@ def _models(record: TrainingRecord, base: str, trained: str) -> list[str]:
 
 
 def _run_flags(record: TrainingRecord) -> list[str]:
-    """Flags for the problems, the number of attempts in training, and the prompts of training."""
+    """Return flags for the problems, and for the number of attempts and the prompts of training."""
     versions = {version for used in record.sets for version in used.manifest.prompts}
     wordings = [version.partition("@")[0].split(".") for version in versions]
     flags = ["--problems", "problems.jsonl"]

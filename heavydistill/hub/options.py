@@ -12,7 +12,7 @@ from heavydistill.errors import PublishError
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
 class PublishOptions:
-    """The options of an upload, each with a flag of `heavydistill publish`."""
+    """The options of an upload; each one is a flag of `heavydistill publish`."""
 
     repo_id: str
     """Repository on the Hub, ORG/NAME; created if it is missing."""
@@ -46,4 +46,4 @@ class PublishOptions:
 
 
 IN_FOLDER = PublishOptions(repo_id="")
-"""Options for a card that stays in its folder."""
+"""Options for a card that is not uploaded."""

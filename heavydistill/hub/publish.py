@@ -69,7 +69,8 @@ if TYPE_CHECKING:
 
 
 _AGAIN = "Repeat the same command: what has arrived is not sent again."
-# Another commit came first, or the Hub is busy; statuses from 500 on are temporary too.
+# 409 and 412: another commit came first; 429: the Hub is busy. Statuses from 500 on are temporary
+# too.
 _TEMPORARY = {409, 412, 429}
 _UNREACHABLE = {errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
 _FIXES = {
@@ -86,10 +87,10 @@ _TOKENIZER = (
 
 Kind = Literal["dataset", "model"]
 Files = dict[str, Path | bytes]
-"""Paths in the repository, each with a local file or the content itself."""
+"""Paths in the repository, each with a local file or its content."""
 
 _MARKS: dict[Kind, str] = {"dataset": MANIFEST, "model": RECORD}
-"""The file that shows that a folder or repository holds sets, or a model."""
+"""The file by which a folder or repository is recognized as sets or as a model."""
 _ROWS = rf"({'|'.join(SETS)})/[^/]+\.parquet"
 _OF_SETS = (CARD, MANIFEST, CHAT_TEMPLATE)
 _OF_MODELS = (CARD, RECORD, *_FULL_CONFIGS, ADAPTER_CONFIG, *_TOKENIZER, FIGURES)
@@ -97,21 +98,21 @@ _PATHS: dict[Kind, re.Pattern[str]] = {
     "dataset": re.compile("|".join([_ROWS, *map(re.escape, _OF_SETS)])),
     "model": re.compile("|".join([WEIGHTS, *map(re.escape, _OF_MODELS)])),
 }
-"""The paths that a published file can have."""
+"""Patterns of the paths that a published file can have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """The files that are sent."""
+    """The files to send."""
 
     kind: Kind
     files: Files
-    kept_back: list[str]  # names in the folder that are not sent
+    kept_back: list[str]  # names of files in the folder that are not sent
     message: str  # message of the commit
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Bytes of each file, by its path in the repository."""
+        """Return the size of each file in bytes, by its path in the repository."""
         return {
             name: source.stat().st_size if isinstance(source, Path) else len(source)
             for name, source in self.files.items()
@@ -122,10 +123,10 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
     """Collect and check the files of a folder of sets or of a trained model; writes nothing.
 
     Raises:
-        PublishError: The folder holds neither, or both; the repository name is malformed; the sets
-            do not match their manifest; the training has not ended, or files needed to load the
-            model are missing or incomplete; a link leads out of the folder; the terms do not allow
-            it; or a text contains a key.
+        PublishError: The folder has neither sets nor a model, or both; the repository name is
+            malformed; the sets do not match their manifest; the training has not ended, or files
+            needed to load the model are missing or incomplete; a link leads out of the folder; the
+            models' terms forbid it; or a text contains a key.
         ConfigError: The manifest or record has another version, or a profile cannot be read.
     """
     options.check()
@@ -139,7 +140,7 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
     (kind,) = kinds
     _refuse_links(folder, kind)
     files, message = (_of_sets if kind == "dataset" else _of_model)(folder, options)
-    # A subfolder from which nothing is sent is listed by its own name.
+    # A subfolder from which no file is sent is listed by its name only.
     opened = {name.partition("/")[0] for name in files if "/" in name}
     left = [path for path in folder.iterdir() if path.name not in opened]
     left += [path for name in opened for path in (folder / name).iterdir()]
@@ -148,7 +149,7 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
 
 
 def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
-    """The checked files of sets, and the message of the commit."""
+    """Return the checked files of sets, and the message of the commit."""
     manifest = read_manifest(folder)
     there = hashes(folder)
     names = sorted({*there, *manifest.files})
@@ -170,7 +171,7 @@ def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
 
 
 def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
-    """The checked files of a model, and the message of the commit."""
+    """Return the checked files of a model, and the message of the commit."""
     record = read_record(folder)
     if record.result is None:
         raise PublishError(
@@ -203,10 +204,10 @@ def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
 
 
 def _refuse_links(folder: Path, kind: Kind) -> None:
-    """Refuse links that lead out of the folder or nowhere, where their target would be sent.
+    """Refuse links that are broken or lead out of the folder, if their target would be sent.
 
     Links within the folder are followed. A snapshot in the Hub's cache consists of links to the
-    blobs of the same repository, which count as part of it.
+    blobs of the same repository; these count as part of the folder.
     """
     root = folder.resolve()
     homes = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
@@ -224,13 +225,13 @@ def _refuse_links(folder: Path, kind: Kind) -> None:
 
 
 def copy(parcel: Parcel, folder: Path) -> Path:
-    """Write the files into the folder NAME.dry-run beside their own; an earlier copy is replaced.
+    """Write the files into the folder NAME.dry-run next to ``folder``; an earlier copy is replaced.
 
     Returns:
         The folder NAME.dry-run.
 
     Raises:
-        PublishError: NAME.dry-run exists and was not made by this function, or holds other files.
+        PublishError: NAME.dry-run exists and was not made by this function, or has other files.
         RunError: The disk is full or fails.
     """
     folder = folder.resolve()
@@ -270,7 +271,7 @@ class PublishResult:
 
 
 def deletions(parcel: Parcel, options: PublishOptions) -> list[str]:
-    """The files on the Hub that the commit would delete; changes nothing there.
+    """Return the files on the Hub that the commit would delete; changes nothing on the Hub.
 
     Raises:
         PublishError: The Hub cannot be reached or refuses to answer.
@@ -280,14 +281,14 @@ def deletions(parcel: Parcel, options: PublishOptions) -> list[str]:
 
     with _connected(options) as api:
         ask = api.dataset_info if parcel.kind == "dataset" else api.model_info
-        for branch in dict.fromkeys((options.revision, None)):  # a new branch begins as main
+        for branch in dict.fromkeys((options.revision, None)):  # a new branch starts from main
             with contextlib.suppress(RepositoryNotFoundError, RevisionNotFoundError):
                 return _outdated(ask(options.repo_id, revision=branch), parcel)
     return []
 
 
 def _outdated(there: DatasetInfo | ModelInfo, parcel: Parcel) -> list[str]:
-    """Files of an earlier publication of this kind that are not sent any more."""
+    """Return files of an earlier publication of this kind that are no longer sent."""
     names = sorted(file.rfilename for file in there.siblings or [])
     if _MARKS[parcel.kind] not in names:
         return []
@@ -302,7 +303,7 @@ def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
         PublishError: There is no token or it has no write access, the Hub cannot be reached or
             refuses the upload, or the repository is public although ``private`` is set. Nothing is
             changed, except that the repository or branch may have been created.
-        RunError: The Hub or the connection failed; nothing is changed either.
+        RunError: The Hub or the connection failed; nothing is changed.
     """
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete
 
@@ -341,7 +342,7 @@ def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) 
         options: Options of the upload.
 
     Raises:
-        PublishError: The name, licence or terms do not allow it; or as in ``publish``.
+        PublishError: The name, licence or terms forbid it; or an error of ``publish``.
         RunError: As in ``publish``.
     """
     options.check()
@@ -353,7 +354,7 @@ def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) 
         raise PublishError(error.what, fix) from error
     with _connected(options) as api:
         _open(api, options, "model")
-        # `create_repo` succeeds on an existing repository even with read access alone.
+        # `create_repo` succeeds on an existing repository even with read access only.
         api.auth_check(options.repo_id, repo_type="model", write=True)
 
 
@@ -362,7 +363,7 @@ def publish_trained(folder: Path, options: PublishOptions) -> PublishResult:
     try:
         return publish(pack(folder, options), options)
     except HeavydistillError as error:
-        # The fix of a RunError, to repeat the same command, would train again.
+        # The fix of a RunError is to repeat the same command, which would train again.
         first = f"{error.fix} " if isinstance(error, PublishError) else ""
         again = f"The model is in {folder}; send it with {_command(folder, options)}."
         raise type(error)(error.what, first + again) from error
@@ -376,7 +377,7 @@ def _command(folder: Path, options: PublishOptions) -> str:
 
 
 def _open(api: HfApi, options: PublishOptions, kind: Kind) -> DatasetInfo | ModelInfo:
-    """Create the repository and the branch if they are missing; returns what the branch holds."""
+    """Create the repository and branch if they are missing; return the branch's content."""
     repo_id, branch = options.repo_id, options.revision
     api.create_repo(repo_id, repo_type=kind, private=options.private or None, exist_ok=True)
     if options.private and not api.repo_info(repo_id, repo_type=kind).private:
@@ -393,7 +394,7 @@ def _open(api: HfApi, options: PublishOptions, kind: Kind) -> DatasetInfo | Mode
 
 @contextlib.contextmanager
 def _connected(options: PublishOptions) -> Iterator[HfApi]:
-    """A client of the Hub; errors raised within the block become errors with a fix."""
+    """Yield a client of the Hub; errors raised within the block become errors with a fix."""
     from huggingface_hub import HfApi, constants, get_token
 
     endpoint = urlsplit(constants.ENDPOINT)
@@ -413,16 +414,16 @@ def _connected(options: PublishOptions) -> Iterator[HfApi]:
         yield HfApi(token=token)
     except PublishError:
         raise
-    # The errors of httpx, hf_xet and huggingface_hub have no common base.
+    # The errors of httpx, hf_xet and huggingface_hub share no base class.
     except Exception as error:
-        # One line, without the token and without the signatures of addresses.
+        # On one line, without the token and without signatures in URLs.
         plain = re.sub(r"\?\S+", "", " ".join(str(error).split())).replace(token, "[HF_TOKEN]")
         said = plain or type(error).__name__
         raise _explained(error, said, endpoint.hostname, options.repo_id) from error
 
 
 def _explained(error: Exception, said: str, hub: str, repo_id: str) -> HeavydistillError:
-    """An error of the Hub or the connection with its fix."""
+    """Return our error, with a fix, for an error of the Hub or the connection."""
     from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 
     chain: list[BaseException] = [error]

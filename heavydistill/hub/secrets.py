@@ -1,9 +1,9 @@
 """Refuses to publish files that contain a key.
 
 Keys are the values of environment variables with a name such as ``..._API_KEY``, ``..._TOKEN``,
-``..._SECRET`` or ``..._PASSWORD`` (a number may follow), of variables that a provider or a
-configuration names, and the token for the Hub. They are searched in every file before it is sent;
-in weights, only in the header.
+``..._SECRET`` or ``..._PASSWORD`` (a number may follow), of variables named by a provider or a
+configuration, and the token for the Hub. Every file is searched for keys before it is sent; in
+weights, only the header is searched.
 
 Not covered: values of fewer than eight characters, which are placeholders for servers without keys,
 and keys that this process cannot read.
@@ -28,7 +28,7 @@ _KEY_FIELD = "api_key_env"
 
 
 def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
-    """The keys that this process can read, by the name of their variable.
+    """Return the keys that this process can read, by the name of their variable.
 
     ``trees`` are manifests, records and configurations, which may name further variables.
     """
@@ -52,7 +52,7 @@ def refuse_secrets(
     Args:
         files: Paths in the repository, each with a local file or the content.
         secrets: Result of ``known_secrets``.
-        remedy: How a key is removed from files other than the card.
+        remedy: Instruction for removing a key from files other than the card.
 
     Raises:
         PublishError: A file contains a key; names the file, the row or line and the variable.
@@ -68,7 +68,7 @@ def refuse_secrets(
 
 
 def _leaves(tree: Any, key: Any = None) -> Iterator[tuple[Any, Any]]:
-    """(key, value) of each value that is not a mapping or list."""
+    """Yield (key, value) of each value that is not a mapping or list."""
     if isinstance(tree, dict | list):
         for name, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
             yield from _leaves(value, name)
@@ -77,7 +77,7 @@ def _leaves(tree: Any, key: Any = None) -> Iterator[tuple[Any, Any]]:
 
 
 def _in_text(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(variable, line) of each key in a text, or in the header of weights."""
+    """Yield (variable, line) of each key in a text, or in the header of weights."""
     if isinstance(source, bytes):
         content = source
     elif source.suffix == ".safetensors":
@@ -93,7 +93,7 @@ def _in_text(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple
 
 
 def _in_rows(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """(variable, row and column) of each key in a parquet file, read by row groups."""
+    """Yield (variable, row and column) of each key in a parquet file, read by row groups."""
     import pyarrow.parquet as pq
 
     first = 1
@@ -101,7 +101,8 @@ def _in_rows(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple
         for number in range(file.num_row_groups):
             group = file.read_row_group(number)
             for name, column in zip(group.column_names, group.columns, strict=True):
-                # The texts of a column are contiguous in memory, so most need no unpacking.
+                # The texts of a column are contiguous in memory, so most can be searched without
+                # unpacking.
                 buffers = [buffer for chunk in column.chunks for buffer in chunk.buffers()]
                 memory = [buffer.to_pybytes() for buffer in buffers if buffer]
                 for variable, value in secrets.items():

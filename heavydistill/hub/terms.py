@@ -1,6 +1,6 @@
-"""The authors of published data, the origin of a model, and the terms of both.
+"""The authors of published data, the base model of a training, and the licences of both.
 
-A model is identified by its name in the rows: that of a profile, its Hub id, or the name under
+A model is identified by its name in the rows: the name of a profile, a Hub id, or the name under
 which a provider serves it. The terms of a model without a profile are unknown. Trained weights have
 the licence of the base model if the terms of all authors of the training data allow training.
 
@@ -41,9 +41,9 @@ _FIXES = {
 class Author:
     """A model that wrote or judged texts of the sets."""
 
-    name: str  # its name in the rows
+    name: str  # the model's name in the rows
     roles: tuple[str, ...]  # "thinker", "deliberator" and "judge", sorted
-    licence: str  # licence of its weights; empty if not known
+    licence: str  # licence of the model's weights; empty if unknown
     terms: Terms  # whether models may be trained on its outputs
 
 
@@ -51,26 +51,26 @@ class Author:
 class Licence:
     """The licence of a publication."""
 
-    name: str  # the Hub's name; "other" if no single licence certainly applies
+    name: str  # the Hub's name; "other" if no single licence clearly applies
     because: str  # the reason, as a sentence
 
     @property
     def hub_name(self) -> str | None:
-        """The name that the Hub requires beside ``other``: where the licence is explained."""
+        """Return the name that the Hub requires with ``other``: where the licence is explained."""
         return "see-card" if self.name == "other" else None
 
 
 def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author]:
-    """The authors of the sets, sorted by name.
+    """Return the authors of the sets, sorted by name.
 
-    ``profiles`` are YAML files of the user, which precede the shipped ones. Raises ConfigError if
-    one of them is not a profile.
+    ``profiles`` are YAML files of the user, which override the shipped ones. Raises ConfigError if
+    a file is not a profile.
     """
     return _authors(_written(manifest), _known_models(profiles))
 
 
 def _known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
-    """The profile of every known name of a model."""
+    """Return the profile of every known name of a model."""
     known: dict[str, ProfileFile] = {}
     for file in (load_profile(path) for path in (*profiles, *shipped("configs/teachers").values())):
         setups = file.vllm.gpus.values() if file.vllm else ()
@@ -82,7 +82,7 @@ def _known_models(profiles: Sequence[Path] = ()) -> dict[str, ProfileFile]:
 
 
 def _authors(wrote: Iterable[tuple[str, str]], known: Mapping[str, ProfileFile]) -> list[Author]:
-    """The authors with these (role, name), sorted by name."""
+    """Return the authors with these (role, name) pairs, sorted by name."""
     roles: dict[str, set[str]] = {}
     for role, name in wrote:
         roles.setdefault(name, set()).add(role)
@@ -98,7 +98,7 @@ def check_terms(authors: Sequence[Author], options: PublishOptions) -> None:
     """Check that the terms of all authors allow publication.
 
     Raises:
-        PublishError: They do not; names every such model, its terms and their source.
+        PublishError: They do not; names every such model, its terms and the source of its terms.
     """
     allowed = {"restricted": options.allow_restricted, "unknown": options.allow_unknown}
     for distillation, is_allowed in allowed.items():
@@ -116,10 +116,11 @@ def check_terms(authors: Sequence[Author], options: PublishOptions) -> None:
 
 
 def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
-    """The licence of the sets.
+    """Return the licence of the sets.
 
-    A licence is named only if every author's terms allow training, all authors have the same one,
-    and the problems are bundled or generated; otherwise it is ``other`` with the reason.
+    A licence is named only if every author's terms allow training, all authors have the same
+    licence, and the problems are bundled or generated; otherwise the licence is ``other`` with the
+    reason.
     """
     licences = sorted({author.licence or "unknown" for author in authors})
     sources = problem_sources(manifest)
@@ -136,29 +137,29 @@ def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
 
 
 def _unclear_terms(authors: Sequence[Author]) -> str:
-    """A sentence with the authors whose terms may forbid training; empty if there are none."""
+    """Return a sentence with the authors whose terms may forbid training; empty if none do."""
     names = [author.name for author in authors if author.terms.distillation != "allowed"]
     return f"the terms of {', '.join(names)} may not allow training" if names else ""
 
 
 def problem_sources(manifest: Manifest) -> list[str]:
-    """The sources of the problems, sorted; a run without a source is named itself."""
+    """Return the sources of the problems, sorted; for a run without a source, the run's name."""
     sources = set()
     for run in manifest.runs:
         source = run.config.get("problems", {}).get("source")
-        # A run on the pools of another one takes its problems from there and ignores that key.
+        # A run on existing pools takes its problems from them and ignores the key for the source.
         is_known = source and not has_others_pools(run)
         sources.add(str(source) if is_known else f"the run {run.name}")
     return sorted(sources)
 
 
 def has_others_pools(run: RunUsed) -> bool:
-    """Whether a run took problems and attempts from another run or an import."""
+    """Return whether a run took problems and attempts from another run or an import."""
     return bool(run.config.get("pools_sha256"))
 
 
 def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """(role, name) of all authors of the sets, with at least one for every role that wrote."""
+    """Yield (role, name) of all authors of the sets, at least one for every role that wrote."""
     asked = [each.model for each in manifest.asked]
     deliberators = [*manifest.models.get("deliberator", []), *asked]
     for name in manifest.models.get("thinker") or [_UNNAMED]:
@@ -174,24 +175,24 @@ def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
 class Base:
     """The base model of a training."""
 
-    name: str  # its name in the record
+    name: str  # the base model's name in the record
     hub: str | None  # id on the Hub; None for a local folder
     revision: str | None  # commit on the Hub; None for a folder
-    licence: str  # licence of its weights; empty if not known
-    profile: str | None  # name of its shipped profile; None if there is none
-    parser: str | None  # vLLM's parser of its reasoning; None if not known or not needed
+    licence: str  # licence of the base model's weights; empty if unknown
+    profile: str | None  # name of the model's shipped profile; None if there is none
+    parser: str | None  # vLLM's reasoning parser for the model; None if unknown or not needed
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a trained model."""
+    """The base model and the data authors of a trained model."""
 
     base: Base
-    authors: list[Author]  # authors of its training data, sorted by name
+    authors: list[Author]  # authors of the training data, sorted by name
 
     @property
     def licence(self) -> Licence:
-        """The licence of the weights."""
+        """Return the licence of the weights."""
         if obstacle := _unclear_terms(self.authors):
             return Licence("other", obstacle)
         if self.base.licence not in HUB_LICENCES:
@@ -205,7 +206,7 @@ class Origin:
 
 
 def origin_of(record: TrainingRecord, profiles: Sequence[Path] = ()) -> Origin:
-    """The origin of a trained model; ``profiles`` and errors as in ``authors_of``."""
+    """Return the origin of a trained model; ``profiles`` and errors as in ``authors_of``."""
     known = _known_models(profiles)
     return Origin(_base_of(record.base, known), _authors(_wrote(record), known))
 
@@ -232,12 +233,12 @@ def check_origin(record: TrainingRecord, options: PublishOptions) -> None:
 def _base_of(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> Base:
     is_on_hub = bool(_COMMIT.fullmatch(used.revision))
     profile = known.get(used.name)
-    # A local folder can have the name of a model on the Hub and hold another model.
+    # A local folder can have the name of a model on the Hub but contain another model.
     if profile and profile.hub and not is_on_hub:
         profile = None
     by_profile = profile.hub if profile and profile.name == used.name else None
     licence = profile.licence if profile else ""
-    if not profile and used.training:  # a model trained here has the licence of its own base
+    if not profile and used.training:  # a base trained here has its base's licence
         licence = _base_of(used.training.base, known).licence
     return Base(
         name=used.name,
@@ -250,11 +251,11 @@ def _base_of(used: BaseModelUsed, known: Mapping[str, ProfileFile]) -> Base:
 
 
 def _wrote(record: TrainingRecord) -> Iterator[tuple[str, str]]:
-    """(role, name) of all that wrote or judged the training data of the learnt roles.
+    """Yield (role, name) of all that wrote or judged the training data of the trained roles.
 
     In GRPO these are the authors of the attempts in the caches. If the base model was trained here,
-    the authors of its training data count too, and replace the base model as an author where its
-    runs certainly used this base: runs on the pools of another run or an import do not say so.
+    the authors of its training data count too. They replace the base model as an author in runs
+    that certainly used this base; runs on pools of another run or an import do not record this.
     """
     base = record.base
     if base.training:

@@ -21,17 +21,17 @@ ADAPTER_CONFIG = "adapter_config.json"
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 WEIGHTS = "|".join([*map(re.escape, (FULL, INDEX, ADAPTER)), _SHARD.pattern])
-"""Pattern of the names of files with weights."""
+"""Pattern of the names of weight files."""
 _AGAIN = "Repeat the training; an interrupted one continues from its last checkpoint."
 
 
 def is_adapter(folder: Path) -> bool:
-    """Whether a folder holds the weights of an adapter."""
+    """Return whether a folder has the weights of an adapter."""
     return (folder / ADAPTER).is_file()
 
 
 def adapter_config(folder: Path) -> dict[str, Any] | None:
-    """The configuration of the adapter in a folder; None for a full model.
+    """Return the configuration of the adapter in a folder; None for a full model.
 
     Raises:
         ConfigError: The adapter's configuration cannot be read.
@@ -49,7 +49,7 @@ def adapter_config(folder: Path) -> dict[str, Any] | None:
 
 
 def weights_of(folder: Path) -> list[str]:
-    """The names of the files with the weights, and of their index if there is one.
+    """Return the names of the weight files, and of their index if there is one.
 
     As in transformers, a single file with all weights has precedence over an index.
 
@@ -73,7 +73,7 @@ def weights_of(folder: Path) -> list[str]:
 
 
 def _shards(folder: Path) -> list[str]:
-    """The files that the index names, checked for all tensors that it lists."""
+    """Return the files that the index names, after checking them for all tensors that it lists."""
     try:
         places: dict[str, str] = json.loads((folder / INDEX).read_bytes())["weight_map"]
         names = sorted(set(places.values()))
@@ -89,17 +89,17 @@ def _shards(folder: Path) -> list[str]:
 
 
 def _tensors(path: Path) -> set[str]:
-    """The names of the tensors in a file."""
+    """Return the names of the tensors in a file."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        # safe_open refuses a header that does not cover the file to its last byte.
+        # safe_open refuses a file whose length does not match its header.
         with safe_open(path, framework="numpy") as file:
             names = set(file.keys())
             empty = [name for name in sorted(names) if 0 in file.get_slice(name).get_shape()]
     except (SafetensorError, OSError, ValueError) as error:
         raise PublishError(f"{path} is incomplete: {error}", _AGAIN) from error
     if empty or not names:
-        # ZeRO-3 saves weights that were not gathered in this form.
+        # ZeRO-3 saves weights without values if they were not gathered.
         raise PublishError(f"{path} has no values for {(empty or ['anything'])[0]}", _AGAIN)
     return names
