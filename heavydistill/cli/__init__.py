@@ -1,1 +1,1 @@
-"""The ``heavydistill`` command: ``app`` is the entry point, ``verbs`` the list; each has a file."""
+"""The ``heavydistill`` command: ``app`` is the entry point, ``verbs`` lists the subcommands."""

@@ -1,7 +1,7 @@
 """Entry point of the command line.
 
-Exit codes: 0 done; 1 the run ended with less than it should have, or broke; 2 the user can fix
-it; 130 interrupted, without a traceback at any moment: so this module imports nothing but
+Exit codes: 0 success; 1 incomplete result or failure; 2 an error that the user can fix; 130
+interrupted. An interruption must never print a traceback, so this module imports only
 ``interrupts`` before it handles Ctrl-C.
 """
 
@@ -24,16 +24,16 @@ _LIBRARIES = (
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run the command line and turn what is raised into a message and an exit code.
+    """Run the command line; turn exceptions into a message and an exit code.
 
-    ``words`` are its arguments (default: those of the process).
+    ``words`` are the command-line arguments (default: those of the process).
     """
     with interrupts.ending_at_once():
         from heavydistill.cli.verbs import app
         from heavydistill.errors import HeavydistillError, MissingModelError, UserError
     _quiet_libraries()
     given = sys.argv[1:] if words is None else list(words)
-    # The first function of all at the end of the interpreter, where nothing is left to be lost.
+    # During interpreter exit, Ctrl-C ends the process at once: nothing is left to lose.
     atexit.register(interrupts.end_at_once)
     try:
         with interrupts.recognized():
@@ -52,7 +52,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _quiet_libraries() -> None:
-    """Keep bars, advice and deprecations of libraries off the terminal, unless the user asks.
+    """Hide progress bars, advice and deprecation warnings of libraries, unless the user asks.
 
     Call this before they are imported; TRANSFORMERS_VERBOSITY and PYTHONWARNINGS show them again.
     """
@@ -61,7 +61,7 @@ def _quiet_libraries() -> None:
     if os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error") == "error":
         for name in _LIBRARIES:
             logging.getLogger(name).setLevel(logging.ERROR)
-        # Its level is set again as it is imported.
+        # A filter, because importing DeepSpeed resets the logger's level.
         logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.ERROR)
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=rf"({'|'.join(_LIBRARIES)})(\.|$)")

@@ -1,4 +1,4 @@
-"""Verbs that list bundled files: ``teachers`` (profiles) and public ``benchmarks``."""
+"""Subcommands that list bundled files: ``teachers`` (profiles) and public ``benchmarks``."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def benchmarks(
 
 
 def _print_file(file: Path, notes: Iterable[str], console: Console) -> None:
-    """Print a YAML file unchanged, and the notes as comments below it."""
+    """Print a YAML file unchanged, followed by the notes as comments."""
     lines = file.read_text(encoding="utf-8").splitlines()
     for line in (*lines, *(f"# {note}" for note in notes)):
         console.print(plain(line), soft_wrap=True)
@@ -86,7 +86,7 @@ def _gpus(profile: ProfileFile) -> str:
 
 
 def _serving(profile: ProfileFile) -> Iterator[str]:
-    """Addresses of the providers of a model, and commands to serve it."""
+    """Yield the addresses of a model's providers, and commands to serve the model."""
     for provider in profile.providers:
         if known := PROVIDERS.get(provider):
             yield f"{provider}: {known.base_url}, key in {known.key_env}"

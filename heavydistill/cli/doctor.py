@@ -54,7 +54,7 @@ def doctor(
     cannot be reached or refuses every request.
     """
     console = Console()
-    # The findings of an earlier visit must not influence this one.
+    # Results of an earlier check must not influence this one.
     asked = run_config(keys, config, benchmark)
     endpoint = located(asked.endpoint).model_copy(update={"capabilities": Capabilities()})
     fresh = asked.model_copy(update={"endpoint": endpoint})
@@ -82,7 +82,7 @@ def doctor(
 
 
 def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[Finding], str]]:
-    """(title, findings, note below) of each table, as the checks end."""
+    """Yield (title, findings, note below) of each table, as soon as its checks end."""
     from heavydistill.doctor import Finding, machine
     from heavydistill.problems import load
 
@@ -121,7 +121,7 @@ def _sections(config: RunConfig, console: Console) -> Iterator[tuple[str, list[F
 
 
 def _tokenizer(model: Profile, endpoint: Endpoint) -> Finding:
-    """The counter of tokens in caches. Raises TeacherError if it cannot be loaded."""
+    """Return the finding on token counting. Raises TeacherError if no counter can be loaded."""
     from heavydistill.doctor import Finding
 
     name = model.tokenizer
@@ -141,7 +141,7 @@ def _tokenizer(model: Profile, endpoint: Endpoint) -> Finding:
 
 
 def _reader(model: Profile, endpoint: Endpoint) -> Reader:
-    """The best counter for a served model: its tokenizer, its server, or an estimate."""
+    """Return a served model's best token counter: its tokenizer, its server, or an estimate."""
     if model.tokenizer != SERVER:
         with contextlib.suppress(TeacherError):
             return ReaderTokenizer(model.tokenizer)
@@ -176,7 +176,7 @@ def _patient(
 def _visit(
     patient: ExaminedModel, url: str, config: RunConfig, console: Console
 ) -> tuple[list[Finding], str]:
-    """Check the model at one address, and write its capability file."""
+    """Check the model at one address, write its capability file, and return (findings, note)."""
     from heavydistill.doctor.endpoint import Examination
 
     profile, endpoint = patient.profile, config.endpoint.model_copy(update={"base_url": url})

@@ -1,4 +1,4 @@
-"""Verbs that compare runs: ``evaluate``, ``cross`` and ``compare``."""
+"""Subcommands that compare runs: ``evaluate``, ``cross`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def evaluate(
     they are in controls.json. --budget applies to each run separately. After Ctrl-C or a kill, the
     same command continues, and no response is lost.
     """
-    asked = run_config(keys, config, benchmark)  # its faults need none of the imports
+    asked = run_config(keys, config, benchmark)  # reports errors before the slow imports
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_comparison, print_controlled
     from heavydistill.report.summary import print_summary
@@ -135,7 +135,7 @@ def cross(
     with a run for each pair and crossing.json. --budget applies to each run separately. After
     Ctrl-C or a kill, the same command continues, and no response is lost.
     """
-    asked = run_config(keys, config, benchmark)  # its faults need none of the imports
+    asked = run_config(keys, config, benchmark)  # reports errors before the slow imports
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_crossing
     from heavydistill.run.experiments import crossing
@@ -200,7 +200,7 @@ def compare(
 def _made(
     place: ExperimentFolder, make: Callable[[RunOne], Result], console: Console
 ) -> tuple[Result, dict[str, Finished]]:
-    """Make an experiment and show the progress of its runs: (result, runs by name)."""
+    """Execute an experiment and show the progress of its runs: return (result, runs by name)."""
     finished: dict[str, Finished] = {}
 
     def run(name: str, plan: Plan) -> Finished:
@@ -215,13 +215,13 @@ def _made(
 def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console: Console) -> None:
     """Print the failures of an experiment, its folder and the next command.
 
-    Exit with 1 if anything failed.
+    Exits with code 1 if anything failed.
     """
     lines = []
     for name, each in runs.items():
         summary = each.summary
         failed = summary.deliberations.failed + summary.judging.failed
-        # Trajectories of a run on pools are counted in the run that made them.
+        # Trajectories of a run on pools are counted in the run that sampled them.
         failed += summary.trajectories.failed if summary.usage["thinking"].requests else 0
         if failed or each.rejects:
             failures = f"{failed:,} request(s) and {each.rejects:,} row(s) failed"

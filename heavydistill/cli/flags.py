@@ -1,7 +1,8 @@
-"""Flags from the fields of a configuration, where name, type, default and help stand once.
+"""Flags generated from configuration fields, which define name, type, default and help.
 
-A verb whose first parameter is a mapping of dotted keys to values gets flags in its place by
-``@with_flags``; ``run_config`` makes such a mapping and a file the configuration of a run.
+If the first parameter of a subcommand is a mapping of dotted keys to values, ``@with_flags``
+replaces it with flags. ``run_config`` combines such a mapping and a file into a run's
+configuration.
 """
 
 from __future__ import annotations
@@ -33,21 +34,21 @@ _SENTENCE_ENDS = re.compile(r"(?<!e\.g)\.\s+(?=[A-Z`])")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """The flag of a configuration key; for a mapping it accepts ``key=value,...`` or YAML."""
+    """The flag of a configuration key; a mapping's flag accepts ``key=value,...`` or YAML."""
 
     key: str  # dotted key of the configuration
-    group: str | None = None  # heading under which ``--help-all`` lists it; None: --help, too
-    name: str = ""  # name of the flag; empty takes the last part of the key
-    needed: bool = False  # whether the command line must give it
+    group: str | None = None  # heading for ``--help-all``; None: also listed by --help
+    name: str = ""  # name of the flag; empty for the last part of the key
+    needed: bool = False  # whether the flag is required
 
     @property
     def option(self) -> str:
-        """The flag as it is typed."""
+        """Return the flag as typed on the command line."""
         return f"--{self.name or self.key.rpartition('.')[2].replace('_', '-')}"
 
     @property
     def parameter(self) -> str:
-        """Name of the Python parameter."""
+        """Return the name of the Python parameter."""
         name = self.option.strip("-").replace("-", "_")
         return f"{name}_" if keyword.iskeyword(name) else name
 
@@ -89,7 +90,7 @@ OtherBenchmark = Annotated[str | None, typer.Option(help=_BENCHMARK, rich_help_p
 
 
 def run_flags(*main: str) -> tuple[Flag, ...]:
-    """The flags of a run; ``main`` names those that ``--help`` lists, in their order."""
+    """Return the flags of a run; ``main`` lists, in order, those that ``--help`` shows."""
     known = {flag.option: flag for flag in _RUN_FLAGS}
     first = [dataclasses.replace(known.pop(name), group=None) for name in main]
     return (*first, *known.values())
@@ -98,10 +99,10 @@ def run_flags(*main: str) -> tuple[Flag, ...]:
 def run_config(
     keys: dict[str, Any], path: Path | None = None, benchmark: str | None = None
 ) -> RunConfig:
-    """The configuration of a run: ``keys`` win over the file, which wins over the benchmark.
+    """Return a run's configuration: ``keys`` override the file, which overrides the benchmark.
 
     Raises:
-        ConfigError: As ``load_config``, or the file is that of a run and names code.
+        ConfigError: ``load_config`` fails, or the file is a run's saved one and names code.
     """
     preset = None
     if benchmark:
@@ -118,12 +119,12 @@ def run_config(
 def with_flags(
     section: type[Any], flags: Sequence[Flag], example: str = ""
 ) -> Callable[[Verb], Verb]:
-    """A decorator that gives a verb flags in place of its first parameter (values by dotted key).
+    """Return a decorator that replaces a function's first parameter (values by key) with flags.
 
     Args:
-        section: The configuration, of pydantic.
+        section: Configuration class, a pydantic model.
         flags: Flags of its keys.
-        example: An assignment for the help of ``--set``, which sets any other; empty for none.
+        example: Example in the help of ``--set``, which sets any other key; empty for none.
     """
 
     def decorate(verb: Verb) -> Verb:
@@ -161,7 +162,7 @@ def with_flags(
 
 
 def _name_flags(error: ConfigError, flags: Sequence[Flag], given: Container[str]) -> None:
-    """Replace keys in the message that were given as flags, or are missing, by their flags."""
+    """Replace keys in the message by their flags, if given as flags or missing."""
     texts = [error.what, error.fix]
     for flag in flags:
         key, value = re.escape(flag.key), ": |" if flag.key in given else ""
@@ -171,7 +172,7 @@ def _name_flags(error: ConfigError, flags: Sequence[Flag], given: Container[str]
 
 
 def _keys(section: type[Any], flags: set[str]) -> Mapping[str, list[tuple[str, str]]]:
-    """The keys without a flag, with their help, under the places of the section that has them."""
+    """Return the keys without a flag, with their help, by the section that contains them."""
     places: dict[type[Any], list[str]] = {}
     for place, inner in sections(section):
         places.setdefault(inner, []).append(place)
@@ -196,7 +197,7 @@ def _parameter(flag: Flag, field: FieldInfo) -> inspect.Parameter:
 
 
 def _help(field: FieldInfo) -> str:
-    """The first sentence of a key's documentation, and its default."""
+    """Return the first sentence of a key's documentation, and its default."""
     text = first_sentence(field.description or "")
     if isinstance(field.default, (int, float, str)) and field.default not in (False, ""):
         text += f" [default: {field.default}]"
@@ -204,7 +205,7 @@ def _help(field: FieldInfo) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a description, as help prints it."""
+    """Return the first sentence of a description, as printed by help."""
     first = _SENTENCE_ENDS.split(" ".join(text.split()))[0]
     return f"{first.removesuffix('.')}.".replace("``", "`")
 
@@ -215,14 +216,14 @@ def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Paramet
 
 
 def _field(section: type[Any], key: str) -> FieldInfo:
-    """The field of a dotted key."""
+    """Return the field of a dotted key."""
     parent, _, rest = key.partition(".")
     field: FieldInfo = section.__pydantic_fields__[parent]
     return _field(_type(field.annotation), rest) if rest else field
 
 
 def _type(annotation: Any) -> Any:
-    """The one type of a field, whether it may be null or is checked; texts of mappings."""
+    """Return a field's type for typer, without None or validators; str for choices, mappings."""
     origin, choices = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         return _type(choices[0])
@@ -232,7 +233,7 @@ def _type(annotation: Any) -> Any:
 
 
 def _mapping(option: str, text: str) -> Any:
-    """A mapping written as ``key=value,...`` or as YAML."""
+    """Parse a mapping written as ``key=value,...`` or as YAML."""
     try:
         value = yaml.safe_load(text)
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Verbs that look at what is on disk: ``show``, ``report`` and ``journal``."""
+"""Subcommands that read results on disk: ``show``, ``report`` and ``journal``."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def show(
 
 
 def _trace(run: Path, problem: str) -> Trace:
-    """The trace of a problem; raises ConfigError if there is none."""
+    """Return the trace of a problem; raises ConfigError if there is none."""
     ids = []
     for trace in read_traces(run):
         if trace.problem.id == problem:

@@ -24,9 +24,9 @@ _NOISE = 1e-9  # rounding error of binary fractions
 
 
 def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
-    """Print the models and sizes of a run, everything unusual about it, and its estimate.
+    """Print the models and sizes of a run, anything unusual about it, and its estimate.
 
-    The estimate is one line, or with ``in_full`` a table of the stages and its basis.
+    The estimate is one line; with ``in_full``, a table of the stages and its assumptions.
     """
     from heavydistill.run.estimate import estimate
 
@@ -63,10 +63,10 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
 
 
 def print_warnings(plan: Plan, console: Console) -> None:
-    """Print what the user should know before anything is billed.
+    """Print what the user should know before any request is billed.
 
-    These are rows that are left out, verdicts of pools that are given again, and responses that
-    this machine cannot judge.
+    The warnings name rows that are left out, verdicts of pools that are computed again, and
+    responses that this machine cannot judge.
     """
     from heavydistill.problems.loading import MOST_LISTED
     from heavydistill.verifiers.registry import unavailable
@@ -103,7 +103,7 @@ def print_warnings(plan: Plan, console: Console) -> None:
 
 
 def _summary(estimate: Estimate) -> str:
-    """The estimate in one line."""
+    """Return the estimate on one line."""
     amounts = estimate.amounts
     calls, _, _, usd, hours = _cells(amounts)
     is_free = all(stage.model.is_local for stage in estimate.stages)
@@ -121,14 +121,14 @@ def _summary(estimate: Estimate) -> str:
 
 
 def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
-    """(note, whether it is a warning)."""
+    """Yield (note, whether it is a warning) about the servers of a run."""
     from heavydistill.config.models import Capabilities
     from heavydistill.models.capabilities import Source
     from heavydistill.models.contact import refuse_missing_key
     from heavydistill.models.tokenizer import SERVER
 
     config = plan.config
-    # A run warns if the server does not.
+    # A run with a contact prints a warning if the server cannot count.
     if config.endpoint.tokenizer == SERVER and config.rounds and not plan.contact:
         yield (
             "Tokens of caches: counted by the server if it answers /tokenize, otherwise estimated "
@@ -160,7 +160,7 @@ def _cells(amounts: Amounts) -> list[str]:
 
 
 def _notes(estimate: Estimate, plan: Plan) -> Iterator[str]:
-    """The basis of the estimate."""
+    """Yield the assumptions behind the estimate."""
     from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS
 
     yield f"Writes {plan.folder} at the end; every response is kept in {plan.journal}"
@@ -208,12 +208,12 @@ def _note_on_price(stage: StageEstimate) -> str:
 
 
 def _is_assumed(stage: StageEstimate) -> bool:
-    """Whether the hours of a stage rest on an assumed speed."""
+    """Return whether the hours of a stage are based on an assumed speed."""
     return bool(stage.amounts.calls.high) and not stage.model.is_local and not stage.means
 
 
 def _note_on_budget(plan: Plan, estimate: Estimate | None = None) -> str:
-    """The spent part of the budget and, with an estimate, whether the rest is enough."""
+    """Return the spent part of the budget and, with an estimate, whether the rest is enough."""
     from heavydistill.models.ledger import spent_in
 
     config, spent = plan.config, spent_in(plan.config)
@@ -245,7 +245,7 @@ def _name(stage: StageEstimate, plan: Plan) -> str:
 
 
 def _span(amount: Range, write: Callable[[float, bool], str]) -> str:
-    """From the low end, rounded down, to the high end, rounded up."""
+    """Format a range, with the low end rounded down and the high end rounded up."""
     if math.isinf(amount.high):
         return f"from {write(amount.low, False)}" if amount.low else _UNKNOWN
     low, high = write(amount.low, amount.low == amount.high), write(amount.high, True)
@@ -258,7 +258,7 @@ def _tokens(value: float, up: bool) -> str:
 
 
 def _amount(value: float, up: bool) -> str:
-    """Dollars or hours."""
+    """Format an amount in dollars or hours, rounded up or down."""
     return _rounded(value, up, 2 if value < 100 else 0)
 
 

@@ -1,4 +1,4 @@
-"""Shows the progress of a verb: bars on a terminal, otherwise a line every few seconds.
+"""Shows the progress of a subcommand: bars on a terminal, otherwise a line every few seconds.
 
 Not covered: the texts for the status of a run (``watch``).
 """
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from heavydistill.run.status import Status
 
 _PLAIN_LINE_EVERY_S = 10.0
-_FIRST_TRAJECTORIES = 8  # number of trajectories without thinking after which a warning is shown
+_FIRST_TRAJECTORIES = 8  # trajectories without thinking before a warning is shown
 
 
 def same_command(*more: str) -> list[str]:
-    """The words of this command without ``--dry-run``, and further ones, which win."""
+    """Return this command without ``--dry-run``; the words ``more`` are added and win."""
     return ["heavydistill", *(word for word in sys.argv[1:] if word != "--dry-run"), *more]
 
 
 class Bar(rich_progress.Progress):
-    """A bar for each stage of the work; without a terminal, a line every few seconds."""
+    """A progress bar for each stage of the work; without a terminal, a line every few seconds."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ class Bar(rich_progress.Progress):
 
 @contextlib.contextmanager
 def checking(console: Console) -> Iterator[OnChecked]:
-    """Show a bar for the references that are checked, from the beginning."""
+    """Show a bar for the check of the references, from the first one on."""
     what = "checking problems and references"
     if not console.is_terminal:
         say(what, console)
@@ -75,11 +75,11 @@ def checking(console: Console) -> Iterator[OnChecked]:
 
 
 class Progress:
-    """Shows the status of a run, and before its first status what is loaded or started."""
+    """Shows the status of a run; before the first status, shows what is being loaded or started."""
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
-        self._without_thinking = remark_without_thinking(plan.run)  # empty once it was shown
+        self._without_thinking = remark_without_thinking(plan.run)  # empty once it was printed
         self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         # Models in this process are loaded first.
         names = dict.fromkeys(model.name for model in plan.run.models if model.is_local)
@@ -102,11 +102,11 @@ class Progress:
             self._live.stop()
 
     def on_start(self, seconds: float, line: str) -> None:
-        """Show a line of the log of a starting server."""
+        """Show a log line of a server that is starting."""
         self._draw(f"starting vLLM: {printable(line)}")
 
     def on_status(self, status: Status) -> None:
-        """Show the status, and a warning once if the trajectories hold no thinking."""
+        """Show the status, and once a warning if the trajectories have no thinking."""
         from heavydistill.run.status import THINKING
 
         with self._lock:
@@ -120,7 +120,7 @@ class Progress:
             self._draw(status if status.loaded else self._starting)
 
     def reused(self) -> str:
-        """A line about the samples from the journal; empty if there are none."""
+        """Return a line about the samples from the journal; empty if there are none."""
         stages = self._last.stages if self._last else []
         parts = [
             f"{stage.from_journal:,}{f' of {stage.finished:,}' if stage.per_problem else ''} in "
@@ -143,7 +143,7 @@ class Progress:
 
 
 def remark_without_thinking(run: ResolvedRun) -> str:
-    """A warning for a thinker whose responses hold no thinking; empty if that is expected."""
+    """Return a warning if responses of a thinker have no thinking; empty if that is expected."""
     if not run.thinker or run.thinker.profile.is_described:
         return ""
     text = f"No response of {run.thinker.profile.name} contained thinking, so a model trained on "
@@ -188,13 +188,13 @@ def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:
 def ending_early(
     console: Console, out: Path, journal: Path | None, is_replaced: bool = False
 ) -> Iterator[None]:
-    """Print what was kept if the work is stopped (e.g. by the budget) or interrupted, and exit.
+    """When the work is stopped (e.g. by the budget) or interrupted, print what was kept and exit.
 
     Args:
-        console: Console of the verb.
+        console: Console of the command.
         out: Folder to write.
-        journal: Folder with every response; None if no model is asked.
-        is_replaced: Whether ``out`` holds another run until the new one is complete.
+        journal: Folder with every response; None if no model is used.
+        is_replaced: Whether ``out`` has another run until the new one is complete.
 
     Raises:
         typer.Exit: Exit code 1 if the work was stopped, 130 if it was interrupted.

@@ -1,4 +1,4 @@
-"""``heavydistill publish``: sets as a dataset on the Hub, or a trained model as a model there."""
+"""``heavydistill publish``: uploads sets as a dataset, or a trained model, to the Hub."""
 
 from __future__ import annotations
 

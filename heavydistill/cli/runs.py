@@ -1,4 +1,4 @@
-"""Verbs that make a run: ``generate``, and ``replay`` from a journal."""
+"""Subcommands that make a run: ``generate``, and ``replay`` from a journal."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def generate(
     download. The result is a folder with traces (parquet), the resolved configuration and all
     figures. --dry-run prints plan, cost, resolved configuration and the first prompt.
     """
-    asked = run_config(keys, config, benchmark)  # its faults need none of the imports
+    asked = run_config(keys, config, benchmark)  # reports errors before the slow imports
     from heavydistill.heavy import prompts
     from heavydistill.models.contact import Contact
     from heavydistill.run.generate import check
@@ -130,7 +130,7 @@ def replay(
 
 
 def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
-    """Run a plan and show its progress; ``how`` are arguments of ``run.generate.run``."""
+    """Execute a plan and show its progress; ``how`` are arguments of ``run.generate.run``."""
     from heavydistill.run.generate import run
 
     with Progress(console, plan) as progress:
@@ -141,9 +141,9 @@ def run_shown(plan: Plan, console: Console, **how: Any) -> Finished:
 
 
 def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
-    """Propose the marker that the answers share, if many of them hold no final answer.
+    """Suggest the answer marker that the answers share, if many have no final answer.
 
-    Not for pools of another run, which keep the arguments of their verifiers.
+    Not for pools of another run, whose verifiers keep their arguments.
     """
     samples = finished.summary.samples.values()
     if plan.pools or not any(counts.has_many_unanswered for counts in samples):
@@ -160,7 +160,7 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
 
 
 def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool) -> None:
-    """Print the result, the folder and the next commands; exit with 1 if the run is incomplete."""
+    """Print the result, the folder and the next commands; exit with code 1 if incomplete."""
     from heavydistill.report.summary import print_summary
 
     folder, summary = finished.folder, finished.summary
@@ -186,7 +186,7 @@ def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool
 
 
 def remarks(summary: Summary, run: ResolvedRun) -> list[str]:
-    """Warnings about the server of a run, for users of its traces."""
+    """Return warnings about the server of a run, for users of its traces."""
     if not (thinker := run.thinker):
         return []
     answered = summary.trajectories.total - summary.trajectories.failed

@@ -1,4 +1,4 @@
-"""Verbs of training sets: build, refilter, export; and import, which makes a run of answers."""
+"""Subcommands for training sets: build, refilter, export; and import, which makes a run."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def build(
     show = ["heavydistill", "show", resolved.out]
     print_command("All tables", show, console)
     show += ["--tokens"]
-    if resolved.student and Path(resolved.student).is_dir():  # the sets keep only its name
+    if resolved.student and Path(resolved.student).is_dir():  # the sets store only the model's name
         show += ["--student", resolved.student]
     print_command("A row as the student sees it", show, console)
     if train := _training(resolved.out, resolved.student or manifest.student.name, manifest.rows):
@@ -132,7 +132,7 @@ def build(
 
 
 def _training(sets: str, student: str, rows: dict[str, dict[str, int]]) -> list[str]:
-    """The command that trains on sets: the deliberator where it has rows; empty if nobody has."""
+    """Return the command to train on sets: the deliberator if it has rows; empty without rows."""
     from heavydistill.config.shipped import shipped
     from heavydistill.config.yaml import read_yaml
 
@@ -278,7 +278,7 @@ def import_(
 
 
 def _notes(imported: Imported) -> Iterator[str]:
-    """The rows of the files, and everything unusual about them."""
+    """Yield the counts of the files' rows, and anything unusual about them."""
     from heavydistill.curate.imports.formats import SUMMARIES
 
     record, labels = imported.record, imported.labels

@@ -1,4 +1,4 @@
-"""The verbs of training, whose flags are those of TRL and ours."""
+"""The training subcommands, whose flags are TRL's and ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from heavydistill.train.fields import Argument, own_arguments
 if TYPE_CHECKING:
     from heavydistill.train.arguments import TrainingOptions
 
-# What `--help` lists, in this order, and texts of ours where TRL has none for our use.
+# The flags listed by `--help`, in this order, with our text where TRL's does not fit our use.
 _USED = (
     *("config", "model_name_or_path", "dataset_name", "role", "mode", "run", "output_dir"),
     *("resume_from_checkpoint", "dry_run", "accelerate", "num_processes"),
@@ -39,7 +39,7 @@ _VALUES = {None: "TEXT", int: "N", float: "X"}
 
 
 def _rows(script: str) -> Rows:
-    """Help of all flags of a training, with those that people use under ``Options``."""
+    """Return the help of all flags of a training; the common ones are under ``Options``."""
     from heavydistill.config.shipped import shipped
     from heavydistill.train.arguments import known_arguments
     from heavydistill.train.launch import FLAGS
@@ -70,7 +70,7 @@ def _rows(script: str) -> Rows:
 
 
 def _row(argument: Argument, text: str | None) -> tuple[str, str]:
-    """A flag and its help: ``text``, or the first sentence of TRL's."""
+    """Return a flag and its help: ``text``, or the first sentence of TRL's help."""
     text = text or first_sentence(argument.help)
     words = "|".join(map(str, argument.choices))
     if len(words) > 40:
@@ -114,7 +114,7 @@ def _train(script: str, words: Sequence[str]) -> None:
 
 
 def options_of(script: str) -> type[TrainingOptions]:
-    """The arguments of a script that are ours; TRL is not imported."""
+    """Return our own arguments of a training script, without importing TRL."""
     if script == "sft":
         from heavydistill.train.sft_options import SftOptions
 

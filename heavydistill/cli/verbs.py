@@ -1,8 +1,8 @@
-"""The verbs of the command line, with help in two lengths and messages for usage errors.
+"""The subcommands ("verbs"), with help in two lengths and messages for usage errors.
 
-A verb is imported when it is used, and its dependencies when it runs, so that help is quick.
-``--help`` lists the flags that are in no group, ``--help-all`` those in groups (their
-``rich_help_panel``) too.
+A verb is imported when it is used, and its dependencies when it runs, so that help is fast.
+``--help`` lists the flags without a group; ``--help-all`` also lists flags in groups (their
+``rich_help_panel``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import heavydistill
 from heavydistill.errors import ConfigError
 
 Rows = Mapping[str, Iterable[tuple[str, str]]]
-"""Heading to flags or keys with their help."""
+"""Maps a heading to (flag or key, help) pairs."""
 
 _MAIN = "Options"
 _ALWAYS = ("Arguments", _MAIN)  # headings that --help prints
@@ -35,7 +35,7 @@ _VERBS = {
     "Evaluation": "experiments.evaluate experiments.compare experiments.cross",
     "Models and publishing": "doctor.doctor catalog.teachers catalog.benchmarks publish.publish",
 }
-"""Heading to the modules and functions of verbs."""
+"""Maps a heading to the modules and functions of its verbs."""
 _PLACES = {
     place.partition(".")[2].strip("_"): place
     for places in _VERBS.values()
@@ -46,8 +46,8 @@ _PLACES = {
 class Verb(TyperCommand):
     """A verb whose ``--help-all`` also lists the flags in groups.
 
-    The function of a verb may have an attribute ``more_help``, which returns further ``Rows``;
-    those under ``Options`` are listed by ``--help``. One with an attribute ``reads_words`` reads
+    The function of a verb may have an attribute ``more_help`` that returns further ``Rows``;
+    ``--help`` lists those under ``Options``. A function with an attribute ``reads_words`` parses
     its flags itself, from ``context.args``.
     """
 
@@ -84,7 +84,7 @@ class Verb(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of verbs."""
+    """A verb with subcommands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args:
@@ -125,7 +125,7 @@ def _is_argument(parameter: Any) -> bool:
 
 
 def _label(parameter: Any) -> str:
-    """An argument or a flag as it is typed."""
+    """Return an argument or a flag as typed on the command line."""
     if _is_argument(parameter):
         name = (parameter.metavar or parameter.name.upper()) + "..." * (parameter.nargs == -1)
         return name if parameter.required else f"[{name}]"
@@ -141,14 +141,14 @@ def _parsed(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[s
         flag = getattr(error, "option_name", "")
         known = [name for each in ctx.command.get_params(ctx) for name in each.opts]
         if flag and flag not in known:
-            if not flag.startswith("--"):  # one of the letters of -teacher
+            if not flag.startswith("--"):  # e.g. one of the letters of -teacher
                 flag = next((word for word in args if word.startswith(flag)), flag)
             raise _unknown(ctx, "flag", flag, known) from None
         raise ConfigError(*_explained(ctx, error)) from None
 
 
 def _explained(ctx: Any, error: Any) -> tuple[str, str]:
-    """The error for wrong arguments of a verb, with the fix."""
+    """Return the message and the fix for wrong arguments of a verb."""
     from heavydistill.config.yaml import in_words
 
     if parameter := getattr(error, "param", None):
@@ -164,7 +164,7 @@ def _explained(ctx: Any, error: Any) -> tuple[str, str]:
 
 
 def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigError:
-    """The error for a verb or flag that does not exist, or no longer exists."""
+    """Return the error for a verb or flag that does not exist, or no longer exists."""
     from heavydistill.config.yaml import RETIRED
 
     path = name if kind == "flag" else f"{ctx.command_path} {name}".split(" ", 1)[1]
@@ -182,7 +182,7 @@ def _all_of(ctx: Any, kind: str) -> str:
 
 
 def _summary(place: str) -> str:
-    """The first line of a verb's docstring, or the help of a group of verbs."""
+    """Return the first line of a verb's docstring, or the help of a group of verbs."""
     module, _, name = place.partition(".")
     source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
     for node in ast.parse(source).body:

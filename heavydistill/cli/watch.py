@@ -1,4 +1,4 @@
-"""``heavydistill watch``: the progress of a run, and the texts that describe it."""
+"""``heavydistill watch``: shows the progress of a run; defines the texts of the display."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from heavydistill.run.status import Status
 
 _LOOKS_EVERY_S = 1.0
-_PATIENCE_S = 10.0  # how long an evaluation may write no status between two of its runs
-_QUIET_S = 10.0  # age from which a status is called old
+_PATIENCE_S = 10.0  # maximum seconds without a status between two runs of an evaluation
+_QUIET_S = 10.0  # age in seconds from which a status is called old
 
 
-# Name of a run inside of an evaluation, its status (None while it sends no request), and whether a
-# process works on it.
+# (name of a run inside an evaluation, its status or None while it sends no request, whether a
+# process works on it).
 _Seen = tuple[str, "Status | None", bool]
 
 
@@ -55,7 +55,7 @@ def watch(
 
 
 def _look(run: Path) -> _Seen | None:
-    """What is in progress, after a wait for an evaluation that is between two runs."""
+    """Return the run in progress; wait if an evaluation is between two runs."""
     from heavydistill.run.status import running
     from heavydistill.store.atomic import Workplace
 
@@ -74,7 +74,7 @@ def _look(run: Path) -> _Seen | None:
 
 
 def _follow(run: Path, seen: _Seen | None, console: Console) -> _Seen | None:
-    """Keep the picture up to date until the run ends, or turns out to be killed."""
+    """Update the display until the run ends or is found to be killed."""
     from rich.live import Live
 
     try:
@@ -91,7 +91,7 @@ def _follow(run: Path, seen: _Seen | None, console: Console) -> _Seen | None:
 
 
 def picture_of(which: str, status: Status | None, is_alive: bool = True) -> RenderableType:
-    """``lines_of`` with a bar below the first of them."""
+    """Return ``lines_of`` with a progress bar below the first line."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.progress_bar import ProgressBar
@@ -104,7 +104,7 @@ def picture_of(which: str, status: Status | None, is_alive: bool = True) -> Rend
 
 
 def line_of(status: Status) -> str:
-    """The progress of a run in one line."""
+    """Return the progress of a run on one line."""
     there, samples = status.samples
     lost = sum(sum(stage.failures.values()) for stage in status.stages)
     parts = [
@@ -117,7 +117,7 @@ def line_of(status: Status) -> str:
 
 
 def lines_of(which: str, status: Status | None, is_alive: bool = True) -> list[str]:
-    """All that is known of a run; for the arguments see ``_Seen``."""
+    """Return all known facts about a run as lines; for the arguments see ``_Seen``."""
     if not status:
         why = "references are checked, or a server is started"
         return [f"{which} has begun and sends no request now: {why}"]
@@ -132,7 +132,7 @@ def lines_of(which: str, status: Status | None, is_alive: bool = True) -> list[s
 
 
 def _facts(status: Status) -> Iterator[str]:
-    """A line for each subject; an empty one where nothing is known."""
+    """Yield a line for each subject; the line is empty if nothing is known."""
     yield f"{status.finished:,} of {status.problems:,} problems finished"
     for stage in status.stages:
         new = stage.received if stage.done < stage.problems else 0
@@ -165,7 +165,7 @@ def _facts(status: Status) -> Iterator[str]:
 
 
 def _span(seconds: float) -> str:
-    """A time for people."""
+    """Format a time in seconds for display."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = seconds / 60

@@ -1,5 +1,5 @@
-"""What a user writes: typed YAML, read strictly, with every fault at its place.
+"""The configuration that a user writes: typed YAML, parsed strictly, with the line of every error.
 
-``run`` is the configuration of a run, ``sets`` that of a build, ``models`` how a model is asked,
-``yaml`` the reader of typed sections, ``versioned`` that of JSON files with a format.
+``run`` is the configuration of a run, ``sets`` that of a build, ``models`` has the sections for
+models, ``yaml`` reads typed sections, and ``versioned`` reads JSON files with a ``format`` version.
 """

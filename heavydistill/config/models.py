@@ -1,4 +1,4 @@
-"""Sections of a configuration for models: sampling, endpoints, their capabilities, judges."""
+"""Configuration sections for models: sampling, endpoints, their capabilities, judges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, model_validator
 
 from heavydistill.config.yaml import Section, carried_over, form
 
-# Reasons of undecided verdicts that a judge cannot change: the response holds no answer, or the
+# Reasons of undecided verdicts that a judge cannot change: the response has no answer, or the
 # problem cannot be judged.
 NEVER_JUDGED = frozenset(
     {"error", "truncated", "empty", "not_text", "open_thinking", "unknown_verifier"}
@@ -25,7 +25,7 @@ _ADDRESSES = form(
     may_hold_a_key=True,
 )
 _NAME_OF_A_VARIABLE = form(
-    r"[A-Z_][A-Z0-9_]*|[a-z_]+",  # most keys mix capitals, small letters and digits
+    r"[A-Z_][A-Z0-9_]*|[a-z_]+",  # most keys mix capitals, lowercase letters and digits
     "must be the name of an environment variable in capital letters, not the key itself (the value "
     "is not shown, because it may be the key). Run `export MY_API_KEY=...` and give MY_API_KEY.",
     may_hold_a_key=True,
@@ -70,7 +70,7 @@ class SamplingChoice(Section):
     """Maximum number of tokens of one response, thinking included (default: the profile's)."""
 
     def over(self, base: Sampling) -> Sampling:
-        """``base`` with what was chosen here."""
+        """Return ``base`` with the values that are set here."""
         return base.model_copy(update=self.model_dump(exclude_none=True))
 
 
@@ -150,12 +150,12 @@ class Endpoint(Section):
 
     @property
     def slots(self) -> int:
-        """Maximum number of requests in flight at all addresses."""
+        """Return the maximum number of requests in flight at all addresses together."""
         return self.concurrency * max(1, len(self.urls))
 
     @property
     def is_served(self) -> bool:
-        """Whether models are served over HTTP."""
+        """Return whether models are served over HTTP."""
         return self.start_vllm or self.base_url is not None
 
     @property
@@ -164,7 +164,7 @@ class Endpoint(Section):
 
     @property
     def key(self) -> str:
-        """The API key, from the environment variable ``key_env``; empty if it is unset."""
+        """Return the API key, from the environment variable ``key_env``; empty if it is unset."""
         return os.environ.get(self.key_env, "").strip()
 
     @model_validator(mode="before")

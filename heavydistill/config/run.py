@@ -1,10 +1,10 @@
-"""The typed configuration of a run: one YAML file; flags take precedence over it.
+"""The typed configuration of a run: one YAML file; flags override it.
 
 Every key is a field here or in ``models``. The field's docstring documents the key, and its first
 sentence is the help of the flag. Unknown keys and contradictions are errors. ``models.resolve``
 replaces null by the value of the model's profile, so a saved configuration is complete.
 
-A configuration holds no secrets: ``endpoint.api_key_env`` names the environment variable.
+A configuration contains no secrets: ``endpoint.api_key_env`` names the environment variable.
 """
 
 from __future__ import annotations
@@ -214,10 +214,10 @@ class RunConfig(Section):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The keys that determine the traces of a run, as JSON.
+        """Return the keys that determine the traces of a run, as JSON.
 
-        Folders, the server of a model and the number of processes are left out; limits of a
-        verdict are kept. Pools are identified by their hash.
+        Folders, the server of a model and the number of processes are left out; limits for a
+        verdict are included. Pools are identified by their hash.
         """
         transport = set(Endpoint.model_fields) - {"tokenizer"}
         place = {"out", "journal", "budget", "pools", "processes"}
@@ -231,18 +231,18 @@ class RunConfig(Section):
 
     @property
     def identity(self) -> str:
-        """Hash of ``asked``."""
+        """Return a hash of ``asked``."""
         canonical = json.dumps(self.asked, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
     @property
     def roles(self) -> tuple[str, str]:
-        """Names of thinker and deliberator; with pools, the deliberator's name twice."""
+        """Return the names of thinker and deliberator; with pools, the deliberator's name twice."""
         deliberator = self.deliberator or self.teacher
         return deliberator if self.pools else self.thinker or self.teacher, deliberator
 
     def refuse_unnamed(self, other: str = "") -> None:
-        """Raise MissingModelError if a role would fall to the micro teacher by default.
+        """Raise MissingModelError if a role would use the micro teacher only because none is named.
 
         ``other`` is a further flag that names a model, with its value.
         """
@@ -262,18 +262,19 @@ class RunConfig(Section):
 
     @property
     def rounds(self) -> int:
-        """Number of rounds; 0 if ``deliberate.d`` is 0."""
+        """Return the number of rounds; 0 if ``deliberate.d`` is 0."""
         return self.deliberate.rounds if self.deliberate.d else 0
 
     @property
     def most_usd(self) -> float | None:
-        """The budget in US dollars; None if it is in tokens, or unset."""
+        """Return the budget in US dollars; None if it is in tokens, or unset."""
         budget = self.budget or ""
         return float(budget.removesuffix("usd")) if budget.endswith("usd") else None
 
     @property
     def most_tokens(self) -> int | None:
-        """The budget in tokens of prompts and responses; None if it is in dollars, or unset."""
+        """Return the budget in tokens (prompts and responses); None if it is in dollars, or
+        unset."""
         found = re.fullmatch(_BUDGET, self.budget or "")
         unit = _TOKENS.get(found[2].lower()) if found else None
         return round(float(found[1]) * unit) if found and unit else None
@@ -304,7 +305,7 @@ class RunConfig(Section):
         return self
 
     def _refuse_thinking(self) -> None:
-        """Refuse keys that have no effect with pools."""
+        """Raise an error if keys are set that have no effect with pools."""
         of_source = self.problems.model_copy(update={"limit": None})
         is_set = {
             "thinker": self.thinker is not None,
@@ -333,7 +334,8 @@ def load_config(
     ``preset``, which has keys as in a file.
 
     Raises:
-        ConfigError: No such file, not YAML, an unknown key, a bad value or a contradiction.
+        ConfigError: The file does not exist or is not YAML, a key is unknown, a value is invalid,
+            or values contradict each other.
     """
     return load(RunConfig, path, overrides, preset)
 
@@ -341,7 +343,7 @@ def load_config(
 def refuse_code_of(run: Path, config: RunConfig, fix: str) -> None:
     """Raise ConfigError if the saved configuration of a run names Python files of verifiers.
 
-    They would be executed, and may come from somebody else. ``fix`` is how the user allows it.
+    These files would be executed, and may come from another person. ``fix`` says how to allow it.
     """
     if config.verify.own:
         raise ConfigError(
@@ -358,7 +360,7 @@ def refuse_code_of_saved(file: Path, config: RunConfig, fix: str) -> None:
 
 
 def parse_assignment(text: str) -> tuple[str, Any]:
-    """Split ``key.path=value`` into (key, value) and read the value as YAML."""
+    """Split ``key.path=value`` into (key, value) and parse the value as YAML."""
     key, found, value = text.partition("=")
     if not found or not key:
         raise ConfigError(f"--set {text!r} is not KEY=VALUE", "Write it as in --set think.k=16.")
@@ -371,5 +373,5 @@ def parse_assignment(text: str) -> tuple[str, Any]:
 
 
 def dump_config(config: RunConfig) -> str:
-    """The configuration as YAML that ``load_config`` reads back to an equal one."""
+    """Return the configuration as YAML; ``load_config`` reads it back unchanged."""
     return str(yaml.safe_dump(config.model_dump(), sort_keys=False, allow_unicode=True))

@@ -1,8 +1,7 @@
 """The typed configurations of a build of training sets, a refilter and an import.
 
-A build has a YAML file, over which flags take precedence; the others have flags alone. Every key is
-a field below, whose docstring documents it. Unknown keys are errors that name the nearest valid
-key.
+A build has a YAML file, which flags override; the others have only flags. Every key is a field
+below, documented by its docstring. Unknown keys are errors that name the nearest valid key.
 """
 
 from __future__ import annotations
@@ -199,10 +198,11 @@ def load_build_config(
 ) -> BuildConfig:
     """Load the configuration of a build; dotted ``overrides`` take precedence over the file.
 
-    ``redeliberates`` turns redeliberation on, even if no key of it is set.
+    ``redeliberates`` turns redeliberation on, even if no key of its section is set.
 
     Raises:
-        ConfigError: No such file, not YAML, an unknown key or a bad value.
+        ConfigError: The file does not exist or is not YAML, a key is unknown, or a value is
+            invalid.
     """
     preset: dict[str, Any] = {"redeliberate": {}} if redeliberates else {}
     return load(BuildConfig, path, overrides, preset)

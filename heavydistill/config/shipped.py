@@ -8,9 +8,9 @@ from pathlib import Path
 
 @functools.cache
 def shipped(folder: str, suffix: str = ".yaml") -> dict[str, Path]:
-    """The files of a folder such as ``configs/teachers``: name to file, sorted by name."""
+    """Return the files of a folder such as ``configs/teachers``: name to path, sorted by name."""
     package = Path(__file__).parents[1]
-    installed = package / "shipped" / folder  # in a wheel
+    installed = package / "shipped" / folder  # location in a wheel
     root = installed if installed.is_dir() else package.parent / folder
     files = {str(file.relative_to(root).with_suffix("")): file for file in root.rglob(f"*{suffix}")}
     return dict(sorted(files.items()))

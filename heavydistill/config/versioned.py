@@ -16,7 +16,7 @@ Kind = TypeVar("Kind")
 
 
 def as_json(value: Any) -> str:
-    """A dataclass or pydantic model as JSON text; equal values give equal texts."""
+    """Return a dataclass or pydantic model as JSON text; equal values give equal texts."""
     tree = value.model_dump() if isinstance(value, BaseModel) else dataclasses.asdict(value)
     return json.dumps(tree, indent=2, ensure_ascii=False) + "\n"
 
@@ -36,8 +36,8 @@ def read_versioned(
     Args:
         path: The file.
         kind: Class of the result.
-        form: Value of ``format`` that is accepted.
-        what: Content of such a folder, for the message.
+        form: Accepted value of ``format``.
+        what: Description of the content that such a folder should have, for the message.
         missing: Fix if the file cannot be read.
         other: Fix if the file has another version or other content.
 

@@ -1,11 +1,11 @@
-"""Strict YAML: a file as a typed section; an error lists every fault with its line and its fix.
+"""Strict YAML: reads a file as a typed section; an error lists every fault with line and fix.
 
 All files that a user writes are read here: configurations, profiles of teachers, capabilities of
 endpoints. An unknown key is an error that names the nearest valid key.
 
-Names of earlier versions are errors on the command line that say the new name. Files with old keys
-still load: the values are carried over, with a warning unless they only repeat an old default, as
-files that runs saved do.
+On the command line, names of earlier versions are errors that give the new name. Files with old
+keys still load: their values are moved to the new keys, with a warning. There is no warning if a
+value equals the old default, as in files that runs saved.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Retired:
     """The replacement of a name that no longer exists."""
 
     instead: str
-    """What to write now, as a sentence."""
+    """Instruction what to write now, as a sentence."""
     new: str | None = None
-    """Key that took its place in the same section."""
+    """Key that replaces it in the same section."""
     default: Any = None
-    """Value that files of an earlier version hold where nothing was chosen."""
+    """Default in files of an earlier version; a file with this value gives no warning."""
 
 
 RETIRED = {
@@ -47,7 +47,7 @@ RETIRED = {
     "plan": Retired("Give generate the same flags and --dry-run."),
     "journal compact": Retired("Leave the files as they are; a run reads as many as there are."),
 }
-"""Keys as ``section.key``, flags with their dashes, verbs as they are typed."""
+"""Keys as ``section.key``, flags with their dashes, verbs as typed on the command line."""
 
 
 _WORDS = {
@@ -64,7 +64,7 @@ _WORDS = {
 
 
 class _WithheldError(ValueError):
-    """A value that no message may show."""
+    """An error about a value that no message may show."""
 
 
 class Section(BaseModel):
@@ -74,14 +74,14 @@ class Section(BaseModel):
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
-        # A traceback must not show a key that was put in the wrong place.
+        # A traceback must not show an API key that was put in the wrong place.
         hide_input_in_errors=True,
     )
 
     @model_validator(mode="before")
     @classmethod
     def _without_empty_sections(cls, tree: Any) -> Any:
-        """A section whose keys are all commented out has its defaults."""
+        """Treat a section whose keys are all commented out as one with its defaults."""
         if not isinstance(tree, dict):
             return tree
         fields = cls.model_fields.items()
@@ -90,10 +90,10 @@ class Section(BaseModel):
 
 
 def form(pattern: str, words: str, may_hold_a_key: bool = False) -> BeforeValidator:
-    """Metadata of a field whose text must match a pattern as a whole.
+    """Return metadata for a field whose text must match a pattern as a whole.
 
-    The message of a misfit is ``words``, e.g. ``must be a number``, and shows the text unless it
-    ``may_hold_a_key``.
+    If the text does not match, the message is ``words``, e.g. ``must be a number``. The message
+    shows the text unless it ``may_hold_a_key``.
     """
 
     def check(value: object) -> object:
@@ -116,7 +116,8 @@ def load(
     ``preset``, which has keys as in a file.
 
     Raises:
-        ConfigError: No such file, not YAML, unknown keys, bad values or a contradiction.
+        ConfigError: The file does not exist or is not YAML, keys are unknown, or values are
+            invalid or contradict each other.
     """
     tree = _over(dict(preset or {}), carried_over(read_yaml(path), f"{path}: ") if path else {})
     for dotted, value in (overrides or {}).items():
@@ -135,7 +136,7 @@ def load(
 
 
 def _over(preset: Any, tree: Any) -> Any:
-    """``tree``, completed by ``preset``."""
+    """Return ``tree`` with missing keys filled in from ``preset``."""
     if not isinstance(preset, dict) or not isinstance(tree, dict):
         return preset if tree is None else tree
     both = preset | tree
@@ -152,14 +153,15 @@ def parse(
     """Validate a mapping as a section.
 
     Args:
-        section: The section.
+        section: Class of the section.
         tree: Keys and values.
         where: File that the mapping is from, or text that begins the message, e.g. ``verify: ``.
-        fix: Fix of a bad value.
-        given: Dotted keys that the command line gives instead.
+        fix: Fix for an invalid value.
+        given: Dotted keys that were given on the command line.
 
     Raises:
-        ConfigError: Unknown keys, each with the nearest valid key, and bad values; all of them.
+        ConfigError: Keys are unknown or values are invalid; lists all of them, with the nearest
+            valid key.
     """
     try:
         return section.model_validate(tree, context={"is_of_today": True})
@@ -171,7 +173,7 @@ def parse(
         is_given = ".".join(map(str, fault["loc"])) in given
         line = 0 if is_given else _line(root, fault["loc"])
         faults.append((line, *_explained(section, fault)))
-    # A key that is missing because it is mistyped is one fault.
+    # A required key that is only mistyped is reported as one fault.
     meant = {suggestion for _, _, suggestion in faults}
     faults = [each for each in faults if f"Did you mean {each[1].split(' ')[0]}?" not in meant]
     raise error_of(faults, "" if len(faults) == 1 and is_given else where, fix)
@@ -180,7 +182,7 @@ def parse(
 def error_of(
     faults: Sequence[tuple[int, str, str]], where: Path | str, fix: str = "Correct the value."
 ) -> ConfigError:
-    """One error for all faults of a mapping: line (0: unknown), what is wrong, and fix if known."""
+    """Return one error for all faults of a mapping: (line or 0, what is wrong, fix or empty)."""
     if len(faults) == 1:
         ((line, what, suggestion),) = faults
         at = f"{where}: " if isinstance(where, Path) else where
@@ -195,21 +197,21 @@ def error_of(
 
 
 def line_of(path: Path, *place: str | int) -> int:
-    """The line of a key of a YAML file; 0 if unknown."""
+    """Return the line of a key in a YAML file; 0 if unknown."""
     return _line(_composed(path), place)
 
 
 def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
-    """What is wrong, and the fix if it is known."""
+    """Return what is wrong, and the fix; the fix is empty if unknown."""
     key, given = ".".join(map(str, fault["loc"])), fault["input"]
     inner = _section_at(section, fault["loc"])
     if fault["type"] == "extra_forbidden":
-        # Whatever section its own section is in.
+        # Only the last two parts of the key matter, wherever the section is.
         if retired := RETIRED.get(".".join(key.split(".")[-2:])):
             return f"{key} no longer exists", retired.instead
         return f"unknown key {key}", _nearest(section, inner, key)
     if fault["type"] in ("model_type", "dict_type"):
-        # A text may be an address with a key in it.
+        # A text is not shown, because it may be an address with an API key.
         what = f"{key} takes keys, not {'a text' if isinstance(given, str) else repr(given)}"
         return what, f"Keys here: {', '.join(inner.model_fields)}."
     if fault["type"] == "missing":
@@ -224,7 +226,7 @@ def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
 
 
 def in_words(message: str) -> str:
-    """A message of pydantic as ``must ...``, in plain words."""
+    """Rephrase a pydantic message as ``must ...``, in plain words."""
     text = re.sub(r"^\w+ should (be|have|match)", r"must \1", message.split(", unable to")[0])
     for theirs, ours in _WORDS.items():
         text = text.replace(theirs, ours)
@@ -236,7 +238,7 @@ def _composed(path: Path) -> yaml.Node | None:
 
 
 def _line(node: yaml.Node | None, place: Sequence[str | int]) -> int:
-    """The line of a key, or of the innermost section that it is missing from; 0 if unknown."""
+    """Return the line of a key, or of the innermost section that lacks the key; 0 if unknown."""
     line = 0
     for part in place:
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
@@ -251,7 +253,7 @@ def _line(node: yaml.Node | None, place: Sequence[str | int]) -> int:
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that occurs twice in one mapping."""
+    """A YAML loader that refuses a key that occurs twice in one mapping."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:
         names = [name.value for name, _ in node.value]
@@ -264,10 +266,10 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping at the top level of a YAML file; empty for an empty file.
+    """Return the mapping at the top level of a YAML file; empty for an empty file.
 
     Raises:
-        ConfigError: No such file, not YAML, or no mapping.
+        ConfigError: The file does not exist, is not YAML, or has no mapping.
     """
     try:
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
@@ -278,7 +280,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         line = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         if error.context and error.context_mark:
             line += f"{error.context} that begins in line {error.context_mark.line + 1}, "
-        # The line itself may hold a key.
+        # The message does not quote the line, which may contain an API key.
         raise ConfigError(
             f"{path} is not YAML: {line}{error.problem}",
             "Correct that line: `key: value`, indented with spaces.",
@@ -296,7 +298,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _nearest(root: type[BaseModel], section: type[BaseModel], unknown: str) -> str:
-    """What to write in place of a key that a section does not have."""
+    """Return a suggestion for a key that a section does not have."""
     above, _, name = unknown.rpartition(".")
     at = f"{above}." if above else ""
     keys = dict.fromkeys([*_all_keys(section, at), *_all_keys(root)])
@@ -307,7 +309,7 @@ def _nearest(root: type[BaseModel], section: type[BaseModel], unknown: str) -> s
 
 
 def _section_at(root: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
-    """The innermost section on the way to a place; names of entries are no sections."""
+    """Return the innermost section on the way to a place; names of mapping entries are skipped."""
     section = root
     for part in place:
         if info := section.model_fields.get(str(part)):
@@ -316,14 +318,15 @@ def _section_at(root: type[BaseModel], place: Sequence[str | int]) -> type[BaseM
 
 
 def section_in(annotation: Any) -> type[BaseModel] | None:
-    """The section that a field holds, alone or among other things."""
+    """Return the section class in a field's type, alone or as part of a union or container."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(section_in, get_args(annotation))), None)
 
 
 def sections(section: type[BaseModel], at: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """(place, section) of a section and of all in it; a place is empty or ends with a dot."""
+    """Yield (place, section) of a section and its subsections; a place is empty or ends with
+    "."."""
     yield at, section
     for name, info in section.model_fields.items():
         child = section_in(info.annotation)
@@ -337,9 +340,9 @@ def _all_keys(section: type[BaseModel], at: str = "") -> Iterator[str]:
 
 
 def carried_over(tree: dict[str, Any], where: str = "", section: str = "") -> dict[str, Any]:
-    """The mapping of a file, with the names of earlier versions replaced by the present ones.
+    """Return the mapping of a file, with names of earlier versions replaced by current names.
 
-    ``where`` stands before a warning, ``section`` is the name of the section that the mapping is.
+    ``where`` is the beginning of a warning; ``section`` is the name of the mapping's section.
     """
     now: dict[str, Any] = {}
     for key, value in tree.items():
