@@ -1,8 +1,8 @@
 """Loads problems from files, the Hub, and procedural families of reasoning-gym.
 
-``load`` reads one source and checks all of it before a model is asked: columns, ids, references,
-verifiers. Faults raise a ``ProblemsError`` with their places. Rows that cannot be judged can be
-left out instead, and ``load_fit`` returns which they are.
+``load`` reads one source and checks its columns, ids, references and verifiers before any request
+is sent to a model. Faults raise a ``ProblemsError`` that says where they are. Rows that cannot be
+judged can be left out instead; ``load_fit`` lists them.
 
 Not covered: near-duplicates and overlap with test sets.
 """

@@ -5,7 +5,7 @@ numbers of attempts and deliberations. It is a preset: the user's configuration 
 precedence over each of its keys, so that ``--problems FILE`` reads a file of the same layout in
 place of the Hub's dataset.
 
-Not covered: own benchmarks, which are ordinary configurations; prompts of other harnesses.
+Not covered: a user's own benchmarks, which are ordinary configurations; prompts of other harnesses.
 """
 
 from __future__ import annotations
@@ -23,36 +23,37 @@ from heavydistill.problems.tables import choices
 
 
 class Benchmark(Section):
-    """Content of a file in ``configs/benchmarks``, without facts that no source states."""
+    """Content of a file in ``configs/benchmarks``; facts without a source are omitted."""
 
-    name: str = Field(min_length=1)  # of its file, and what ``--benchmark`` calls it
+    name: str = Field(min_length=1)  # name of the file and of the benchmark for ``--benchmark``
     title: str = Field(min_length=1)  # full name
     size: int | None = Field(None, ge=1)  # number of problems
     problems: Problems
     settings: dict[str, Any] = Field(default_factory=dict)
-    """Further keys of a run: the paper's for this benchmark (arXiv 2605.02396, section 3.1, tables
-    1 and 2), or those it has for all, if it did not measure this one."""
+    """Further configuration keys for a run: the paper's settings for this benchmark (arXiv
+    2605.02396, section 3.1, tables 1 and 2), or its general settings if the paper did not use this
+    benchmark."""
     gated: bool = False
     """Whether a download from the Hub needs accepted terms and a token."""
-    licence: str = ""  # of the dataset: SPDX id, or the name it has
-    citation: str = ""  # who made it, and the paper
-    source: str = Field(min_length=1)  # where Hub id, split, columns and licence stand
-    notes: str = ""  # what differs from how others measure it
+    licence: str = ""  # licence of the dataset: SPDX id or name
+    citation: str = ""  # authors and paper
+    source: str = Field(min_length=1)  # source of Hub id, split, columns and licence
+    notes: str = ""  # differences from other evaluations of the benchmark
 
     @property
     def preset(self) -> dict[str, Any]:
-        """The keys of a run that the benchmark sets, as in a configuration file."""
+        """The configuration keys that the benchmark sets, as in a configuration file."""
         return {"problems": self.problems.model_dump(exclude_unset=True), **self.settings}
 
     @property
     def verifier(self) -> str:
-        """Name of the verifier of its rows."""
+        """Name of the verifier of the benchmark's rows."""
         has_options = "options" in self.problems.columns or self.problems.shape == "gpqa"
         return OPTIONS_VERIFIER if has_options else self.problems.verifier or DEFAULT_VERIFIER
 
 
 def benchmark(name: str) -> Benchmark:
-    """The benchmark of that name. Raises ConfigError if there is none, with a list."""
+    """The benchmark with this name. Raises ConfigError with the list of names if there is none."""
     files = shipped("configs/benchmarks")
     if name not in files:
         listed = choices(name.lower(), files, "Benchmarks")

@@ -1,16 +1,17 @@
-"""Turns rows into problems by mapping columns to fields.
+"""Converts rows to problems by mapping columns to fields.
 
-A field is read from the column that ``problems.columns`` names, else from the column of the same
-name. Text, reference and options may also have a name of ``ALIASES``, if exactly one of them is
-there. ``solution`` is not an alias, because it usually is a worked solution. ``problems.shape``
-first converts rows of a public benchmark into such columns; its other columns stay unchanged.
+A field is read from the column that ``problems.columns`` names, otherwise from the column with the
+field's name. Text, reference and options may also be in a column listed in ``ALIASES``, if the
+source has exactly one of these. ``solution`` is not an alias, because it usually holds a worked
+solution. ``problems.shape`` first converts the columns of a public benchmark to such columns; all
+other columns stay unchanged.
 
-The reference may be absent if the verifier needs none. Arguments that ``verifier_args`` lacks are
-read from the verifier's ``argument_columns``. A row without a domain has the domain of its
-verifier. A row with options is judged by ``choice``, whatever ``problems.verifier`` says.
+The reference may be absent if the verifier needs none. Arguments missing from ``verifier_args`` are
+read from the verifier's ``argument_columns``. A row without a domain gets its verifier's domain. A
+row with options is judged by ``choice``, whatever ``problems.verifier`` says.
 
-Numbers in the id and reference columns become text. Rows without ids are named ``STEM:NUMBER``
-after file and line.
+Numbers in the id and reference columns become text. Rows without ids get the id ``STEM:NUMBER``,
+from file name and line.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ ALIASES = {
     "reference": ("answer", "final_answer", "ground_truth", "answerKey"),
     "options": ("choices",),
 }
-# The verifier of a row decides whether the reference is needed.
+# Whether a row needs a reference depends on its verifier.
 OPTIONAL = FIELDS[2:]
 DEFAULT_VERIFIER = "math"
 OPTIONS_VERIFIER = "choice"
@@ -46,7 +47,7 @@ OPTIONS_VERIFIER = "choice"
 def to_problems(
     table: Table, config: Problems
 ) -> tuple[dict[int, Problem], dict[int, ProblemsError]]:
-    """(problems, faults of the other rows), by number; references are not checked.
+    """Returns (problems, faults of all other rows), by row number; references are not checked.
 
     Raises ProblemsError if a column is missing, or two problems have the same id.
     """
@@ -74,7 +75,7 @@ def to_problems(
 
 @contextlib.contextmanager
 def _noting(faults: dict[int, ProblemsError], row: TableRow) -> Iterator[None]:
-    """Collect a ProblemsError of a row, with the row's place, in ``faults``."""
+    """Collect a ProblemsError raised in the block in ``faults``, with the row's place."""
     try:
         yield
     except ProblemsError as error:
@@ -82,9 +83,9 @@ def _noting(faults: dict[int, ProblemsError], row: TableRow) -> Iterator[None]:
 
 
 def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
-    """Map each field that the source has or the user mapped to its column.
+    """Map each field to its column, for all fields that the source has or the user mapped.
 
-    Raises ProblemsError if a column is missing, or several columns could be the field.
+    Raises ProblemsError if a column is missing, or if several columns match a field.
     """
     there = list(dict.fromkeys(column for row in table.rows for column in row.values))
     where = table.rows[0].where
@@ -104,7 +105,7 @@ def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
 
 
 def _own_column(field: str, there: list[str], where: str) -> str | None:
-    """The column of a field that the user did not map."""
+    """The column of a field that the user did not map; None if there is none."""
     if field in there:
         return field
     aliases = [alias for alias in ALIASES.get(field, ()) if alias in there]
@@ -122,12 +123,12 @@ def _own_column(field: str, there: list[str], where: str) -> str | None:
 
 
 def _mapping(field: str, there: Iterable[str]) -> str:
-    """The fix for a field that has no column."""
+    """The fix to show if no column was found for a field."""
     listed = choices(field, there, "Columns there")
     return f"Add --set problems.columns.{field}=COLUMN. {listed}"
 
 
-# --- One row; errors are raised without its place, which ``_noting`` adds.
+# --- A single row; errors do not contain the row's place, which ``_noting`` adds.
 
 
 def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Problems) -> Problem:
@@ -177,7 +178,7 @@ def _verifier(values: dict[str, Any], columns: dict[str, str], config: Problems)
 
 
 def _text(values: dict[str, Any], column: str | None, *, numbers: bool = False) -> str:
-    """The text in a column; null, or no column, is empty."""
+    """The text in a column; empty if the value is null or there is no column."""
     value = values.get(column or "")
     if value is None:
         return ""
@@ -196,7 +197,7 @@ def _text(values: dict[str, Any], column: str | None, *, numbers: bool = False) 
 
 
 def _texts(values: dict[str, Any], *columns: str, numbers: bool = True) -> list[str]:
-    """The texts in columns that the row must have."""
+    """The texts in columns that must not be empty."""
     for column in columns:
         if column not in values:
             raise ProblemsError(
@@ -206,7 +207,7 @@ def _texts(values: dict[str, Any], *columns: str, numbers: bool = True) -> list[
 
 
 def _required(values: dict[str, Any], column: str, what: str, *, numbers: bool = True) -> str:
-    """The text in a column, which must not be empty."""
+    """The text in a column that must not be empty; ``what`` names it in the error."""
     (text,) = _texts(values, column, numbers=numbers)
     if not text.strip():
         raise ProblemsError(
@@ -216,7 +217,7 @@ def _required(values: dict[str, Any], column: str, what: str, *, numbers: bool =
 
 
 def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, Any]) -> str:
-    """The arguments ``args`` and those in the verifier's own columns, as JSON."""
+    """The verifier arguments as JSON: ``args``, completed from the verifier's columns."""
     columns = verifier.argument_columns
     own = {name: values[name] for name in columns if values.get(name) is not None}
     try:
@@ -230,7 +231,7 @@ def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, Any]) 
 
 
 def _args(value: Any) -> dict[str, Any] | None:
-    """The JSON object of a row, given as an object or as text; None if there is none."""
+    """Read a JSON object, given as an object or as text; None if there is none."""
     if value is None or value == "":
         return None
     try:
@@ -256,15 +257,15 @@ def _domain(values: dict[str, Any], column: str | None) -> str:
     return domain
 
 
-# --- Rows of public benchmarks whose columns do not correspond to our fields.
+# --- Rows of public benchmarks whose columns do not match the fields.
 _WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 
 
 def _gpqa(values: dict[str, Any]) -> dict[str, Any]:
-    """Make options of the columns with the right answer and three wrong ones.
+    """Build options from the columns with the right answer and three wrong ones.
 
-    The right answer gets a place that is drawn from the question. Otherwise it would come first in
-    all questions whose options must keep the order of the dataset.
+    The right answer gets a random position, determined by the question. Otherwise it would be first
+    in all questions whose options must keep the order of the dataset.
     """
     question, right, *options = _texts(values, "Question", "Correct Answer", *_WRONG)
     place = hashlib.sha256(question.encode("utf-8", "replace")).digest()[0] % (len(_WRONG) + 1)

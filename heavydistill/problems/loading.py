@@ -1,8 +1,8 @@
 """Loads and checks the problems of ``problems.source``.
 
-The verifier checks every reference before a model is asked. A check that hangs, fails or uses all
-memory makes its row unfit too (see ``verifiers.pool``). A source with unfit rows is refused with a
-list of them, or the rows are left out (``problems.unfit``).
+The verifier checks every reference before any request is sent to a model. A check that hangs, fails
+or runs out of memory makes its row unfit too (see ``verifiers.pool``). A source with unfit rows is
+refused with a list of them, or the rows are left out (``problems.unfit``).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from heavydistill.verifiers.pool import VerdictPool
 MOST_LISTED = 10
 
 OnChecked = Callable[[int, int], None]
-"""Called with (number of checked references, number of all references)."""
+"""Callback with (number of checked references, number of all references)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The problems of a source, in their order."""
+    """The problems of a source, in order, and the rows that were left out."""
 
-    problems: list[Problem]  # those that can be judged
+    problems: list[Problem]  # problems that can be judged
     unfit: dict[int, str] = field(default_factory=dict)
-    """Rows that were left out: number to the fault with its place."""
-    outside: int = 0  # Number of rows outside ``problems.within``
+    """Rows that were left out, by number, with the fault and its place."""
+    outside: int = 0  # Number of rows outside the bounds of ``problems.within``
 
 
 def load(config: Problems, verify: Verifying | None = None) -> list[Problem]:
-    """The problems of ``load_fit``, without the rows that were left out."""
+    """Load problems as ``load_fit`` does, and return only the problems."""
     return load_fit(config, verify).problems
 
 
@@ -49,21 +49,21 @@ def load_fit(
 ) -> Loaded:
     """Load the problems of a source, at most ``config.limit``, and list the rows left out.
 
-    A file or Hub dataset is checked to its end before it is cut to the limit.
+    A file or Hub dataset is checked completely before the limit is applied.
 
     Args:
         config: ``source`` is one of
 
-            - ``micro``: ``size`` problems in all, of the families that the bundled models know;
+            - ``micro``: ``size`` problems in total, of the families that the bundled models know;
             - a ``.jsonl`` or ``.parquet`` file, or ``hub:ORG/NAME``, with ``split``;
             - ``gym:FAMILY,...``: ``size`` problems of each family of reasoning-gym, with
               ``seed`` and the settings in ``gym``.
-        verify: How references are checked; null is the default.
+        verify: How references are checked; None uses the default settings.
         known_unfit: Numbers of rows that an earlier check found unfit; see ``fit_problems``.
         on_checked: Called after each reference of a file or dataset.
 
     Raises:
-        ConfigError: A file with an own verifier cannot be used.
+        ConfigError: The file of a user's verifier cannot be used.
         ProblemsError: The source or a row cannot be used, or a key has no effect on the source.
     """
     source = config.source
@@ -83,7 +83,7 @@ def load_fit(
     verify = verify or Verifying()
     registry.load_own(verify.own)
     if config.verifier:
-        registry.get(config.verifier)  # an unknown one is no fault of the rows
+        registry.get(config.verifier)  # an unknown verifier is not a fault of the rows
     for key, value in config.verifier_args.items():
         if value is None and ":" in key:
             raise ProblemsError(
@@ -106,8 +106,8 @@ def fit_problems(
 ) -> Loaded:
     """Check the rows of a table and return its problems.
 
-    ``known_unfit`` are the numbers of the rows that an earlier check found unfit; then no reference
-    is checked again. None checks all. Raises as ``load_fit``, and ProblemsError if no row is left.
+    ``known_unfit`` are the numbers of the rows that an earlier check found unfit; if given, no
+    reference is checked again. Raises as ``load_fit``, and ProblemsError if no row is left.
     """
     if known_unfit is not None:
         rows = [row for row in table.rows if row.number not in known_unfit]
@@ -142,7 +142,7 @@ def _check_references(
 
 
 def refusal(faults: list[ProblemsError], rows: int) -> ProblemsError:
-    """The error for a source of ``rows`` rows with these faults."""
+    """The error for a source of ``rows`` rows, of which some have these faults."""
     fixes = {fault.fix for fault in faults}
     fix = fixes.pop() if len(fixes) == 1 else "Correct them."
     if len(faults) < rows:

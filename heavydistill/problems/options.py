@@ -1,19 +1,19 @@
 """Turns a row with options into a lettered question with shuffled options.
 
 Options are a list, ``{"text": [...], "label": [...]}`` or ``{"A": ..., "B": ...}``; ``["A) 5", "B)
-6"]`` is a list of 5 and 6. They are shown as ``A) ...`` below the text. Their order is drawn from
-the seed and the problem's id, because the order of a dataset may give the right option away. All
-trajectories of a problem see the same order, because votes compare letters and a cache shows
-several attempts.
+6"]`` is a list of 5 and 6. They are shown as ``A) ...`` below the text. The order is random,
+determined by the seed and the problem's id, because the order in the dataset may reveal the right
+option. All trajectories of a problem see the same order, because votes compare letters and a cache
+shows several attempts.
 
 A reference names an option by the first of these forms that applies:
 
     its label       if the options have labels, exactly as written there
-    a number        the place in the list, counted from 0; if the options are numbers themselves,
-                    possibly one of them
-    a letter        ``C``, ``c``, ``(C)``, ``C.``: the place in the list; also in front of the
+    a number        the index in the list, from 0; if the options are numbers, possibly the option
+                    with this value
+    a letter        ``C``, ``c``, ``(C)``, ``C.``: the position in the list; also before the
                     option's text, ``C. 42``
-    its text        except for blanks around and within it
+    its text        differences in blanks are ignored
 
 A reference that could mean different options by these forms is unfit.
 
@@ -47,26 +47,27 @@ _ASKS_IN_CHINESE = "请用正确选项的字母作答。"
 
 
 class UnfitOptions(ProblemsError):
-    """Options or a reference that cannot be used; ``what`` ends with the fix."""
+    """The options or the reference cannot be used; ``what`` ends with the fix."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what, "Correct the row or leave it out.")
 
 
 class Lettered(NamedTuple):
-    """A question with options as a model sees it."""
+    """A question with lettered options, as a model sees it."""
 
     text: str  # Text that a model reads
     reference: str  # Letter of the right option
     verifier_args: str
-    """Arguments of the verifier ``choice``: ``options`` as shown; ``order``, the place of each in
-    the dataset, from 0; ``order_kept`` if the dataset's order had to be kept."""
+    """Arguments of the verifier ``choice``: ``options`` as shown; ``order``, the index of each
+    option in the dataset, from 0; ``order_kept`` if the dataset's order had to be kept."""
 
 
 def lettered(
     text: str, options: Any, reference: Any, problem_id: str, seed: int, keep_order: bool
 ) -> Lettered:
-    """Letter and shuffle the options of a question; ``problem_id`` and ``seed`` fix the order.
+    """Shuffle and letter the options of a question; ``problem_id`` and ``seed`` determine the
+    order.
 
     ``options`` and ``reference`` are the values of the row's columns. Raises UnfitOptions.
     """
@@ -105,7 +106,7 @@ def orders_kept(problems: Iterable[Problem]) -> int:
 
 
 def _read(options: Any) -> tuple[list[str], list[Any]]:
-    """(labels, options); the labels are empty if there are none."""
+    """Split options into (labels, options); the labels are empty if there are none."""
     if isinstance(options, list):
         return [], options
     if not isinstance(options, dict):
@@ -123,7 +124,7 @@ def _read(options: Any) -> tuple[list[str], list[Any]]:
 
 
 def _without_labels(options: list[Any]) -> list[Any]:
-    """``["A) 5", "B) 6"]`` as ``["5", "6"]``; other lists are returned unchanged."""
+    """Remove letters: ``["A) 5", "B) 6"]`` becomes ``["5", "6"]``; other lists are unchanged."""
     texts = []
     for letter, option in zip(ascii_uppercase, options, strict=False):
         own = _OWN_LABEL.fullmatch(option.strip()) if isinstance(option, str) else None
@@ -143,7 +144,7 @@ def _as_text(option: Any) -> str | None:
 
 
 def _checked(options: list[Any]) -> list[str]:
-    """The texts of the options, which must be different and not empty."""
+    """Convert the options to texts; raises UnfitOptions if any are empty or equal."""
     if not FEWEST_OPTIONS <= len(options) <= MOST_OPTIONS:
         raise UnfitOptions(
             f"there are {len(options)} options; give {FEWEST_OPTIONS} to {MOST_OPTIONS}"
@@ -167,7 +168,7 @@ def _checked(options: list[Any]) -> list[str]:
 
 
 def _right(reference: Any, labels: list[str], raw: list[Any], texts: list[str]) -> int:
-    """The place, from 0, of the option that the reference names."""
+    """Index, from 0, of the option that the reference names."""
     name = _as_text(reference)
     if not name:
         raise UnfitOptions(

@@ -1,7 +1,7 @@
-"""Makes procedural problems from families of reasoning-gym, in any number, repeatable by seed.
+"""Generates problems from families of reasoning-gym, in any number, reproducible by seed.
 
-Families alternate, so that the first problems cover all of them. The verifier makes each problem
-again from its ``verifier_args``; families that it cannot judge are refused here with the reason.
+Families alternate, so that the first problems cover all families. The verifier generates each
+problem again from its ``verifier_args``; families that it cannot judge are refused with the reason.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _INSTEAD = (
 
 
 def micro_problems(config: Problems) -> list[Problem]:
-    """``config.size`` problems in all, alternating between the families of ``MICRO_LEVELS``."""
+    """Generate ``config.size`` problems in total, alternating families of ``MICRO_LEVELS``."""
     families = list(MICRO_LEVELS)
     specs = [
         Spec(family, config.seed, size, index, json.dumps(MICRO_LEVELS[family], sort_keys=True))
@@ -56,7 +56,7 @@ def micro_problems(config: Problems) -> list[Problem]:
 
 
 def gym_problems(families: list[str], config: Problems) -> list[Problem]:
-    """``config.size`` problems of each family, alternating between the families.
+    """Generate ``config.size`` problems of each family, alternating between the families.
 
     Raises ProblemsError for a family, setting or value that reasoning-gym or the verifier does not
     accept.
@@ -77,7 +77,7 @@ def gym_problems(families: list[str], config: Problems) -> list[Problem]:
 
 
 def _settings(family: str, families: list[str], config: Problems) -> str:
-    """The checked settings of a family as JSON."""
+    """Check the settings of a family and return them as JSON."""
     known = reasoning_gym().factory.DATASETS
     if family not in known:
         fit = [name for name in sorted(known) if not refusal(name)]
@@ -98,7 +98,7 @@ def _settings(family: str, families: list[str], config: Problems) -> str:
         settings = json.dumps(chosen, sort_keys=True)
         dataset(family, config.seed, config.size, settings)
     except Exception as error:
-        # reasoning-gym checks values with assertions, and fails anywhere on wrong types.
+        # reasoning-gym checks values with assertions; wrong types may raise anything.
         raise ProblemsError(
             f"problems.gym.{family}: {type(error).__name__}: {error}", "Correct the settings."
         ) from error

@@ -1,4 +1,4 @@
-"""Reads a source into rows of named values, each with its place for messages.
+"""Reads a source into rows of named values; each row records its place for error messages.
 
 The content of a file determines its format, not its name: parquet; one JSON object per line; or a
 JSON document with an array of objects or a single object.
@@ -23,10 +23,10 @@ from heavydistill.models.hub_files import obstacle, remedy
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row."""
+    """One row of a source."""
 
-    where: str  # Place for messages, e.g. ``sets/algebra.jsonl:3``
-    number: int  # Line of the file, or row, from 1
+    where: str  # Place in the source for messages, e.g. ``sets/algebra.jsonl:3``
+    number: int  # Line number in the file, or row number, from 1
     values: dict[str, Any]  # Values by column
 
 
@@ -35,19 +35,19 @@ class Table:
     """All rows of a source."""
 
     origin: str  # Name of the file without its folder, or the Hub id; see ``Problem.source``
-    stem: str  # First part of the ids of rows that have none
+    stem: str  # First part of the ids of rows without ids
     rows: list[TableRow]  # Rows in their order, at least one
 
 
 _BOM = b"\xef\xbb\xbf"
 # First bytes of gzip, Zstandard, xz, bzip2 and zip files.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
-_MOST_OPENING = 2**16  # Bytes that are read to determine the format of a file
-_ROWS_AT_ONCE = 64  # Rows of parquet in memory
-_MOST_LISTED = 20  # Names that are listed although a near one is found
+_MOST_OPENING = 2**16  # Bytes read to determine the format of a file
+_ROWS_AT_ONCE = 64  # Parquet rows in memory at a time
+_MOST_LISTED = 20  # Maximum number of names listed in addition to a similar one
 _FIX = "Give a file with JSON lines, a JSON array of objects, or parquet."
 _FIX_OF_LINE = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
-_SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas, which reads them
+_SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas to read such files
 
 
 def read(source: str, subset: str | None, split: str) -> Table:
@@ -78,7 +78,7 @@ def read_file(path: Path) -> Table:
 
 
 def rows_of(path: Path, name: str) -> Iterator[TableRow]:
-    """The rows of a file in their order; messages call the file ``name``.
+    """Yield the rows of a file in order; ``name`` is the file's name in messages.
 
     Lines and parquet are read piece by piece, so that a file may be larger than the memory; a JSON
     document is read whole. Blank lines are skipped. Raises ProblemsError if the file cannot be
@@ -128,18 +128,19 @@ def _parquet(path: Path, name: str) -> Iterator[Any]:
 def read_hub(name: str, subset: str | None, split: str) -> Table:
     """Read the dataset ``ORG/NAME`` of the Hub; the token comes from ``HF_TOKEN``.
 
-    Raises ProblemsError if it does not exist, may not be read, or has no such split or no rows.
+    Raises ProblemsError if the dataset does not exist, is not accessible, or has no such split or
+    no rows.
     """
     where = f"hub:{name}"
     if len([part for part in name.split("/") if part]) != 2 or name.count("/") != 1:
         raise ProblemsError(f"{where} is not hub:ORG/NAME", "Write it as in hub:openai/gsm8k.")
-    hindrance = obstacle()  # before the library is imported, which then works offline
+    hindrance = obstacle()  # before importing the library, which then works offline
     import datasets
 
     try:
         values = list(datasets.load_dataset(name, subset, split=split))
     except Exception as error:
-        # The library raises errors of many kinds: its own, of the network, plain ValueErrors.
+        # The library raises its own exceptions, network errors and plain ValueErrors.
         if hindrance and isinstance(error, ConnectionError):
             raise ProblemsError(
                 f"{where} is not in the cache of the Hub, and {hindrance}",
@@ -155,10 +156,11 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
 
 
 def within(table: Table, bounds: dict[str, tuple[str, str]]) -> Table:
-    """The rows of a table whose columns are within bounds, given as (first text, last text).
+    """Keep the rows whose columns are within bounds, given as (first text, last text).
 
-    A text that begins with the last text is within, so that a day includes all its hours. Raises
-    ProblemsError if a row has neither text nor a date in the column, or no row is left.
+    A text that begins with the last text is within the bounds, so that a day includes all its
+    hours. Raises ProblemsError if a row has neither text nor a date in the column, or no row is
+    left.
     """
     rows = table.rows
     for column, (first, last) in bounds.items():
@@ -205,7 +207,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def choices(wrong: str, right: Iterable[str], title: str) -> str:
-    """``Did you mean a? TITLE: a, b, c.``: with a near word a long list is left out."""
+    """``Did you mean a? TITLE: a, b, c.``; a long list is omitted if there is a similar name."""
     right = list(right)
     near = difflib.get_close_matches(wrong, right, n=1, cutoff=0.5)
     listed = f"{title}: {', '.join(right)}."

@@ -1,1 +1,1 @@
-"""Files on disk: traces, sets, records of trainings, atomic folders, the journal."""
+"""Files on disk: traces, training sets and records, atomically written folders, the journal."""

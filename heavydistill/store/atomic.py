@@ -1,18 +1,18 @@
 """Writes a folder so that it appears under its name only when it is complete.
 
-Until then, everything is in a hidden folder beside it, on the same disk:
+Until then, everything is in a hidden folder next to it, on the same disk:
 
     .NAME.unfinished/
         lock        held by the process that writes
-        rows/       of a run: finished rows of the pipeline, and its log
-        status.json of a run: its progress
+        rows/       for a run: finished rows of the pipeline, and its log
+        status.json for a run: its progress
         new/        the new folder
         replaced/   the old folder of that name, while the new one is put in its place
 
 At the end, ``new`` is renamed to NAME, and the hidden folder is removed. So a folder called NAME is
 always complete. If the process is killed between the two renames that replace an old folder, the
-next start with the same name completes them. What a kill leaves at any other time is removed by the
-next start.
+next start with the same name completes them. After a kill at any other time, the next start removes
+the remaining files.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _LOCK = "lock"
 
 
 class Workplace:
-    """The hidden folder in which a folder is written; see the module."""
+    """The hidden folder in which a folder is written; see the module's docstring."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder.absolute()
         self.path = self._folder.with_name(f".{self._folder.name}.unfinished")
         self.new = self.path / "new"  # the new folder; does not exist at the beginning
-        self.rows = self.path / "rows"  # folder of a run's pipeline; does not exist either
+        self.rows = self.path / "rows"  # folder of a run's pipeline; initially does not exist
         self._replaced = self.path / "replaced"
 
     @property
     def lacks_its_name(self) -> bool:
-        """Whether a process was killed between the renames of ``publish``."""
+        """Whether a process was killed between the two renames of ``publish``."""
         return self._replaced.exists() and self.new.exists() and not self._folder.exists()
 
     @property
     def is_claimed(self) -> bool:
-        """Whether a process is writing the folder now; takes no lock."""
+        """Whether a process is writing the folder now; does not take the lock."""
         try:
             lock = os.open(self.path / _LOCK, os.O_RDONLY)
         except OSError:
@@ -62,11 +62,12 @@ class Workplace:
         return False
 
     def publish(self) -> None:
-        """Rename ``new`` to the folder's name; an old folder of that name is removed.
+        """Rename ``new`` to the final name, replacing an old folder of that name.
 
         Raises:
-            RunError: The disk is full or fails. The old or the new folder has the name then, or
-                gets it at the next start.
+            RunError: The disk is full or fails. Either the old or the new folder then has the final
+            name,
+                or gets it at the next start.
         """
         with writing(self._folder):
             for path in (*self.new.rglob("*"), self.new):
@@ -78,10 +79,10 @@ class Workplace:
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Hold the hidden folder for this process; it is empty at first, and removed at the end.
+        """Hold the hidden folder while the block runs; it is empty at first and removed at the end.
 
         Raises:
-            ConfigError: Another process holds it, or it cannot be written.
+            ConfigError: Another process holds the folder, or it cannot be written.
         """
         with contextlib.ExitStack() as held:
             try:
@@ -103,12 +104,12 @@ class Workplace:
                     self.path.rmdir()
 
     def _lock(self) -> int:
-        """Take the lock; returns its file. Raises BlockingIOError if another process holds it."""
+        """Take the lock; returns its file descriptor. Raises BlockingIOError if it is held."""
         while True:
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-            except FileNotFoundError:  # the process that held the lock has just removed it
+            except FileNotFoundError:  # another process has just released and removed the lock
                 continue
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,7 +118,7 @@ class Workplace:
             except BaseException:
                 os.close(lock)
                 raise
-            os.close(lock)  # the file was removed before it was locked
+            os.close(lock)  # the lock file was removed before it was locked
 
     def _clear(self) -> None:
         """Remove everything except the lock, after completing interrupted renames."""
@@ -132,10 +133,11 @@ class Workplace:
 
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write to; it gets its name if the block succeeds, and is removed if not.
+    """Yield a temporary folder to write to; it is renamed to ``folder`` if the block succeeds, and
+    removed if not.
 
     Raises:
-        ConfigError: The name is taken, or another process is about to take it.
+        ConfigError: The name is in use, or another process is writing a folder with this name.
         RunError: The disk is full or fails.
     """
     refuse_taken(folder)
@@ -150,7 +152,7 @@ def refuse_taken(folder: Path) -> None:
     """Check that a path does not exist, or is an empty folder.
 
     Raises:
-        ConfigError: The path is taken, or an interrupted replacement there cannot be completed.
+        ConfigError: The path is in use, or an interrupted replacement there cannot be completed.
     """
     recover(folder)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -160,7 +162,7 @@ def refuse_taken(folder: Path) -> None:
 
 
 def require_writable(folder: Path) -> None:
-    """Check that files can be written beside a folder; leaves none behind.
+    """Check that files can be written in the parent of a folder; leaves no files behind.
 
     Raises:
         ConfigError: Nothing can be written there.
@@ -181,7 +183,7 @@ def recover(folder: Path) -> None:
     """Complete the renames of ``publish`` if a process was killed between them.
 
     Raises:
-        ConfigError: The disk does not allow it.
+        ConfigError: The renames fail.
     """
     place = Workplace(folder)
     if place.lacks_its_name:

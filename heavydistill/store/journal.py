@@ -1,15 +1,15 @@
-"""Saves every response on disk before it is used, so that nothing is paid for twice.
+"""Saves every response on disk before it is used, so that no request is billed twice.
 
-A journal is a folder. Each process writes to a segment of its own (see ``segment``), so processes
-on one host, or on several with a shared file system, never write to the same file. ``put`` returns
-when the record is on the disk.
+A journal is a folder. Each process writes to a separate segment file (see ``segment``), so
+processes on one host, or on several hosts with a shared file system, never write to the same file.
+``put`` returns when the record is on disk.
 
-If a request has several responses, the first one is used. A failed request is recorded, and asked
-again by the next run. Records that other processes write are seen when the journal is opened again,
-so two runs that send the same request at the same time both pay. A record that cannot be read is
-skipped and counted, and its request is asked again.
+If a request has several responses, the first one is used. A failed request is recorded, and the
+next run sends it again. Records that other processes write become visible only when the journal is
+opened again, so if two runs send the same request at the same time, both are billed. A record that
+cannot be read is skipped and counted, and its request is sent again.
 
-Not covered: the messages of a request, which a run makes again; encryption.
+Not covered: the messages of a request, which each run builds again; encryption.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def prompt_id(messages: list[dict[str, str]]) -> str:
 
 
 def skipped_note(folder: Path, skipped: int) -> str:
-    """The warning about ``skipped`` records that cannot be read."""
+    """The warning that ``skipped`` records cannot be read."""
     return (
         f"{skipped:,} record(s) of the journal {folder} cannot be read and are skipped; where they "
         f"are needed they are asked for again. `heavydistill journal check {folder}` lists them."
@@ -65,18 +65,18 @@ def skipped_note(folder: Path, skipped: int) -> str:
 
 
 class Journal:
-    """A journal opened by one process; its methods may be called by several threads.
+    """A journal, opened by one process. Thread-safe.
 
     Raises:
         JournalError: The folder cannot be used, or a segment cannot be read or has another format.
-            So do the methods that read, if that happens while it is open.
+            Methods that read raise it too.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._answered: dict[bytes, _Place] = {}
         self._failed: dict[bytes, _Place] = {}
-        self.skipped = 0  # lines that cannot be read, among those that were checked so far
+        self.skipped = 0  # number of unreadable lines among those checked so far
         self._is_thorough = False
         self._own: tuple[Path, int] | None = None
         self._offset = self._written = self._synced = 0
@@ -85,16 +85,16 @@ class Journal:
         self._scan()
 
     def get(self, wanted: str) -> Response | None:
-        """The response to a request; None if there is none, or if it failed."""
+        """The response to the request with this key; None if there is none or it failed."""
         return _reused(self._record(bytes.fromhex(wanted)))
 
     def last(self, wanted: str) -> Response | None:
-        """The response to a request, or its last failure; None if it was never asked."""
+        """The response to a request, or its last failure; None if it was never sent."""
         response = self.get(wanted)
         return response or _reused(self._record(bytes.fromhex(wanted), failed=True))
 
     def state(self, wanted: str) -> Literal["answered", "failed"] | None:
-        """Whether a request was answered or failed; None if it was never asked."""
+        """Whether a request was answered or failed; None if it was never sent."""
         if bytes.fromhex(wanted) in self._answered:
             return "answered"
         return "failed" if bytes.fromhex(wanted) in self._failed else None
@@ -105,7 +105,8 @@ class Journal:
         return len(self._answered)
 
     def answers(self, shuffled: bool = False) -> Iterator[Record]:
-        """The records of all responses in the order of writing, or in a fixed random order."""
+        """Yield the records of all responses in the order of writing, or in a fixed shuffled
+        order."""
         order = list(self._answered)
         if shuffled:
             random.Random(0).shuffle(order)
@@ -114,9 +115,9 @@ class Journal:
                 yield record
 
     def put(self, record: Record) -> None:
-        """Write a record; it is on the disk when this returns.
+        """Write a record; returns when it is on disk.
 
-        Threads that wait at the same time share one flush.
+        Threads that wait at the same time share one flush to disk.
 
         Raises:
             RunError: The disk is full or fails; earlier records are intact.
@@ -125,7 +126,7 @@ class Journal:
         is_failed = record.response.finish_reason == "error"
         try:
             with self._write_lock, self._while_sound():
-                if self._own is None:  # the segment is made for the first record
+                if self._own is None:  # the segment is created with the first record
                     self._own = segment.create(self.folder)
                     self._offset = len(segment.FORMAT)
                 path, file = self._own
@@ -148,7 +149,7 @@ class Journal:
             ) from error
 
     def close(self) -> None:
-        """Close the segment; nothing can be put after it."""
+        """Close the segment; no record can be written afterwards."""
         with self._sync_lock, self._write_lock:
             if self._own is not None:
                 os.close(self._own[1])
@@ -156,10 +157,10 @@ class Journal:
 
     @contextmanager
     def _while_sound(self) -> Iterator[None]:
-        """Write in the block; after an error, every later write raises the same error.
+        """Guard a write in the block; after an error, every later write raises the same error.
 
-        A line must not follow a partial line. And after a failed flush, the system reports the next
-        one as a success, although the data never reached the disk.
+        Writing must stop for two reasons: a line must not follow a partial line, and after a failed
+        flush the system reports the next flush as successful although data was lost.
         """
         if self._fault:
             raise self._fault
@@ -170,7 +171,7 @@ class Journal:
             raise
 
     def _record(self, wanted: bytes, failed: bool = False) -> Record | None:
-        """The first response to a request, or its last failure."""
+        """Read the first response to a request, or its last failure."""
         while place := (self._failed if failed else self._answered).get(wanted):
             try:
                 return segment.record_at(*place)
@@ -180,17 +181,17 @@ class Journal:
         return None
 
     def _scan(self) -> None:
-        """Find the first response to each request, and its last failure."""
+        """Build the index: the first response to each request, and its last failure."""
         answered: dict[bytes, _Place] = {}
         failed: dict[bytes, _Place] = {}
         skipped = 0
-        with self._write_lock:  # records that are put during the scan would be missing
+        with self._write_lock:  # records written during the scan would be missed
             for each in segments(self.folder, self._is_thorough):
                 skipped += each.skipped
                 for line in each.lines:
                     _note(answered, failed, line.key, line.failed, (each.path, line.offset))
             self._answered, self._failed = answered, failed
-        if skipped > self.skipped and self._is_thorough:  # these were not known before
+        if skipped > self.skipped and self._is_thorough:  # some of these lines are new
             _warn(self.folder, skipped)
         self.skipped = skipped
 
@@ -226,19 +227,19 @@ def _digest(content: object) -> str:
 
 @dataclass(slots=True)
 class ModelUsage:
-    """The requests to one model in a journal."""
+    """Number of requests to one model in a journal, and their tokens."""
 
     responses: int = 0  # requests with a response
-    failed: int = 0  # requests without one
-    prompt_tokens: int = 0  # prompt tokens of the responses, where the server counted them
-    completion_tokens: int = 0  # completion tokens with the thinking, where it counted them
+    failed: int = 0  # failed requests
+    prompt_tokens: int = 0  # prompt tokens of the responses, if the server counted them
+    completion_tokens: int = 0  # completion tokens with the thinking, if the server counted them
 
 
 def usage(folder: Path) -> tuple[dict[str, ModelUsage], int]:
-    """(the usage of each model by name, number of lines that cannot be read).
+    """Returns (usage of each model by name, number of lines that cannot be read).
 
     Raises:
-        JournalError: ``segments`` raises it.
+        JournalError: As ``segments`` raises.
     """
     found: dict[str, ModelUsage] = {}
     seen: set[bytes] = set()

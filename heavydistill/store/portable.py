@@ -1,7 +1,7 @@
-"""Configurations for publication: without folders, addresses and private models.
+"""Prepares configurations for publication: removes folders, addresses and private models.
 
-They are used in records that are published or compared. A configuration never contains secrets
-(see ``config``).
+The results are used in records that are published or compared. A configuration never contains
+secrets (see ``config``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from heavydistill.config.run import RunConfig
 
 
 def portable_config(config: RunConfig) -> dict[str, Any]:
-    """A configuration as JSON, with names in place of folders and without addresses."""
+    """Convert a configuration to JSON, with names in place of folders and without addresses."""
     tree = config.model_dump(
         mode="json",
         exclude={
@@ -35,12 +35,12 @@ def portable_config(config: RunConfig) -> dict[str, Any]:
 
 
 def key_variable_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Only the name of an endpoint's key variable: publishing searches for that key's value."""
+    """Keep only the name of the key variable, because publishing searches for the key's value."""
     return endpoint and {"api_key_env": endpoint["api_key_env"]}
 
 
 def name_alone(source: str) -> str:
-    """The name of a file or folder without its path; other sources, such as Hub ids, unchanged.
+    """The name of a file or folder without its path; other sources, such as Hub ids, are unchanged.
 
     A relative path that does not exist counts as an id.
     """

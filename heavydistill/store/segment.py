@@ -1,4 +1,4 @@
-"""The files of a journal: lines with a checksum, in files to which lines are only appended.
+"""Reads and writes the files of a journal: append-only files of lines with checksums.
 
 The first line of a segment names the format; every other line is
 
@@ -7,10 +7,10 @@ The first line of a segment names the format; every other line is
 CRC32 is the checksum (8 hex digits) of the rest of the line. MARK is ``+`` for a response and ``-``
 for a failure. KEY is the key of the request. JSON is an object with the request and the response.
 
-A kill leaves at most an incomplete last line, which is ignored. Any other line that cannot be read
-is skipped and counted: a damaged line has a wrong checksum; a foreign line has a correct checksum,
-but holds no record of this version. A segment that is not a file or cannot be read at all is an
-error, because its responses may have been paid for.
+After a kill, at most the last line is incomplete; it is ignored. Any other line that cannot be read
+is skipped and counted: a damaged line has a wrong checksum; a foreign line has a correct checksum
+but no record of this version. A segment that is not a file or cannot be read at all is an error,
+because its responses may have been billed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _HALF = re.compile(rb"\\u[dD]")
 
 
 class NoRecordError(ValueError):
-    """A line with a correct checksum holds no record that this version can read."""
+    """The line has a correct checksum but no record that this version can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Record:
     model: str  # model that was asked
     asked: dict[str, Any]
     """Stage, prompt (a hash of the messages), sampling, seed and index of the request."""
-    response: Response  # its response
+    response: Response  # the response to the request
     at: float  # time in seconds since 1970
 
     def line(self) -> bytes:
@@ -79,9 +79,9 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLine:
-    """The place of an intact line in a segment."""
+    """Position of an intact line in a segment."""
 
-    key: bytes  # Key of the request, as bytes
+    key: bytes  # Key of the request in binary form
     failed: bool  # Whether the request failed
     offset: int  # Offset of the first byte
 
@@ -93,17 +93,17 @@ class Segment:
     path: Path  # Path of the file
     torn: int  # Bytes of an incomplete last line
     damaged: list[int]  # Numbers, from 1, of lines with a wrong checksum
-    foreign: list[int]  # Numbers of lines with a correct checksum that hold no record
+    foreign: list[int]  # Numbers of lines with a correct checksum but no record
     lines: list[SegmentLine]  # The intact lines
 
     @property
     def skipped(self) -> int:
-        """Number of lines that cannot be read, without an incomplete last line."""
+        """Number of lines that cannot be read, not counting an incomplete last line."""
         return len(self.damaged) + len(self.foreign)
 
 
 def segments(folder: Path, thorough: bool = False) -> Iterator[Segment]:
-    """The segments of a journal, oldest first; makes the folder if it does not exist.
+    """Read the segments of a journal, oldest first; creates the folder if it does not exist.
 
     Raises:
         JournalError: The folder cannot be used, or a segment cannot be read.
@@ -136,7 +136,7 @@ def require(folder: Path, writes: bool) -> None:
 
 
 def probe(folder: Path) -> None:
-    """Raise OSError if no file can be made in a folder, or in its nearest existing parent.
+    """Raise OSError if no file can be created in a folder, or in its nearest existing parent.
 
     Leaves no file behind.
     """
@@ -178,9 +178,9 @@ def read(path: Path, thorough: bool = False) -> Segment:
 
 
 def record_at(path: Path, offset: int) -> Record:
-    """The record of the intact line at an offset.
+    """Read the record of the intact line at ``offset``.
 
-    A count that is not a number is read as unknown, as in a server's reply.
+    Token counts that are not numbers are read as unknown, as in server replies.
 
     Raises:
         NoRecordError: The line holds no record.
@@ -192,7 +192,7 @@ def record_at(path: Path, offset: int) -> Record:
 
 
 def create(folder: Path) -> tuple[Path, int]:
-    """(path, file) of a new segment of this process.
+    """Create a segment for this process; returns (path, file descriptor).
 
     Raises:
         OSError: The disk is full or fails.
@@ -205,13 +205,13 @@ def create(folder: Path) -> tuple[Path, int]:
 
 
 def write(file: int, data: bytes) -> None:
-    """Write all of ``data``, with as many calls of the system as that takes."""
+    """Write all of ``data``, with as many system calls as necessary."""
     while data:
         data = data[os.write(file, data) :]
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to the disk."""
+    """Flush a file to disk, or, for a folder, its directory entries."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -220,7 +220,7 @@ def sync(path: Path) -> None:
 
 
 def _record(line: bytes) -> Record:
-    """The record of an intact line. Raises NoRecordError."""
+    """Parse the record of an intact line. Raises NoRecordError."""
     try:
         payload = json.loads(line[_PAYLOAD_STARTS:])
         said = payload["response"]
@@ -229,7 +229,7 @@ def _record(line: bytes) -> Record:
         counts = {name: count(said.get(name)) for name in _COUNTS}
         payload["response"] = said | counts | {"latency_s": seconds(said.get("latency_s"))}
         record = _RECORD.validate_python({"key": line[_KEY].decode(), **payload})
-        if _HALF.search(line):  # perhaps half of a surrogate pair, which cannot be encoded
+        if _HALF.search(line):  # maybe half of a surrogate pair, which cannot be encoded
             record.line()
     # RecursionError: the JSON is nested too deep for the parser.
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -251,7 +251,7 @@ def _is_record(line: bytes) -> bool:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether a path exists, also as a broken link. Raises OSError if that cannot be found out."""
+    """Whether a path or broken link exists. Raises OSError if that cannot be determined."""
     try:
         path.lstat()
     except FileNotFoundError:
@@ -288,7 +288,7 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
 
 
 def _require_format(path: Path, line: bytes) -> None:
-    """Check the first line of a segment, which may be incomplete after a kill."""
+    """Check the first line of a segment; it may be incomplete after a kill."""
     if line != FORMAT and (line.endswith(b"\n") or not FORMAT.startswith(line)):
         raise JournalError(
             f"{path} is not a segment of this version: it begins with {line[:40]!r}",

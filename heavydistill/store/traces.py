@@ -1,8 +1,8 @@
 """Reads and writes parquet files, and the traces in the folder ``traces`` of a run.
 
 All traces of a run are in one file, ``train-00000-of-00001.parquet``, which
-``datasets.load_dataset(FOLDER)`` reads as the split ``train``. It has row groups, of which this
-module holds one in memory. A file appears under its name only when it is complete.
+``datasets.load_dataset(FOLDER)`` reads as the split ``train``. This module keeps one row group in
+memory at a time. A file appears under its name only when it is complete.
 
 Not covered: the other files of a run.
 """
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 TRACES_FOLDER = "traces"
 REJECTS_FOLDER = "rejects"
-"""Folder inside that of a run: rows on which a step failed, with the reason in ``status``."""
+"""Subfolder of a run's folder: rows on which a step failed, with the reason in ``status``."""
 LEAF_FOLDER = "leaf"
-"""Folder inside the work folder of a pipeline: rows that have left its last step so far."""
+"""Subfolder of a pipeline's work folder: rows that have already left the last step."""
 _TAKE_OUT = "Take the file out of the folder, or generate the traces again."
 _FILE = "train-00000-of-00001.parquet"
-# Names between a list and its items in the path of a column; they depend on the writing library.
+# Path components between a list and its items; they depend on the library that wrote the file.
 _LIST_PARTS = {"list", "element", "item"}
 _GROUP_CHARACTERS = 16 * 2**20
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
@@ -39,10 +39,10 @@ _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
 
 @contextlib.contextmanager
 def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
-    """Turn an OSError of the block, which writes ``place``, into an error with a fix.
+    """Convert an OSError in the block, which writes ``place``, to an error with a fix.
 
     Raises:
-        RunError: Writing failed; the class is ``error``.
+        RunError: Writing failed; ``error`` is the class that is raised.
     """
     try:
         yield
@@ -56,9 +56,9 @@ def writing(place: Path, error: type[RunError] = RunError) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
-    """Open a parquet file.
+    """Open a parquet file for the block.
 
-    Damaged rows are found only when their values are decoded.
+    Damaged rows are detected only when their values are decoded.
 
     Raises:
         ConfigError: The file is damaged or cannot be read; also raised while rows are read.
@@ -75,7 +75,7 @@ def reading(path: Path, fix: str = _TAKE_OUT) -> Iterator[pq.ParquetFile]:
 
 
 class Writer:
-    """Writes rows to a parquet file, with one row group in memory.
+    """Writes rows to a parquet file; keeps one row group in memory.
 
     Args:
         file: Path of the new file; its folder is created.
@@ -102,9 +102,9 @@ class Writer:
         self.copy(to_row(row))
 
     def copy(self, row: dict[str, Any]) -> None:
-        """Add a row that is a dictionary, as it is read from such a file."""
+        """Add a row given as a dictionary, as read from such a file."""
         self._group.append(row)
-        self._characters += len(str(row))  # an estimate: nearly all of a row is text
+        self._characters += len(str(row))  # an estimate: most of a row is text
         self.rows += 1
         if len(self._group) == self._most or self._characters >= _GROUP_CHARACTERS:
             self._flush()
@@ -125,13 +125,13 @@ class Writer:
 def rows_in(
     path: Path, columns: Sequence[str] | None = None, fix: str = _TAKE_OUT
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a parquet file, with one row group in memory.
+    """Yield the rows of a parquet file; keeps one row group in memory.
 
     Args:
         path: The file.
-        columns: Columns to read, with dots for fields (lists are not named), such as
+        columns: Dotted names of the columns to read, without list levels, such as
             ``pool.verdict.verifier``; None reads all.
-        fix: Fix in the message about a file that cannot be read.
+        fix: Fix to show if the file cannot be read.
 
     Raises:
         ConfigError: The file cannot be read, or, while rows are read, a row is damaged.
@@ -150,7 +150,7 @@ def _is_in(leaf: str, columns: Sequence[str]) -> bool:
 
 
 def count_rows(path: Path) -> int:
-    """Number of rows in a parquet file, or in all files of a folder; 0 if it does not exist.
+    """Number of rows in a parquet file, or in all files of a folder; 0 if the path does not exist.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -187,33 +187,33 @@ def write_traces(traces: Iterable[Trace], folder: Path, rows_per_group: int = 10
 
 
 def read_traces(run: Path) -> Iterator[Trace]:
-    """The traces of a run in the order of the files' names, with one row group in memory.
+    """Read the traces of a run in order of file names; keeps one row group in memory.
 
     Raises:
-        ConfigError: The folder is not that of a run, a file cannot be read, or has another
-            ``SCHEMA_VERSION``: raised by the call itself. Or, while traces are read, a row is
-            damaged.
+        ConfigError: The folder holds no run, a file cannot be read, or it has another
+            ``SCHEMA_VERSION``: these are raised by the call itself. Damaged rows raise it during
+            iteration.
     """
     return _traces(trace_files(run))
 
 
 def read_files(files: Sequence[Path]) -> Iterator[Trace]:
-    """The traces in these files, which may be those of a run in progress; see ``read_traces``."""
+    """Read the traces in ``files``, which may belong to a run in progress; see ``read_traces``."""
     for path in files:
         _refuse_other_schema(path)
     return _traces(files)
 
 
 def read_columns(run: Path, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """These columns of a run's traces, named as in ``rows_in``; raises as ``read_traces``."""
+    """Read columns of a run's traces, named as in ``rows_in``; raises as ``read_traces``."""
     return itertools.chain.from_iterable(rows_in(path, columns) for path in trace_files(run))
 
 
 def trace_files(run: Path) -> list[Path]:
-    """The files with the traces of a run, in order.
+    """List the files with the traces of a run, in order.
 
     Raises:
-        ConfigError: As ``read_traces`` by the call itself.
+        ConfigError: As the call of ``read_traces`` raises.
     """
     files = sorted((run / TRACES_FOLDER).glob("*.parquet"))
     if not files:
@@ -252,7 +252,7 @@ def _refuse_other_schema(path: Path) -> None:
 
 
 def _dotted(fields: Iterable[pa.Field], start: str = "") -> Iterator[str]:
-    """The dotted names of fields and their inner fields; lists are not named."""
+    """Dotted names of fields and nested fields, without list levels."""
     for field in fields:
         yield f"{start}{field.name}"
         kind = getattr(field.type, "value_type", field.type)

@@ -1,9 +1,10 @@
 """The record of a training: ``training.json`` in the folder of the model.
 
-It is written when a training begins, without a ``result``, and again at the end. The card is made
-from it, and a training that continues from a checkpoint is compared with it.
+The record is written when the training begins, without a ``result``, and again at the end. The
+model card is generated from it. When a training continues from a checkpoint, its settings must
+match the record.
 
-It holds no paths, addresses or tokens: models and sets have the name of their folder or their Hub
+The record holds no paths, addresses or tokens: models and sets are identified by folder name or Hub
 id.
 """
 
@@ -21,26 +22,26 @@ from heavydistill.store.sets.folder import Manifest
 FORMAT = "heavydistill-training/1"
 RECORD = "training.json"
 EVALUATION = "evaluation"
-"""Folder beside the record with the evaluation before and after, ``evaluation.json``."""
+"""Subfolder with the evaluation before and after the training, ``evaluation.json``."""
 
 
 class BaseModelUsed(Section):
-    """Model that was trained."""
+    """The model that was trained."""
 
     name: str  # name of the model
-    revision: str  # commit on the Hub, or a digest of its files
-    template_sha256: str  # hash of the chat template of the training
-    training: TrainingRecord | None = None  # record of its own training, if its folder has one
+    revision: str  # commit on the Hub, or a digest of the files
+    template_sha256: str  # hash of the chat template used for training
+    training: TrainingRecord | None = None  # record of an earlier training, if there is one
 
 
 class SetsUsed(Section):
-    """Rows of one set that were learnt."""
+    """The rows of one set that were used for training."""
 
     name: str  # name of the sets
     revision: str = ""  # commit on the Hub; empty for a folder
-    role: Literal["thinker", "deliberator"]  # role whose rows are learnt
-    fraction: float | None = None  # share of the mixture; null uses all rows
-    rows: dict[str, int]  # number of rows by split; those of ``validation`` are not learnt
+    role: Literal["thinker", "deliberator"]  # role whose rows were used
+    fraction: float | None = None  # share of the mixture; null if all rows were used
+    rows: dict[str, int]  # number of rows by split; ``validation`` is not trained on
     left_out: dict[str, int]  # rows left out by split: too long for SFT, or as ``rl`` says
     manifest: Manifest  # manifest of the sets
 
@@ -50,15 +51,15 @@ class RlUsed(Section):
 
     mode: Literal["deliberator", "joint", "thinker"]
     """Trained role: the deliberator on caches of sets, the thinker, or (``joint``) both, on caches
-    of the attempts that the training samples."""
-    rows_of_episode: int = 1  # responses of an episode: K + 1 in mode ``joint``
+    of attempts sampled during training."""
+    rows_of_episode: int = 1  # responses per episode: K + 1 in mode ``joint``
     longest_prompt: int  # tokens of the longest prompt
     response_tokens: int | None = None  # maximum number of tokens of a response; null if unknown
     left_out: dict[str, int] = Field(default_factory=dict)  # prompts that were left out, by reason
     problems_sha256: str  # hash of the problems and their references, in order
     run: dict[str, Any] | None = None
     """Configuration of the run that the problems come from, without folders and addresses; null if
-    prompts are caches of sets."""
+    the prompts are caches of sets."""
 
 
 class Launch(Section):
@@ -71,21 +72,21 @@ class Launch(Section):
 
 
 class Alarm(Section):
-    """Guard that fired during GRPO."""
+    """A guard that fired during GRPO."""
 
     guard: Literal["entropy", "length", "all_right", "evaluation", "cut_off"]  # name of the guard
     step: int  # step at which it fired
-    value: float  # smoothed value; that of an evaluation is not smoothed
-    bound: float  # lower limit of the value; for ``all_right`` and ``cut_off`` upper limit
-    action: Literal["warn", "stop", "roll_back"]  # consequence
-    rolled_back_to: int | None = None  # step of the checkpoint that became the model
+    value: float  # smoothed value; values of an evaluation are not smoothed
+    bound: float  # lower limit of the value; for ``all_right`` and ``cut_off`` the upper limit
+    action: Literal["warn", "stop", "roll_back"]  # action that was taken
+    rolled_back_to: int | None = None  # step of the checkpoint that was restored as the model
 
 
 class Ends(Section):
-    """Logged value at the beginning and at the end of a training."""
+    """A logged value at the beginning and at the end of a training."""
 
-    first: float  # mean of the first tenth
-    last: float  # mean of the last tenth
+    first: float  # mean over the first tenth of the steps
+    last: float  # mean over the last tenth of the steps
 
 
 class Result(Section):
@@ -93,19 +94,19 @@ class Result(Section):
 
     steps: int  # number of optimizer steps
     epochs: float  # number of epochs
-    train_loss: float | None  # mean loss of the steps since the last start, if any
+    train_loss: float | None  # mean loss of the steps since the last start, if there are any
     eval_loss: dict[str, float] = Field(default_factory=dict)  # last validation loss, by role
     rollouts: dict[str, Ends] = Field(default_factory=dict)
-    """Metrics that GRPO logged for sampled responses, by name, over all starts up to the checkpoint
-    that became the model."""
-    tokens: int  # tokens trained on since the last start, by all processes, prompts included
+    """Values at both ends of each metric that GRPO logged for sampled responses, over all starts up
+    to the checkpoint that became the model."""
+    tokens: int  # tokens trained on since the last start, in all processes, including prompts
     seconds: float  # seconds from the first step of the last start to the end
     peak_memory_gib: float | None  # peak memory of one GPU; null on a CPU
-    alarms: list[Alarm] = Field(default_factory=list)  # guards that fired, by step
+    alarms: list[Alarm] = Field(default_factory=list)  # guards that fired, in order of steps
 
     @property
     def is_unlearnt(self) -> bool:
-        """Whether no response of a GRPO training earned a reward."""
+        """Whether no response in a GRPO training earned a reward, so that nothing was learnt."""
         return bool(self.rollouts) and "reward" not in self.rollouts
 
 
@@ -116,24 +117,24 @@ class TrainingRecord(Section):
     heavydistill: str  # version that trained the model
     versions: dict[str, str]  # versions of trl, transformers, peft, accelerate, torch and others
     stage: Literal["sft", "grpo"] = "sft"  # kind of training
-    role: Literal["thinker", "deliberator", "both"]  # role that was learnt
+    role: Literal["thinker", "deliberator", "both"]  # role that was trained
     method: Literal["full", "lora", "rslora", "dora", "qlora"]
-    """Weights that were trained: all of them, or an adapter of this kind."""
+    """What was trained: all weights, or an adapter of this kind."""
     base: BaseModelUsed  # model that was trained
-    sets: list[SetsUsed]  # sets that were learnt
+    sets: list[SetsUsed]  # sets used for training
     max_length: int  # maximum number of tokens of a row or pack; for GRPO, of prompt and response
-    sequences: int  # sequences of an epoch: packs, or rows without packing; for GRPO prompts
-    tokens: int  # tokens of an epoch, prompts included; for GRPO those of the prompts, each once
-    learnt_tokens: int  # learnt tokens of an epoch; 0 for GRPO, which learns what it samples
+    sequences: int  # sequences per epoch: packs, or rows without packing; prompts for GRPO
+    tokens: int  # tokens per epoch, including prompts; for GRPO only prompt tokens, each once
+    learnt_tokens: int  # tokens with a loss per epoch; 0 for GRPO, which learns from its samples
     arguments: dict[str, Any]
     """Arguments that differ from TRL's defaults, without folders and tokens."""
     launch: Launch  # processes and device
-    rl: RlUsed | None = None  # further facts of GRPO
-    result: Result | None = None  # result; null until the training has ended
+    rl: RlUsed | None = None  # additional facts for GRPO
+    result: Result | None = None  # result; null until the training ends
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """The roles that were learnt."""
+        """The roles that were trained."""
         return ("thinker", "deliberator") if self.role == "both" else (self.role,)
 
 
@@ -143,10 +144,10 @@ def write_record(record: TrainingRecord, folder: Path) -> None:
 
 
 def read_record(folder: Path) -> TrainingRecord:
-    """The record of a folder.
+    """Read the record in a folder.
 
     Raises:
-        ConfigError: There is no record, or it has another version.
+        ConfigError: There is no record, or a record of another version.
     """
     return read_versioned(
         folder / RECORD,

@@ -1,1 +1,1 @@
-"""The sets that a build writes: their rows, folder and manifest."""
+"""The training sets that a build writes: their rows, folder and manifest."""

@@ -1,4 +1,4 @@
-"""The folder of sets: parquet files that ``datasets`` and the Hub read.
+"""The folder of training sets: parquet files that ``datasets`` and the Hub can read.
 
     DIR/NAME/SPLIT-00000-of-00001.parquet    NAME and SPLIT as in ``set_rows``; views have ``train``
     DIR/manifest.json                        see ``Manifest``
@@ -32,7 +32,7 @@ FORMAT = "heavydistill-sets/1"
 
 
 def file_of(folder: Path, name: str, split: str) -> Path:
-    """The file of a split of a set; a split without rows has no file."""
+    """Path of the file of one split of a set; a split without rows has no file."""
     return folder / name / f"{split}-00000-of-00001.parquet"
 
 
@@ -42,7 +42,7 @@ def splits_of(folder: Path, name: str) -> list[str]:
 
 
 def files_of(folder: Path) -> dict[str, Path]:
-    """The files of all sets and the chat template by path in the folder.
+    """The files of all sets and the chat template, by relative path.
 
     ``manifest.json`` and the card are left out.
     """
@@ -53,7 +53,7 @@ def files_of(folder: Path) -> dict[str, Path]:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """SHA-256 of each of ``files_of``."""
+    """SHA-256 of each file in ``files_of``, by relative path."""
     found = {}
     for name, path in files_of(folder).items():
         with path.open("rb") as file:
@@ -64,13 +64,14 @@ def hashes(folder: Path) -> dict[str, str]:
 def read_rows(
     folder: Path, name: str, split: str = "train", columns: list[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a split, one row group in memory at a time; none if the split has no file.
+    """Yield the rows of a split, one row group in memory at a time; no rows if there is no file.
 
     ``columns`` are dotted names of the columns to read; None reads all.
 
     Raises:
-        ConfigError: The folder holds no sets, or the file cannot be read. A damaged row raises it
-            when it is read.
+        ConfigError: The folder holds no sets, the file cannot be read, or (during iteration) a row
+        is
+            damaged.
     """
     if not (folder / MANIFEST).is_file():
         raise ConfigError(
@@ -82,10 +83,10 @@ def read_rows(
 
 
 class StudentUsed(Section):
-    """Student that the rows are made for."""
+    """The student model that the rows are made for."""
 
     name: str  # name of the student
-    form: str  # place of the thinking, ``field`` or ``inline``; see ``chat.student``
+    form: str  # where the template puts the thinking: ``field`` or ``inline``; see ``chat.student``
     template_sha256: str  # hash of the chat template
     opens_thinking: bool = False  # whether a prompt ends with an open think tag
     mended: list[str] = Field(default_factory=list)  # corrections of the chat template
@@ -93,7 +94,7 @@ class StudentUsed(Section):
 
 
 class RunUsed(Section):
-    """Run that sets are built from."""
+    """A run that sets are built from."""
 
     name: str  # name of the run
     traces: int  # number of traces
@@ -103,66 +104,66 @@ class RunUsed(Section):
 
 
 class Strata(Section):
-    """Numbers of candidate sets of a stratum: all, those excluded, and those used."""
+    """Numbers of candidate sets in a stratum: all, excluded and used ones."""
 
-    sets: int  # sets of all problems that are not left out
+    sets: int  # sets of all problems that are used
     with_deliberation: int  # sets with a deliberation that passed every filter
-    not_admitted: int  # sets that the preset does not admit
-    over_bound: int  # sets beyond the number that the mixture uses
+    not_admitted: int  # sets that the preset excludes
+    over_bound: int  # sets in excess of the number that the mixture uses
     sft: int  # sets with rows in ``sft_deliberator``
     rl: int  # sets with a row in ``rl``
 
 
 class Attention(Section):
-    """Numbers of deliberations, and of attempts as a control, that refer to other attempts."""
+    """How many deliberations refer to the attempts, compared with attempts as a control."""
 
     deliberations: int  # number of finished, correct deliberations
-    using: int  # deliberations that work with the attempts
-    blind: int  # number of correct attempts, which saw no others: the control
-    blind_using: int  # attempts in which the same signs were found
+    using: int  # deliberations that refer to the attempts
+    blind: int  # number of correct attempts, written without other attempts: the control
+    blind_using: int  # correct attempts in which the same signs were found
 
 
 class Fraction(Section):
-    """A part of a whole."""
+    """A part and the whole, as numbers."""
 
     part: int  # size of the part
     whole: int  # size of the whole
 
 
 class BenchmarkUsed(Section):
-    """Benchmark that problems were compared with."""
+    """A benchmark with which problems were compared."""
 
     name: str  # name of the benchmark
-    texts_sha256: str  # hash of its hashes
-    hits: dict[str, int]  # number of problems that occur in it, by the kind of match
+    texts_sha256: str  # hash of the benchmark's text hashes
+    hits: dict[str, int]  # number of problems found in the benchmark, by kind of match
 
 
 class RedeliberationSummary(Section):
-    """Deliberations that ``redeliberate`` asked for."""
+    """Deliberations requested by ``redeliberate``."""
 
     model: str  # model that deliberated
     sets: int  # number of candidate sets
     deliberations: int  # number of deliberations
     failed: int  # deliberations that failed
-    prompt_tokens: int  # prompt tokens of all
-    completion_tokens: int  # completion tokens of all
+    prompt_tokens: int  # prompt tokens of all deliberations
+    completion_tokens: int  # completion tokens of all deliberations
     cost_usd: float | None  # cost in US dollars; null without a price
     sampling: dict[str, Any] = Field(default_factory=dict)  # sampling parameters
 
 
 class RefilterSummary(Section):
-    """Success of a checkpoint on the prompts of RL."""
+    """How often a checkpoint solves the prompts for RL."""
 
     checkpoint: str  # name of the checkpoint
-    revision: str  # revision of its weights; empty if they are served
+    revision: str  # revision of the weights; empty for a served model
     d: int  # deliberations per cache
     seed: int  # seed of the deliberations
-    caches: int  # number of caches, the sum of the next four
-    kept: int  # caches that it gets right sometimes: the rows of ``rl``
-    always_right: int  # caches that it always gets right
-    never_right: int  # caches that it never gets right
-    unmeasured: int  # caches with too few deliberations that could be judged
-    deliberations: int  # number of all deliberations, those of the next three included
+    caches: int  # number of caches: the sum of the next four
+    kept: int  # caches that it solves sometimes: the rows of ``rl``
+    always_right: int  # caches that it always solves
+    never_right: int  # caches that it never solves
+    unmeasured: int  # caches with too few judged deliberations
+    deliberations: int  # number of all deliberations, including the next three
     failed: int  # deliberations that failed
     cut_off: int  # deliberations that were cut off
     undecided: int  # finished deliberations without a verdict
@@ -177,37 +178,37 @@ class Manifest(Section):
     student: StudentUsed  # student that the rows are made for
     runs: list[RunUsed]  # runs that the sets are built from
     rows: dict[str, dict[str, int]]  # number of rows of each set, by split
-    problems: dict[str, int]  # number of problems by label, ``used`` for those without
-    trajectories: dict[str, int]  # number of trajectories by label, ``used`` for those without
-    deliberations: dict[str, int]  # number of deliberations by label, ``used`` for those without
+    problems: dict[str, int]  # number of problems by label; ``used`` for unlabelled ones
+    trajectories: dict[str, int]  # number of trajectories by label; ``used`` for unlabelled ones
+    deliberations: dict[str, int]  # number of deliberations by label; ``used`` for unlabelled ones
     strata: dict[str, Strata]  # number of candidate sets, by stratum
-    undeliberated: int  # sets that the mixture would use if they had a usable deliberation
+    undeliberated: int  # sets left out only because they have no usable deliberation
     unfit: int = 0  # drawn sets that do not fit the student's context
     unmeasured: int = 0  # caches with too few judged deliberations for RL
-    attention: Attention  # share of deliberations that work with the attempts
-    student_written: Fraction  # sets that consist of the student's own attempts, of all used sets
-    retention: Fraction  # plain problems among the rows of ``sft_deliberator``
-    recut: int  # prompts that were cut again to fit the student
-    models: dict[str, list[str]]  # models that wrote the rows of the views, used or not, by role
-    prompts: list[str]  # versions of the wordings
+    attention: Attention  # how many deliberations refer to the attempts
+    student_written: Fraction  # share of the used sets that consist of the student's own attempts
+    retention: Fraction  # share of plain problems in the rows of ``sft_deliberator``
+    recut: int  # prompts that were pruned again to fit the student
+    models: dict[str, list[str]]  # models that wrote rows of the views, by role
+    prompts: list[str]  # versions of the prompt wordings
     verifiers: list[str]  # names and versions of the verifiers
-    tokens: dict[str, dict[str, int]]  # quantiles of the tokens of a row, by set
-    benchmarks: list[BenchmarkUsed]  # benchmarks that problems were compared with
+    tokens: dict[str, dict[str, int]]  # quantiles of the tokens per row, by set
+    benchmarks: list[BenchmarkUsed]  # benchmarks with which problems were compared
     guarded: dict[str, int] = Field(default_factory=dict)
-    """Rows that the guard found complete, by set."""
+    """Number of rows that the guard (see ``curate``) confirmed as complete, by set."""
     asked: list[RedeliberationSummary] = Field(default_factory=list)
-    """Deliberations that the build asked for, by run."""
+    """Deliberations that the build requested, by run."""
     files: dict[str, str] = Field(default_factory=dict)  # SHA-256 of each file, by path
-    refiltered: RefilterSummary | None = None  # result of ``refilter``, if it made ``rl``
+    refiltered: RefilterSummary | None = None  # result of ``refilter``, if it wrote ``rl``
 
 
 def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """Write the manifest into a folder that has all other files."""
+    """Write the manifest to a folder that already holds all other files."""
     write_versioned(manifest.model_copy(update={"files": hashes(folder)}), folder / MANIFEST)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder of sets.
+    """Read the manifest of a folder of sets.
 
     Raises:
         ConfigError: The folder holds no sets, or sets of another version.

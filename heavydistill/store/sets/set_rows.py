@@ -1,10 +1,10 @@
-"""The rows of the sets that a build writes, with stable Arrow types.
+"""The rows of the training sets that a build writes, with stable Arrow types.
 
-    problems         every problem with its split, or the reason why it has none
-    trajectories     every attempt, or the reason why it is not a row of the thinker
-    caches           every candidate set of the runs, and the drawn ones that the mixture would
-                     use, with the reason if it is in neither of the deliberator's sets
-    deliberations    every deliberation, or the reason why it is not a row of the deliberator
+    problems         every problem with its split, or the reason why it is in no split
+    trajectories     every attempt, with the reason if it is not a row of the thinker
+    caches           every candidate set of the runs, and those drawn by the build that the mixture
+                     would use, with the reason if it is in neither of the deliberator's sets
+    deliberations    every deliberation, with the reason if it is not a row of the deliberator
     sft_deliberator  prompt: a cache; completion: a deliberation that passed every filter; and
                      plain problems, so that the student keeps its thinking
     sft_thinker      prompt: a problem; completion: an attempt that passed every filter
@@ -13,9 +13,9 @@
 The first four are views: they contain everything, with an empty ``label`` for used rows. Only the
 last three are split into train and validation, by problem.
 
-``prompt`` and ``completion`` are conversations. The thinking of a completion is at the place where
-the student's chat template expects it (see ``chat.student``); ``reasoning`` and ``answer_text``
-hold the two parts for other uses.
+``prompt`` and ``completion`` are conversations. The thinking in a completion is placed where the
+student's chat template expects it (see ``chat.student``); ``reasoning`` and ``answer_text`` also
+hold the two parts separately.
 """
 
 from __future__ import annotations
@@ -49,60 +49,60 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("not_renderable", "it has text that the student reads as a control token or think tag"),
     ("too_long_for_student", "prompt and response do not fit the student"),
 )
-"""(Code, meaning for a response), in the order of the filters."""
+"""(code, meaning for a response) of each filter, in the order in which they apply."""
 CODES = frozenset(code for code, _ in LABELS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemRow(Problem):
-    """Problem of a build; its id is a hash of its content, the same in every run."""
+    """A problem of a build; its id is a hash of its content and is the same in every run."""
 
-    split: Split | None  # split of its rows; null if it has none because of ``label``
+    split: Split | None  # split of its rows; null if ``label`` says why there is none
     label: str  # ``contaminated``, ``near_duplicate``, or empty
-    detail: str  # benchmark and how it was found there, or the id of the other problem
-    runs: list[str]  # occurrences as ``RUN/ID``: the name of a run and its id there
+    detail: str  # benchmark and kind of match, or the id of the other problem
+    runs: list[str]  # where it occurs, as ``RUN/ID``: name of a run and its id there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryRow(Trajectory):
-    """Trajectory of a build."""
+    """A trajectory of a build."""
 
     problem: str  # id of the problem
     run: str  # name of the run
-    label: str  # reason why it is not a row of the thinker, or empty
+    label: str  # why it is not a row of the thinker; empty if it is one
     tokens: int
-    """Tokens of reasoning and answer text in the student's tokenizer; -1 if another filter came
-    first, so that they were not counted."""
+    """Tokens of reasoning and answer text in the student's tokenizer; -1 if not counted, because an
+    earlier filter excluded it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow(Cache):
-    """Candidate set and its prompt."""
+    """A candidate set and its prompt."""
 
     problem: str  # id of the problem
-    run: str  # name of the run that the pool is from
-    drawn: bool  # whether the build drew it, rather than the run
-    recut: bool  # whether its attempts were cut again, because the run's prompt does not fit
+    run: str  # name of the run that sampled the attempts
+    drawn: bool  # whether the build drew the set; false if the run did
+    recut: bool  # whether its attempts were pruned again, because the run's prompt was too long
     stratum: Stratum  # stratum of the candidate set
     right: int  # number of correct attempts
     thinkers: list[str]  # models that wrote the attempts, sorted
     success: float | None  # share of its judged deliberations that are right; null if it has none
     judged: int  # number of judged deliberations
-    sft_label: str  # reason why it has no row in ``sft_deliberator``, or empty
+    sft_label: str  # why it has no row in ``sft_deliberator``; empty if it has one
     rl_label: str
-    """Reason why it has no row in ``rl``, or empty; ``duplicate`` if a set of another run with the
-    same attempts has one."""
+    """Why it has no row in ``rl``; empty if it has one. ``duplicate`` if a set of another run with
+    the same attempts has a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliberationRow(Deliberation):
-    """Deliberation of a build."""
+    """A deliberation of a build."""
 
     problem: str  # id of the problem
     run: str  # name of the run
-    label: str  # reason why it is not a row of the deliberator, or empty
-    uses_attempts: bool  # whether it works with the attempts; see ``filters.labels``
-    copied: float  # largest share of its answer that comes from one attempt; see ``filters.labels``
+    label: str  # why it is not a row of the deliberator; empty if it is one
+    uses_attempts: bool  # whether it refers to the attempts; see ``filters.labels``
+    copied: float  # maximum share of its answer copied from one attempt; see ``filters.labels``
     tokens: int  # see ``TrajectoryRow``
 
 
@@ -116,7 +116,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThoughtfulMessage(Message):
-    """A turn whose thinking the chat template takes from a field of its own."""
+    """A turn whose chat template takes the thinking from a separate field."""
 
     reasoning_content: str
 
@@ -130,34 +130,34 @@ class SftRow:
     reasoning: str  # thinking alone, without surrounding blanks; may be empty
     answer_text: str  # text after the thinking, without surrounding blanks
     role: Literal["thinker", "deliberator"]
-    """Role of the answer: ``thinker`` also for plain problems among the deliberator's rows."""
+    """Role that the row trains; plain problems among the deliberator's rows have ``thinker``."""
     problem: str  # id of the problem
     run: str  # name of the run
     generation: str  # id of the trajectory or deliberation
     cache: str  # id of the cache; empty for a thinker's row
     stratum: Stratum | None  # stratum of the candidate set; null for a thinker's row
     model: str  # model that wrote the completion
-    prompt_tokens: int  # tokens with the student's template, up to where the answer begins
-    completion_tokens: int  # all other tokens of the row: those that are learnt
+    prompt_tokens: int  # tokens before the answer, with the student's template
+    completion_tokens: int  # all other tokens of the row, on which the loss is computed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThoughtfulSftRow(SftRow):
-    """A row for a student whose template takes thinking from a field of its own."""
+    """A row for a student whose template takes the thinking from a separate field."""
 
     completion: list[ThoughtfulMessage]  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RlRow:
-    """A prompt whose answers a verifier rewards."""
+    """A prompt for RL; a verifier rewards the answers."""
 
     prompt: list[Message]  # one user turn, a cache
     problem: str  # id of the problem
     text: str  # text of the problem
     reference: str  # reference answer
     verifier: str  # name of the verifier
-    verifier_args: str  # its arguments, as a JSON object
+    verifier_args: str  # arguments of the verifier, as a JSON object
     cache: str  # id of the cache
     run: str  # name of the run
     stratum: Stratum  # stratum of the candidate set
@@ -165,5 +165,5 @@ class RlRow:
     width: int  # number of attempts
     success: float  # share of its judged deliberations that are right: above 0 and below 1
     judged: int  # number of judged deliberations
-    measured_on: str  # model that wrote those deliberations
-    prompt_tokens: int  # tokens with the student's template, up to where the answer begins
+    measured_on: str  # model that wrote the judged deliberations
+    prompt_tokens: int  # tokens before the answer, with the student's template
