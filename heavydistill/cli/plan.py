@@ -128,7 +128,7 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
     from heavydistill.models.tokenizer import SERVER
 
     config = plan.config
-    # A run with a contact prints a warning if the server cannot count.
+    # With a contact, the server was asked already and a warning was logged if it cannot count.
     if config.endpoint.tokenizer == SERVER and config.rounds and not plan.contact:
         yield (
             "Tokens of caches: counted by the server if it answers /tokenize, otherwise estimated "

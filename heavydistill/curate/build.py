@@ -137,7 +137,7 @@ class EmptyError(ConfigError):
 
 
 def _require_pools(config: BuildConfig, sources: Sequence[SourceRun]) -> None:
-    """Refuse widths that no pool can fill; imported pools have no common K, so they pass."""
+    """Raise an error if all widths exceed the largest pool; not checked for imports."""
     largest = [source.config.think.k for source in sources if source.config]
     least = min(config.sets.widths or [0])
     if len(largest) == len(sources) and least > max(largest):

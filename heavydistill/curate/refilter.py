@@ -64,7 +64,7 @@ ASKED_ABOUT = (USED, ALWAYS_RIGHT, NEVER_RIGHT, UNMEASURED)
 
 @dataclass(frozen=True, slots=True)
 class RefilterPlan:
-    """A checked refilter."""
+    """A refilter whose configuration and models have been checked; input of ``refilter``."""
 
     config: RefilterConfig  # Configuration as given by the user
     manifest: Manifest  # Manifest of the sets

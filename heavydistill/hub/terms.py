@@ -56,7 +56,7 @@ class Licence:
 
     @property
     def hub_name(self) -> str | None:
-        """Return the name that the Hub requires with ``other``: where the licence is explained."""
+        """Return ``license_name``, which the Hub requires for the licence ``other``; else None."""
         return "see-card" if self.name == "other" else None
 
 

@@ -230,7 +230,7 @@ def _provenance(runs: list[Measured], titles: list[str]) -> Grid:
 def _groups(
     title: str, groups: dict[str, Changes], comparison: Comparison, shown: Collection[str]
 ) -> Grid:
-    """Return the differences by group; empty for a single group, which equals all problems."""
+    """Return the differences by group; no rows for a single group, which equals all problems."""
     names = {
         key: name
         for key, name in zip(NAMES, comparison.names, strict=True)
@@ -249,7 +249,7 @@ def _groups(
 
 
 def _pairs(comparison: Comparison, runs: list[Measured]) -> Grid:
-    """Return how many problems each run, or both, solves, and which votes are not paired."""
+    """Return how many problems both runs, only one, or neither solved, with McNemar's p."""
     before, after = runs
     unpaired, sizes = "", (before.summary.k, after.summary.k)
     if sizes[0] != sizes[1]:

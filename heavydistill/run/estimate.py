@@ -142,7 +142,7 @@ def estimate(plan: Plan) -> Estimate:
             read = Range(-(-calls.low // _samples_a_call(model)), total * budget)
             stages += [_stage(stage, model, Range(0, there), calls, read, means.get(stage))]
     if run.judge:
-        # Maximum prompt length of each problem that may need the judge.
+        # Maximum length of the judge's prompt for each problem that may need a judge.
         reader = reader_of(run.judge.profile.tokenizer)
         wording = prompts.load("judge", "general", config.language)
         counts = [

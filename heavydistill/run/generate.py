@@ -68,7 +68,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A checked run."""
+    """A run whose configuration, models and problems have been checked; input of ``run``."""
 
     run: ResolvedRun  # models and complete configuration
     problems: list[Problem]

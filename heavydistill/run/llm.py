@@ -110,7 +110,7 @@ class HeavyLLM(LLM):
         self._engine = None
 
     def report_to(self, keep: Keep) -> None:
-        """Call ``keep`` with each new response; responses from the journal are not new."""
+        """Call ``keep`` with each response that does not come from the journal."""
         self._keep = keep
 
     def drain(self) -> None:

@@ -269,7 +269,7 @@ class _Flow:
         self._opened: dict[str, Any] = {}  # loaded steps by name
 
     def start(self) -> None:
-        """Start threads that load each step, in the thread that will use it, and then the rows."""
+        """Start one thread per step, which loads and later runs it, and then load the rows."""
         for stage in self._stages:
             self._spawn(self._work, stage)
             stage.threads = 1

@@ -123,7 +123,7 @@ class ShardEnd:
 
 
 class ShardPool(Protocol):
-    """Runs shards."""
+    """Interface for running the shards of a run as processes or on a cluster."""
 
     count: int  # number of shards
     surroundings: Surroundings | None  # for shards on other machines
@@ -250,7 +250,7 @@ class _Reports:
         self._seen: dict[str, set[str]] = {}
 
     def read(self) -> None:
-        """Forward the new lines."""
+        """Read the new lines of all reports, and call the callbacks for them."""
         for path in self._rows.glob("*.jsonl"):
             with path.open("rb") as file:
                 file.seek(self._offsets[path])

@@ -116,7 +116,7 @@ class LoadCaches(_Load):
         return ["problem", "problem_id", "cache_id", "pool", "caches", "deliberations"]
 
     def take(self, pairs: Iterable[tuple[Problem, Cache]]) -> None:
-        """Set the pairs that become rows; they are consumed one by one."""
+        """Set the (problem, cache) pairs to load; they are read one by one."""
         self._pairs = iter(pairs)
 
     def rows(self, offset: int) -> Iterator[Row]:

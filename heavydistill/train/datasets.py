@@ -132,7 +132,7 @@ def _digest(path: Path) -> str:
 
 
 def require_folder_or_id(path: str) -> None:
-    """Raise a ``ConfigError`` if there is no such folder, and it cannot be an id on the Hub."""
+    """Raise a ``ConfigError`` if ``path`` is neither a folder nor a possible Hub id."""
     if not (Path(path).is_dir() or _HUB_ID.fullmatch(path)):
         raise ConfigError(f"There is no folder {path}", _FIX)
 

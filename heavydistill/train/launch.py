@@ -84,7 +84,7 @@ def exit_code(
 
 
 def is_launched() -> bool:
-    """Whether a launcher has started this process."""
+    """Return whether a launcher has started this process."""
     return bool(os.environ.keys() & {"RANK", "ACCELERATE_MIXED_PRECISION"})
 
 

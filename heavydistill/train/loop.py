@@ -70,7 +70,7 @@ _DISK = (
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """A checked training without its weights; ``start`` is the checkpoint to resume from."""
+    """A training that passed all checks; ``start`` is the checkpoint to resume from."""
 
     arguments: TrainArguments[Any]
     base: BaseCheckpoint

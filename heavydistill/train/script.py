@@ -89,7 +89,7 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[
     """Return the command that compares a trained model with its base on problems not trained on.
 
     Generated problems get another seed; otherwise FILE is a placeholder for the user's file. The
-    output is beside ``folder``, because an evaluation inside stops the next training there.
+    output is next to ``folder``: inside it, the next training would be refused.
     """
     runs = [run.config for sets in record.sets for run in sets.manifest.runs if run.config]
     if record.rl and record.rl.run:

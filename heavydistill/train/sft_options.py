@@ -78,7 +78,7 @@ class SftOptions(TrainingOptions):
 
     @classmethod
     def check_given(cls, values: Mapping[str, Any]) -> None:
-        """Raise an error if no model or no rows are named, or rows are named in two ways."""
+        """Raise an error if no model or no row source is given, or two kinds of row sources."""
         super().check_given(values)
         given = [name for name in ("dataset_name", "role", "datasets") if values.get(name)]
         if given not in (["dataset_name", "role"], ["datasets"]):

@@ -207,7 +207,7 @@ class Screen:
         self._seen = NearDuplicates()
 
     def look(self, key: str, problem: Problem) -> tuple[str, str]:
-        """Return (label, detail) of a problem, both empty if usable; call in run order."""
+        """Return (label, detail), both empty for a usable problem; call in run order."""
         for benchmark, hits in zip(self._benchmarks, self._hits, strict=True):
             if reason := benchmark.hit(problem.text):
                 hits[reason] += 1

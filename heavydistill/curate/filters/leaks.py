@@ -152,7 +152,7 @@ def _passages(words: Sequence[str], length: int) -> Iterator[Run]:
 
 
 def _worked(problem: Problem) -> str:
-    """Return the reference text before its final answer; empty if it may have no other text."""
+    """Return the worked solution in the reference, without the answer; empty if there is none."""
     if problem.verifier == "instructions":
         return problem.reference
     if problem.verifier not in ("exact", "math"):

@@ -296,7 +296,7 @@ class ImportedPools:
         return found[: choice.limit]
 
     def _leave_out(self, reason: str, rows: int, what: str, fix: str = "") -> None:
-        """Count rows as left out; with a ``fix``, also record an error for a refusal."""
+        """Count rows as left out; with a ``fix``, also store an error for a later refusal."""
         if fix:
             self._faults.append(ProblemsError(what, fix))
         skipped = self.left_out.setdefault(reason, SkippedRows())

@@ -141,7 +141,7 @@ def _series(runs: Mapping[str, Sequence[Point]]) -> Iterator[Series]:
 
 
 def _labels(ends: Iterable[tuple[float, float, float, str, str]]) -> Iterator[Markup]:
-    """Yield the names of series without overlap, each with a line from its last point.
+    """Yield the labels of series, moved apart if they overlap, each with a line to its last point.
 
     Each of ``ends`` has y and x of the point, x of the label, name and class.
     """
@@ -235,7 +235,7 @@ def _bar(x: float, y: float, width: float, height: float, kind: str, title: str)
 
 
 def _ticks(lows: Iterable[float]) -> list[int]:
-    """Return per cents for ticks, from the last round one below all these shares up to 100."""
+    """Return tick values in per cent, from a multiple of the step below all shares up to 100."""
     lowest = int(100 * min(lows, default=0))
     starts = ((step, min(lowest // step * step, 100 - step)) for step in _STEPS)
     step, start = next(

@@ -66,10 +66,10 @@ class ReportedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """The metrics computed from the rows of a run."""
+    """The metrics of a run, computed from its rows."""
 
     summary: Summary  # includes the recorded `usage` of the run, if any
-    is_own_usage: bool  # whether `usage` was recorded; rows also count tokens of reused pools
+    is_own_usage: bool  # whether `usage` is the recorded one; rows also count reused pools
     thinkers: list[str]
     deliberators: list[str]
     problems: frozenset[int]  # hashes of the problems, valid only in this process

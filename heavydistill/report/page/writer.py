@@ -270,7 +270,7 @@ def _uses(
     answers: dict[str, str | None],
     problem: str,
 ) -> dict[str, Any]:
-    """Return the ids of attempts in the cache with the same answer, and of those named."""
+    """Return ids of attempts in the cache: those with the same answer, and those mentioned."""
     shown = [item.generation for item in cache.items] if cache else []
     said = named(f"{deliberation.reasoning}\n\n{deliberation.answer_text}", problem)
     answer = deliberation.extracted

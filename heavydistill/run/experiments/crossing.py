@@ -38,7 +38,7 @@ from heavydistill.run.result import all_traces
 
 @dataclass(frozen=True, slots=True)
 class CrossingPlan:
-    """A checked crossing."""
+    """A crossing whose runs have all been checked; input of ``crossed``."""
 
     place: ExperimentFolder
     asked: dict[str, generate.Plan]  # run with the first deliberator, by thinker name

@@ -101,7 +101,7 @@ class ExperimentFolder:
 
 
 def reading_pools(config: RunConfig, **changes: Any) -> RunConfig:
-    """Return a copy for a run on existing pools: no thinker, and the given fields changed."""
+    """Return the configuration without a thinker, for a run on existing pools, with ``changes``."""
     nobody = {"thinker": None, "think": Think(min_k=config.think.min_k), "problems": Problems()}
     return config.model_copy(update={**nobody, "pools_sha256": None, **changes})
 
@@ -168,7 +168,7 @@ class ControlRun:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPlan:
-    """A checked evaluation."""
+    """An evaluation whose runs have all been checked; input of ``evaluate``."""
 
     place: ExperimentFolder
     runs: dict[str, generate.Plan]
@@ -178,7 +178,7 @@ class EvaluationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The result of an evaluation."""
+    """The result of an evaluation: the comparison of the runs, and the controls."""
 
     comparison: Comparison
     controlled: Controlled | None  # None without controls
@@ -345,7 +345,7 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
     longest = max(map(reader.count, prompts))
     room = thinker.profile.context - longest - TEMPLATE_TOKENS
     seen = config.endpoint.capabilities
-    most, why = min(  # and the reason why it is below that of the heavy answer
+    most, why = min(  # maximum tokens, and what limits them
         (full, ""),
         (room, "more do not fit its context"),
         ((seen and seen.max_output) or full, "its server allows no more in one response"),

@@ -61,7 +61,7 @@ Sample = Callable[[list[list[int]], int], list[PolicyCompletion]]
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRow:
-    """One row of an episode."""
+    """One row of an episode: a prompt with its completion, by the thinker or the deliberator."""
 
     prompt: list[dict[str, str]]
     prompt_ids: list[int]

@@ -100,7 +100,7 @@ def check_guards(config: Any) -> None:
     rolling = [guard for guard in GUARDS if config.action_of(guard) == ROLL_BACK]
     if not rolling:
         return
-    # The best checkpoint exists only if each evaluation is followed by a save at the same step.
+    # The best checkpoint can be restored only if every evaluation is followed by a save.
     same = saved == evaluated and (saved != "steps" or config.eval_steps == config.save_steps)
     if evaluated == "no" or not (saved == "best" or same):
         raise ConfigError(

@@ -235,8 +235,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
 
     @property
     def prompts_of_generation(self) -> int:
-        """Return the number of prompts of a generation batch, each with ``num_generations``
-        samples."""
+        """Return the prompts per generation batch; each gets ``num_generations`` samples."""
         return int(self.generation_batch_size // self.num_generations)
 
     def batches(self, prompts: int) -> int:
