@@ -309,7 +309,7 @@ def _nearest(root: type[BaseModel], section: type[BaseModel], unknown: str) -> s
 
 
 def _section_at(root: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
-    """Return the innermost section on the way to a place; names of mapping entries are skipped."""
+    """Return the innermost section on a path of keys; keys of mapping entries are skipped."""
     section = root
     for part in place:
         if info := section.model_fields.get(str(part)):
@@ -325,8 +325,7 @@ def section_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def sections(section: type[BaseModel], at: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yield (place, section) of a section and its subsections; a place is empty or ends with
-    "."."""
+    """Yield (dotted prefix, section) of a section and its subsections, the section first."""
     yield at, section
     for name, info in section.model_fields.items():
         child = section_in(info.annotation)

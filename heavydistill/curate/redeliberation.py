@@ -76,8 +76,8 @@ def resolve(
             "redeliberate.teacher is not set, and an imported pool has no deliberator",
             "Give --teacher MODEL.",
         )
-    # A different configuration gets a new budget, unless only places differ. All runs of a build
-    # share one budget, whichever model deliberates on each.
+    # A different configuration gets a new budget, unless only addresses and folders differ. All
+    # runs of a build share one budget, whichever model deliberates on each.
     place = {"endpoint": True, "journal": True, "budget": True}
     about = config.model_dump(exclude={"out": True, "verify": True, "redeliberate": place})
     out = Path(config.out)

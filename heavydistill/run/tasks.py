@@ -69,7 +69,7 @@ class HeavyTask(Task):
         step = str(self.name)
         asked: dict[int, list[str]] = {}  # prompts of each row, by the ``id()`` of the row
         for row in inputs:
-            row.pop(FROM_JOURNAL, None)  # count of an earlier step
+            row.pop(FROM_JOURNAL, None)  # remove the count of an earlier step
 
         def prepare(row: Row) -> Row:
             asked[id(row)] = self.texts(row)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 FALLBACK = "sdpa"
-# Kernels on the Hub with their compute capabilities (from, below); FlashAttention 3 does not run on
-# GPUs after Hopper.
+# Kernels on the Hub with their compute capabilities (minimum, exclusive maximum); FlashAttention 3
+# does not run on GPUs after Hopper.
 _KERNELS = (
     ((9, 0), (10, 0), "kernels-community/vllm-flash-attn3"),
     ((8, 0), (99, 0), "kernels-community/flash-attn2"),

@@ -111,7 +111,7 @@ class BenchmarkHashes:
             path,
             use_dictionary=["kind"],
             column_encoding={"hash": "DELTA_BINARY_PACKED"},  # the hashes are sorted
-            compression="none",  # the differences are random
+            compression="none",  # the rest is random, so compressing gains nothing
         )
 
     def _rows(self) -> list[tuple[str, list[int]]]:

@@ -44,7 +44,7 @@ from heavydistill.train.grpo.reward import Reward
 from heavydistill.train.trainer import RolesMixin
 
 DELIBERATOR, THINKER = "deliberator", "thinker"
-# Values of ``rl`` for a cache's success or count that make it usable for evaluation.
+# Values of ``rl_label`` with which a cache is used for evaluation; other caches are skipped.
 FIT = {
     *(USED, "always_right", "never_right", "unmeasured"),
     *("duplicate", "over_bound", "not_admitted", "over_cap"),
