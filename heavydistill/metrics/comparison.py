@@ -1,13 +1,13 @@
-"""Compares a run before with a run after, problem by problem.
+"""Compares a run "after" (e.g. a training) with a run "before", problem by problem.
 
 A difference is after minus before, paired by problem. Failed samples count as wrong in both runs,
 and a problem without deliberations has the value 0. V, P and HP depend on the number of samples, so
-runs of different sizes are compared at the smaller size, with the expected value for that many
-samples of the larger run. Both runs must have the same problems, verifier versions and judge;
-otherwise a difference of verdicts would look like a difference of answers.
+runs of different sizes are compared at the smaller size; for the larger run, the expected value for
+that many samples is used. Both runs must have the same problems, verifier versions and judge;
+otherwise a different verdict could not be told from a different answer.
 
-``evaluation.json`` holds ``dataclasses.asdict`` of a comparison: the same runs give the same bytes,
-and it contains no paths or addresses.
+``evaluation.json`` holds ``dataclasses.asdict`` of a comparison. The same runs give the same bytes.
+The file contains no paths or addresses.
 
 Not covered: more than two runs.
 """
@@ -50,42 +50,42 @@ _JUDGE_AGAIN = (
 _MOST_LISTED = 3
 _HALF = 0.5
 _POOLS = "pools_sha256"
-# Keys that have no meaning for a run on the problems and trajectories of another run.
+# Configuration keys that have no meaning for a run that reads the trajectories of another run.
 _NOT_OF_POOLS = ("problems.", "think.sampling.", _POOLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of a run."""
+    """A model used in a run."""
 
     name: str  # name of a profile or folder, or an id on the Hub
-    revision: str  # identifies the weights; empty for a served model, whose weights are not known
+    revision: str  # identifies the weights; empty for a served model, whose weights are unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One of the runs of a comparison; its statuses are ``counts.statuses_alone``."""
+    """One run of a comparison; the keys of its statuses come from ``counts.statuses_alone``."""
 
     name: str  # "before" or "after", "A" or "B"
-    heavydistill: str  # version that made it; empty if not known
-    thinker: Model | None  # None if it took its pools from another run
-    deliberator: Model | None  # None if nobody deliberated
+    heavydistill: str  # version that made the run; empty if unknown
+    thinker: Model | None  # None if it read the trajectories of another run
+    deliberator: Model | None  # None if the run has no deliberations
     summary: Summary
-    left_out: int | None = None  # rows of its source that cannot be judged; None if not known
+    left_out: int | None = None  # rows of its source that cannot be judged; None if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A run that is to be compared."""
+    """A run to compare."""
 
     run: Measured
-    config: dict[str, Any]  # its configuration without models, folders and addresses
-    tally: RunTally  # with the figures of each problem
+    config: dict[str, Any]  # configuration without models, folders and addresses
+    tally: RunTally  # counts, with the figures of each problem
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigDifference:
-    """A key of the configuration that differs between the runs; null where it is missing."""
+    """A configuration key that differs between the runs; null on the side where it is missing."""
 
     key: str
     before: Any
@@ -93,9 +93,9 @@ class ConfigDifference:
 
 
 def asked_differently(before: Side, after: Side) -> list[ConfigDifference]:
-    """The keys in which the configurations differ; imported pools have no configuration.
+    """The keys in which the configurations differ; imported trajectories have no configuration.
 
-    Where one of the two took the pools of another run, keys about the pools are not compared.
+    If a run read the trajectories of another run, keys about trajectories are not compared.
     """
     if not (before.config and after.config):
         made = ["generated" if side.config else "imported" for side in (before, after)]
@@ -111,7 +111,7 @@ def asked_differently(before: Side, after: Side) -> list[ConfigDifference]:
 
 
 def _leaves(tree: dict[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
-    """(dotted key, value) of each value that is no mapping."""
+    """Yield (dotted key, value) of each value that is not a mapping."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{at}{key}.")
@@ -132,7 +132,7 @@ def refuse_other_ways(before: Side, after: Side) -> None:
 
 
 def refuse_other_problems(before: Side, after: Side) -> None:
-    """Raise a ConfigError if the runs are not over the same problems.
+    """Raise a ConfigError if the runs do not have the same problems.
 
     Problems are the same if id, text, reference, verifier and its arguments are equal.
     """
@@ -168,7 +168,7 @@ def refuse_other_verdicts(before: Side, after: Side) -> None:
             _JUDGE_AGAIN,
         )
     judges = {side.run.name: sorted(side.tally.judging.judges) for side in sides}
-    # A judge changes nothing in a run without undecided verdicts.
+    # A judge does not affect a run without undecided verdicts.
     needs_both = all(judges[side.run.name] or side.tally.left_open for side in sides)
     if needs_both and judges[before.run.name] != judges[after.run.name]:
         listed = [f"{', '.join(each) or 'nobody'} ({name})" for name, each in judges.items()]
@@ -185,7 +185,7 @@ def _listed(names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A metric, as a share or a difference of shares."""
+    """A metric before, after and as a difference; values are shares from 0 to 1."""
 
     before: Interval | None  # None if there is no run before
     after: Interval
@@ -194,9 +194,9 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """The metrics of a group of problems, as in ``summary.Metrics``, at the smaller K and D.
+    """Metrics of a group of problems, as in ``summary.Metrics``, at the smaller K and D.
 
-    Metrics of deliberation are None if one of the runs has none.
+    Metrics of deliberation are None if a run has no deliberations.
     """
 
     problems: int
@@ -210,23 +210,23 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison(Changes):
-    """The metrics of all problems, groups, and how both runs were made."""
+    """Metrics of all problems and of groups, and how both runs were made."""
 
     format: str = FORMAT
-    heavydistill: str  # version that compared
-    versions: dict[str, str]  # versions of what ran the models, as far as known
-    config: dict[str, Any]  # configuration of the run after, as in `Side`
+    heavydistill: str  # version that made the comparison
+    versions: dict[str, str]  # versions of the packages that ran the models, if known
+    config: dict[str, Any]  # configuration of the run after, as in ``Side``
     asked_differently: list[ConfigDifference]
-    before: Measured | None  # None if one run alone was measured
+    before: Measured | None  # None if only one run was measured
     after: Measured
     by_verifier: dict[str, Changes]
     by_family: dict[str, Changes]
     vote_pairs: Pairs | None
-    """Whether the vote is right (a tie is not), over the problems whose vote is V@K in both runs;
+    """Whether the vote is right (a tie is not), for the problems whose vote is V@K in both runs;
     None if there is no run before, or if K differs."""
     deliberation_pairs: Pairs | None
     """Whether the first deliberation of the last round is right; None if there is no run before, or
-    if one of the runs has no deliberations."""
+    if a run has no deliberations."""
 
     @property
     def metrics(self) -> list[tuple[str, str, Change]]:
@@ -242,7 +242,7 @@ class Comparison(Changes):
     def names(self) -> list[str]:
         """Names of the metrics with their sizes.
 
-        If K is 8 and 4: ``M@8/4``, ``V@4``, ``P@4``; HM has both values of D, and HP the smaller.
+        If K is 8 and 4: ``M@8/4``, ``V@4``, ``P@4``. HM shows both values of D, HP the smaller one.
         """
         runs = [run.summary for run in (self.before, self.after) if run]
         of_both, d = (
@@ -260,15 +260,15 @@ class Comparison(Changes):
 
 
 def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Comparison:
-    """Measure a run, and compare it with another one if there is one.
+    """Measure a run and, if ``before`` is given, compare both runs.
 
     Args:
         after: The run that is measured.
-        before: The run that it is compared with.
+        before: The run with which it is compared; None measures only ``after``.
         versions: Versions of the packages that ran the models.
 
     Raises:
-        ConfigError: The two are not over the same problems.
+        ConfigError: The runs do not have the same problems.
     """
     sides = [before, after] if before else [after]
     if before:
@@ -281,7 +281,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
     k, d = (min(getattr(side.run.summary, size) for side in sides) for size in ("k", "d"))
 
     def changes(problems: Sequence[str]) -> dict[str, Any]:
-        """The fields of ``Changes``."""
+        """Compute the fields of ``Changes`` for these problems."""
         values = [[values_of(rows[id], last, k, d) for id in problems] for rows, last in runs]
         found = {
             name: _change(*([each[name] for each in of_run] for of_run in values))
@@ -295,7 +295,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
 
     problems = [row.problem for row in after.tally.rows]
     vote_pairs = deliberation_pairs = None
-    # The vote of a part of a pool is no single answer: it is right with some probability.
+    # The vote of a subset of the trajectories is not a single answer, only an expected value.
     voting = [id for id in problems if max(rows[id].k for rows, _ in runs) <= k]
     if before and voting and before.run.summary.k == after.run.summary.k:
         vote_pairs = paired(*([rows[id].vote > _HALF for id in voting] for rows, _ in runs))
@@ -318,13 +318,13 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
 
 
 def read_comparison(path: Path) -> Comparison:
-    """Read a comparison; raises ConfigError if there is none or it is of another version."""
+    """Read a comparison; raises ConfigError if the file is missing or of another version."""
     fix = "Give the file that `heavydistill evaluate` wrote, or evaluate again."
     return read_versioned(path, Comparison, FORMAT, what="evaluation", missing=fix, other=fix)
 
 
 def _change(*runs: list[float]) -> Change:
-    """The change of a metric, from the values of each problem in one run or in two."""
+    """The change of a metric, from its values per problem in one run or in two."""
     after = bootstrap_mean(runs[-1])
     if len(runs) == 1:
         return Change(None, after, None)

@@ -1,17 +1,18 @@
 """Compares deliberation with its controls, paired by problem.
 
 A control is a run on the same problems with the same models, sampling and verifiers, in which only
-the coordination differs (see ``NAMES``). Controls are not matched in tokens, so each has the cost
-of one answer: the tokens written, and those written and read, with the trajectories that its cache
-needed, as ``problem_figures`` counts them. A run on the pools of the evaluated run lacks the
-problems on which a step of that run failed; they count as wrong in both.
+the coordination differs (see ``NAMES``). Controls may use different numbers of tokens, so the cost
+of one answer is given for each: tokens written, and tokens written and read, including the
+trajectories in its cache, as ``problem_figures`` counts them. A control that reads the trajectories
+of the evaluated run lacks the problems on which a step of that run failed; they count as wrong in
+both.
 
-The influence of the order of attempts is measured between runs whose caches differ only in the
-order: the probability that two deliberations of different orders differ in being right, compared
-with the same probability for one order, which is due to sampling. Both estimates are unbiased for
-any D. Caches that are equal in two orders share their deliberations.
+The influence of the order of attempts is measured with runs whose caches differ only in the order.
+It is the probability that of two deliberations, one with each order, exactly one is right, minus
+the same probability for two deliberations with the same order, which is due to sampling alone. Both
+estimates are unbiased for any D. If two orders give the same cache, they share its deliberations.
 
-Not covered: votes with the same number of tokens, which are computed from the pool.
+Not covered: votes with the same number of tokens, which need no further run (see ``curve``).
 """
 
 from __future__ import annotations
@@ -53,45 +54,45 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """Accuracy, costs and flaws of one way to answer."""
+    """Accuracy, cost and flaws of one method of answering."""
 
-    accuracy: Interval  # chance that one answer is right
+    accuracy: Interval  # probability that one answer is right
     tokens: float | None
-    """Mean tokens written for one answer, with those of the cache that it reads; over the problems
-    where all are known. None if there is no such problem."""
-    unknown_tokens: int  # answered problems that are not in that mean
-    all_tokens: float | None  # as `tokens`, with the tokens that are read
-    unknown_all_tokens: int  # answered problems that are not in that mean
-    unasked: int  # problems without any answer: too few attempts, or a step failed on them
-    samples: int  # answers to all problems
-    cut_off: int  # answers that were cut off at the token limit
-    without_answer: int  # answers that failed or are empty; of a chooser, that name no attempt
-    unanswered: int | None = None  # texts without a final answer; None in files of earlier versions
+    """Mean number of tokens written for one answer, including those of its cache, over the problems
+    where all counts are known; None if there is no such problem."""
+    unknown_tokens: int  # number of answered problems that are not in this mean
+    all_tokens: float | None  # like ``tokens``, but including the tokens that were read
+    unknown_all_tokens: int  # number of answered problems that are not in this mean
+    unasked: int  # problems without any answer: too few attempts, or a step failed
+    samples: int  # number of answers to all problems
+    cut_off: int  # answers cut off at the token limit
+    without_answer: int  # answers that failed, are empty, or (chooser) name no attempt
+    unanswered: int | None = None  # without a final answer; None in older files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """A way to answer that deliberation is compared with."""
+    """A method of answering with which deliberation is compared."""
 
-    name: str  # key of `NAMES`
+    name: str  # key in ``NAMES``
     answering: Answering
-    heavy_minus: Interval  # HM@D minus its accuracy, paired by problem
+    heavy_minus: Interval  # HM@D minus the control's accuracy, paired by problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """The influence of the order of the attempts."""
+    """Influence of the order of the attempts."""
 
-    problems: int  # problems with deliberations in every order, at least two if any has two
-    means: list[Interval]  # HM@D in each order, the evaluated run's first
-    between: Interval  # chance that two deliberations of different orders differ in being right
-    within: Interval | None  # the same for one order; None with one deliberation a cache
-    flips: Interval | None  # `between - within`, paired by problem: what is due to the order
+    problems: int  # problems with deliberations in every order, at least two if any problem has two
+    means: list[Interval]  # HM@D of each order; the order of the evaluated run is first
+    between: Interval  # probability that of two with different orders one is right
+    within: Interval | None  # the same for equal orders; None if D is 1
+    flips: Interval | None  # ``between - within``, paired by problem: the influence of the order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controlled:
-    """An evaluated run with its controls."""
+    """An evaluated run with its control runs."""
 
     format: str = FORMAT
     heavydistill: str
@@ -100,11 +101,11 @@ class Controlled:
     problems: int
     heavy: Answering  # the evaluated run's deliberations
     controls: list[Control]  # in the order of `NAMES`
-    orders: Orders | None  # None if there is one order
+    orders: Orders | None  # None if there is only one order
 
 
 def order_name(places: int) -> str:
-    """Name of the run whose attempts are rotated by this number of places."""
+    """Name of the run whose attempts are rotated by ``places`` positions."""
     return f"{_ORDER}{places}"
 
 
@@ -115,12 +116,13 @@ def hold_against(
 
     Args:
         evaluated: All traces of the evaluated run, with deliberations.
-        rounds: Number of deliberation rounds of that run; the last one counts. Controls have at
-            most one.
+        rounds: Number of deliberation rounds of that run; the last round is used. Controls have at
+        most
+            one round.
         controls: Traces of each control by its name, on the same problems.
 
     Raises:
-        ConfigError: A control has other problems than the run.
+        ConfigError: A control has problems that the run does not have.
     """
     heavy = _Answers(evaluated, rounds)
     others = {
@@ -133,7 +135,7 @@ def hold_against(
                 f"The run {name} is not over the problems of the evaluated one",
                 "Remove the folder of the evaluation and give the same command again.",
             )
-        # A missing problem counts as one without an answer.
+        # A missing problem counts as a problem without an answer.
         answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
     orders = [heavy, *(each for name, each in others.items() if name.startswith(_ORDER))]
     everyone = (heavy, *others.values())
@@ -159,23 +161,23 @@ def hold_against(
 
 
 def read_controlled(path: Path) -> Controlled:
-    """Read controls; raises ConfigError if there are none or they are of another version."""
+    """Read controls; raises ConfigError if the file is missing or of another version."""
     fix = "Give the file that `heavydistill evaluate --controls` wrote, or evaluate again."
     return read_versioned(path, Controlled, FORMAT, what="controls", missing=fix, other=fix)
 
 
 class _Answers:
-    """Whether the answers of each problem are right, their tokens, and the cache that they read.
+    """Answers of a run by problem: whether they are right, their tokens, and their cache.
 
     Args:
         traces: All traces of a run.
-        round: Round whose deliberations are the answers; with 0, trajectories are.
+        round: Round whose deliberations are the answers; 0 uses the trajectories as answers.
     """
 
     def __init__(self, traces: Iterable[Trace], round: int) -> None:
         self.right: dict[str, list[bool]] = {}  # by problem, for each answer
         self.caches: dict[str, str] = {}  # id of the cache by problem
-        self.failed: set[str] = set()  # problems that a step failed on
+        self.failed: set[str] = set()  # problems on which a step failed
         self.prompts: set[str] = set()
         self.verifiers: set[str] = set()
         self._tokens: dict[Cost, list[float]] = {cost: [] for cost in COSTS}
@@ -195,7 +197,7 @@ class _Answers:
                     self._tokens[cost].append(of_one)
 
     def means_of(self, problems: Iterable[str]) -> list[float]:
-        """Share of right answers of each problem; 0 without answers."""
+        """Share of right answers for each problem; 0 if a problem has no answers."""
         return [_share(self.right[problem]) for problem in problems]
 
     @property
@@ -222,7 +224,7 @@ def _share(right: Sequence[bool]) -> float:
 
 
 def _orders(orders: Sequence[_Answers]) -> Orders | None:
-    """The influence of the order; None with a single order, or without answers in all orders."""
+    """The influence of the order; None with one order, or if no problem has answers in all."""
     fewest = {name: min(len(each.right[name]) for each in orders) for name in orders[0].right}
     needed = min(_PAIR, max(fewest.values()))
     problems = [name for name, count in fewest.items() if count >= max(1, needed)]
@@ -243,7 +245,7 @@ def _orders(orders: Sequence[_Answers]) -> Orders | None:
 
 
 def _differ_between(problem: str, one: _Answers, other: _Answers) -> float:
-    """Probability that two samples of different orders differ in being right."""
+    """Probability that exactly one of two samples, one from each order, is right."""
     if one.caches[problem] == other.caches[problem]:
         return _differ_within(one.right[problem])
     p, q = _share(one.right[problem]), _share(other.right[problem])
@@ -251,6 +253,6 @@ def _differ_between(problem: str, one: _Answers, other: _Answers) -> float:
 
 
 def _differ_within(right: Sequence[bool]) -> float:
-    """Probability that two samples of one order differ; 0 for a single sample."""
+    """Probability that exactly one of two samples of one order is right; 0 for a single sample."""
     n, c = len(right), sum(right)
     return 2 * c * (n - c) / (n * max(1, n - 1))

@@ -1,11 +1,11 @@
-"""Counts the samples of a stage by outcome, their tokens, and the decisions of a judge.
+"""Counts the samples of a stage by outcome, their tokens, and a judge's decisions.
 
 An unanswered sample ended normally but has no final answer. Verifiers call it ``incorrect``
-(``math``) or ``undecided`` (``choice``, ``code``); it is counted separately because it is no wrong
-answer, and metrics count it as not correct. A vote of a judge is counted once, even if several
-equal answers of a problem share it.
+(``math``) or ``undecided`` (``choice``, ``code``); it is counted separately because it is not a
+wrong answer. Metrics count it as not correct. A judge's vote is counted once, even if several equal
+answers to a problem share it.
 
-Not covered: prices, which the run fills in.
+Not covered: prices, which the run adds.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from heavydistill.schema import Generation, Verdict
 
 @dataclass(slots=True)
 class Usage:
-    """Requests and known tokens of one stage, whichever run they were billed to."""
+    """Requests and known tokens of one stage, including those that another run paid for."""
 
-    requests: int  # samples that were requested
+    requests: int  # number of requested samples
     prompt: int  # known prompt tokens
-    cached: int  # prompt tokens that the server reported as in its prefix cache
+    cached: int  # prompt tokens from the server's prefix cache, as the server reported
     completion: int  # known completion tokens
     unknown_prompt: int  # samples whose prompt tokens are unknown
     unknown_cached: int  # samples for which the server did not report cached tokens
     unknown_completion: int  # samples whose completion tokens are unknown
-    cost_usd: float | None = None  # cost of the known tokens, cached ones at the full price
+    cost_usd: float | None = None  # cost of the known tokens, with cached tokens at the full price
 
     def add(self, sample: Generation | Vote) -> None:
-        """Add the tokens of a sample; a count of -1 is unknown."""
+        """Add the tokens of a sample; a count of -1 means unknown."""
         self.requests += 1
         for name in ("prompt", "cached", "completion"):
             tokens = getattr(sample, f"{name}_tokens")
@@ -49,9 +49,9 @@ def no_usage() -> Usage:
 NO_FINAL_ANSWER = frozenset(
     {"empty", "open_thinking", "no_answer", "unclosed_box", "in_code", "no_code"}
 )
-"""Reasons of verdicts of all verifiers for a response without a final answer."""
+"""Reason codes of verdicts, of all verifiers, for a response without a final answer."""
 MANY_UNANSWERED = 0.3
-"""Share of the finished samples of a stage above which a user is warned."""
+"""Share of unanswered samples among a stage's finished ones above which a warning is shown."""
 
 COLUMNS = ("failed", "truncated", "unanswered", "undecided", "unjudged")
 """Fields of ``GenerationCounts`` that tables show, besides the number of samples."""
@@ -63,10 +63,10 @@ _FORMS = {
 
 
 def unanswered_because(generation: Generation) -> str | None:
-    """Why a response that ended normally has no final answer, as a reason of a verdict.
+    """Reason code of the verdict if a response ended normally but has no final answer.
 
-    Returns None if it has one, was not judged, failed or was cut off, or if a judge found an answer
-    that the rules did not find.
+    None if the response has a final answer, was not judged, failed or was cut off, or if a judge
+    found an answer that the rules did not find.
     """
     if unusable := generation.unusable_because:
         return unusable if unusable == "empty" else None
@@ -80,10 +80,10 @@ def unanswered_because(generation: Generation) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class GenerationCounts:
-    """Samples of one stage by outcome; one sample can count in several fields."""
+    """Numbers of samples of one stage by outcome; a sample can count in several fields."""
 
     total: int
-    failed: int  # the request failed; there is no text
+    failed: int  # the request failed, so there is no text
     failures: dict[str, int]  # failed requests by `schema.Failure`, most common first
     truncated: int  # cut off at the token limit
     empty: int  # finished without an answer text
@@ -91,13 +91,12 @@ class GenerationCounts:
     unjudged: int  # there is text, but no verdict
     undecided_because: dict[str, int]  # undecided samples by reason, most common first
     unanswered: int | None = None
-    """Finished without a final answer, empty ones included; None in files of versions that did not
-    count them."""
-    unanswered_because: dict[str, int] = field(default_factory=dict)  # by reason, likewise sorted
+    """Samples that finished without a final answer, including empty ones; None in older files."""
+    unanswered_because: dict[str, int] = field(default_factory=dict)  # by reason, most common first
 
     @property
     def cells(self) -> list[str]:
-        """Number of samples, and that of each of ``COLUMNS``; ``-`` if it was not counted."""
+        """Number of samples, then the count of each field in ``COLUMNS``; ``-`` if not counted."""
         values = (getattr(self, column) for column in ("total", *COLUMNS))
         return ["-" if value is None else f"{value:,}" for value in values]
 
@@ -108,19 +107,19 @@ class GenerationCounts:
 
     @property
     def unanswered_share(self) -> float:
-        """Share of unanswered samples among the finished ones; 0 if they were not counted."""
+        """Share of unanswered samples among the finished ones; 0 if not counted."""
         return (self.unanswered or 0) / self.finished if self.finished else 0.0
 
     @property
     def has_many_unanswered(self) -> bool:
-        """Whether the share of unanswered samples calls for a warning."""
+        """Whether there are so many unanswered samples that a warning is needed."""
         return self.unanswered_share > MANY_UNANSWERED
 
 
 def unanswered_facts(
     samples: Mapping[str, GenerationCounts], verifiers: Collection[str]
 ) -> Iterator[str]:
-    """A sentence for each stage with many unanswered samples.
+    """Yield a sentence for each stage with many unanswered samples.
 
     Args:
         samples: Counts of each stage, by its name in the sentence.
@@ -135,7 +134,7 @@ def unanswered_facts(
 
 
 def statuses_alone(statuses: Mapping[str, int]) -> dict[str, int]:
-    """Numbers of traces by status, most common first; messages are cut off, as they name paths."""
+    """Number of traces by status, most common first; error messages, which hold paths, are cut."""
     counts: Counter[str] = Counter()
     for status, count in statuses.items():
         counts["failed" if status.startswith(schema.FAILED) else status] += count
@@ -147,7 +146,7 @@ class GenerationTally:
 
     def __init__(self) -> None:
         self.usage = no_usage()
-        self._unusable: Counter[str | None] = Counter()  # all samples, by what is wrong with them
+        self._unusable: Counter[str | None] = Counter()  # all samples by ``unusable_because``
         self._unjudged = 0
         self._failures: Counter[str] = Counter()
         self._unanswered: Counter[str] = Counter()
@@ -184,20 +183,20 @@ class GenerationTally:
 
 @dataclass(slots=True, kw_only=True)
 class Judging:
-    """Verdicts about which a judge was asked, and its votes."""
+    """Verdicts that were sent to a judge, and the judge's votes."""
 
-    asked: int = 0  # verdicts: the sum of the next three
+    asked: int = 0  # number of verdicts: the sum of the next three
     correct: int = 0  # decided by the judge
     incorrect: int = 0  # decided by the judge
-    undecided: int = 0  # undecided still
-    failed: int = 0  # undecided because too many requests failed; the same command asks again
+    undecided: int = 0  # still undecided
+    failed: int = 0  # undecided because too many requests failed; the same command repeats them
     judges: dict[str, int] = field(default_factory=dict)  # verdicts by judge, as MODEL@HASH
-    votes: int = 0  # votes that were requested
+    votes: int = 0  # number of requested votes
     invalid_votes: int = 0  # replies without a verdict, or cut off
     failed_votes: int = 0  # requests that failed
 
     def add(self, verdict: Verdict | None) -> Sequence[Vote]:
-        """Count a verdict about which a judge was asked; returns the votes cast for it."""
+        """Count a verdict if a judge was asked about it; returns the votes cast for it."""
         ballot = ballot_of(verdict) if verdict else None
         if not verdict or not ballot:
             return ()

@@ -1,13 +1,13 @@
-"""The table of every thinker with every deliberator on the same problems.
+"""Table of metrics for every pair of thinker and deliberator on the same problems.
 
 A row is a thinker with its metrics; a cell has the metrics of a deliberator on that thinker's
-pools. All cells are over the same problems: a problem that a deliberator did not get, because a
-step failed on it, counts as wrong. Each interval belongs to one cell. Sampling that the
-configuration does not set comes from each model's profile, so models may be sampled differently;
-the table records how.
+trajectories. All cells use the same problems: a problem that is missing for a deliberator because a
+step failed counts as wrong. Each interval applies to one cell only. Sampling parameters that the
+configuration does not set come from each model's profile, so they may differ between models; the
+table records them.
 
-Not covered: the runs themselves (``run.experiments.crossing``); differences between cells, for
-which ``comparison`` compares two of the runs.
+Not covered: the runs themselves (``run.experiments.crossing``); differences between cells (use
+``comparison`` on two of the runs).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FORMAT = "heavydistill-crossing/2"
 CROSSING = "crossing.json"
 
 Samplings = dict[str, dict[str, dict[str, Any]]]
-"""For each stage, thinking and deliberating, how each model was sampled."""
+"""Sampling parameters by stage (thinking, deliberating), then by model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,26 +40,26 @@ class Thinker:
     name: str  # name of the model
     mean_at_k: Interval  # M@K
     vote_at_k: Interval  # V@K
-    pass_at_k: Interval  # P@K, of the whole pool
-    samples: GenerationCounts | None = None  # trajectories; None in files of earlier versions
+    pass_at_k: Interval  # P@K of all K trajectories
+    samples: GenerationCounts | None = None  # counts of trajectories; None in older files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """Metrics of a deliberator on the pools of a thinker."""
+    """Metrics of a deliberator on the trajectories of a thinker."""
 
     thinker: str  # name of the row
     deliberator: str  # name of the column
     heavy_mean_at_d: Interval  # HM@D of the last round
     heavy_pass_at_d: Interval  # HP@D of the last round
     heavy_minus_vote: Interval  # HM@D - V@K, paired by problem
-    unasked: int  # problems that were not deliberated on
-    samples: GenerationCounts | None = None  # deliberations of all rounds; None as above
+    unasked: int  # problems without deliberations
+    samples: GenerationCounts | None = None  # counts of deliberations; None in older files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """The whole table, rows and columns in the order of the command."""
+    """The whole table; rows and columns are in the order of the command."""
 
     format: str = FORMAT
     heavydistill: str
@@ -69,13 +69,13 @@ class Crossing:
     rounds: int
     prompts: list[str]
     verifiers: list[str]
-    sampling: Samplings  # empty if not known
+    sampling: Samplings  # empty if unknown
     thinkers: list[Thinker]
     cells: list[Cell]
 
     @property
     def samples(self) -> dict[str, GenerationCounts]:
-        """Counts of the samples of each row and cell, as far as known."""
+        """Counts of the samples of each row and cell, if known."""
         found = {f"trajectories of {thinker.name}": thinker.samples for thinker in self.thinkers}
         found |= {
             f"deliberations of {cell.deliberator} on {cell.thinker}": cell.samples
@@ -91,15 +91,16 @@ def cross(
     rounds: int,
     sampling: Samplings | None = None,
 ) -> Crossing:
-    """The table of runs by (thinker, deliberator), each row whole.
+    """Build the table from runs by (thinker, deliberator); no row may have gaps.
 
     Args:
-        runs: All traces of each run, a thinker's own run first; the others read its pools, and lack
-            the problems that a step of it failed on.
-        k: Trajectories a problem.
-        d: Deliberations a cache.
-        rounds: Rounds of deliberation, of which the last counts.
-        sampling: How each model was sampled; None if not known.
+        runs: All traces of each run. The run that generated a thinker's trajectories is first in
+        its
+            row; the others read them, and lack the problems on which a step of that run failed.
+        k: Number of trajectories per problem.
+        d: Number of deliberations per cache.
+        rounds: Number of deliberation rounds; the last round is used.
+        sampling: Sampling parameters of each model; None if unknown.
     """
     pools: dict[str, dict[str, ProblemFigures]] = {}
     thinkers: list[Thinker] = []
@@ -112,7 +113,7 @@ def cross(
         verifiers |= tally.verifiers
         rows = {row.problem: row for row in tally.rows}
         own = pools.setdefault(thinker, rows)
-        # A missing problem has no deliberations.
+        # A missing problem counts as a problem without deliberations.
         whole = [rows.get(id) or dataclasses.replace(row, rounds=()) for id, row in own.items()]
         metrics = measure(whole, rounds, k, d)
         if own is rows:
@@ -142,6 +143,6 @@ def cross(
 
 
 def read_crossing(path: Path) -> Crossing:
-    """Read a crossing; raises ConfigError if there is none or it is of another version."""
+    """Read a crossing; raises ConfigError if the file is missing or of another version."""
     fix = "Give the file that `heavydistill cross` wrote, or cross again."
     return read_versioned(path, Crossing, FORMAT, what="crossing", missing=fix, other=fix)

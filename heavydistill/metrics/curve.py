@@ -1,17 +1,18 @@
-"""Accuracy over tokens, to compare deliberation with votes of the same number of tokens.
+"""Accuracy over tokens, to compare deliberation with votes that cost as many tokens.
 
-HM@D is a mean over D deliberations, each of which is one answer. So its cost is that of one answer:
-the trajectories of its cache (see ``problem_figures``), all deliberations of earlier rounds, and
-one of its own round. A vote of d deliberations costs d - 1 more. Tokens are counted in two ways:
-those written (``completion``), as papers count test-time compute, and those written and read
-(``all``), which is harder for deliberation, whose prompt holds the attempts.
+HM@D is a mean over D deliberations, each of which is one answer. So its cost is the cost of one
+answer: the trajectories of its cache (see ``problem_figures``), all deliberations of earlier
+rounds, and one deliberation of its round. A vote of d deliberations costs d - 1 more deliberations.
+Tokens are counted in two ways: tokens written (``completion``), as papers count test-time compute,
+and tokens written and read (``all``), which is less favourable to deliberation, because its prompt
+holds the attempts.
 
 The token-matched vote is V at the number of votes with the same mean tokens per problem. Between
-two whole numbers it is interpolated: one more vote is taken with the probability that makes the
-tokens equal. It is never extrapolated: if K is too small, ``needs`` is the size of pool that would
-suffice. Intervals of differences treat the number of matched votes as exact.
+two whole numbers, V is interpolated: one more vote is added with the probability that makes the
+tokens equal. V is never extrapolated: if K is too small, ``needs`` is the number of trajectories
+that would suffice. Intervals of differences treat the number of matched votes as exact.
 
-Not covered: ways to answer that need their own requests (see ``controls``); prices and time.
+Not covered: methods of answering that need further requests (see ``controls``); prices and time.
 """
 
 from __future__ import annotations
@@ -27,62 +28,62 @@ from heavydistill.metrics.intervals import Interval, bootstrap_difference, boots
 from heavydistill.metrics.problem_figures import COSTS, Cost, ProblemFigures, most_common
 
 Way = Literal["vote", "pass", "deliberation", "heavy_vote"]
-"""``vote``: the most frequent answer of k trajectories; ``pass``: whether any of k is right, an
-upper bound; ``deliberation``: one deliberation; ``heavy_vote``: the most frequent answer of d
-deliberations."""
+"""``vote``: the most frequent answer of k trajectories; ``pass``: whether any of k trajectories is
+right, an upper bound; ``deliberation``: one deliberation; ``heavy_vote``: the most frequent answer
+of d deliberations."""
 _DIGITS = 9
 
 _Known = dict[Cost, list[ProblemFigures]]
-"""Problems of a curve whose tokens are all known, by kind of count."""
+"""Problems of a curve whose token counts are all known, by kind of count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """Accuracy and tokens of one way to answer."""
+    """Accuracy and tokens of one method of answering."""
 
     way: Way
-    k: int  # trajectories that it takes; of a deliberation those of most problems
-    rounds: int  # rounds of deliberation
-    d: int = 0  # deliberations that vote; 1 for one deliberation, 0 for votes and passes
-    accuracy: Interval  # over all problems of the curve
-    tokens: dict[Cost, Interval]  # mean a problem, over the problems where they are known
+    k: int  # number of trajectories; for deliberations the most common number
+    rounds: int  # number of deliberation rounds
+    d: int = 0  # number of deliberations that vote; 1 for a single one, 0 for votes and passes
+    accuracy: Interval  # mean over all problems of the curve
+    tokens: dict[Cost, Interval]  # mean per problem, over the problems where they are known
     pareto: dict[Cost, bool] = field(default_factory=dict)
-    """Whether no other way is at least as good in accuracy and tokens, and better in one. Never
-    true of ``pass``, which also dominates no other."""
+    """Whether no other method is at least as good in accuracy and tokens, and better in one of
+    them. Always false for ``pass``, which is ignored in the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedVote:
-    """The vote with as many tokens as a deliberation of the last round."""
+    """The vote that costs as many tokens as a deliberation of the last round."""
 
-    problems: int  # problems of the curve whose tokens are known; the figures are over these
-    tokens: float  # mean tokens a problem of the deliberation
-    votes: float  # trajectories that take as many tokens, as a mean over problems
-    needs: int  # trajectories that a pool must have for that
-    vote: Interval | None  # V at that number of votes; None if the pools have fewer
-    heavy_minus_vote: Interval | None  # HM@D - `vote`, paired by problem; None if that is
+    problems: int  # problems of the curve with known tokens; all fields are means over these
+    tokens: float  # mean number of tokens per problem of the deliberation
+    votes: float  # trajectories that cost as many tokens, as a mean over problems
+    needs: int  # number of trajectories per problem that this requires
+    vote: Interval | None  # V at that number of votes; None if there are too few trajectories
+    heavy_minus_vote: Interval | None  # HM@D - ``vote``, paired by problem; None as ``vote``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
     """Accuracy over tokens."""
 
-    k: int  # votes of the last point: the most common size of a pool
-    problems: int  # problems with at least k trajectories; the curve is over these
-    smaller_pools: int  # problems that are left out because they have fewer
-    unknown_tokens: dict[Cost, int]  # problems left out of figures of tokens: a count is unknown
-    points: list[Point]  # votes, passes, a deliberation of each round, votes of the last round's
-    matched: dict[Cost, MatchedVote]  # empty without deliberations or known tokens
+    k: int  # number of votes of the last point: the most common number of trajectories
+    problems: int  # number of problems with at least k trajectories; only these are used
+    smaller_pools: int  # number of problems left out because they have fewer
+    unknown_tokens: dict[Cost, int]  # problems without known token counts
+    points: list[Point]  # votes, passes, one deliberation of each round, votes of the last round
+    matched: dict[Cost, MatchedVote]  # empty if there are no deliberations or no known tokens
 
 
 def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Curve | None:
-    """The curve of a run; None if it has no trajectories.
+    """Compute the curve of a run; None if it has no trajectories.
 
     Args:
         rows: Rows of all problems.
-        k: Most common size of a pool.
+        k: Most common number of trajectories per problem.
         d: Most common number of deliberations in the last round.
-        rounds: Rounds of deliberation; 0 if there are none.
+        rounds: Number of deliberation rounds; 0 if there are none.
     """
     on_it = [row for row in rows if row.k >= k] if k else []
     if not on_it:
@@ -108,11 +109,11 @@ def curve_of(rows: Sequence[ProblemFigures], k: int, d: int, rounds: int) -> Cur
 
 
 def mark_pareto(points: Sequence[Point]) -> list[Point]:
-    """The points in the same order, with ``pareto`` filled in for each kind of cost.
+    """Return the points in the same order, with ``pareto`` set for each kind of cost.
 
-    A point is on the front unless another point is at least as accurate and as cheap, and better in
-    one of the two. ``pass``, which needs to know the right answer, is never on the front and never
-    compared.
+    A point is on the Pareto front unless another point is at least as accurate and as cheap, and
+    better in one of the two. ``pass`` needs the right answer, so it is never on the front and is
+    ignored in the comparison.
     """
     answers = [point for point in points if point.way != "pass"]
 
@@ -131,7 +132,7 @@ def mark_pareto(points: Sequence[Point]) -> list[Point]:
 
 
 def _votes(rows: Sequence[ProblemFigures], known: _Known, k: int) -> Iterator[Point]:
-    """Points of votes, and of passes, which cost as many tokens."""
+    """Yield the points of votes, and of passes, which cost as many tokens."""
     of_one = {
         cost: bootstrap_mean([_tokens_of_one(row, cost) for row in those])
         for cost, those in known.items()
@@ -157,7 +158,7 @@ def _votes(rows: Sequence[ProblemFigures], known: _Known, k: int) -> Iterator[Po
 def _deliberations(
     rows: Sequence[ProblemFigures], known: _Known, d: int, rounds: int
 ) -> Iterator[Point]:
-    """Points of one deliberation of each round, and of votes of the last round."""
+    """Yield the points of one deliberation of each round, and of votes of the last round."""
     for number in range(1, rounds + 1):
         of_round = [row.round(number) for row in rows]
         used = most_common(each.used for each in of_round)
@@ -199,5 +200,5 @@ def _matched(rows: Sequence[ProblemFigures], k: int, rounds: int, cost: Cost) ->
 
 
 def _tokens_of_one(row: ProblemFigures, cost: Cost) -> float:
-    """Mean tokens of one trajectory."""
+    """Mean number of tokens of one trajectory."""
     return row.tokens[cost] / row.k

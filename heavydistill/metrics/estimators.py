@@ -1,12 +1,13 @@
 """Estimates the metrics of one problem from its samples; each value is in [0, 1].
 
-The pool is never filtered: trajectories that failed, were cut off, have no answer or are undecided
-count as not right. For ties of the most frequent answer the value is the expectation of a random
-choice. The metrics are those of HeavySkill (arXiv 2605.02396, section 2.1).
+The pool (all trajectories of a problem) is never filtered: trajectories that failed, were cut off,
+have no answer or are undecided count as not right. If several answers are most frequent, the value
+is the expectation for a random choice among them. The metrics are those of HeavySkill (arXiv
+2605.02396, section 2.1).
 
-P@k and V@k are expected values over all subsets of k samples. They are computed by counting
-subsets, not by drawing some, so they are exact except for rounding. The deliberations of one cache
-are a pool too, so HP@d is P@k of them.
+P@k and V@k are expected values over all subsets of k samples. They are computed by counting subsets
+and not by sampling them, so they are exact except for rounding. HP@d is P@k computed over the
+deliberations of one cache.
 
 V@k is computed as follows. In a subset in which an answer wins, t of its m trajectories are chosen,
 s answers have t, and all others have fewer. If c of the m are right, the expected share of right
@@ -15,7 +16,7 @@ the number of ways to choose the rest. These numbers are coefficients of a polyn
 of trajectories and of tied answers; one product of the answers' factors for each t gives all k at
 once, in about n^3 additions for a pool of n.
 
-Not covered: subsets that are not chosen at random, such as the first k that arrived.
+Not covered: subsets that are not chosen at random, such as the first k trajectories to finish.
 """
 
 from __future__ import annotations
@@ -31,25 +32,25 @@ import numpy.typing as npt
 
 from heavydistill.schema import Deliberation, Generation, Trace
 
-# Up to here C(n, k) fits a float; larger pools are counted in whole numbers, which is slower.
+# Up to this n, C(n, k) fits into a float; larger pools are counted with integers, which is slower.
 _LARGEST_OF_FLOATS = 1_000
 
 
 def deliberations_of(trace: Trace, round: int) -> list[Deliberation]:
-    """The deliberations of a round (from 1)."""
+    """The deliberations of a round; rounds count from 1."""
     return [d for d in trace.deliberations if d.round == round]
 
 
 def share_right(samples: Sequence[Generation]) -> float:
-    """M@K of a pool, HM@D of deliberations; 0 if there are none."""
+    """Share of right samples: M@K of trajectories, HM@D of deliberations; 0 if there are none."""
     return sum(sample.is_correct for sample in samples) / len(samples) if samples else 0.0
 
 
 def vote_copy_rate(trace: Trace, round: int) -> float | None:
-    """Share of a round's deliberations whose answer is the most frequent answer of the pool.
+    """Share of a round's deliberations whose answer is the most frequent answer of trajectories.
 
-    Trajectories vote as in ``heavy.voting``. With m tied answers, repeating one counts 1 / m. None
-    if no trajectory votes or the round has no deliberation.
+    Trajectories vote as in ``heavy.voting``. If m answers are tied, repeating one of them counts 1
+    / m. None if no trajectory votes or the round has no deliberation.
     """
     counts = Counter(
         sample.extracted
@@ -66,11 +67,11 @@ def vote_copy_rate(trace: Trace, round: int) -> float | None:
 
 
 def agreement_by_place(trace: Trace, round: int) -> tuple[float, ...]:
-    """For each place in a round's cache, the share of deliberations with the answer at that place.
+    """For each position in a round's cache, the share of deliberations that repeat its answer.
 
-    Answers are compared as in the vote. An attempt without an answer agrees with none. The result
-    is empty if the round has no deliberation, or all attempts in its cache have the same answer, so
-    that no place can be preferred.
+    Answers are compared as in the vote. An attempt without an answer agrees with no deliberation.
+    The result is empty if the round has no deliberation, or if all attempts in its cache have the
+    same answer, so that no position can be preferred.
     """
     answers = {sample.id: sample.extracted for sample in (*trace.pool, *trace.deliberations)}
     items = [item for cache in trace.caches if cache.round == round for item in cache.items]
@@ -111,7 +112,7 @@ def votes_at(pool: Sequence[Generation]) -> tuple[float, ...]:
 
 @functools.lru_cache(maxsize=65_536)
 def _votes_of(answers: tuple[tuple[int, int], ...], n: int) -> tuple[float, ...]:
-    """V@k for k from 1 to n, for a pool of n in which each answer has (trajectories, right ones).
+    """V@k for k = 1 to n. ``answers`` has, for each answer, (trajectories, right trajectories).
 
     Cached, because many problems have the same counts.
     """
@@ -131,20 +132,20 @@ def _votes_of(answers: tuple[tuple[int, int], ...], n: int) -> tuple[float, ...]
 def _weights(answers: Sequence[tuple[int, int]], n: int, t: int) -> npt.NDArray[Any]:
     """Weights of the subsets in which no answer has more than t trajectories.
 
-    They are indexed by the size of the subset and the number of answers with t trajectories. Such
-    an answer contributes C(m - 1, t - 1) c, see the module, in place of the C(m, t) ways to choose.
+    The array is indexed by the size of the subset and the number of answers with t trajectories.
+    Such an answer contributes C(m - 1, t - 1) c (see the module's docstring) instead of C(m, t).
     """
     winners = [(size, right) for size, right in answers if size >= t]
     kind = float if n <= _LARGEST_OF_FLOATS else object
     ways = np.zeros((n + 1, len(winners) + 1), dtype=kind)
     weights = np.zeros_like(ways)
-    # Answers with fewer than t trajectories, and trajectories without one, are chosen freely.
+    # Answers with fewer than t trajectories, and trajectories without an answer, are chosen freely.
     rest = n - sum(size for size, _ in winners)
     ways[: rest + 1, 0] = [math.comb(rest, j) for j in range(rest + 1)]
     for size, right in winners:
         old_ways, old_weights = ways, weights
         ways, weights = np.zeros_like(ways), np.zeros_like(weights)
-        for j in range(t if len(winners) > 1 else 0):  # one alone must win to count
+        for j in range(t if len(winners) > 1 else 0):  # a lone answer must have t
             chosen = math.comb(size, j)
             ways[j:] += chosen * old_ways[: n + 1 - j]
             weights[j:] += chosen * old_weights[: n + 1 - j]

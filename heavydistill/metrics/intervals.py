@@ -1,9 +1,9 @@
-"""Intervals over problems (bootstrap, Wilson), and McNemar's test of pairs.
+"""Confidence intervals over problems (bootstrap, Wilson), and McNemar's test of pairs.
 
 The bootstrap resamples problems, because samples of one problem are not independent. It uses 10,000
-resamples and 95 % percentiles; the same seed gives the same interval. For values of 0 or 1 Wilson's
-interval is better: if few problems all have the same value, every resample is equal, and the
-bootstrap interval would have no width.
+resamples and 95 % percentiles; the same seed gives the same interval. For values of 0 or 1,
+Wilson's interval is better: if a few problems all have the same value, every resample is equal, and
+the bootstrap interval would have no width.
 
 scipy has both Wilson's interval and the binomial test, but rounds differently in the last bits, so
 that files of earlier versions would not be reproduced.
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 RESAMPLES = 10_000
 FEW_PROBLEMS = 30
-"""Below this, percentile bootstrap intervals are clearly narrower than they should be."""
+"""Number of problems below which bootstrap percentile intervals are clearly too narrow."""
 FEW_WARNING = f"Intervals over fewer than {FEW_PROBLEMS} problems are too narrow to rely on."
 _PERCENTILES = (2.5, 97.5)
 _Z = NormalDist().inv_cdf(_PERCENTILES[1] / 100)
-# Drawing how often one value comes takes about as long as drawing so many problems.
+# Drawing the count of one value takes about as long as drawing this many problems.
 _PROBLEMS_A_VALUE = 8
 _FEW_VALUES = 100
 _DRAWN_AT_ONCE = 2**20
@@ -36,7 +36,7 @@ _DRAWN_AT_ONCE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A mean over problems with its 95 % interval, all in the unit of the values."""
+    """A mean over problems with its 95 % interval, in the unit of the values."""
 
     mean: float
     low: float
@@ -44,7 +44,7 @@ class Interval:
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
-    """The mean of one value per problem, with its 95 % percentile interval.
+    """Mean of one value per problem, with its 95 % bootstrap percentile interval.
 
     The order of the values does not matter. If all are equal, the interval has no width. Raises
     ValueError if there are no values.
@@ -62,17 +62,17 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
 
 
 def wilson(count: int, of: int) -> Interval:
-    """The share ``count / of`` of problems with Wilson's score interval.
+    """Share ``count / of`` of problems, with Wilson's score interval.
 
-    It has no correction for continuity: Wilson, JASA 22 (1927), 209-212. Raises ValueError if
-    ``of`` is below 1, or ``count`` is not between 0 and ``of``.
+    There is no continuity correction: Wilson, JASA 22 (1927), 209-212. Raises ValueError if ``of``
+    is below 1, or ``count`` is not between 0 and ``of``.
     """
     if not 0 <= count <= of or not of:
         raise ValueError(f"{count} of {of} is not a share")
     share, spread = count / of, _Z**2 / of
     middle = (share + spread / 2) / (1 + spread)
     reach = math.sqrt(spread * (share * (1 - share) + spread / 4)) / (1 + spread)
-    # The ends for 0 of n and n of n are 0 and 1 except for rounding.
+    # The bounds for 0 of n and n of n are exactly 0 and 1, but rounding may change them.
     return Interval(
         share, max(0.0, min(share, middle - reach)), min(1.0, max(share, middle + reach))
     )
@@ -81,7 +81,7 @@ def wilson(count: int, of: int) -> Interval:
 def _resampled(
     distinct: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    """The means of all resamples, drawn in blocks that fit into memory."""
+    """The means of all resamples; drawn in blocks that fit into memory."""
     import numpy as np
 
     n = int(counts.sum())
@@ -92,8 +92,9 @@ def _resampled(
     for start in range(0, RESAMPLES, size):
         block = min(size, RESAMPLES - start)
         if few:
-            # The counts of the distinct values in a resample are multinomial. Drawing the counts
-            # costs as much as there are distinct values, which are few for K samples per problem.
+            # The counts of the distinct values in a resample are multinomial. Drawing these counts
+            # takes time proportional to the number of distinct values, which is small for K samples
+            # per problem.
             means.append(rng.multinomial(n, counts / n, size=block) @ values / n)
         else:
             means.append(values[rng.integers(0, n, size=(block, n))].mean(axis=1))
@@ -101,7 +102,7 @@ def _resampled(
 
 
 def bootstrap_difference(a: Sequence[float], b: Sequence[float]) -> Interval:
-    """The mean of ``a - b``, paired: position i of both is the same problem.
+    """Mean of ``a - b``, paired: index i in both is the same problem.
 
     Raises ValueError if there are no values, or the lengths differ.
     """
@@ -110,18 +111,18 @@ def bootstrap_difference(a: Sequence[float], b: Sequence[float]) -> Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Numbers of problems by which of two runs is right, and McNemar's exact p-value.
+    """Numbers of problems that both, one or neither of two runs solve, and McNemar's exact p-value.
 
-    Only problems on which exactly one run is right distinguish the runs. If the runs are equally
-    good, each of these is as likely to be right in one as in the other: an exact binomial test,
-    two-sided.
+    Only problems that exactly one run solves distinguish the runs. If the runs are equally good,
+    each run solves such a problem with probability 1/2. The p-value is that of the exact two-sided
+    binomial test.
     """
 
     both: int
     only_before: int
     only_after: int
     neither: int
-    p_value: float  # chance of at least this difference if both were equally good
+    p_value: float  # probability of at least this difference for equally good runs
 
     @property
     def problems(self) -> int:
@@ -130,14 +131,14 @@ class Pairs:
 
 
 def paired(before: Sequence[bool], after: Sequence[bool]) -> Pairs:
-    """Count pairs; position i of both is the same problem.
+    """Count pairs; index i in both is the same problem.
 
     The p-value is computed in whole numbers, so it is exact for any number of problems; it is 1.0
     if no problem distinguishes the runs. Raises ValueError if the lengths differ.
     """
     pairs = list(zip(before, after, strict=True))
     only_before, only_after = pairs.count((True, False)), pairs.count((False, True))
-    tosses, ways, at_most = only_before + only_after, 1, 1  # of a fair coin
+    tosses, ways, at_most = only_before + only_after, 1, 1  # tosses of a fair coin
     for heads in range(min(only_before, only_after)):
         ways = ways * (tosses - heads) // (heads + 1)
         at_most += ways

@@ -1,12 +1,12 @@
-"""Reduces each trace of a run to the figures of its problem; traces are read once and not kept.
+"""Reduces each trace of a run to numbers for its problem; traces are read once and not kept.
 
-Every figure of ``summary`` and ``comparison`` is a mean over these rows. Their size does not depend
-on the length of texts, so runs of any size fit into memory.
+Every metric of ``summary`` and ``comparison`` is a mean over these rows. The size of a row does not
+depend on the length of texts, so runs of any size fit into memory.
 
 Tokens are those recorded in the trace, including those of failed samples. The tokens of a prompt
-that the server read once for several samples are divided among them. A cache costs the whole pool,
-unless it took some of the usable trajectories at random: these can be had for a part of the pool,
-together with a share of the unusable ones. Not covered: tokens of a judge.
+that the server read once for several samples are divided among them. A cache costs all trajectories
+of the problem, unless it uses a random subset of the usable ones: then it costs only that subset
+and a proportional share of the unusable ones. Not covered: tokens of a judge.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ COSTS: tuple[Cost, ...] = get_args(Cost)
 Tokens = dict[Cost, float]
 """Tokens by kind of count; NaN if a sample's count is unknown."""
 
-_NO_CHANCE = 200  # Length from which on two samples are not equal by chance
+_NO_CHANCE = 200  # Minimum length of samples that are not equal by chance
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Figures of one round of one problem."""
+    """Numbers for one round of one problem."""
 
     mean: float  # HM@D
     passes: tuple[float, ...]  # HP@d for d = 1 to D
@@ -52,10 +52,10 @@ class Round:
     d: int  # number of deliberations
     first_right: bool  # whether the first deliberation is right
     places: tuple[float, ...]  # see `estimators.agreement_by_place`
-    used: int  # trajectories that had to be sampled for one deliberation of this round
-    tokens: Tokens  # of these, of all deliberations of earlier rounds, and of one of this round
-    more: Tokens  # tokens of one more deliberation of this round; 0 if there are none
-    votes: tuple[float, ...]  # the vote of d deliberations for d = 1 to D
+    used: int  # trajectories that had to be sampled for a deliberation of this round
+    tokens: Tokens  # tokens of these, all earlier rounds, and one deliberation of this round
+    more: Tokens  # tokens of one more deliberation of this round; 0 if it has none
+    votes: tuple[float, ...]  # value of the vote of d deliberations, for d = 1 to D
 
     @classmethod
     def of(cls, trace: Trace, round: int) -> Round:
@@ -81,36 +81,36 @@ class Round:
         )
 
     def pass_at(self, d: int) -> float:
-        """HP@d; with fewer than d deliberations, HP of all."""
+        """HP@d; if there are fewer than d deliberations, HP of all of them."""
         return self.passes[min(d, self.d) - 1] if self.d else 0.0
 
     def vote_at(self, d: int) -> float:
-        """The vote of d deliberations; with fewer than d, of all."""
+        """Value of the vote of d deliberations; if there are fewer than d, of all of them."""
         return self.votes[min(d, self.d) - 1] if self.d else 0.0
 
     def tokens_at(self, d: int, cost: Cost) -> float:
-        """Tokens of the deliberations that ``vote_at`` counts."""
+        """Tokens of the deliberations that vote in ``vote_at``."""
         return self.tokens[cost] + max(0, min(d, self.d) - 1) * self.more[cost]
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemFigures:
-    """Figures of one problem."""
+    """Numbers for one problem."""
 
     problem: str  # id of the problem
     question: tuple[str, ...]  # text, reference, verifier and its arguments
     verifier: str
     family: str  # family of a procedural problem; else empty
     stratum: Stratum | None
-    outcome: Outcome | None  # outcome of the last round against the vote
+    outcome: Outcome | None  # outcome: the last round compared with the vote
     k: int  # number of trajectories
     mean: float  # M@K
     vote: float  # V@K
     votes: tuple[float, ...]  # V@k for k = 1 to K
     passes: tuple[float, ...]  # P@k for k = 1 to K
-    tokens: Tokens  # of the pool
+    tokens: Tokens  # tokens of all trajectories
     rounds: tuple[Round, ...]
-    without: Round  # what a round counts for that the problem does not have
+    without: Round  # used for rounds that the problem does not have
 
     @classmethod
     def of(cls, trace: Trace) -> ProblemFigures:
@@ -134,26 +134,26 @@ class ProblemFigures:
         )
 
     def round(self, number: int) -> Round:
-        """A round, counted from 1."""
+        """A round; rounds count from 1."""
         return self.rounds[number - 1] if 0 < number <= len(self.rounds) else self.without
 
     def pass_at(self, k: int) -> float:
-        """P@k; for a smaller pool, P of all its trajectories."""
+        """P@k; if there are fewer than k trajectories, P of all of them."""
         return self.passes[min(k, self.k) - 1] if self.k else 0.0
 
     def vote_at(self, k: int) -> float:
-        """V@k; for a smaller pool, V of all its trajectories."""
+        """V@k; if there are fewer than k trajectories, V of all of them."""
         return self.votes[k - 1] if self.k > k else self.vote
 
 
 def most_common(sizes: Iterable[int]) -> int:
-    """The most common size except 0, the largest one of ties; 0 if all are 0."""
+    """The most common size other than 0, the largest if tied; 0 if all sizes are 0."""
     counts = Counter(size for size in sizes if size)
     return max(counts, key=lambda size: (counts[size], size), default=0)
 
 
 def family_of(problem: Problem) -> str:
-    """The family of a procedural problem, from the arguments of its verifier; else empty."""
+    """Family of a procedural problem, from its verifier arguments; empty for other problems."""
     try:
         args = json.loads(problem.verifier_args)
     except ValueError:
@@ -163,7 +163,7 @@ def family_of(problem: Problem) -> str:
 
 
 def tokens_of(samples: Sequence[Generation], cost: Cost) -> float:
-    """Tokens of all samples; NaN if any count is unknown."""
+    """Number of tokens of all samples; NaN if any count is unknown."""
     counts = [sample.completion_tokens for sample in samples]
     if cost == "all":
         counts += [sample.prompt_tokens for sample in samples]
@@ -171,12 +171,12 @@ def tokens_of(samples: Sequence[Generation], cost: Cost) -> float:
 
 
 def mean_tokens(samples: Sequence[Generation], cost: Cost) -> float:
-    """Mean tokens of a sample; 0 without samples."""
+    """Mean number of tokens per sample; 0 if there are no samples."""
     return tokens_of(samples, cost) / max(1, len(samples))
 
 
 def _share_used(trace: Trace, round: int) -> float:
-    """Share of the pool that had to be sampled for the caches of the rounds up to this one."""
+    """Share of the trajectories that had to be sampled for the caches up to this round."""
     caches = [cache for cache in trace.caches if cache.round <= round]
     usable = {sample.id for sample in trace.pool if sample.unusable_because is None}
     if not caches or not usable or any(cache.selection != "random" for cache in caches):
@@ -194,14 +194,14 @@ class RunTally:
     """
 
     def __init__(self, traces: Iterable[Trace], voted: Collection[str] | None = None) -> None:
-        self.rows: list[ProblemFigures] = []  # one a problem, in the order of the traces
+        self.rows: list[ProblemFigures] = []  # one per problem, in the order of the traces
         self.prompts: set[str] = set()  # names and hashes of the prompt templates
-        self.verifiers: set[str] = set()  # names and versions, with that of a judge
+        self.verifiers: set[str] = set()  # names and versions of verifiers, with those of a judge
         self.thinkers: set[str] = set()  # names of the models, as in the traces
         self.deliberators: set[str] = set()
         self.thoughts = 0  # trajectories with thinking
-        self.same_texts = 0  # pools of one text, too long for that to be chance
-        self.readers: Counter[str] = Counter()  # caches by what counted their tokens
+        self.same_texts = 0  # problems whose trajectories are all the same long text
+        self.readers: Counter[str] = Counter()  # number of caches by what counted their tokens
         self.judging = Judging()
         judges = no_usage()
         trajectories, deliberations = GenerationTally(), GenerationTally()
@@ -226,9 +226,9 @@ class RunTally:
             statuses[trace.status] += 1
         self.rounds = max((len(row.rounds) for row in self.rows), default=0)
         self.trajectories = trajectories.counts
-        self.deliberations = deliberations.counts  # of all rounds
+        self.deliberations = deliberations.counts  # counts of all rounds
         self.statuses = dict(statuses.most_common())  # number of traces by status
-        self.usage: dict[str, Usage] = {  # by stage; see `summary.Summary`
+        self.usage: dict[str, Usage] = {  # by stage; see ``summary.Summary``
             "thinking": no_usage() if voted is not None else trajectories.usage,
             "deliberating": deliberations.usage,
         }
@@ -237,12 +237,12 @@ class RunTally:
 
     @property
     def rules(self) -> set[str]:
-        """The verifiers, without judges."""
+        """Names and versions of the verifiers, without judges."""
         return {rule_of(verifier) for verifier in self.verifiers}
 
     @property
     def left_open(self) -> int:
-        """Number of undecided verdicts about which a judge could be asked."""
+        """Number of undecided verdicts that could be sent to a judge."""
         return sum(
             count
             for counts in (self.trajectories, self.deliberations)
@@ -258,6 +258,6 @@ def prompts_of(trace: Trace) -> set[str]:
 
 
 def verifiers_of(trace: Trace) -> set[str]:
-    """Names and versions behind the verdicts of a trace."""
+    """Names and versions of the verifiers and judges behind a trace's verdicts."""
     samples = (*trace.pool, *trace.deliberations)
     return {sample.verdict.verifier for sample in samples if sample.verdict}

@@ -2,11 +2,11 @@
 
 Metrics are over all problems of the run; see ``estimators`` for their values and ``curve`` for
 tokens. Groups (the problems of one verifier, procedural family or stratum) have the same metrics.
-Rates are over the problems that have an outcome, i.e. deliberations. ``dataclasses.asdict`` of a
-summary is JSON.
+Rates are shares of the problems that have an outcome, i.e. that have deliberations.
+``dataclasses.asdict`` of a summary is JSON.
 
-Not covered: prices, which the run fills in; differences between groups, whose problems are not
-paired; the influence of the order of attempts (see ``controls``).
+Not covered: prices, which the run adds; differences between groups, whose problems are not paired;
+the influence of the order of attempts (see ``controls``).
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from heavydistill.schema import Outcome, Stratum, Trace
 STRATA: tuple[str, ...] = get_args(Stratum)
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 NO_LABEL = "none"
-"""Key in counts for a stratum or an outcome that is null."""
+"""Key in counts if the stratum or outcome is null."""
 
 HEAVY = ("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote")
-"""The metrics of deliberation."""
+"""Metrics of deliberation."""
 NAMES = ("mean_at_k", "vote_at_k", "pass_at_k", *HEAVY)
-"""The metrics, in the order in which they are shown."""
+"""All metrics in display order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """The metrics of a group of problems; None where no problem was deliberated."""
+    """Metrics of a group of problems; None for metrics of deliberation if there is none."""
 
     problems: int
     mean_at_k: Interval  # M@K
-    vote_at_k: Interval  # V@K; of a larger pool, the expected value of K of its trajectories
-    pass_at_k: Interval  # P@K; as V@K
+    vote_at_k: Interval  # V@K; for more than K trajectories, the expected value over K of them
+    pass_at_k: Interval  # P@K; for more than K trajectories, as V@K
     heavy_mean_at_d: Interval | None  # HM@D of the last round
-    heavy_pass_at_d: Interval | None  # HP@D of the last round; as P@K
+    heavy_pass_at_d: Interval | None  # HP@D of the last round; treated like P@K
     heavy_minus_vote: Interval | None  # HM@D - V@K, paired by problem
 
 
 def values_of(row: ProblemFigures, rounds: int, k: int, d: int) -> dict[str, float]:
-    """The value of a problem in each metric at this K and D, or with all samples if it has fewer.
+    """The values of a problem's metrics at this K and D, or over all samples if it has fewer.
 
-    Without ``rounds`` of deliberation, its metrics are left out.
+    If ``rounds`` is 0, metrics of deliberation are left out.
     """
     vote = row.vote_at(k)
     values = {"mean_at_k": row.mean, "vote_at_k": vote, "pass_at_k": row.pass_at(k)}
@@ -65,14 +65,14 @@ def values_of(row: ProblemFigures, rounds: int, k: int, d: int) -> dict[str, flo
 
 
 def measure(rows: Sequence[ProblemFigures], rounds: int, k: int, d: int) -> dict[str, Any]:
-    """The fields of the ``Metrics`` of at least one problem."""
+    """Compute the fields of ``Metrics`` from the rows of at least one problem."""
     values = [values_of(row, rounds, k, d) for row in rows]
     metrics = {name: bootstrap_mean([each[name] for each in values]) for name in values[0]}
     return {"problems": len(rows), **dict.fromkeys(NAMES), **metrics}
 
 
 def grouped(rows: Sequence[ProblemFigures], by: str) -> dict[str, list[ProblemFigures]]:
-    """The rows of each "verifier", "family" or "stratum", sorted; rows of no group left out."""
+    """Group rows by "verifier", "family" or "stratum", sorted; omits rows without a group."""
     groups: dict[str, list[ProblemFigures]] = {}
     for row in rows:
         if name := getattr(row, by):
@@ -92,24 +92,24 @@ def breakdown(
 class Rate:
     """A share of problems."""
 
-    count: int  # problems for which it holds
-    of: int  # problems for which it could hold
-    share: float | None  # `count / of`; None if `of` is 0
-    interval: Interval | None  # the share with Wilson's interval; None if `of` is 0
+    count: int  # problems to which it applies
+    of: int  # problems to which it could apply
+    share: float | None  # ``count / of``; None if ``of`` is 0
+    interval: Interval | None  # the share with Wilson's interval; None if ``of`` is 0
 
 
 @dataclass(frozen=True, slots=True)
 class CachePlace:
-    """One place in the caches of a round."""
+    """One position in the caches of a round."""
 
-    place: int  # from 1, in the order in which attempts stand
-    problems: int  # problems whose cache has such a place, and attempts that disagree
-    agrees: Interval  # share of deliberations with the answer that stands there
-    over_expected: Interval  # `agrees` minus the mean over all places of the cache, paired
+    place: int  # position of the attempt, from 1
+    problems: int  # problems whose cache has this position, and attempts that disagree
+    agrees: Interval  # share of deliberations with the answer of that attempt
+    over_expected: Interval  # ``agrees`` minus the mean over all positions of the cache, paired
 
 
 def rates(rows: Sequence[ProblemFigures]) -> dict[str, Any]:
-    """``rescue``, ``regress`` and ``emergent`` of a ``Summary``."""
+    """Compute ``rescue``, ``regress`` and ``emergent`` of a ``Summary``."""
     all_wrong = [row for row in rows if row.stratum == "all-wrong"]
     return {
         "rescue": _rate(rows, ["rescued", "emergent"], ["rescued", "emergent", "lost"]),
@@ -119,16 +119,16 @@ def rates(rows: Sequence[ProblemFigures]) -> dict[str, Any]:
 
 
 def vote_copy_rate(rounds: Iterable[Round]) -> Interval | None:
-    """The mean of a round's ``copies`` over problems; None if there was nothing to copy."""
+    """Mean of a round's ``copies`` over problems; None if no problem has a value."""
     copies = [of_round.copies for of_round in rounds if of_round.copies is not None]
     return bootstrap_mean(copies) if copies else None
 
 
 def places_of(rounds: Iterable[Round]) -> list[CachePlace]:
-    """The agreement with each place in the caches of a round, which shows first-position bias.
+    """Agreement with each position in the caches of a round, which shows first-position bias.
 
     Attempts are in random order, so a deliberator without a preference repeats the answer of each
-    place equally often. Only caches whose attempts disagree are counted.
+    position equally often. Only caches whose attempts disagree are counted.
     """
     caches = [of_round.places for of_round in rounds if of_round.places]
     places = []
@@ -159,16 +159,16 @@ class RoundMetrics:
 class Summary(Metrics):
     """Metrics, rates, groups, failures and costs of a run."""
 
-    k: int  # most common size of a pool
+    k: int  # most common number of trajectories per problem
     d: int  # most common number of deliberations in the last round; 0 if there are none
-    rounds: int  # rounds of deliberation
+    rounds: int  # number of deliberation rounds
     heavy_minus_mean: Interval | None  # HM@D - M@K, paired by problem
     per_round: list[RoundMetrics]
-    rescue: Rate  # deliberation right, where the vote is wrong or tied
-    regress: Rate  # deliberation wrong, where the vote is right
-    emergent: Rate  # deliberation right, where no trajectory is
-    vote_copy_rate: Interval | None  # share of the last round that gives the vote's answer
-    places: list[CachePlace]  # places in the caches of the last round
+    rescue: Rate  # deliberation is right, but the vote is wrong or tied
+    regress: Rate  # deliberation is wrong, but the vote is right
+    emergent: Rate  # deliberation is right, but no trajectory is
+    vote_copy_rate: Interval | None  # share of the last round with the vote's answer
+    places: list[CachePlace]  # positions in the caches of the last round
     by_verifier: dict[str, Metrics]
     by_family: dict[str, Metrics]  # groups of procedural problems
     by_stratum: dict[str, Metrics]
@@ -177,17 +177,17 @@ class Summary(Metrics):
     outcomes: dict[str, int]  # number of problems by outcome
     outcomes_by_stratum: dict[str, dict[str, int]]  # by stratum, then outcome
     trajectories: GenerationCounts
-    deliberations: GenerationCounts  # of all rounds
+    deliberations: GenerationCounts  # counts of all rounds
     judging: Judging = field(default_factory=Judging)
     usage: dict[str, Usage]
-    """By stage: ``thinking`` (0 where another run paid for the pools), ``deliberating`` (all
+    """By stage: ``thinking`` (0 if another run paid for the trajectories), ``deliberating`` (all
     rounds) and, if a judge was asked, ``judging``."""
     statuses: dict[str, int]  # number of traces by status, most common first
     thoughts: int = 0  # trajectories with thinking
-    same_texts: int = 0  # pools whose trajectories are all the same text
-    readers: dict[str, int] = field(default_factory=dict)  # caches by what counted their tokens
+    same_texts: int = 0  # problems whose trajectories are all the same text
+    readers: dict[str, int] = field(default_factory=dict)  # caches by what counted tokens
     prompts: list[str]  # names and hashes of the prompt templates
-    verifiers: list[str]  # names and versions behind the verdicts
+    verifiers: list[str]  # names and versions of the verifiers and judges
 
     @property
     def samples(self) -> dict[str, GenerationCounts]:
@@ -196,12 +196,13 @@ class Summary(Metrics):
 
 
 def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> Summary:
-    """The summary of all traces of a run, which are read once and not kept.
+    """Summarize all traces of a run, which are read once and not kept.
 
     Args:
         traces: All traces of the run, in any order.
-        voted: For a run on the pools of another one: ids of the trajectories that a judge was
-            asked about there. None if the run generated its pools itself.
+        voted: For a run that reads the trajectories of another run: ids of those that were sent to
+        a
+            judge in that run. None if the run generated its trajectories.
 
     Raises:
         RunError: There are no traces.
@@ -210,7 +211,7 @@ def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> 
 
 
 def summary_of(tally: RunTally) -> Summary:
-    """The summary of traces that were read; a RunError if there are none."""
+    """The summary of a tally; raises RunError if there were no traces."""
     rows, rounds = tally.rows, tally.rounds
     if not rows:
         raise RunError(
@@ -220,7 +221,7 @@ def summary_of(tally: RunTally) -> Summary:
     k = most_common(row.k for row in rows)
     d = most_common(of_round.d for of_round in last_round)
     means, heavy_means = [row.mean for row in rows], [of_round.mean for of_round in last_round]
-    # Zeros included, so that all runs have the same keys.
+    # Zeros are included, so that all runs have the same keys.
     table = {stratum: dict.fromkeys((*OUTCOMES, NO_LABEL), 0) for stratum in (*STRATA, NO_LABEL)}
     for row in rows:
         table[row.stratum or NO_LABEL][row.outcome or NO_LABEL] += 1
