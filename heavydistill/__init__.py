@@ -55,12 +55,13 @@ def generate(config: RunConfig) -> Finished:
     """Run a configuration, as ``heavydistill generate`` does.
 
     Returns:
-        Folder and figures of the run; ``is_complete`` is false if problems are missing.
+        Folder and results of the run; ``is_complete`` is false if problems are missing.
 
     Raises:
-        UserError: Anything that the user can fix; nothing was sent or written.
-        HeavydistillError: The run broke. Every response is in the journal; the same call
-            continues from there.
+        UserError: The user can fix the cause; no request was sent and nothing was written.
+        HeavydistillError: The run failed. Every response is in the journal; the same call continues
+        the
+            run.
     """
     from heavydistill.models.contact import Contact
     from heavydistill.run.generate import check, run
@@ -72,7 +73,7 @@ def load_traces(run: str | Path) -> Iterator[Trace]:
     """Read the traces of a run, with one row group in memory at a time.
 
     Raises:
-        ConfigError: The folder holds no run, or one that cannot be read.
+        ConfigError: The folder holds no run, or the run cannot be read.
     """
     from heavydistill.store.traces import read_traces
 
@@ -85,7 +86,7 @@ def build_sets(config: BuildConfig) -> Manifest:
     Raises the errors of ``generate``.
 
     Returns:
-        The manifest: what was built, from what, and what was left out for which reason.
+        The manifest: the rows that were built, their sources, and the omitted rows with reasons.
     """
     from heavydistill.curate.build import build_sets as build
     from heavydistill.hub.dataset_card import write_card
@@ -104,9 +105,10 @@ def evaluate(
     Raises the errors of ``generate``.
 
     Args:
-        config: Run with the models that are measured.
-        before: Model before training, with which both roles are compared.
-        controls: Runs in which only the coordination differs: ``alone``, ``chain``, ``choose``.
+        config: Configuration of a run with the models to measure.
+        before: Model before training; both roles are compared with it.
+        controls: Control runs in which only the coordination differs: ``alone``, ``chain``,
+        ``choose``.
         orders: Number of orders in which the same caches are read.
     """
     from heavydistill.models.contact import Contact

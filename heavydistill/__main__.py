@@ -1,4 +1,4 @@
-"""`python -m heavydistill` is the command line, also for processes that a launcher starts."""
+"""Runs the command line as ``python -m heavydistill``, also in processes that a launcher starts."""
 
 from heavydistill.cli.app import main
 

@@ -1,6 +1,6 @@
-"""The errors a user can meet, as a tree:
+"""The exceptions of this package:
 
-    HeavydistillError            anything this package raises on purpose
+    HeavydistillError            base class of all exceptions below
     |- UserError                 the user can fix it: exit code 2, no traceback
     |  |- ConfigError            a verb, flag, key or value of the command line or a file
     |  |  `- MissingModelError   a model that must be named
@@ -27,16 +27,17 @@ _NO_PLACE = {errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAME
 
 
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Characters that move the cursor, change colours or reorder a line (bidirectional marks and
-overrides), except tabs and newlines."""
-# Colours and cursor movements; then titles and links of a terminal, which end with a bell or ESC \.
+"""Control characters, except tabs and newlines: they move the cursor, change colours or reorder a
+line (bidirectional marks and overrides)."""
+# Escape sequences for colours and cursor movements, then for terminal titles and links, which end
+# with a bell or ESC \.
 _SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\x9d]*(?:\x07|\x1b\\|\x9c)"
 )
 
 
 def encodable(text: str) -> str:
-    """Replace halves of surrogate pairs, which JSON may contain and no file can store, by ``?``."""
+    """Replace unpaired surrogates, which JSON may contain but files cannot store, by ``?``."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -46,7 +47,7 @@ def printable(text: str) -> str:
 
 
 class HeavydistillError(Exception):
-    """Base of all errors raised on purpose.
+    """Base class of all exceptions that this package raises on purpose.
 
     Args:
         what: What is wrong and where (file and line, flag or key).
@@ -54,25 +55,25 @@ class HeavydistillError(Exception):
     """
 
     def __init__(self, what: str, fix: str) -> None:
-        # Both may quote a server, a file or a model, and are printed.
+        # Both texts are printed and may quote a server, a file or a model.
         self.what, self.fix = printable(what), printable(fix)
         super().__init__(f"{self.what.rstrip('.')}. {self.fix}")
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
-        # Errors cross process borders; the default pickles the joined message only.
+        # Errors are sent between processes; by default, pickle would keep only the joined message.
         return type(self), (self.what, self.fix)
 
 
 class UserError(HeavydistillError):
-    """Something the user can fix before any money or time is spent."""
+    """An error that the user can fix before any money or time is spent."""
 
 
 class ConfigError(UserError):
-    """An unknown, contradictory or impossible flag, or key of a configuration or profile."""
+    """A flag or a key of a configuration or profile is unknown, contradictory or impossible."""
 
 
 class MissingModelError(ConfigError):
-    """A model is not given, and the micro model would be used by default.
+    """A model is not specified, and the micro model would be used by default.
 
     ``flags`` are the missing flags, e.g. ``--student MODEL``.
     """
@@ -86,42 +87,42 @@ class MissingModelError(ConfigError):
 
 
 class ProblemsError(UserError):
-    """A problem source that cannot be read, or a row of it that cannot be used."""
+    """A problem source cannot be read, or one of its rows cannot be used."""
 
 
 class TeacherError(UserError):
-    """A teacher that cannot be found, loaded or reached."""
+    """A model cannot be found, loaded or reached."""
 
 
 class JournalError(UserError):
-    """A journal that cannot be opened, or was written by another version."""
+    """A journal cannot be opened, or was written by another version."""
 
 
 class PublishError(UserError):
-    """Sets or a model that cannot be published, or whose terms forbid it."""
+    """Sets or a model cannot be published, or their terms forbid it."""
 
 
 class BudgetError(UserError):
-    """A token budget that is smaller than the fixed part of the prompt."""
+    """The token budget is smaller than the fixed part of the prompt."""
 
 
 class RunError(HeavydistillError):
-    """The run could not be finished; the message names what was kept."""
+    """The run could not be finished; the message says what was saved."""
 
 
 class StoppedError(RunError):
-    """The run ended early on purpose, after all requests in flight were answered and kept."""
+    """The run ended early on purpose, after all requests in flight were answered and saved."""
 
 
 def remedy(fault: OSError, other: str) -> str:
-    """The fix for a place that cannot be written, without a full stop.
+    """The fix for a path that cannot be written, without a full stop.
 
     Args:
-        fault: Error of the system.
-        other: Words for another place, e.g. ``another --out``.
+        fault: Error of the operating system.
+        other: Description of another path, e.g. ``another --out``.
     """
     number = fault.errno
-    if number is None and (told := re.search(r"\[errno (\d+)\]", str(fault))):  # pyarrow's
+    if number is None and (told := re.search(r"\[errno (\d+)\]", str(fault))):  # raised by pyarrow
         number = int(told[1])
     if number in _NO_PLACE:
         return f"Give {other}"

@@ -1,4 +1,4 @@
-"""Old names of modules, for pipelines that were saved when ``run`` was called ``pipeline``."""
+"""Old module names, for pipelines saved when the package ``run`` was called ``pipeline``."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""The rows of heavydistill, typed, with stable Arrow types.
+"""Dataclasses of the rows that runs write, with stable Arrow types.
 
-A run writes one ``Trace`` per problem: the problem, its pool of trajectories, the caches that
-were built from the pool, the deliberations on them, every verdict, and the labels. The Arrow
-schema is derived from the dataclasses below by ``arrow_schema`` and nothing else, so that two
-runs always concatenate; a change of it raises ``SCHEMA_VERSION``.
+A run writes one ``Trace`` per problem: the problem, its pool of trajectories, the caches that were
+built from the pool, the deliberations on them, every verdict, and the labels. The function
+``arrow_schema`` derives the Arrow schema from the dataclasses below, so the rows of two runs can
+always be concatenated. ``SCHEMA_VERSION`` must be increased with every change of the schema.
 
-Numbers that are not known are -1 (counts) rather than null, texts that do not exist are "" and
-a field that may be null says so. Ids are content hashes: ``t_`` trajectory, ``c_`` cache,
-``d_`` deliberation.
+Unknown counts are -1 and missing texts are ""; only fields whose description says so may be null.
+Ids are content hashes with a prefix: ``t_`` trajectory, ``c_`` cache, ``d_`` deliberation.
 
-Not covered: where the rows live on disk (``store.traces``).
+Not covered: files (``store.traces``).
 """
 
 from __future__ import annotations
@@ -28,20 +27,20 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = "4"
 
-# ``Trace.status``; a failed row has the step and the error after the prefix.
+# Values of ``Trace.status``; for a failed row, the step and the error follow the prefix.
 OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
 
 Label = Literal["correct", "incorrect", "undecided"]
 FinishReason = Literal["stop", "length", "error"]
-# What became of a request without a response: the model or its provider refused (``refused``,
-# ``filtered``), the prompt does not fit the context (``too_long``) or leaves no room for the
-# response that was asked for (``context_overflow``), the server was too busy (``overloaded``),
-# did not answer in time (``timeout``), was not there (``unreachable``), broke (``server``) or
-# broke off in the middle of a response (``cut_off``), did not take the request (``rejected``),
-# sent what is no completion (``malformed``), ended a response for a reason that nobody knows
-# (``unknown_end``, whose text is kept) or sent none of the thinking that its model is known for
-# (``no_reasoning``), the account has no money left (``no_credit``), a replay found nothing
-# (``not_in_journal``), or it was never asked, because the run was stopped (``interrupted``).
+# Why a request has no response: the model or its provider refused it (``refused``, ``filtered``),
+# the prompt exceeds the context (``too_long``) or leaves no room for the requested response
+# (``context_overflow``), the server was too busy (``overloaded``), did not answer in time
+# (``timeout``), could not be reached (``unreachable``), had an internal error (``server``) or ended
+# in the middle of a response (``cut_off``), rejected the request (``rejected``), sent something
+# other than a completion (``malformed``), ended a response for an unknown reason (``unknown_end``;
+# the text is kept), or sent no thinking although the model is known to think (``no_reasoning``);
+# the account has no credit (``no_credit``), a replay found no record (``not_in_journal``), or the
+# request was never sent because the run was stopped (``interrupted``).
 Failure = Literal[
     "refused",
     "filtered",
@@ -62,8 +61,8 @@ Failure = Literal[
 ]
 Stratum = Literal["all-right", "majority-right", "tie", "minority-right", "all-wrong"]
 Outcome = Literal["kept", "rescued", "emergent", "overturned", "lost"]
-# Why a trajectory is not in a cache: it failed, was cut off, has no answer text, or there
-# were more usable ones than the cache holds.
+# Why a trajectory is not in a cache: it failed, was cut off, has no answer text, or was not
+# selected, because there were more usable trajectories than the cache holds.
 LeftOutReason = Literal["error", "truncated", "empty", "not_selected"]
 
 _Row = TypeVar("_Row")
@@ -79,27 +78,27 @@ class Problem:
     verifier: str  # name of the verifier
     verifier_args: str = "{}"  # arguments of the verifier, as a JSON object; ``{}`` for none
     domain: str = ""
-    """Wording of the prompts: ``general``, ``stem``, ``code`` or ``brief``; empty leaves the choice
-    to the run's configuration. A row that names none has its verifier's."""
+    """Domain of the prompt wording: ``general``, ``stem``, ``code`` or ``brief``; empty for the
+    run's configuration. A row without a domain gets its verifier's."""
     source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Judgement of a verifier on one response."""
+    """A verifier's verdict on one response."""
 
     label: Label  # ``undecided`` is neither right nor wrong; it is counted and shown separately
     reason: str  # short code, e.g. ``equal``, ``different``, ``no_answer``, ``truncated``
     extracted: str | None  # final answer in normal form; null if none was found
     verifier: str
-    """Name and version, ``name@version``; where a judge was asked, ``judge:MODEL@HASH after
-    name@version`` with the hash of its wording."""
+    """Name and version, ``name@version``; if a judge was asked, ``judge:MODEL@HASH after
+    name@version`` with the hash of its prompt wording."""
     score: float | None = None
-    """The share of tests passed or instructions followed, 0 to 1; null where the verifier knows no
-    parts."""
+    """Share of tests passed or instructions followed, 0 to 1; null if the verifier does not divide
+    the check into parts."""
     evidence: str = ""
-    """JSON object with what the verdict rests on, e.g. the outcome of each test or a judge's votes;
-    empty where the reason says it all."""
+    """JSON object with the facts behind the verdict, e.g. the outcome of each test or a judge's
+    votes; empty if the reason says enough."""
 
     @property
     def is_correct(self) -> bool:
@@ -108,10 +107,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One sample of a model: the columns that trajectories and deliberations share."""
+    """One sample of a model: the fields that trajectories and deliberations share."""
 
     id: str  # content hash
-    index: int  # position among the samples of the same request, from 0
+    index: int  # index among the samples of the same request, from 0
     model: str  # model that wrote it
     seed: int  # seed of this sample; -1 if none was sent
     reasoning: str  # thinking; may be empty
@@ -130,7 +129,7 @@ class Generation:
 
     @property
     def unusable_because(self) -> LeftOutReason | None:
-        """Why this must not enter a cache; None if it may."""
+        """Why this generation must not be in a cache; None if it may."""
         if self.finish_reason == "error":
             return "error"
         if self.finish_reason == "length":
@@ -143,13 +142,13 @@ class Generation:
 
     @property
     def extracted(self) -> str | None:
-        """The final answer that the verifier found; None if there is none or it was not judged."""
+        """The final answer that the verifier found; None if there is none or no verdict."""
         return self.verdict.extracted if self.verdict else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory(Generation):
-    """One independent attempt of the thinker."""
+    """One attempt of the thinker, independent of all others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,10 +161,10 @@ class Deliberation(Generation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheItem:
-    """One attempt as it stands in a cache, with the provenance of its cut."""
+    """One attempt in a cache, with a record of how it was cut."""
 
     generation: str  # id of the trajectory, or of the deliberation of an earlier round
-    mode: str  # pruning mode that made the text
+    mode: str  # pruning mode of the text
     tokens_before: int  # tokens of the uncut text, in the reader's tokenizer
     tokens_after: int  # tokens of the text in the cache
     sha256: str  # hash of the text in the cache
@@ -174,7 +173,7 @@ class CacheItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """A generation of the pool that is not in a cache, and why."""
+    """A generation that is not in the cache, and why."""
 
     generation: str  # id of the trajectory or deliberation
     reason: LeftOutReason  # failed, cut off, without answer text, or not selected
@@ -182,53 +181,53 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """The serialized memory cache: what a deliberator read."""
+    """A cache: the prompt with serialized attempts that a deliberator reads."""
 
     id: str  # content hash of the prompt
     round: int  # round of deliberation, from 1
     seed: int  # seed of selection and shuffle
     selection: str  # name of the selection strategy
-    prompt_version: str  # name and hash of the wording
-    reader: str  # counter of the tokens: a tokenizer, the model's server, or an estimate
+    prompt_version: str  # name and hash of the prompt wording
+    reader: str  # what counted the tokens: a tokenizer, the model's server, or an estimate
     budget_tokens: int  # maximum number of tokens of ``prompt``
-    prompt_tokens: int  # tokens of ``prompt`` as text
-    defused: int  # number of control tokens of the problem's text that were made harmless
-    items: list[CacheItem]  # attempts in the order in which the prompt shows them
-    left_out: list[LeftOut]  # generations that the prompt does not show
-    prompt: str  # whole user message
+    prompt_tokens: int  # number of tokens of ``prompt``, without the chat template
+    defused: int  # number of control tokens in the problem's text that were made harmless
+    items: list[CacheItem]  # attempts in prompt order
+    left_out: list[LeftOut]  # generations that are not in the prompt
+    prompt: str  # the whole user message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """Everything about one problem: a row of a traces dataset."""
+    """All data on one problem: one row of a traces dataset."""
 
     problem: Problem
-    pool: list[Trajectory]  # all trajectories, by index
+    pool: list[Trajectory]  # all trajectories, in order of their index
     caches: list[Cache] = field(default_factory=list)  # caches, one per round
     deliberations: list[Deliberation] = field(default_factory=list)
-    """All deliberations, by round and index."""
+    """All deliberations, in order of round and index."""
     stratum: Stratum | None = None
-    """Stratum of the pool: how many are right, and what the vote says."""
+    """Stratum of the pool: how many trajectories are right, and whether the vote is right."""
     outcome: Outcome | None = None
-    """Last round compared with the vote; null if there was no deliberation."""
+    """Outcome: the last round compared with the vote; null if there was no deliberation."""
     status: str = OK  # ``ok``, ``too_few_usable``, or ``failed:`` with the step and the error
-    thinker_prompt_version: str = ""  # name and hash of the thinker's wording
+    thinker_prompt_version: str = ""  # name and hash of the thinker's prompt wording
     schema_version: str = SCHEMA_VERSION  # version of these columns
 
 
 def content_id(prefix: str, *parts: object) -> str:
-    """``prefix_`` and 16 hex digits of the SHA-256 of the parts as JSON."""
+    """Id of the form ``prefix_`` and 16 hex digits of the SHA-256 of the parts as JSON."""
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     return f"{prefix}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def to_row(value: Any) -> dict[str, Any]:
-    """A row (nested dicts and lists) of a schema dataclass."""
+    """Convert an instance of a schema dataclass to a row of nested dicts and lists."""
     return dataclasses.asdict(value)
 
 
 def from_row(kind: type[_Row], row: dict[str, Any]) -> _Row:
-    """The dataclass of a row that ``to_row`` made or that was read from parquet."""
+    """Convert a row from ``to_row`` or from parquet to its dataclass."""
     hints = _hints(typing.cast(type, kind))
     return kind(
         **{
@@ -250,7 +249,7 @@ def arrow_schema(kind: type) -> pa.Schema:
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
-    """The types of the fields; a run asks for them millions of times."""
+    """Type hints of the fields; cached, because a run needs them millions of times."""
     return typing.get_type_hints(kind)
 
 
@@ -280,7 +279,7 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 
 def _not_null(hint: Any) -> Any:
-    """The type T of ``T | None``; any other type as it is."""
+    """The type T if ``hint`` is ``T | None``; otherwise ``hint`` unchanged."""
     if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
         (hint,) = [part for part in typing.get_args(hint) if part is not type(None)]
     return hint

@@ -1,7 +1,7 @@
 """Checks what a run needs: this machine (``machine``) and the behaviour of the endpoint.
 
-Each check ends with a finding. Findings that a run must obey are stored in the capability file
-(``models.capabilities``).
+Each check returns a finding. Results that affect how runs send requests are stored in the
+capability file (``models.capabilities``).
 """
 
 from __future__ import annotations
@@ -18,5 +18,5 @@ class Finding:
 
     check: str  # Name of the check
     result: Result  # ``failure`` means that the run cannot work as configured
-    text: str  # Observation
-    fix: str = ""  # Action for the user; with ``ok``, an optional one
+    text: str  # What was found
+    fix: str = ""  # Suggested action; optional if the result is ``ok``

@@ -1,8 +1,8 @@
-"""Finds out what an endpoint honours, by about ten small requests.
+"""Finds out which parameters an endpoint honours, with about ten small requests.
 
-Each check sends a request with the parameters of the run and reads the response as a run does. A
-limit is read from the server's message and then tried. The results are collected as
-``config.models.Capabilities``, which runs obey. A request that the server refuses because of its
+Each check sends a request with the parameters of the run and reads the response as a run does. If
+the server's message states a limit, the limit is tested. The results are collected as
+``config.models.Capabilities``, which runs apply. A request that the server refuses because of its
 content is a finding; a server that cannot be reached is an error.
 
 Not covered: whether an accepted parameter has an effect (``top_k`` may be accepted and ignored);
@@ -36,24 +36,25 @@ from heavydistill.models.profiles import Profile
 from heavydistill.models.request import Response, user_turn
 from heavydistill.models.tokenizer import ESTIMATED
 
-# The answer needs more tokens than any request allows, with or without thinking, so it is cut off.
+# The answer needs more tokens than any request allows, with or without thinking, so the response is
+# always cut off.
 _LONG = "Write down all whole numbers from 1 to 900, separated by commas."
-# Two samples are practically never equal.
+# A question whose answers are practically never equal.
 _OPEN = "Write twelve unrelated random words."
 _LENGTH_NAMES = ("max_tokens", "max_completion_tokens")
 _STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 _YES = "Reply with the one word yes."
-_CUT = 16  # Some servers accept no fewer tokens
+_CUT = 16  # Small ``max_tokens``; some servers accept no smaller value
 _SHORT = 64
-_ENOUGH = 4096  # Tokens for the thinking about a small sum
+_ENOUGH = 4096  # Tokens for the thinking about a short sum
 _SAMPLES = 4
-_CLEARLY = 1.5  # Factor from which on two counts of tokens clearly differ
+_CLEARLY = 1.5  # Ratio from which two token counts clearly differ
 _FIRST_BACK_OFF_S = 0.5
-_NOT_OF_THE_REQUEST = (401, 402, 403, 408, 429, 503, 529)  # Key, credit, load
+_NOT_OF_THE_REQUEST = (401, 402, 403, 408, 429, 503, 529)  # Faults of the key, credit or load
 _CONTEXT_SAID = re.compile(
     r"(?:maximum context length|max_model_len|context window)\D{0,12}(\d[\d,]*)", re.IGNORECASE
 )
-# Wordings of DeepSeek, Alibaba, OpenAI, Volcano and others.
+# Phrases in error messages of DeepSeek, Alibaba, OpenAI, Volcano and others.
 _MOST_SAID = re.compile(
     r"\[\d+, ?(\d+)\]|(?:at most|up to|<=?|or equal to|(?:no|not) (?:more|larger|greater) than"
     r"|exceed|between \d+ and|limit(?:ed to)?|maximum(?: value| output| allowed)?)\W{0,3}"
@@ -68,14 +69,14 @@ class ExaminedModel:
 
     profile: Profile
     samplings: list[Sampling]  # Sampling of each role that the model has in the run
-    context: Context  # Context that is known without asking the server
-    prompt: str  # Prompt of a thinker, with a problem that takes little thinking
-    parser: str | None = None  # vLLM's reasoning parser for it, if it has one
-    hosted: bool = False  # Whether a provider serves it, so that nobody here can restart the server
+    context: Context  # Context, as known without asking the server
+    prompt: str  # Prompt of a thinker with a problem that needs little thinking
+    parser: str | None = None  # vLLM's reasoning parser for the model, if any
+    hosted: bool = False  # Whether a provider serves it, so that the user cannot restart the server
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """All parameters that the run sends besides messages and length, most important first."""
+        """All request parameters of the run besides messages and length, most important first."""
         sent: dict[str, Any] = dict(self.profile.extra_body)
         for sampling in self.samplings:
             sent |= {"temperature": sampling.temperature, "seed": 1, "top_p": sampling.top_p}
@@ -89,17 +90,17 @@ class ExaminedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer of the server to one request."""
+    """The server's reply to one request."""
 
-    choices: list[Response] = field(default_factory=list)  # In their order, without token counts
-    place: Place = "none"  # Where the thinking was
+    choices: list[Response] = field(default_factory=list)  # Choices in order, without token counts
+    place: Place = "none"  # Where the thinking was found
     counts: tuple[int, int] | None = None  # (prompt, completion) tokens, if both were counted
     pieces: int = 0  # Number of streamed pieces; 0 if it was not streamed
-    refusal: str = ""  # Message of a server that refused the request; then all else is empty
+    refusal: str = ""  # Error message of a refused request; the other fields are then empty
 
     @property
     def texts(self) -> list[tuple[str, str]]:
-        """(thinking, answer) of each choice."""
+        """(thinking, answer text) of each choice."""
         return [(choice.reasoning, choice.answer_text) for choice in self.choices]
 
 
@@ -110,13 +111,13 @@ class Examination:
 
     Attributes:
         findings: Findings in the order of the checks.
-        is_counted: Whether the server counts tokens where the run asks.
+        is_counted: Whether the server reports token counts for the requests of a run.
         requests: Number of requests that were sent.
-        prompt_tokens: Tokens read by the server, as far as it counted.
-        completion_tokens: Tokens written by the server, as far as it counted.
+        prompt_tokens: Tokens that the server read, according to its counts.
+        completion_tokens: Tokens that the server wrote, according to its counts.
 
     Raises:
-        TeacherError: The endpoint cannot be reached, or refuses even the plainest request.
+        TeacherError: The endpoint cannot be reached, or refuses even the simplest request.
     """
 
     def __init__(self, patient: ExaminedModel, endpoint: Endpoint, reader: Reader) -> None:
@@ -146,9 +147,9 @@ class Examination:
         return Capabilities(**self._seen, checked=f"{now}, {self._profile.model} at {self._url}")
 
     def _send(self, prompt: str, max_tokens: int, parameters: Mapping[str, Any]) -> Answer:
-        """Send a request, and repeat it after passing failures.
+        """Send a request, and repeat it after temporary failures.
 
-        Raises TeacherError if the server cannot be asked.
+        Raises TeacherError if the server cannot be used.
         """
         self.requests += 1
         body = {"model": self._profile.model, "messages": user_turn(prompt), **parameters}
@@ -171,7 +172,7 @@ class Examination:
         raise AssertionError
 
     def _useless(self, answer: Answer) -> TeacherError:
-        """The error for a server that refuses a request which every run needs."""
+        """The error for a server that refuses a request which every run sends."""
         return TeacherError(
             f"{self._url} refuses a plain request to {self._profile.model}: {answer.refusal}",
             "Correct the address or the name of the model.",
@@ -211,12 +212,12 @@ class Examination:
         )
 
     def _ask(self, max_tokens: int, **more: Any) -> Answer:
-        """Send the prompt of a thinker with all parameters that the server accepts."""
+        """Send the thinker's prompt with all parameters that the server accepts."""
         parameters = self._taken(self._patient.parameters | more)
         return self._send(self._patient.prompt, max_tokens, parameters)
 
     def _try(self, max_tokens: int, **parameters: Any) -> Answer:
-        """Send the open question at temperature 1."""
+        """Send the question with many possible answers, at temperature 1."""
         return self._send(_OPEN, max_tokens, self._taken({"temperature": 1.0} | parameters))
 
     def _taken(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,7 +226,7 @@ class Examination:
 
     @property
     def _fitting(self) -> int:
-        """Maximum tokens of a response that leave room for a prompt in any case."""
+        """Maximum tokens of a response such that the prompt always fits too."""
         context: int = self._seen.get("context", self._patient.context.tokens)
         return min(self._patient.max_tokens, context // 2)
 
@@ -304,7 +305,7 @@ class Examination:
         return Finding("parameters", "warning", text, fix)
 
     def _find_refused(self, wanted: dict[str, Any]) -> None:
-        """Find the refused parameters by adding one after the other to a request."""
+        """Find the refused parameters by adding them to a request one by one."""
         taken: dict[str, Any] = {}
         for name, value in wanted.items():
             if self._send(_YES, self._enough, {**taken, name: value}).refusal:
@@ -418,9 +419,9 @@ class Examination:
         return Finding("n", result, f"n={_SAMPLES} {why}, so {singly}")
 
     def _undercounted(self, answer: Answer) -> str:
-        """Why the server's token count of an answer is clearly too low; empty if it is not.
+        """Why the server's token count of an answer is clearly too low; empty if it is plausible.
 
-        A count that is too high is no fault, because the server may hide thinking.
+        A count that is too high is not a fault, because the server may hide thinking.
         """
         if not answer.counts:
             return ""
@@ -428,7 +429,7 @@ class Examination:
         texts = [text for each in answer.texts for text in each]
         counted = sum(map(reader.count, texts))
         by = reader.name
-        if by == ESTIMATED:  # An estimate is never too low, so it proves nothing
+        if by == ESTIMATED:  # An estimate is never too low, so it cannot prove a fault
             counted = sum(map(len, texts)) // MOST_CHARACTERS_OF_A_TOKEN
             by = f"{MOST_CHARACTERS_OF_A_TOKEN} characters a token"
         if reported * _CLEARLY >= counted:

@@ -1,8 +1,9 @@
-"""Checks this machine for what a run needs: packages, GPUs, sandbox, disk, limits, the key.
+"""Checks what a run needs on this machine: packages, GPUs, sandbox, disk, limits, the key.
 
-The checks work without any of these; what is missing is a finding. Secrets are never shown.
+The checks work even if all of these are missing; each missing item is reported. Secrets are never
+shown.
 
-Not covered: speed, and whether a model fits GPUs with another memory than 80 GB.
+Not covered: speed, and whether a model fits GPUs whose memory is not 80 GB.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ from heavydistill.verifiers.sandbox import bubblewrap
 _GIB = 1 << 30
 _TIGHT_DISK, _NO_DISK = 10 * _GIB, 1 * _GIB
 _TIGHT_SHARED = 1 * _GIB
-_OTHER_FILES = 256  # Open files of the pipeline, its processes and libraries
-_CLASS_GIB = 79  # Minimum memory of a GPU of 80 GB
+_OTHER_FILES = 256  # Number of files open in the pipeline, its processes and libraries
+_CLASS_GIB = 79  # Minimum memory of a GPU that counts as 80 GB
 _COMMAND_S = 20.0
 _INSTALL = "pip install -c constraints.txt"
 
 
 def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -> list[Finding]:
-    """All findings on this machine."""
+    """Run all checks of this machine."""
     gpus = _gpus()
     return [
         *_packages(),
@@ -51,7 +52,7 @@ def look(endpoint: Endpoint, folders: list[Path], teachers: list[ProfileFile]) -
 
 
 def _packages() -> Iterator[Finding]:
-    """One finding for all packages in their declared ranges, and one for each other package."""
+    """Yield one finding for all packages in their declared ranges, and one per other package."""
     fitting = 0
     for requirement in map(Requirement, importlib.metadata.requires("heavydistill") or []):
         optional = requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})
@@ -71,7 +72,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _gpus() -> list[tuple[str, int]]:
-    """(name with driver, bytes) of each NVIDIA GPU that the driver shows."""
+    """(name with driver, bytes of memory) of each NVIDIA GPU that the driver lists."""
     query = ["--query-gpu=name,driver_version,memory.total", "--format=csv,noheader,nounits"]
     try:
         command = ["nvidia-smi", *query]
@@ -103,7 +104,7 @@ def _torch(gpus: list[tuple[str, int]]) -> Finding:
 def _vllm(
     endpoint: Endpoint, teachers: list[ProfileFile], gpus: list[tuple[str, int]]
 ) -> Iterator[Finding]:
-    """Findings on ``--start-vllm``: the command, shared memory, a set-up for each teacher."""
+    """Yield findings on ``--start-vllm``: the command, shared memory, a setup for each teacher."""
     try:
         yield Finding("vllm", "ok", vllm())
     except ConfigError as error:
@@ -156,7 +157,7 @@ def _disk(folder: Path) -> Finding:
 
 def _open_files(endpoint: Endpoint) -> Finding:
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = _OTHER_FILES + 2 * endpoint.slots  # Both roles
+    needed = _OTHER_FILES + 2 * endpoint.slots  # For both roles
     if most == resource.RLIM_INFINITY:
         return Finding("open files", "ok", "no limit")
     if most >= needed:
@@ -181,7 +182,7 @@ def _key(endpoint: Endpoint) -> Iterator[Finding]:
 
 
 def listen(profile: Profile, sampling: Sampling, prompt: str) -> Iterator[Finding]:
-    """Load a local model and send it one prompt.
+    """Load a local model and generate a response to one prompt.
 
     Raises:
         TeacherError: The model cannot be loaded.

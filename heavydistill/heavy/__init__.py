@@ -1,7 +1,7 @@
-"""Builds what models are asked: pure functions without I/O.
+"""Builds the prompts for models and evaluates votes: pure functions without I/O.
 
-``prompts`` has the wordings of the roles, ``selection`` chooses trajectories from a pool,
-``pruning`` cuts them to a token budget, ``cache`` serializes them into one prompt, ``voting`` has
-the vote and the strata, ``judge_votes`` counts the votes of a judge, ``mentions`` finds mentions of
-attempts in a text.
+``prompts`` loads the prompt wordings of the roles, ``selection`` chooses trajectories from a pool,
+``pruning`` cuts them to a token budget, ``cache`` serializes them into one prompt, ``voting``
+computes the vote and the strata, ``judge_votes`` counts the votes of a judge, and ``mentions``
+finds mentions of attempts in a text.
 """

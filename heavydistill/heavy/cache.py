@@ -1,14 +1,14 @@
-"""Serializes a problem and attempts at it into the one prompt that a deliberator reads.
+"""Serializes a problem and its attempts into the single prompt that a deliberator reads.
 
-The prompt consists of the wording's opening, the problem, the attempts and the wording's closing.
-Each block begins with a header line. The line begins with the fence, a run of ``=`` that is longer
-than any run in the problem and the attempts, so that no text of a user or a model can pose as a
-header. No placeholder is filled after their texts are inserted.
+The prompt consists of the opening of the prompt template, the problem, the attempts and the closing
+of the template. Each block begins with a header line. The line begins with the fence, a run of
+``=`` that is longer than any run in the problem and the attempts, so that no text of a user or a
+model can imitate a header. No placeholder is filled after these texts are inserted.
 
-For every reader and every text, ``build_cache`` guarantees: each selected trajectory and each
-carried deliberation is in the prompt with its final answer; the whole prompt has at most its budget
-of tokens in the reader's tokenizer; the order is random, determined by the seed, and stored;
-generations that are left out are listed with a reason.
+For every reader and every text, ``build_cache`` guarantees: the prompt contains each selected
+trajectory and each carried deliberation with its final answer; the whole prompt fits the token
+budget in the reader's tokenizer; the order is random, determined by the seed, and stored; omitted
+generations are listed with a reason.
 
 Not covered: the chat template, whose tokens the caller subtracts from the budget. A very long run
 of ``=`` in a text lengthens every header.
@@ -56,7 +56,7 @@ def build_cache(
     carried: Sequence[Deliberation] = (),
     order: int = 0,
 ) -> Cache:
-    """Select trajectories, shuffle them, cut them to the budget and serialize them.
+    """Build a cache: select trajectories, shuffle them, cut them to the budget and serialize them.
 
     Args:
         problem: The problem.
@@ -65,19 +65,20 @@ def build_cache(
         round: Number of the round, from 1.
         seed: Seed of the run. Selection and order depend on it, the problem's id and the round.
         selection: Strategy of ``selection.select``.
-        width: Maximum number of trajectories; None takes all usable ones.
+        width: Maximum number of trajectories; None selects all usable ones.
         pruning: Mode of ``pruning``.
         budget_tokens: Maximum number of tokens of the prompt, in the reader's tokenizer.
-        prompt: The deliberator's wording.
+        prompt: Prompt template of the deliberator.
         reader: Tokenizer of the model that will read the prompt.
-        carried: Earlier deliberations (see the function ``carried``). All usable ones are further
-            attempts, kept beside the selected trajectories and shuffled in with them.
+        carried: Earlier deliberations (see the function ``carried``). All usable ones are added to
+        the
+            selected trajectories as further attempts, and shuffled together with them.
         order: Number of places by which the shuffled attempts are rotated.
 
     Raises:
-        BudgetError: The wording, the problem and the final answers alone exceed the budget.
+        BudgetError: The template, the problem and the final answers alone exceed the budget.
     """
-    # The digest makes the draw the same in every process.
+    # Seeding with a digest gives the same order in every process.
     digest = hashlib.sha256("\x1f".join(map(str, (seed, problem.id, round))).encode()).digest()
     rng = random.Random(int.from_bytes(digest))
     chosen = select(selection, generations, width or len(generations), rng)
@@ -103,9 +104,9 @@ def recut(
     prompt: Prompt,
     reader: Reader,
 ) -> Cache:
-    """A cache of the same attempts in the same order, cut for another reader or budget.
+    """Build a cache of the same attempts in the same order, cut for another reader or budget.
 
-    ``generations`` must include the generations of the cache; its mode of pruning is kept. Raises
+    ``generations`` must include the generations of the cache; the pruning mode is kept. Raises
     BudgetError as ``build_cache``.
     """
     by_id = {generation.id: generation for generation in generations}
@@ -124,7 +125,7 @@ def _cut(
     prompt: Prompt,
     reader: Reader,
 ) -> Cache:
-    """The cache of these attempts in this order; ``made`` are the fields on their selection."""
+    """Build the cache of attempts in this order; ``made`` holds the fields on their selection."""
     attempts = [prepare(generation, pruning, reader) for generation in shown]
     problem_text, defused = defuse(problem.text, reader.control_tokens)
 
@@ -156,13 +157,13 @@ def _cut(
 
 
 def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader) -> int:
-    """Tokens of a cache of ``attempts`` empty attempts, which is a lower bound for the problem."""
+    """Tokens of a cache of ``attempts`` empty attempts: a lower bound for this problem."""
     problem_text, _ = defuse(problem.text, reader.control_tokens)
     return reader.count(serialize(problem_text, [""] * attempts, prompt))
 
 
 def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str:
-    """The user message, with all texts unchanged."""
+    """Build the prompt of a cache, with all texts unchanged."""
     fence = fence_for([problem_text, *attempts])
     parts = [prompt.opening.replace(FENCE_SLOT, fence), f"{fence} Problem", problem_text]
     for number, text in enumerate(attempts, 1):
@@ -194,15 +195,15 @@ def blocks_of(cache: Cache) -> list[str] | None:
 
 
 def fence_for(texts: Sequence[str]) -> str:
-    """A run of at least four ``=`` that is longer than any run in the texts."""
+    """A fence: a run of at least four ``=`` that is longer than any run in the texts."""
     longest = max((len(run) for text in texts for run in re.findall("=+", text)), default=0)
     return "=" * max(_SHORTEST_FENCE, longest + 1)
 
 
 def carried(deliberations: Sequence[Deliberation], round: int) -> list[Deliberation]:
-    """The deliberations of the round before, which round ``round`` (from 1) reads as attempts.
+    """The deliberations of the previous round, which round ``round`` (from 1) reads as attempts.
 
     See arXiv 2605.02396, section 2.1. Unusable deliberations are included, so that ``build_cache``
-    lists why it leaves them out.
+    lists the reasons for omitting them.
     """
     return [deliberation for deliberation in deliberations if deliberation.round == round - 1]

@@ -1,16 +1,16 @@
 """Counts the votes of a judge on one answer, and stores them in the verdict.
 
-A reply is a valid vote if it is one of the three verdicts of the wording, optionally with emphasis
-and a full stop. A reply with anything else, such as arguments, is invalid.
+A reply is a valid vote if it consists of one of the three verdicts in the prompt, optionally with
+emphasis and a full stop. A reply that contains anything else, such as arguments, is invalid.
 
     correct, incorrect   strictly more than half of all votes say so (``judged``)
     undecided            ``judge_failed`` or ``judge_invalid``: at most half of the votes are valid,
                          because requests failed or (more often) replies were invalid;
                          ``judge_cannot_tell``: more than half say so; ``judge_split``: the rest
 
-The ballot is stored as JSON in ``Verdict.evidence`` together with the verdict of the rules, so that
-a judge's verdict is never mistaken for one of a rule. Not covered: which answers a judge is asked
-about (``verifiers.judge``).
+The ballot is stored as JSON in ``Verdict.evidence`` together with the verifier's original verdict,
+so that a judge's verdict is never mistaken for a verifier's. Not covered: which answers are sent to
+a judge (``verifiers.judge``).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SHOWN_CHARACTERS = 200
 class Vote:
     """One reply of a judge; tokens are counted as in ``schema.Generation``."""
 
-    said: Said  # Verdict of the reply, or why it has none
+    said: Said  # Verdict in the reply, or why there is none
     failure: Failure | None = None  # Kind of failure of the request; null if it succeeded
     reply: str = ""  # Beginning of an invalid reply; else empty
     prompt_tokens: int = -1
@@ -51,7 +51,7 @@ class Vote:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the reply is one of the verdicts."""
+        """Whether the reply is a valid vote."""
         return self.said in _VALID
 
 
@@ -59,25 +59,25 @@ class Vote:
 class Ballot:
     """The votes on one answer."""
 
-    by: str  # Verifier that left the answer undecided, ``name@version``
+    by: str  # Verifier that could not decide the answer, as ``name@version``
     rule_reason: str
     rule_evidence: str
     model: str  # Model of the judge
-    prompt: str  # Name and hash of its wording
-    asked: str  # Hash of the question, unique among those about the problem
+    prompt: str  # Name and hash of the judge's prompt template
+    asked: str  # Hash of the question, unique among the questions about the problem
     same_as: str
     """Id of another generation with the same answer, for which the votes were cast; empty if they
-    were cast for this one."""
-    votes: list[Vote]  # Votes by index
+    were cast for this generation."""
+    votes: list[Vote]  # Votes in order of their index
 
     @property
     def name(self) -> str:
-        """Name of the judge with the hash of its wording."""
+        """Name of the judge, with the hash of its prompt template."""
         return f"{self.model}@{self.prompt.rpartition('@')[2]}"
 
 
 def said_in(reply: str, finish_reason: FinishReason) -> Said:
-    """The verdict of a reply, or why it has none; ``reply`` is the text after the thinking."""
+    """The verdict in a reply, or why there is none; ``reply`` is the text after the thinking."""
     if finish_reason == "error":
         return "failed"
     if finish_reason == "length":
@@ -90,12 +90,12 @@ def said_in(reply: str, finish_reason: FinishReason) -> Said:
 
 
 def shown(reply: str) -> str:
-    """The beginning of an invalid reply for the record, cut between characters."""
+    """The beginning of an invalid reply for the record, cut at a character boundary."""
     return reply.strip()[:_SHOWN_CHARACTERS].encode(errors="replace").decode()
 
 
 def decision(votes: Sequence[Vote]) -> tuple[Label, str]:
-    """(label, reason) that follow from all votes."""
+    """Determine (label, reason) from all votes."""
     count = Counter(vote.said for vote in votes)
     for label in ("correct", "incorrect"):
         if 2 * count[label] > len(votes):
@@ -109,7 +109,7 @@ def decision(votes: Sequence[Vote]) -> tuple[Label, str]:
 
 
 def verdict_of(rule: Verdict, ballot: Ballot) -> Verdict:
-    """The verdict of the votes, in place of the undecided verdict ``rule``."""
+    """The verdict of the votes, which replaces the undecided verdict ``rule``."""
     label, reason = decision(ballot.votes)
     return dataclasses.replace(
         rule,
@@ -121,7 +121,7 @@ def verdict_of(rule: Verdict, ballot: Ballot) -> Verdict:
 
 
 def rule_of(verifier: str) -> str:
-    """``name@version`` of the rules in ``Verdict.verifier``, which may also name a judge."""
+    """``name@version`` of the verifier in ``Verdict.verifier``, which may also name a judge."""
     return verifier.rpartition(_AFTER)[2] if verifier.startswith(_MARK) else verifier
 
 

@@ -1,23 +1,24 @@
 """Finds mentions of other models' attempts in a text, in English and Chinese.
 
-Each noun for an attempt is read with a bounded number of characters around it, so the time is
-linear in the length of the text. ``mentions.yaml`` holds the words and rules of each language.
-Nouns differ in strength:
+For each noun that can mean an attempt, a bounded number of characters around it is read, so the
+time is linear in the length of the text. ``mentions.yaml`` holds the words and rules of each
+language. Nouns differ in strength:
 
     strong   attempt, thinker, solver, 尝试: "attempt 3", "the second and fourth attempts", "most
              attempts agree", "comparing the attempts", 所有尝试都错了
-    weak     solution, response, candidate, 方案. A model that saw no attempts uses them for its own
-             work and for equations, so they count only with an action of an author ("solution 2
-             forgets the sign"), with a claim of several ("most responses conclude"), or as "in
-             solution 2"
-    plain    Chinese nouns in between, 解答 and 回答, which count unless they are headings
+    weak     solution, response, candidate, 方案. A model that saw no attempts uses these words for
+             its own work and for equations, so they count only with an action of an author
+             ("solution 2 forgets the sign"), with a claim of several authors ("most responses
+             conclude"), or in the form "in solution 2"
+    plain    the Chinese nouns 解答 and 回答, which count unless they are headings
 
 The writer's own attempts do not count: "in my first attempt", "Attempt 1: Let's try", "in attempt 1
 I used", "Solution 1:" as a heading, 第一次尝试. If the problem itself uses such nouns, only strong
-ones count, and only as names: "Attempt 2".
+nouns count, and only with a number, as in "Attempt 2".
 
-Not covered: attempts named by letters, which are usually options; text after ``MOST_READ`` nouns,
-where a text repeats itself; what a text says about the attempts; other languages.
+Not covered: attempts named by letters, because letters are usually options; text after
+``MOST_READ`` nouns, which is usually repetition; what a text says about the attempts; other
+languages.
 """
 
 from __future__ import annotations
@@ -50,52 +51,52 @@ _CHINESE_NUMBERS = {
 
 
 class Named(NamedTuple):
-    """All attempts that a text mentions."""
+    """Summary of all attempts that a text mentions."""
 
-    numbers: frozenset[int]  # Numbers that it names, from 1, whether the cache has them or not
-    several: bool  # Whether it mentions several attempts together
+    numbers: frozenset[int]  # Mentioned numbers, from 1, even if the cache has no such attempt
+    several: bool  # Whether several attempts are mentioned together
 
 
 class Mention(NamedTuple):
-    """One mention of attempts."""
+    """One mention of one or several attempts."""
 
-    kind: Kind  # Others' attempts by number, the writer's own, or several others' together
+    kind: Kind  # Attempts of others by number, the writer's own, or several of others
     noun: Noun  # Strength of the noun
     numbers: tuple[int, ...] = ()  # Numbers of the attempts; empty for ``several``
 
 
 def named(text: str, problem: str = "") -> Named:
-    """All attempts that a text of any length mentions.
+    """Find all attempts that a text mentions.
 
-    If ``problem``, the text of the problem, itself mentions attempts, stronger signs are required.
+    If ``problem`` (the text of the problem) itself mentions attempts, stricter rules apply.
     """
     places = mentions(text, problem)
     cited, own = (
         {(place.noun, number) for place in places if place.kind == kind for number in place.numbers}
         for kind in ("cited", "own")
     )
-    # A number that means an attempt of the writer once means it everywhere.
+    # If a number means an attempt of the writer once, it means that everywhere.
     numbers = frozenset(number for _, number in cited - own)
     return Named(numbers, any(place.kind == "several" for place in places))
 
 
 def mentions(text: str, problem: str = "") -> list[Mention]:
-    """All mentions in a text, by language; arguments as in ``named``."""
+    """Find all mentions in a text, sorted by language; arguments as in ``named``."""
     written = plain(text)
     return [each for language in _languages() for each in language.read(written, problem)]
 
 
 def plain(text: str) -> str:
-    """The text without emphasis, with unified blanks, dashes, brackets and numbers."""
+    """The text without emphasis, with normalised blanks, dashes, brackets and numbers."""
     return text.translate(_SPELLINGS)
 
 
 _Rule = Mapping[str, Any]
-"""A rule: conditions on a noun and its surroundings, and the kind of mention they give."""
+"""A rule: conditions on a noun and the text around it, and the kind of mention that results."""
 
 
 class _Language:
-    """The nouns of one language and how they are read."""
+    """The nouns of one language and the rules to read them."""
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         words: dict[str, list[str]] = {name: text.split() for name, text in tree["words"].items()}
@@ -132,7 +133,7 @@ class _Language:
                 yield Mention("several", "strong")
 
     def _mention(self, match: re.Match[str], text: str, is_name: bool = False) -> Iterator[Mention]:
-        """The mention at one noun; with ``is_name`` only a number behind the noun counts."""
+        """Yield the mention at one noun; with ``is_name``, only a number after the noun counts."""
         windows = self._tree["windows"]
         before = text[max(0, match.start() - windows["before"]) : match.start()]
         after = text[match.end() : match.end() + windows["after"]]
@@ -182,7 +183,8 @@ class _Language:
     def _numbers(
         self, where: re.Match[str], number: re.Pattern[str], is_behind: bool, is_plural: bool
     ) -> tuple[int, ...]:
-        """The numbers of the attempts; none for one number behind a plural, which is a count."""
+        """The numbers of the attempts; none for a single number after a plural, which is a
+        count."""
         text = where["numbers"] or ""
         first = self._patterns.get("first_alone")
         if is_behind and first and not is_plural and (alone := first.fullmatch(text)):

@@ -1,4 +1,4 @@
-"""The wordings of the prompts of thinker, deliberator, chooser and judge, versioned by hash.
+"""Prompt templates ("wordings") of thinker, deliberator, chooser and judge, versioned by hash.
 
 A wording is a Markdown file ``prompts/ROLE.DOMAIN.LANGUAGE.md``. A thinker's file is the
 instruction that follows the problem. The files of deliberator and chooser hold the line
@@ -7,12 +7,12 @@ the text after it closes it. Judge and chooser have one file per language. The o
 placeholder is ``{{fence}}``. It is filled before any text of a user or a model is inserted, so that
 no problem and no trajectory can fill a placeholder.
 
-The deliberator's wording makes the four demands of HeavySkill (arXiv 2605.02396, section 2.2 and
-Figure 7): consensus is a signal and not a proof; if all attempts are wrong, learn from the errors
-and derive again; synthesize the attempts; keep language and format, and give the answer without an
-analysis of the attempts. ``brief`` is a short form for models with a short context.
+The deliberator's wording states the four requirements of HeavySkill (arXiv 2605.02396, section 2.2
+and Figure 7): consensus is a signal and not a proof; if all attempts are wrong, learn from the
+errors and derive again; synthesize the attempts; keep language and format, and give the answer
+without an analysis of the attempts. ``brief`` is a short form for models with a short context.
 
-Not covered: the chat template, which belongs to the model.
+Not covered: the chat template, which depends on the model.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ _FOLDER = resources.files("heavydistill.heavy") / "prompts"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One wording."""
+    """One prompt template."""
 
-    opening: str  # Text before the cache or the answer to judge; empty for a thinker
+    opening: str  # Text before the cache or the answer; empty for a thinker
     closing: str  # Text after the problem, the cache or the answer
     version: str  # ``name@hash``: the first 12 hex digits of the file's SHA-256
 
 
 def available() -> list[tuple[str, str, str]]:
-    """All wordings as (role, domain, language), sorted."""
+    """List all wordings as (role, domain, language), sorted."""
     names = (entry.name for entry in _FOLDER.iterdir())
     parts = (name.removesuffix(".md").split(".") for name in names if name.endswith(".md"))
     return sorted((role, domain, language) for role, domain, language in parts)
 
 
 def of_version(version: str) -> Prompt | None:
-    """The wording with this version; None if this heavydistill has another one."""
+    """The wording with this version; None if this release of heavydistill does not contain it."""
     role, domain, language = version.partition("@")[0].split(".")
     try:
         prompt = load(cast(Role, role), domain, language)
@@ -63,10 +63,10 @@ def of_version(version: str) -> Prompt | None:
 
 @cache
 def load(role: Role, domain: str, language: str) -> Prompt:
-    """The wording for a role.
+    """Load the wording for a role.
 
-    ``domain`` is ``general``, ``stem``, ``code`` or ``brief``, and ``general`` for judge and
-    chooser; ``language`` is ``en`` or ``zh``. Raises ConfigError for other values and lists these.
+    ``domain`` is ``general``, ``stem``, ``code`` or ``brief``, and always ``general`` for judge and
+    chooser; ``language`` is ``en`` or ``zh``. Raises ConfigError for other values.
     """
     name = f"{role}.{domain}.{language}"
     entry = _FOLDER / f"{name}.md"
@@ -86,28 +86,28 @@ def load(role: Role, domain: str, language: str) -> Prompt:
 
 
 def for_cache(task: Task, domain: str, language: str) -> Prompt:
-    """The wording around a cache for a task of its reader; other arguments as in ``load``."""
+    """Load the wording around a cache for the task of its reader; see ``load``."""
     if task == "choose":
         return load("chooser", "general", language)
     return load("deliberator", domain, language)
 
 
 def for_thinker(problem: Problem, config: RunConfig) -> Prompt:
-    """The wording for a thinker of a run on a problem."""
+    """The wording that a run uses for a thinker on a problem."""
     return load("thinker", problem.domain or config.domain or "general", config.language)
 
 
 def for_reader(problem: Problem, config: RunConfig) -> Prompt:
-    """The wording around a cache of a problem for the deliberator of a run."""
+    """The wording that a run uses around a problem's cache for the deliberator."""
     domain = problem.domain or config.domain or "general"
     return for_cache(config.deliberate.task, domain, config.language)
 
 
 def asked_of_thinker(problem: Problem, config: RunConfig) -> str:
-    """The prompt of a thinker of a run on a problem."""
+    """The prompt that a run sends to a thinker for a problem."""
     return thinker_prompt(problem.text, for_thinker(problem, config))
 
 
 def thinker_prompt(problem_text: str, prompt: Prompt) -> str:
-    """The prompt of a thinker: the unchanged problem, then the instruction."""
+    """Build the prompt of a thinker: the unchanged problem, then the instruction."""
     return f"{problem_text.strip()}\n\n{prompt.closing}"

@@ -1,23 +1,24 @@
 """Cuts attempts to a token budget without losing their final answers.
 
 Modes:
-    answer_only: The answer text. If it exceeds its share, its end is kept, which has the answer.
+    answer_only: The answer text. If it exceeds its share, its end is kept, which contains the
+        answer.
     answer_clipped: The answer text. If it exceeds its share, its beginning and the sentence of the
         final answer are kept.
     head_tail: The answer text. If it exceeds its share, its beginning and its end are kept.
-    think_clipped: The reasoning, a blank line, the answer text. If they exceed their share, the
-        reasoning loses its beginning; an answer text that alone exceeds it is cut as in
-        answer_only.
+    think_clipped: The reasoning, a blank line, the answer text. If these exceed their share, the
+        beginning of the reasoning is removed; if the answer text alone exceeds the share, it is cut
+        as in answer_only.
 
-A line with an ellipsis replaces text that is missing between two kept parts. Shares come from
-``water_fill``. The final answer is the last occurrence of ``extracted`` in the answer text, in a
-box if there is one; without an occurrence it is the last box to the end of its line, else the last
-line, at most 64 tokens of it. The sentence of the answer is kept if the share holds it, and the
-answer itself always: ``prune`` exceeds its budget rather than lose an answer, and ``cache`` decides
-whether that is possible.
+A line with an ellipsis replaces removed text between two kept parts. ``water_fill`` divides the
+budget into shares. The final answer is the last occurrence of ``extracted`` in the answer text,
+preferably in a box. If there is none, it is the text from the last box to the end of its line, or
+else the last line, at most 64 tokens. The sentence with the answer is kept if it fits the share.
+The answer itself is always kept: ``prune`` may exceed its budget to keep it, and ``cache`` then
+checks the total.
 
 Before counting, control tokens are made harmless by a space after their first character; all other
-text stays unchanged. Not covered: control tokens of a single character, which cannot be broken;
+text stays unchanged. Not covered: control tokens of a single character, which cannot be split;
 summaries of attempts by a model.
 """
 
@@ -34,7 +35,7 @@ from heavydistill.config.run import Pruning
 from heavydistill.schema import CacheItem, Generation
 
 _ELLIPSIS = "\n...\n"
-# Bounds a line that stands in for an answer that was not found.
+# Maximum tokens of the line that is used if the answer is not found in the text.
 _MOST_TOKENS_OF_A_LINE = 64
 _HEAD_SHARE = {"answer_only": 0.0, "answer_clipped": 1.0, "head_tail": 0.5, "think_clipped": 0.0}
 _CONTROL_SHAPES = r"<[|｜][^\s<>]*[|｜]>|</?think>|\[/?INST\]|</?s>"
@@ -47,23 +48,23 @@ _T = TypeVar("_T")
 
 
 class Reader(Protocol):
-    """Counts and cuts text in the tokens of the model that reads a cache, or an upper bound."""
+    """Counts and cuts text in tokens of the model that reads a cache, or in an upper bound."""
 
     control_tokens: tuple[str, ...]
     """Strings that the model reads as control tokens, not as text."""
 
     @property
     def name(self) -> str:
-        """Name of the tokenizer or estimate that counted so far."""
+        """Name of the tokenizer or estimate used for the counts so far."""
 
     def count(self, text: str) -> int:
         """Number of tokens of ``text``."""
 
     def head(self, text: str, tokens: int) -> str:
-        """A prefix of ``text`` with at most ``tokens`` tokens, and not many fewer."""
+        """A prefix of ``text`` with at most ``tokens`` tokens, and close to that number."""
 
     def tail(self, text: str, tokens: int) -> str:
-        """A suffix of ``text`` with at most ``tokens`` tokens, and not many fewer."""
+        """A suffix of ``text`` with at most ``tokens`` tokens, and close to that number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,8 @@ class Attempt:
     """A generation prepared for cutting; spans are (start, end) in ``answer_text``."""
 
     generation: str  # Id of the generation
-    mode: Pruning  # Mode of cutting
-    reasoning: str  # Thinking that may be shown; empty except in ``think_clipped``
+    mode: Pruning  # Pruning mode
+    reasoning: str  # Thinking that may be included; empty except in ``think_clipped``
     answer_text: str
     sentence: _Span  # Span of the sentence with the final answer
     final: _Span  # Span of the final answer, within ``sentence``
@@ -82,7 +83,7 @@ class Attempt:
 
     @property
     def text(self) -> str:
-        """The uncut text that may be shown."""
+        """The uncut text that may be included."""
         return _after_reasoning(self.reasoning, self.answer_text)
 
 
@@ -94,7 +95,7 @@ def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
     """
     pattern, total = _control_pattern(control_tokens), 0
     while True:
-        # Repeated, because the inserted space may complete a control token that has a space.
+        # Repeated, because an inserted space may create a control token that contains a space.
         text, count = pattern.subn(_break, text)
         if not count:
             return text, total
@@ -102,7 +103,7 @@ def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
 
 
 def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
-    """Measure a usable generation once, so that it can be cut to different shares."""
+    """Analyse a usable generation once, so that it can be cut to different shares."""
     answer_text, defused = defuse(generation.answer_text, reader.control_tokens)
     extracted, _ = defuse(generation.extracted or "", reader.control_tokens)
     reasoning = ""
@@ -125,10 +126,10 @@ def prepare(generation: Generation, mode: Pruning, reader: Reader) -> Attempt:
 
 
 def prune(attempts: Sequence[Attempt], budget: int, reader: Reader) -> list[tuple[str, CacheItem]]:
-    """Cut attempts to a budget; returns the text of each with the record of its cut.
+    """Cut attempts to a token budget; returns (text, record of the cut) for each.
 
-    The sum of the tokens of the texts, each counted alone, is at most ``budget``. If the final
-    answers alone exceed it, each text is no longer than its final answer.
+    The sum of the token counts of the texts, each counted alone, is at most ``budget``. If the
+    final answers alone exceed the budget, each text is just its final answer.
     """
     needs = [attempt.tokens for attempt in attempts]
     shares = water_fill(needs, budget, [attempt.least_tokens for attempt in attempts])
@@ -177,10 +178,11 @@ def water_fill(needs: Sequence[int], budget: int, least: Sequence[int] = ()) -> 
 
 
 def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit: int) -> _T:
-    """Build a text for ``room`` tokens, or for fewer until it has at most ``limit`` tokens.
+    """Build a text for ``room`` tokens; reduce ``room`` until the text has at most ``limit``
+    tokens.
 
-    The tokens of a joined text are not the sum of its parts, so the room is reduced by the measured
-    excess, in growing steps; ``build(0)`` is returned whatever its size.
+    The token count of a joined text differs from the sum of its parts, so ``room`` is reduced by
+    the measured excess, in growing steps. If nothing fits, ``build(0)`` is returned.
     """
     extra = 0
     while True:
@@ -192,7 +194,7 @@ def fit(build: Callable[[int], _T], count: Callable[[_T], int], room: int, limit
 
 
 def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
-    """The attempt cut to at most ``share`` tokens; ``share`` must hold its final answer."""
+    """Cut an attempt to at most ``share`` tokens; its final answer must fit into ``share``."""
     answer = attempt.answer_text
     left = share - reader.count(answer) if attempt.reasoning else -1
     if left >= 0:
@@ -215,7 +217,7 @@ def _cut(attempt: Attempt, share: int, reader: Reader) -> str:
 
 
 def _joined(text: str, spans: Sequence[_Span]) -> str:
-    """The union of the spans, with an ellipsis line in each gap longer than that line."""
+    """The union of the spans; a gap longer than the ellipsis line is replaced by that line."""
     joined, reached = "", 0
     for start, end in sorted(spans):
         if start == end:
@@ -252,7 +254,7 @@ def _final_spans(text: str, extracted: str, reader: Reader) -> tuple[_Span, _Spa
 
 
 def _last_occurrence(text: str, extracted: str) -> _Span | None:
-    """The last occurrence in a box, else as a whole word, else anywhere; None without one."""
+    """The last occurrence in a box, else as a whole word, else anywhere; None if there is none."""
     exact = re.escape(extracted)
     for pattern in (rf"{_BOX.pattern}\s*{exact}\s*\}}", rf"(?<!\w){exact}(?!\w)", exact):
         spans = [m.span() for m in re.finditer(pattern, text)]

@@ -1,9 +1,9 @@
-"""Selects the trajectories of a pool that enter a cache.
+"""Selects the trajectories of a pool for a cache.
 
 Only usable trajectories are selected (``Generation.unusable_because`` is None). Answers are
-compared by their ``extracted`` string; a trajectory without one (unparsed) equals no other. A
-selection depends only on the pool and the random generator, which also breaks ties. The order of
-the result has no meaning, because the cache shuffles it.
+compared by their ``extracted`` string; a trajectory without an extracted answer ("unparsed") equals
+no other. A selection depends only on the pool and the random generator, which also breaks ties. The
+order of the result has no meaning, because the cache shuffles it.
 
 Not covered: duplicate wordings, and judgements of quality.
 """
@@ -23,10 +23,10 @@ _G = TypeVar("_G", bound=Generation)
 
 
 def select(strategy: Selection, pool: Sequence[_G], width: int, rng: random.Random) -> list[_G]:
-    """Select ``width`` usable trajectories of the pool, or all if there are fewer.
+    """Select ``width`` usable trajectories of the pool, or all of them if there are fewer.
 
-    The functions below describe the strategies; only ``group_one`` may select fewer. ``rng`` is the
-    source of every random choice.
+    The functions below implement the strategies; only ``group_one`` may select fewer. All random
+    choices use ``rng``.
     """
     usable = [generation for generation in pool if generation.unusable_because is None]
     rng.shuffle(usable)
@@ -39,10 +39,10 @@ def _random(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
 
 
 def _max_answer_num(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """Take all trajectories with the most frequent answer, then the next; unparsed ones last.
+    """Take trajectories by the frequency of their answer, the most frequent first, unparsed last.
 
-    This is the paper's strategy. It shows the deliberator the result of a vote: if the majority is
-    wrong, the right attempts are left out first, which removes minority-right cases from training
+    This is the paper's strategy. It reveals the majority to the deliberator: if the majority is
+    wrong, the right attempts are omitted first, which removes minority-right cases from training
     data.
     """
     groups = _by_answer(shuffled)
@@ -61,7 +61,7 @@ def _max_diversity(shuffled: list[_G], width: int, rng: random.Random) -> list[_
 def _max_length(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
     """Take the longest trajectories, reasoning and answer text together.
 
-    The unit is completion tokens, or characters for all if the tokens of any usable trajectory are
+    Length is in completion tokens, or in characters if the tokens of any usable trajectory are
     unknown.
     """
     known = all(generation.completion_tokens >= 0 for generation in shuffled)
@@ -82,7 +82,7 @@ def _group_one(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
 
 
 def _stratified(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """Keep the share of right trajectories in the usable pool as closely as ``width`` allows.
+    """Keep the share of right trajectories the same as in the usable pool, as far as possible.
 
     The strategy reads verdicts, so use it for training data and not for evaluations. A share
     half-way between two numbers of right trajectories is rounded at random.
@@ -97,7 +97,7 @@ def _stratified(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
 
 
 def _by_answer(shuffled: list[_G]) -> list[list[_G]]:
-    """Groups of equal answers, in order of first appearance; each unparsed one is alone."""
+    """Group trajectories by answer, in order of first appearance; each unparsed one is a group."""
     groups: dict[object, list[_G]] = defaultdict(list)
     for number, generation in enumerate(shuffled):
         answer = generation.extracted

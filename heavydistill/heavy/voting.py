@@ -1,11 +1,12 @@
-"""The baselines of deliberation (the vote over a pool, the choice of an attempt), and the labels.
+"""Baselines of deliberation (majority vote, choice of an attempt), and labels of problems.
 
-A trajectory votes if it is usable, judged and has an extracted answer. Votes are compared by that
-string; trajectories without one do not vote. An answer is right if the verdicts of its trajectories
-say so, so that one verifier labels both stages.
+A trajectory votes if it is usable, judged and has an extracted answer. Votes are compared by the
+extracted string. An answer is right if the verdicts of its trajectories are ``correct``, so that
+the same verifier labels votes and deliberations.
 
-A chooser (Best-of-N with a judge) reads the same cache as a deliberator and replies with the number
-of an attempt, whose answer counts as its own. A reply without a valid number has no answer.
+A chooser (Best-of-N with a model as judge) reads the same cache as a deliberator and replies with
+the number of an attempt; the answer of that attempt becomes the chooser's answer. A reply without a
+valid number has no answer.
 
 Not covered: weighted votes.
 """
@@ -28,8 +29,8 @@ _NUMBER = re.compile(
 def vote_value(pool: Sequence[Generation]) -> float:
     """Expected accuracy in [0, 1] of taking the most frequent answer.
 
-    Ties are drawn with equal chance. An answer whose trajectories have different verdicts counts as
-    the share of correct ones. The value is 0 if no trajectory votes.
+    Ties are broken at random with equal probability. An answer whose trajectories have different
+    verdicts counts as the share of correct ones. The value is 0 if no trajectory votes.
     """
     labels: dict[str, list[bool]] = defaultdict(list)
     for trajectory in pool:
@@ -40,7 +41,7 @@ def vote_value(pool: Sequence[Generation]) -> float:
 
 
 def stratum(pool: Sequence[Generation]) -> Stratum:
-    """The stratum of a pool: how many trajectories are right, and whether the vote is.
+    """The stratum of a pool: how many trajectories are right, and whether the vote is right.
 
     Failed trajectories count as not right, so a pool with a failure is never all-right. An empty
     pool is all-wrong.
@@ -57,12 +58,13 @@ def stratum(pool: Sequence[Generation]) -> Stratum:
 
 
 def outcome(pool: Sequence[Trajectory], deliberations: Sequence[Deliberation]) -> Outcome | None:
-    """Compare the deliberations with the vote; None without deliberations.
+    """Compare the deliberations with the vote; None if there are no deliberations.
 
     The deliberations of the last round are right if strictly more than half of them are correct,
     and the vote is right if its value is above one half; a tie counts as not right. The outcome is
-    ``kept`` if both are right, ``overturned`` if only the vote is, ``lost`` if neither is; if only
-    the deliberations are, ``rescued`` if some trajectory is right, else ``emergent``.
+    ``kept`` if both are right, ``overturned`` if only the vote is right, and ``lost`` if neither is
+    right. If only the deliberations are right, it is ``rescued`` if some trajectory is right, else
+    ``emergent``.
     """
     if not deliberations:
         return None
@@ -83,7 +85,7 @@ def chosen(reply: str, attempts: int) -> int | None:
 
 
 def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[str, Any]:
-    """Put the answer of the chosen attempt into the fields of a chooser's generation.
+    """Set the answer of the chosen attempt in the fields of a chooser's generation.
 
     ``answers`` are the answers of the attempts in the order of the cache. ``answer_text`` becomes
     the chosen answer, or empty, and the reply is appended to ``reasoning``. A generation that

@@ -61,7 +61,7 @@ class MatchedVote:
     votes: float  # trajectories that cost as many tokens, as a mean over problems
     needs: int  # number of trajectories per problem that this requires
     vote: Interval | None  # V at that number of votes; None if there are too few trajectories
-    heavy_minus_vote: Interval | None  # HM@D - ``vote``, paired by problem; None as ``vote``
+    heavy_minus_vote: Interval | None  # HM@D - ``vote``, paired by problem; None without `vote`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -201,7 +201,7 @@ class RunTally:
         self.deliberators: set[str] = set()
         self.thoughts = 0  # trajectories with thinking
         self.same_texts = 0  # problems whose trajectories are all the same long text
-        self.readers: Counter[str] = Counter()  # number of caches by what counted their tokens
+        self.readers: Counter[str] = Counter()  # number of caches by token counter
         self.judging = Judging()
         judges = no_usage()
         trajectories, deliberations = GenerationTally(), GenerationTally()

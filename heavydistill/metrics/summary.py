@@ -185,7 +185,7 @@ class Summary(Metrics):
     statuses: dict[str, int]  # number of traces by status, most common first
     thoughts: int = 0  # trajectories with thinking
     same_texts: int = 0  # problems whose trajectories are all the same text
-    readers: dict[str, int] = field(default_factory=dict)  # caches by what counted tokens
+    readers: dict[str, int] = field(default_factory=dict)  # caches by token counter
     prompts: list[str]  # names and hashes of the prompt templates
     verifiers: list[str]  # names and versions of the verifiers and judges
 

@@ -31,7 +31,7 @@ MOST_ATTEMPTS = 12
 
 @dataclass(frozen=True, slots=True)
 class MicroRow:
-    """One training example: a user turn and the assistant's two parts."""
+    """One training example: a user turn, and the assistant's reasoning and answer text."""
 
     prompt: str
     reasoning: str
@@ -65,13 +65,13 @@ def problems(stream: int) -> Iterator[MicroProblem]:
 
 
 def thinker_row(problem: MicroProblem) -> MicroRow:
-    """A row of the thinker: the problem, solved in large steps."""
+    """A training row of the thinker: the problem, solved in large steps."""
     prompt = prompts.load("thinker", PROMPT_DOMAIN, "en")
     return MicroRow(prompts.thinker_prompt(problem.text, prompt), *thinker_solution(problem.worked))
 
 
 def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> MicroRow:
-    """A row of the deliberator: a cache of (answer text, answer) attempts and a deliberation."""
+    """A training row of the deliberator, for a cache of (answer text, answer) attempts."""
     answers = [answer for _, answer in attempts]
     solution = deliberator_solution(problem.worked, problem.given, answers)
     return MicroRow(_cache_prompt(problem, attempts), *solution)
@@ -80,7 +80,7 @@ def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) 
 def restating_row(
     problem: MicroProblem, attempts: Sequence[tuple[str, str]], rng: random.Random
 ) -> MicroRow:
-    """A row that teaches the base student the form of a deliberation: it repeats one attempt."""
+    """A row that teaches the base student the format of a deliberation by repeating one attempt."""
     text, answer = rng.choice(attempts)
     reasoning = judgement(answer, [other for _, other in attempts])
     return MicroRow(_cache_prompt(problem, attempts), reasoning, text)
@@ -89,7 +89,7 @@ def restating_row(
 def invented_attempts(
     problem: MicroProblem, count: int, rng: random.Random
 ) -> list[tuple[str, str]]:
-    """Attempts with invented errors, used until a model can write its own attempts.
+    """Attempts with artificial errors, used until a model can write attempts itself.
 
     An error shifts one intermediate value and all later ones.
     """

@@ -1,8 +1,7 @@
 """The tokenizer of the micro models: byte-level BPE, one token per digit, ChatML.
 
-Any text can be encoded, because the alphabet is bytes. Merges are learnt from the prompts and
-worked solutions of the models. Digits are never merged, which makes arithmetic learnable at this
-size.
+Any text can be encoded, because the alphabet is bytes. Merges are learnt from the models' prompts
+and worked solutions. Digits are never merged, so that a model of this size can learn arithmetic.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ VOCABULARY = 768
 THINK_TAGS = ("<think>", "</think>")
 _TURN_OPENS, _TURN_ENDS, _PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 
-# ``reasoning_content`` is where TRL and the chat APIs keep the thinking of a turn;
-# the generation marks let TRL supervise the assistant's tokens alone.
+# TRL and the chat APIs keep the thinking of a turn in ``reasoning_content``; the generation markers
+# let TRL train only on the assistant's tokens.
 CHAT_TEMPLATE = (Path(__file__).parent / "teacher" / "chat_template.jinja").read_text("utf-8")
 
 
@@ -42,7 +41,7 @@ def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFa
     )
     tokenizer.train_from_iterator(chain(["user\n", "assistant\n"] * 100, texts), trainer)
     tokenizer.add_special_tokens([_PAD, _TURN_OPENS, _TURN_ENDS])
-    # Not special tokens, because decoding must keep the thinking.
+    # The think tags are not special tokens, because decoding must keep the thinking.
     tokenizer.add_tokens([AddedToken(tag, special=False, normalized=False) for tag in THINK_TAGS])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

@@ -1,8 +1,8 @@
 """Trains the micro models from random weights, with next-token loss on the assistant's turn.
 
-A step has one batch of thinker rows and one of deliberator rows, so that both roles learn whatever
-the lengths of their rows. It runs in float32 on a CPU or a GPU. The same seed, number of threads
-and machine give the same weights.
+A step has one batch of thinker rows and one batch of deliberator rows, so that the lengths of the
+rows do not affect the balance of the roles. Training runs in float32 on a CPU or a GPU. The same
+seed, number of threads and machine give the same weights.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Schedule:
 
     steps: int  # Optimizer steps
     learning_rate: float
-    """Peak for the matrices; all other weights have half of it. The warm-up is linear, the decay a
-    cosine to a twentieth."""
-    thinker_rows: int  # Rows per step
-    deliberator_rows: int  # Rows per step
+    """Peak learning rate of the matrices; all other weights use half of it. Warm-up is linear;
+    decay is a cosine to a twentieth of the peak."""
+    thinker_rows: int  # Number of rows per step
+    deliberator_rows: int  # Number of rows per step
     deliberator_weight: float = 0.5  # Share of the loss for deliberator rows, 0 to 1
 
     def share_of_peak(self, step: int) -> float:
@@ -58,7 +58,7 @@ class Schedule:
 
 
 def new_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
-    """A Llama with random weights for this tokenizer, with heads of 32, which vLLM accepts."""
+    """Create a Llama with random weights for this tokenizer; vLLM accepts its heads of size 32."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -87,7 +87,7 @@ def train(
     schedule: Schedule,
     report: Callable[[str], None],
 ) -> None:
-    """Train a model in place on endless rows; ``report`` is called with lines of progress."""
+    """Train a model in place on endless rows; ``report`` is called with progress lines."""
     import torch
 
     from heavydistill.train.trainer import MuonAdamW
@@ -106,7 +106,7 @@ def train(
         for role, (batches, share) in enumerate(plan):
             ids, labels = batch(tokenizer, next(batches))
             tokens += ids.numel()
-            # Rows are padded on the right, so the causal mask alone hides the padding.
+            # Rows are padded on the right, so the causal mask is enough to hide the padding.
             inputs, targets = ids.to(model.device), labels[:, 1:].to(model.device)
             hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state
             supervised = targets != _IGNORED
@@ -131,7 +131,7 @@ def train(
 
 
 def _batches(rows: Iterator[MicroRow], size: int) -> Iterator[list[MicroRow]]:
-    """Batches of rows of similar length, which need less padding, in random order."""
+    """Yield batches of rows of similar length, which reduces padding, in random order."""
     rng = random.Random(size)
     while True:
         window = list(itertools.islice(rows, size * _BATCHES_SORTED_TOGETHER))

@@ -1,6 +1,6 @@
-"""Worked solutions, written by program, that the micro models are trained to write.
+"""Generates the worked solutions that the micro models are trained to write.
 
-There are three families of reasoning-gym: ``chain_sum``, ``decimal_chain_sum`` and
+Three families of reasoning-gym are supported: ``chain_sum``, ``decimal_chain_sum`` and
 ``leg_counting``. Each problem is divided into ``Step``s of one operation. A thinker computes a step
 at once (``57+87=144``), which a small model often gets wrong. A deliberator restates the task,
 derives it again column by column (``57+87: 7+7=14, 5+8+1=14: 144``), and compares each attempt with
@@ -41,7 +41,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """The steps of one problem."""
+    """A problem divided into steps."""
 
     steps: tuple[Step, ...]  # Steps in order
     values: tuple[Decimal, ...]  # Intermediate values in the answer text, the answer last
@@ -84,7 +84,7 @@ def deliberator_solution(worked: Worked, given: str, answers: Sequence[str]) -> 
 
 
 def judgement(found: str, answers: Sequence[str]) -> str:
-    """One line per attempt: whether its answer equals the answer ``found``."""
+    """One line per attempt: whether its answer equals ``found``."""
     return "\n".join(
         f"Attempt {number}: {answer} {'right' if answer == found else 'wrong'}"
         for number, answer in enumerate(answers, 1)
@@ -92,9 +92,9 @@ def judgement(found: str, answers: Sequence[str]) -> str:
 
 
 def careful(step: Step) -> str:
-    """One step in columns of digits, the last column first; a product is not divided.
+    """Write one step by columns of digits, the last column first; a product is not split.
 
-    A column of a difference borrows ten if its upper digit is too small. For negative numbers the
+    In a difference, a column borrows ten if its upper digit is too small. For negative numbers, the
     equivalent positive operation is written: ``12-45: -(45-12): 5-2=3, 4-1=3: -33``.
     """
     if step.operator == "*":
