@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from heavydistill.cli.flags import first_sentence
 from heavydistill.cli.verbs import Rows
 from heavydistill.errors import ConfigError
+from heavydistill.report.terminal import print_command
 from heavydistill.train.fields import Argument, own_arguments
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _TEXTS = {
     "one by name: {}. [default: one process]",
 }
 _FILES = ("config", "accelerate")
-_DRY_RUN = re.compile("--dry[_-]run(=.*)?")
 _VALUES = {None: "TEXT", int: "N", float: "X"}
 
 
@@ -157,17 +157,9 @@ def _checked(script: str, words: Sequence[str]) -> None:
         if code := launch(file, flags, [script, *rest]):
             sys.exit(code)
     if values.get("dry_run") and not is_launched():
-        from rich.console import Console
-
-        from heavydistill.report.terminal import print_command
-
         print("Nothing was written.", flush=True)
-        following = [
-            word
-            for before, word in zip(["", *words], words, strict=False)
-            if not _DRY_RUN.fullmatch(word)
-            and (word.startswith("-") or not _DRY_RUN.fullmatch(before))
-        ]
+        flag = FlagParser(script, {"dry_run": Argument("dry_run", "bool")})
+        following = flag.parse_known_args(words)[1]
         print_command("Next", ["heavydistill", script, *following], Console())
 
 
@@ -202,9 +194,6 @@ def merge(
     base in 4 bits is merged into the base as it is on disk. Merging needs no GPU, and as much
     memory as the model in its own type, or in float32 with `--dtype`.
     """
-    from rich.console import Console
-
-    from heavydistill.report.terminal import print_command
     from heavydistill.train import merge as merging
     from heavydistill.train.script import evaluation_command
 

@@ -38,8 +38,6 @@ ALIASES = {
     "reference": ("answer", "final_answer", "ground_truth", "answerKey"),
     "options": ("choices",),
 }
-# Whether a row needs a reference depends on its verifier.
-OPTIONAL = FIELDS[2:]
 DEFAULT_VERIFIER = "math"
 OPTIONS_VERIFIER = "choice"
 
@@ -114,7 +112,7 @@ def _own_column(field: str, there: list[str], where: str) -> str | None:
             f"{where}: the columns {' and '.join(aliases)} could each be the {field}",
             f"Add --set problems.columns.{field}=COLUMN with the one that is meant.",
         )
-    if aliases or field in OPTIONAL or field not in ALIASES:
+    if aliases or field != "text":  # whether a row needs a reference depends on its verifier
         return aliases[0] if aliases else None
     raise ProblemsError(
         f"{where}: there is no column for the {field}",

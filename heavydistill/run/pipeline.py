@@ -477,8 +477,7 @@ def logging_to(
     matters: Callable[[logging.LogRecord], bool] = lambda record: True,
 ) -> Iterator[None]:
     """Show warnings that pass ``matters``, by default on the terminal, and write them to a file."""
-    if shown is None:
-        shown = _Lines()
+    shown = shown or _Lines()
     kept = logging.FileHandler(file, delay=True, encoding="utf-8")
     kept.setFormatter(
         logging.Formatter("[%(asctime)s] %(levelname)-8s %(message)s", datefmt="%Y-%m-%d %H:%M:%S")
