@@ -18,8 +18,10 @@ or row is not an error but a record with a reason (see ``schema``).
 
 from __future__ import annotations
 
+import difflib
 import errno
 import re
+from collections.abc import Iterable
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -44,6 +46,12 @@ def encodable(text: str) -> str:
 def printable(text: str) -> str:
     """Remove escape sequences and control characters, except tabs and newlines."""
     return CONTROL.sub("", _SEQUENCE.sub("", encodable(text)))
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return ``Did you mean NAME? `` with the most similar name; empty if none is similar."""
+    near = difflib.get_close_matches(name, [*known], n=1, cutoff=cutoff)
+    return f"Did you mean {near[0]}? " if near else ""
 
 
 class HeavydistillError(Exception):

@@ -9,7 +9,6 @@ is wrong, the first real request fails. Not covered: whether a server honours pa
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import ssl
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heavydistill.config.models import Endpoint
-from heavydistill.errors import TeacherError
+from heavydistill.errors import TeacherError, did_you_mean
 from heavydistill.models.http.failures import wrong_key
 from heavydistill.models.http.replies import Redactor, message_of, parsed, status_of
 from heavydistill.models.http.transport import beginning, proxy_of, submit
@@ -101,10 +100,9 @@ class Contact:
         names = [each["id"] for each in models]
         # A proxy such as LiteLLM may list patterns with "*".
         if names and model not in names and not any("*" in name for name in names):
-            near = difflib.get_close_matches(model, names, n=1)
             raise TeacherError(
                 f"{url} does not serve {model!r}",
-                f"{f'Did you mean {near[0]}? ' if near else ''}It serves "
+                f"{did_you_mean(model, names)}It serves "
                 f"{', '.join(names[:_MOST_NAMED])}{', ...' if len(names) > _MOST_NAMED else ''}.",
             )
         return models

@@ -13,7 +13,6 @@ Values in the configuration and in the capability file override those of the pro
 
 from __future__ import annotations
 
-import difflib
 import json
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from typing import Any
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.config.shipped import shipped
-from heavydistill.errors import TeacherError
+from heavydistill.errors import TeacherError, did_you_mean
 from heavydistill.models.capabilities import ASSUMED, positions_in
 from heavydistill.models.hub_files import file_in, is_hub_id, unloadable, why_missing
 from heavydistill.models.ledger import Ledger
@@ -71,8 +70,7 @@ def profile_of(name: str) -> ProfileFile:
 
 def nearest(name: str) -> str:
     """``Did you mean NAME? `` with the shipped profile of the most similar name; empty if none."""
-    near = difflib.get_close_matches(name, shipped("configs/teachers"), n=1)
-    return f"Did you mean {near[0]}? " if near else ""
+    return did_you_mean(name, shipped("configs/teachers"))
 
 
 def profile_at(

@@ -8,7 +8,6 @@ Not covered: the meaning of the columns (``columns``).
 
 from __future__ import annotations
 
-import difflib
 import json
 import shlex
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from heavydistill.errors import ProblemsError
+from heavydistill.errors import ProblemsError, did_you_mean
 from heavydistill.models.hub_files import obstacle, remedy
 
 
@@ -209,8 +208,7 @@ def _refuse_constant(name: str) -> float:
 def choices(wrong: str, right: Iterable[str], title: str) -> str:
     """``Did you mean a? TITLE: a, b, c.``; a long list is omitted if there is a similar name."""
     right = list(right)
-    near = difflib.get_close_matches(wrong, right, n=1, cutoff=0.5)
-    listed = f"{title}: {', '.join(right)}."
+    near = did_you_mean(wrong, right, cutoff=0.5)
     if near and len(right) > _MOST_LISTED:
-        return f"Did you mean {near[0]}?"
-    return f"Did you mean {near[0]}? {listed}" if near else listed
+        return near.rstrip()
+    return f"{near}{title}: {', '.join(right)}."

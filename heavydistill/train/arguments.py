@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import itertools
 import json
 import math
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
 from heavydistill.config.shipped import shipped
 from heavydistill.config.yaml import error_of, line_of, read_yaml
-from heavydistill.errors import ConfigError
+from heavydistill.errors import ConfigError, did_you_mean
 from heavydistill.train.fields import Argument, arguments_of, own_arguments
 
 if TYPE_CHECKING:
@@ -236,9 +235,8 @@ def spellings(name: str) -> list[str]:
 
 def _nearest(name: str, known: Sequence[str], script: str) -> str:
     longer = [other for other in known if other.startswith(name)][:3]
-    near = longer or difflib.get_close_matches(name, known, n=1)
-    did_you_mean = f"Did you mean {' or '.join(near)}? " if near else ""
-    return f"{did_you_mean}{_keys_of(script)}"
+    near = f"Did you mean {' or '.join(longer)}? " if longer else did_you_mean(name, known)
+    return f"{near}{_keys_of(script)}"
 
 
 def recorded(arguments: TrainArguments[Any]) -> dict[str, Any]:

@@ -39,16 +39,10 @@ def run_script(script: str, words: Sequence[str]) -> None:
     arguments = reader.parse(words)
     config = arguments.config
     folder = Path(config.output_dir)
-    options = (
-        PublishOptions(
-            config.hub_model_id,
-            revision=config.hub_revision,
-            private=bool(config.hub_private_repo),
-            licence=config.license,
-        )
-        if config.push_to_hub
-        else None
-    )
+    options = None
+    if config.push_to_hub:
+        private, licence = bool(config.hub_private_repo), config.license
+        options = PublishOptions(config.hub_model_id, config.hub_revision, private, licence)
     if config.evaluate:
         load_config(Path(config.evaluate))
     plan = stage.prepare(arguments)

@@ -6,7 +6,6 @@ A user's own verifier is a Python file listed in ``verify.own`` (``load_own``).
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import runpy
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from heavydistill.config.run import Domain, Verifying
-from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.errors import ConfigError, ProblemsError, did_you_mean
 from heavydistill.verifiers.base import Verifier
 from heavydistill.verifiers.choice.verifier import Choice
 from heavydistill.verifiers.code import Code
@@ -36,8 +35,7 @@ def names() -> list[str]:
 def get(name: str) -> Verifier:
     """The verifier with this name; raises ProblemsError with the list of names if there is none."""
     if name not in _known:
-        near = difflib.get_close_matches(name, _known, n=1)
-        fix = f"Did you mean {near[0]}? " if near else ""
+        fix = did_you_mean(name, _known)
         fix += f"Verifiers: {', '.join(names())}; verify.own adds Python files with your own."
         raise ProblemsError(f"There is no verifier {name!r}", fix)
     return _known[name]
