@@ -9,7 +9,7 @@
     |  |- JournalError           a journal that cannot be used
     |  |- PublishError           sets or a model that cannot or may not be published there
     |  `- BudgetError            a token budget that is too small for the prompt
-    `- RunError                  the run broke: exit code 1; the message names what is kept
+    `- RunError                  the run failed: exit code 1; the message says what is kept
        `- StoppedError           the run ended early on purpose; requests in flight are kept too
 
 Every message says what is wrong and where, and ends with the fix. The failure of a single request

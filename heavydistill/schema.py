@@ -153,7 +153,7 @@ class Trajectory(Generation):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deliberation(Generation):
-    """One answer of the deliberator to one cache."""
+    """One answer of the deliberator, written after reading one cache."""
 
     cache: str  # id of the cache
     round: int  # round of the cache, from 1
@@ -238,7 +238,7 @@ def from_row(kind: type[_Row], row: dict[str, Any]) -> _Row:
 
 
 def arrow_schema(kind: type) -> pa.Schema:
-    """The Arrow schema of a schema dataclass."""
+    """Derive the Arrow schema of a schema dataclass."""
     import pyarrow as pa
 
     hints = _hints(kind)

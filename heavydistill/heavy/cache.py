@@ -174,8 +174,8 @@ def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str
 def blocks_of(cache: Cache) -> list[str] | None:
     """Split the prompt of a cache before its header lines; joined, the blocks give the prompt.
 
-    The blocks are the opening, the problem, each attempt, and the end with the closing. Returns
-    None if ``serialize`` did not make the prompt, or its attempts do not match the items.
+    The blocks are the opening, the problem, each attempt, and the closing. Returns None if
+    ``serialize`` did not make the prompt, or its attempts do not match the items.
     """
     first = re.search(r"^(={4,}) Problem$", cache.prompt, re.MULTILINE)
     if not first:

@@ -57,7 +57,7 @@ class Vote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ballot:
-    """The votes on one answer."""
+    """All votes on one answer, with the judge and the question."""
 
     by: str  # Verifier that could not decide the answer, as ``name@version``
     rule_reason: str
@@ -126,7 +126,7 @@ def rule_of(verifier: str) -> str:
 
 
 def ballot_of(verdict: Verdict) -> Ballot | None:
-    """The ballot of a verdict; None if no judge was asked."""
+    """Read the ballot stored in a verdict; None if no judge was asked."""
     if not verdict.verifier.startswith(_MARK):
         return None
     kept = json.loads(verdict.evidence)

@@ -115,7 +115,7 @@ class _Language:
         return re.compile(re.sub(r"@(\w+)@", lambda name: f"(?:{known[name[1]]})", pattern))
 
     def read(self, written: str, problem: str) -> Iterator[Mention]:
-        """All mentions in a text prepared by ``plain``."""
+        """Yield all mentions in a text that ``plain`` has prepared."""
         noun, text = self._patterns["noun"], written.lower()
         in_problem = list(noun.finditer(problem.lower()))
         stems = set(map(_stem, in_problem))

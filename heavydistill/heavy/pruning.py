@@ -88,7 +88,7 @@ class Attempt:
 
 
 def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
-    """Make control tokens in a text harmless; returns (text, number of tokens).
+    """Make control tokens in a text harmless; returns (changed text, number of changed tokens).
 
     Common forms of other models' control tokens are included, because another model may read the
     cache later.
@@ -235,7 +235,7 @@ def _after_reasoning(reasoning: str, answer_text: str) -> str:
 
 
 def _final_spans(text: str, extracted: str, reader: Reader) -> tuple[_Span, _Span]:
-    """The spans of (sentence with the final answer, final answer)."""
+    """(span of the sentence with the final answer, span of the final answer) in ``text``."""
     final = _last_occurrence(text, extracted) if extracted else None
     if final:
         starts = [m.end() for m in _SENTENCE_STARTS_AFTER.finditer(text, 0, final[0])]

@@ -34,7 +34,7 @@ def select(strategy: Selection, pool: Sequence[_G], width: int, rng: random.Rand
 
 
 def _random(shuffled: list[_G], width: int, rng: random.Random) -> list[_G]:
-    """Draw uniformly, without replacement."""
+    """Draw ``width`` trajectories uniformly, without replacement."""
     return shuffled[:width]
 
 

@@ -4,7 +4,7 @@ A difference is after minus before, paired by problem. Failed samples count as w
 and a problem without deliberations has the value 0. V, P and HP depend on the number of samples, so
 runs of different sizes are compared at the smaller size; for the larger run, the expected value for
 that many samples is used. Both runs must have the same problems, verifier versions and judge;
-otherwise a different verdict could not be told from a different answer.
+otherwise a changed verdict could be due to the verifier instead of the answer.
 
 ``evaluation.json`` holds ``dataclasses.asdict`` of a comparison. The same runs give the same bytes.
 The file contains no paths or addresses.
@@ -230,7 +230,7 @@ class Comparison(Changes):
 
     @property
     def metrics(self) -> list[tuple[str, str, Change]]:
-        """(name, meaning, change) of each metric, in the order of tables."""
+        """(name, meaning, change) of each metric, in the order in which tables show them."""
         changes = [(MEANINGS[key], getattr(self, key)) for key in NAMES]
         return [
             (name, meaning, change)

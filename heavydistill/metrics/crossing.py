@@ -35,7 +35,7 @@ Samplings = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinker:
-    """A row of the table."""
+    """A row of the table: a thinker and its metrics."""
 
     name: str  # name of the model
     mean_at_k: Interval  # M@K

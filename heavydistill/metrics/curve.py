@@ -66,7 +66,7 @@ class MatchedVote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """Accuracy over tokens."""
+    """Accuracy over tokens of a run, for several methods of answering."""
 
     k: int  # number of votes of the last point: the most common number of trajectories
     problems: int  # number of problems with at least k trajectories; only these are used

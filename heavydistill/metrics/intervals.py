@@ -126,7 +126,7 @@ class Pairs:
 
     @property
     def problems(self) -> int:
-        """Number of all problems."""
+        """Number of problems that were compared."""
         return self.both + self.only_before + self.only_after + self.neither
 
 

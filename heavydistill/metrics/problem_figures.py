@@ -186,7 +186,7 @@ def _share_used(trace: Trace, round: int) -> float:
 
 
 class RunTally:
-    """The rows of a run, and counts of everything else in its traces.
+    """The rows of a run's problems, and all other counts from its traces.
 
     Args:
         traces: All traces of the run, in any order.

@@ -84,13 +84,13 @@ def grouped(rows: Sequence[ProblemFigures], by: str) -> dict[str, list[ProblemFi
 def breakdown(
     rows: Sequence[ProblemFigures], rounds: int, k: int, d: int, by: str
 ) -> dict[str, Metrics]:
-    """The metrics of each group."""
+    """Compute the metrics of each group of ``by``; see ``grouped``."""
     return {name: Metrics(**measure(of, rounds, k, d)) for name, of in grouped(rows, by).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A share of problems."""
+    """A share of problems, with its interval."""
 
     count: int  # problems to which it applies
     of: int  # problems to which it could apply

@@ -38,7 +38,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """One stage of training."""
+    """Hyperparameters of one stage of training."""
 
     steps: int  # Optimizer steps
     learning_rate: float

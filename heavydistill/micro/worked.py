@@ -111,7 +111,7 @@ def careful(step: Step) -> str:
 
 
 def _columns(upper: Decimal, lower: Decimal, adds: bool) -> Iterator[str]:
-    """The columns of a sum or difference of two numbers with equally many decimals."""
+    """Yield the columns of a sum or difference of two numbers with equally many decimals."""
     digits = [str(number).replace(".", "") for number in (upper, lower)]
     width = max(map(len, digits))
     over = 0

@@ -199,7 +199,7 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of a served model."""
+    """Context of a served model in tokens, and the source of the number."""
 
     model: str  # Name of the model's profile
     tokens: int  # Most tokens of prompt and response together

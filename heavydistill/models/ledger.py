@@ -88,7 +88,7 @@ class Balance:
         return Cost(tokens, self.spent_usd + self.reserved_usd)
 
     def line(self) -> bytes:
-        """The line in the file: JSON, padded with spaces."""
+        """The account's line in the file: JSON, padded with spaces to a fixed length."""
         return json.dumps(dataclasses.asdict(self)).encode().ljust(_LINE)
 
     def plus(

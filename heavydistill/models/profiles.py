@@ -49,7 +49,7 @@ class Thinking(Section):
 
 
 class Price(Section):
-    """Price of tokens."""
+    """Price of prompt and completion tokens."""
 
     usd_per_mtok_in: float = Field(ge=0)  # US dollars per million prompt tokens
     usd_per_mtok_out: float = Field(ge=0)  # US dollars per million completion tokens
@@ -66,7 +66,7 @@ class Offer(Section):
 
     model: str  # Served name at the provider
     extra_body: dict[str, Any] = Field(default_factory=dict)
-    """Parameters added to every request, instead of ``thinking.extra_body``."""
+    """Request parameters for this provider, used instead of ``thinking.extra_body``."""
     price: Price | None = None  # Null if unknown
     source: str = ""  # Source of these facts
 
@@ -244,7 +244,7 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A hosted API."""
+    """A provider of a hosted API."""
 
     base_url: str  # Address of the API
     key_env: str  # Usual environment variable of its key

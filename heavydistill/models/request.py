@@ -26,7 +26,7 @@ _OF_RESPONSE = (
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for one sample."""
+    """A request to a model for one sample."""
 
     messages: list[dict[str, str]]  # Conversation: ``role`` and ``content`` of each turn
     sampling: Sampling
@@ -83,7 +83,7 @@ class Engine(Protocol):
 
     @property
     def revision(self) -> str:
-        """Version of the model behind the name; empty if unknown."""
+        """Version of the model behind its name; empty if unknown."""
 
     @property
     def is_drained(self) -> bool:
@@ -122,7 +122,7 @@ def samples(
     model: str,
     stage: str = "",
 ) -> list[Request]:
-    """Requests for ``count`` samples of one conversation; ``model`` is the profile's name."""
+    """Create requests for ``count`` samples of a conversation; ``model`` is the profile's name."""
     return [
         Request(messages, sampling, sample_seed(run_seed, model, messages, index), index, stage)
         for index in range(count)

@@ -63,7 +63,7 @@ class ResolvedRun:
 
     @property
     def models(self) -> list[ResolvedModel]:
-        """Thinker, deliberator and judge, without those that the run does not have."""
+        """Thinker, deliberator and judge, as far as the run uses them."""
         return [model for model in (self.thinker, self.deliberator, self.judge) if model]
 
     @property

@@ -1,4 +1,4 @@
-"""Resources with several users in this process: opened by the first, closed by the last."""
+"""Resources shared in this process: opened by the first user, closed by the last."""
 
 from __future__ import annotations
 

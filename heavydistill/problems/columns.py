@@ -162,7 +162,7 @@ def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Probl
 
 
 def _verifier(values: dict[str, Any], columns: dict[str, str], config: Problems) -> str:
-    """The name of the verifier of a row."""
+    """Determine the name of the verifier of a row."""
     name = _text(values, columns.get("verifier"))
     if values.get(columns.get("options", "")) is None:
         return name or config.verifier or DEFAULT_VERIFIER

@@ -130,7 +130,7 @@ def fit_problems(
 def _check_references(
     problems: list[Problem], verify: Verifying, on_checked: OnChecked | None
 ) -> list[str | None]:
-    """The fault of each problem's reference; None if it can be used."""
+    """Why each problem's reference cannot be used; None if it can."""
     done = itertools.count(1)
 
     def count() -> None:

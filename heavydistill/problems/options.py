@@ -135,7 +135,7 @@ def _without_labels(options: list[Any]) -> list[Any]:
 
 
 def _as_text(option: Any) -> str | None:
-    """The text of an option; None if it is neither text nor a number."""
+    """Convert an option to text; None if it is neither text nor a number."""
     if isinstance(option, str):
         return option.strip()
     if isinstance(option, int | float | Decimal) and not isinstance(option, bool):

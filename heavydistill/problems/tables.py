@@ -31,7 +31,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All rows of a source."""
+    """All rows of a source, with its name."""
 
     origin: str  # Name of the file without its folder, or the Hub id; see ``Problem.source``
     stem: str  # First part of the ids of rows without ids

@@ -121,7 +121,7 @@ class Workplace:
             os.close(lock)  # the lock file was removed before it was locked
 
     def _clear(self) -> None:
-        """Remove everything except the lock, after completing interrupted renames."""
+        """Complete interrupted renames, then remove everything from the folder except the lock."""
         if self.lacks_its_name:
             self.new.rename(self._folder)
         for path in self.path.iterdir():

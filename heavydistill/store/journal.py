@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 def key(model: str, revision: str, request: Request) -> str:
-    """The key of a request: a hash of model, messages, sampling, seed and sample index."""
+    """Key of a request: a hash of model, revision, messages, sampling, seed and sample index."""
     parts = {
         "model": model,
         "revision": revision,
@@ -203,7 +203,7 @@ def _note(
     is_failed: bool,
     place: _Place,
 ) -> None:
-    """Add a record to the index, which keeps the first response and the last failure."""
+    """Add a record to the index, which keeps each request's first response and last failure."""
     if is_failed:
         failed[key] = place
     else:

@@ -52,17 +52,17 @@ class NoRecordError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Record of one response."""
+    """Record of one response or failure."""
 
     key: str  # key of the request, 64 hex digits; see ``journal.key``
     model: str  # model that was asked
     asked: dict[str, Any]
-    """Stage, prompt (a hash of the messages), sampling, seed and index of the request."""
+    """What was requested: stage, prompt (hash of the messages), sampling, seed and index."""
     response: Response  # the response to the request
     at: float  # time in seconds since 1970
 
     def line(self) -> bytes:
-        """The line of the record in a segment."""
+        """Encode the record as a line of a segment."""
         payload = json.dumps(
             {
                 "model": self.model,
@@ -88,7 +88,7 @@ class SegmentLine:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The lines of a segment, as ``read`` found them."""
+    """The content of a segment, as returned by ``read``."""
 
     path: Path  # Path of the file
     torn: int  # Bytes of an incomplete last line

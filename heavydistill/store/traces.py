@@ -98,7 +98,7 @@ class Writer:
         self.rows = 0
 
     def write(self, row: Any) -> None:
-        """Add a row that is an instance of the dataclass."""
+        """Add a row, given as an instance of the dataclass ``kind``."""
         self.copy(to_row(row))
 
     def copy(self, row: dict[str, Any]) -> None:

@@ -90,7 +90,7 @@ class Ends(Section):
 
 
 class Result(Section):
-    """Result of a training."""
+    """Results of a training."""
 
     steps: int  # number of optimizer steps
     epochs: float  # number of epochs
@@ -127,7 +127,7 @@ class TrainingRecord(Section):
     tokens: int  # tokens per epoch, including prompts; for GRPO only prompt tokens, each once
     learnt_tokens: int  # tokens with a loss per epoch; 0 for GRPO, which learns from its samples
     arguments: dict[str, Any]
-    """Arguments that differ from TRL's defaults, without folders and tokens."""
+    """Training arguments that differ from TRL's defaults, without folders and tokens."""
     launch: Launch  # processes and device
     rl: RlUsed | None = None  # additional facts for GRPO
     result: Result | None = None  # result; null until the training ends
@@ -139,7 +139,7 @@ class TrainingRecord(Section):
 
 
 def write_record(record: TrainingRecord, folder: Path) -> None:
-    """Write the record into a folder, atomically."""
+    """Write the record to a folder, atomically."""
     write_versioned(record, folder / RECORD)
 
 

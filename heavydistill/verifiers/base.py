@@ -27,30 +27,30 @@ class Decision:
     """Result of a verifier for one response."""
 
     label: Label
-    """``undecided`` if the verifier cannot tell; never a guess."""
+    """Label of the verdict; ``undecided`` if the verifier cannot decide, never a guess."""
     reason: str
     """Short code of the reason, e.g. ``equal`` or ``too_complex``."""
     extracted: str | None = None
     """Normal form of the answer: equal answers have equal texts; None if no answer was found."""
     score: float | None = None
-    """Share of the parts (tests, instructions) that pass, 0 to 1; None without parts."""
+    """Share of the parts (tests, instructions) that pass, 0 to 1; None if there are no parts."""
     evidence: str = ""
     """JSON object with facts by which a reader can check the decision; may be empty. The same
     response always gives the same evidence, so it holds no times and no addresses."""
 
 
 class Verifier(abc.ABC):
-    """Base class of verifiers. An instance has no state and is called from several threads."""
+    """Base class of verifiers. Instances have no state and must be thread-safe."""
 
     name: ClassVar[str]
-    """Name in ``Problem.verifier``."""
+    """Name of the verifier, as used in ``Problem.verifier``."""
     runs_in: ClassVar[Place] = "worker"
     """Where ``decide`` runs: in a ``worker`` process that can be killed, or ``here``, in the main
     process, for a check that takes microseconds for any text."""
     argument_columns: ClassVar[tuple[str, ...]] = ()
     """Dataset columns that are also read as arguments if ``verifier_args`` lacks them."""
     needs_reference: ClassVar[bool] = True
-    """Whether ``Problem.reference`` must not be empty."""
+    """Whether the verifier needs a non-empty ``Problem.reference``."""
     accepts_others: ClassVar[bool] = False
     """Whether answers other than the reference can be correct. If so, a judge is not asked, because
     it only compares with the reference."""
@@ -79,7 +79,8 @@ class Verifier(abc.ABC):
         return None
 
     def is_plain(self, problem: Problem) -> bool:
-        """Whether ``check_reference`` takes microseconds and so needs no worker; never raises."""
+        """Whether ``check_reference`` takes microseconds, so that no worker is needed; never
+        raises."""
         return False
 
     def prepare(self, config: Verifying) -> None:

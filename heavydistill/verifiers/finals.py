@@ -42,7 +42,7 @@ _UNIT = re.compile(
 
 
 def final_answers(problem: Problem, answer_text: str) -> int | None:
-    """The number of different final answers in a text; 2 stands for any number above 1.
+    """Count the different final answers in a text: 0, 1, or 2 for any higher number.
 
     None if the problem's verifier defines no form of a final answer.
 

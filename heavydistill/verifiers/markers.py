@@ -112,7 +112,7 @@ def _tried(
 
 
 def _is_answer(reference: str, marker: str, verdict: Verdict) -> bool:
-    """Whether the verdict is correct, or a number was found where the reference is a number."""
+    """Whether the verdict is correct, or both the found answer and the reference are numbers."""
     if verdict.is_correct or verdict.extracted is None:
         return verdict.is_correct
     wanted = normal_form(final_answer(reference, marker) or reference)

@@ -56,7 +56,7 @@ class Judged:
     """A verdict and how long it took."""
 
     verdict: Verdict
-    """Verdict; the same for the same response, as long as no limit is exceeded."""
+    """The verdict; the same for equal responses unless a limit is exceeded."""
     seconds: float
     """Seconds that the decision took; 0 if it needed no worker. Not stored in rows."""
 

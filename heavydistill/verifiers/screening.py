@@ -34,7 +34,7 @@ class Candidate:
 
 
 def screen_generation(problem: Problem, generation: Generation) -> Verdict | Candidate:
-    """Screen a generation; one that failed or was cut off is undecided. Never raises."""
+    """Check a generation as ``screen`` does; one that failed or was cut off is undecided."""
     unusable = generation.unusable_because
     if unusable in ("error", "truncated"):
         return _undecided(problem, unusable)

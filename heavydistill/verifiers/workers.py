@@ -76,16 +76,16 @@ _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """Result of a task."""
+    """Outcome of a task: a value or a fault, and the time."""
 
     value: Any = None
     """Returned value; None if there is none."""
     fault: str | None = None
-    """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``; None without a fault."""
+    """``timeout``, ``memory``, ``worker_died`` or ``verifier_error:TYPE``; None if it succeeded."""
     seconds: float = 0.0
     """Seconds that the task took in the process; the time limit if it was killed."""
     was_ready: bool = True
-    """Whether the process had prepared the verifier."""
+    """Whether the process had prepared the verifier before the task."""
 
 
 def default_size() -> int:

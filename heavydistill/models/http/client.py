@@ -21,7 +21,7 @@ class EndpointClient:
         self.transport = submit(connected()).result()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the servers."""
         submit(self.transport.close()).result()
 
 

@@ -72,7 +72,7 @@ class _Choice:
         return self.text, self.reasoning, self.refusal
 
     def add(self, message: object) -> None:
-        """Add a message, or a piece of one."""
+        """Add a message, or a streamed piece of one, to this choice."""
         if not isinstance(message, dict):
             self.fault = "a choice without a message"
             return
@@ -167,7 +167,7 @@ class ChatCompletion:
         return True
 
     def overrun(self, unread: int) -> OverrunError:
-        """The error for a reply with too many bytes; ``unread`` of them are in no choice yet."""
+        """The error for a reply with too many bytes, of which ``unread`` are not parsed yet."""
         texts = ("".join(parts) for choice in self._choices.values() for parts in choice.texts)
         # A token has at least one byte; tokens without text, such as control tokens, are not sent.
         came = unread + sum(len(text.encode("utf-8", "replace")) for text in texts)
@@ -294,7 +294,7 @@ class ChatCompletion:
 
 
 def failed(failure: Failure, text: str, seconds: float) -> Response:
-    """The response of a request that failed."""
+    """Create the response of a request that failed."""
     return Response(finish_reason="error", failure=failure, error=text, latency_s=seconds)
 
 

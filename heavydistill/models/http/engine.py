@@ -359,7 +359,7 @@ class OpenAIEngine:
         )
 
     def _body(self, samples: list[Request]) -> dict[str, Any]:
-        """The JSON of a request: all parameters, except those that the server refuses."""
+        """The JSON body of a request: all parameters, except those that the server refuses."""
         first, sampling = samples[0], samples[0].sampling
         body: dict[str, Any] = {
             "model": self.model,
@@ -401,7 +401,7 @@ class OpenAIEngine:
 
 
 def beyond_openai(sampling: Sampling) -> dict[str, Any]:
-    """The parameters of a sampling that are not in the OpenAI API, without unset ones."""
+    """The sampling parameters that are not part of the OpenAI API; unset ones are omitted."""
     off = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
     return {n: value for n in off if (value := getattr(sampling, n)) != off[n]}
 

@@ -46,7 +46,7 @@ class Server:
 
 
 class Servers:
-    """Assigns slots in the order of the requests for them.
+    """Assigns the slots of an endpoint's servers to requests, in order of arrival.
 
     ``patience_s`` is the maximum pause, unless a server asks for a longer one.
     """

@@ -46,7 +46,7 @@ class Adapter:
 
 
 def adapter_of(model: str) -> Adapter | None:
-    """The adapter in a folder or at a Hub id; None if it is not an adapter.
+    """Read the configuration of the adapter in a folder or at a Hub id; None if it is no adapter.
 
     Raises:
         TeacherError: The adapter's configuration cannot be used, or the folder also holds a whole

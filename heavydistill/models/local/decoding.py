@@ -181,7 +181,7 @@ class _RoomyLayer(DynamicLayer):
         return self.keys, self.values
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep these rows and free the memory of the others."""
+        """Keep the rows at these indices and free the memory of the others."""
         super().batch_select_indices(indices)
         self._roomy = []
 

@@ -276,7 +276,7 @@ def require_template(model: str) -> None:
 
 
 def _lacks_template(model: str) -> TeacherError:
-    """The error for a tokenizer without a chat template."""
+    """The error if a tokenizer has no chat template."""
     return TeacherError(
         f"The tokenizer of {model!r} has no chat template",
         "Use an instruction-tuned checkpoint, or add a chat template to its tokenizer.",
@@ -312,7 +312,7 @@ def _load(model: str) -> tuple[Any, Any]:
 
 
 def _processors(sampling: Sampling, seeds: list[int], width: int) -> LogitsProcessorList:
-    """The logits processors for a sampling, in the same order as in transformers' ``generate``."""
+    """Create the logits processors for a sampling, in the order of transformers' ``generate``."""
     from transformers import LogitsProcessorList
     from transformers.generation.logits_process import (
         MinPLogitsWarper,

@@ -37,7 +37,7 @@ def file_of(folder: Path, name: str, split: str) -> Path:
 
 
 def splits_of(folder: Path, name: str) -> list[str]:
-    """The existing splits of a set, train first."""
+    """The existing splits of a set; ``train`` is first."""
     return [split for split in ("train", "validation") if file_of(folder, name, split).is_file()]
 
 
@@ -99,7 +99,7 @@ class RunUsed(Section):
     name: str  # name of the run
     traces: int  # number of traces
     config: dict[str, Any]
-    """Configuration without folders and addresses; empty for an imported pool."""
+    """Configuration without folders and addresses; empty for imported trajectories."""
     summary: dict[str, Any]  # its ``summary.json``; empty if it has none
 
 
@@ -170,7 +170,7 @@ class RefilterSummary(Section):
 
 
 class Manifest(Section):
-    """Content of ``manifest.json``."""
+    """Content of ``manifest.json``: how the sets were built, and counts."""
 
     format: str = FORMAT  # version of this file
     heavydistill: str  # version that built the sets

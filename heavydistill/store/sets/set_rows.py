@@ -28,7 +28,7 @@ from heavydistill.schema import Cache, Deliberation, Problem, Stratum, Trajector
 Split = Literal["train", "validation"]
 SPLITS: tuple[Split, ...] = ("train", "validation")
 USED = ""
-"""Label of used rows."""
+"""Label of rows that are used for training."""
 LABELS: tuple[tuple[str, str], ...] = (
     ("unfinished", "it failed, was cut off or holds no answer text"),
     ("undecided", "it was not judged, or the verifier could not tell if its answer is right"),
@@ -152,7 +152,7 @@ class ThoughtfulSftRow(SftRow):
 class RlRow:
     """A prompt for RL; a verifier rewards the answers."""
 
-    prompt: list[Message]  # one user turn, a cache
+    prompt: list[Message]  # one user turn that holds a cache
     problem: str  # id of the problem
     text: str  # text of the problem
     reference: str  # reference answer

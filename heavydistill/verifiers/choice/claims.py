@@ -126,7 +126,7 @@ _RIVALS = any_of(
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Claims of a response."""
+    """What the claims of a response name, and whether they agree."""
 
     letters: tuple[str, ...]
     """Letters that all claims name; empty if the claims are ambiguous (``doubt``)."""

@@ -161,7 +161,7 @@ class Options:
 
     @property
     def speak_of_others(self) -> bool:
-        """Whether an option may refer to several others: "both A and B", "all of the above"."""
+        """Whether an option may refer to other options: "both A and B", "all of the above"."""
         return any(map(SPEAKS_OF_OTHERS.search, self.texts))
 
 
@@ -285,7 +285,7 @@ def read_at(text: str, start: int, options: Options) -> Reading | None:
 
 
 def denied(text: str, end: int) -> bool:
-    """Whether the text after a letter says that it is wrong."""
+    """Whether the text after a letter denies that the letter is right."""
     return bool(_DENIED.match(text, end))
 
 

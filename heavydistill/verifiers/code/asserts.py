@@ -53,7 +53,7 @@ def split(test: ast.expr, program: Collection[str]) -> tuple[str, Tree] | None:
 
 
 def _constant(node: ast.expr) -> Any:
-    """The value of a constant expression; raises ``ValueError`` or another error for others."""
+    """Evaluate a constant expression; raises an exception, often ``ValueError``, for others."""
     if isinstance(node, ast.Call) and _name(node.func) in _MAKERS and not node.keywords:
         return _MAKERS[_name(node.func)](*map(_constant, node.args))
     return ast.literal_eval(node)

@@ -73,7 +73,7 @@ class Comparable:
     """Expected outputs, or expected values as trees."""
     tolerance: float | None = None
     in_tokens: bool = False
-    """Whether outputs are compared word by word, rather than line by line."""
+    """Whether outputs are compared word by word; if false, line by line."""
     after: str = ""
     """Code that runs after the program, in the program's module."""
 
@@ -93,7 +93,7 @@ class Rehearsable:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The tests of a problem."""
+    """The tests of a problem, and how to run the program."""
 
     names: tuple[str, ...]
     """Names that the program must define."""

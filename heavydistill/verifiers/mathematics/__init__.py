@@ -2,7 +2,7 @@
 
 The modules, in the order in which a response passes them:
 
-verifier            the verdicts and their reasons
+verifier            decides, and lists the reasons of its verdicts
 find                finds the final answer
 surroundings        text around the answer that may change it; answers that repeat the problem
 shape               the kind of the answer, from the tokens of ``tokens``: a list, an interval, ...

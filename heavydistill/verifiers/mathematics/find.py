@@ -43,7 +43,7 @@ class Found:
     """A final answer, with facts from the text around it."""
 
     answer: str
-    """LaTeX of the answer."""
+    """The answer as LaTeX."""
     earlier: tuple[str, ...] = ()
     """Contents of the preceding boxes, without repetitions."""
     doubt: str | None = None

@@ -173,7 +173,7 @@ class _Reader:
         return total
 
     def _sign(self) -> int:
-        """Read a sign if there is one."""
+        """Parse an optional sign; returns 1 or -1."""
         if self.peek() in ("+", "-"):
             return -1 if self._take() == "-" else 1
         return 1
@@ -283,7 +283,7 @@ class _Reader:
         raise Unread("not_understood")
 
     def _letters(self) -> sympy.Expr:
-        """Adjacent variables, or a function written without its backslash."""
+        """Parse adjacent variables, or a function name without its backslash."""
         run = self._take()
         if run in FUNCTIONS:
             return self._function(run)
@@ -336,7 +336,7 @@ class _Reader:
         return _bounded(top / bottom)
 
     def _argument(self) -> sympy.Expr:
-        """The argument of a command: a group, one digit or one letter."""
+        """Parse the argument of a command: a group, one digit or one letter."""
         token = self.peek()
         if token == "{":
             return self._bracketed()

@@ -66,10 +66,10 @@ def compare_formulas(given: Tokens, wanted: Tokens) -> Outcome:
 
 
 def value_of(tokens: Tokens) -> sympy.Expr:
-    """The value of a formula without logarithms of an unknown base.
+    r"""Parse a formula; formulas with ``\log`` are rejected, because the base may be unknown.
 
     Raises:
-        Unread: The formula has no reading, or two.
+        Unread: The formula is not understood or is ambiguous.
     """
     if any("log" in token for token in tokens):
         raise Unread("log_base")

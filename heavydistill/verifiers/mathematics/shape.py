@@ -36,7 +36,7 @@ class Unclear:
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """One value or expression."""
+    """A single value or expression."""
 
     tokens: Tokens
 
@@ -296,7 +296,7 @@ def _signs(tokens: Tokens) -> Shape | None:
 
 
 def _measure(tokens: Tokens) -> Shape:
-    """A value with a unit before or after it, or a formula without one."""
+    """Split a value from the unit before or after it; a formula if there is no unit."""
     sign, rest = (tokens[:1], tokens[1:]) if tokens[0] == "-" else ((), tokens)
     if rest and rest[0] in units.CURRENCIES:
         value = stripped((*sign, *rest[1:]))
@@ -308,7 +308,7 @@ def _measure(tokens: Tokens) -> Shape:
 
 
 def _unit_start(tokens: Tokens) -> int | None:
-    """The index at which the unit after a value begins; None without a unit."""
+    """The index at which the unit after a value begins; None if there is no unit."""
     for at, depth in depths(tokens):
         token = tokens[at]
         if depth or at == 0:

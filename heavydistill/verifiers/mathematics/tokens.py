@@ -109,7 +109,7 @@ def _as_text(content: str) -> str:
 
 
 def tokens_of(text: str) -> Tokens:
-    """The tokens of a ``cleaned`` answer, blanks included."""
+    """Split a ``cleaned`` answer into tokens; blanks are tokens too."""
     found: list[str] = []
     depth = at = 0
     while at < len(text):

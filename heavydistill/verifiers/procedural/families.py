@@ -64,7 +64,7 @@ class GymAnswer:
 
     @property
     def plain(self) -> str:
-        """The text in plain notation, without a name before it."""
+        """The answer in plain notation, without a name before it."""
         return without_name(plain_notation(self.text))
 
     def scored(self, said: str) -> Decision:

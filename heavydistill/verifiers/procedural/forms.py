@@ -80,7 +80,7 @@ def plain_notation(text: str) -> str:
 
 
 def without_name(text: str) -> str:
-    """``text`` without a name and an equals sign before it: ``71`` for ``h = 71``, ``x_1 = 71``."""
+    """``text`` without a leading name and equals sign: ``71`` for ``h = 71``, ``x_1 = 71``."""
     named = _NAMED.fullmatch(text)
     return named[1].strip() if named else text
 

@@ -40,11 +40,12 @@ _CONSTANTS = frozenset("CcKkE")
 
 
 def read(text: str) -> sympy.Expr:
-    """The value of a formula.
+    """Parse a formula.
 
     Raises:
-        Unread: ``unsafe_answer`` if the text is not a formula or has two readings, ``too_complex``
-            if it is too large.
+        Unread: ``unsafe_answer`` if the text is not a formula or is ambiguous, ``too_complex`` if
+        it is
+            too large.
     """
     if len(text) > MOST_CHARACTERS or deepest(text) > MOST_DEPTH:
         raise Unread("too_complex")

@@ -61,7 +61,7 @@ class Spec:
     settings: str  # JSON object: the other fields of the dataset's configuration
 
     def to_args(self) -> str:
-        """The ``verifier_args`` of the problem."""
+        """Convert the spec to the ``verifier_args`` of its problem."""
         fields = dataclasses.asdict(self) | {"settings": json.loads(self.settings)}
         return json.dumps(fields, ensure_ascii=False)
 

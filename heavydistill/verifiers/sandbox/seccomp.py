@@ -108,7 +108,7 @@ def machines() -> list[str]:
 
 
 def program(machine: str) -> bytes:
-    """The filter as an array of ``struct sock_filter``; raises ``KeyError`` for other machines."""
+    """Build the filter as an array of ``struct sock_filter``; KeyError for other machines."""
     audit, _ = _MACHINES[machine]
     looked_at = numbers(machine, _LOOKED_AT)
     code: list[_Instruction] = [
@@ -127,14 +127,14 @@ def program(machine: str) -> bytes:
 
 
 def numbers(machine: str, table: str = f"{_ALLOWED},{_LOOKED_AT}") -> dict[str, int]:
-    """Numbers of the system calls in ``table`` on this machine, by name."""
+    """System call numbers on this machine, by the names in ``table``."""
     _, column = _MACHINES[machine]
     rows = (row.split() for row in table.split(","))
     return {name: int(number[column]) for name, *number in rows if number[column] != "-"}
 
 
 def _block(checks: list[_Check]) -> list[_Instruction]:
-    """Instructions that allow a call if its arguments pass all checks, and else refuse it."""
+    """Instructions that allow a call if its arguments pass all checks, and refuse it otherwise."""
     code: list[_Instruction] = []
     for position, bits, values in checks:
         code += [(_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_AND, 0, 0, bits)]

@@ -37,7 +37,7 @@ _AGAIN_S = 0.05  # seconds of processor time between two signals of the timer
 _MOST_RINGS = 10
 _KILL_S = 0.5  # seconds of processor time that a program has after SIGXCPU
 _CLOCK_PROCESS_CPUTIME_ID, _SIGEV_SIGNAL = 2, 0
-# Syscall numbers of timer_create and timer_settime; older C libraries do not export both.
+# Called by syscall number, because older C libraries have these functions in a separate library.
 _TIMER_CALLS = {"x86_64": (222, 223), "aarch64": (107, 110)}
 
 

@@ -74,7 +74,7 @@ class Unknown:
 
 
 class Rehearsal:
-    """One run of the tests."""
+    """State of one run of the tests."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self._answers = job["answers"]
