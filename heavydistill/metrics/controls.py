@@ -175,7 +175,7 @@ class _Answers:
     """
 
     def __init__(self, traces: Iterable[Trace], round: int) -> None:
-        self.right: dict[str, list[bool]] = {}  # by problem, for each answer
+        self.right: dict[str, list[bool]] = {}  # by problem: whether each answer is right
         self.caches: dict[str, str] = {}  # id of the cache by problem
         self.failed: set[str] = set()  # problems on which a step failed
         self.prompts: set[str] = set()

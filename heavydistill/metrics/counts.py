@@ -85,10 +85,10 @@ class GenerationCounts:
     total: int
     failed: int  # the request failed, so there is no text
     failures: dict[str, int]  # failed requests by `schema.Failure`, most common first
-    truncated: int  # cut off at the token limit
-    empty: int  # finished without an answer text
-    undecided: int  # the verifier could not decide
-    unjudged: int  # there is text, but no verdict
+    truncated: int  # samples cut off at the token limit
+    empty: int  # samples that finished without an answer text
+    undecided: int  # samples that the verifier could not decide
+    unjudged: int  # samples that have text but no verdict
     undecided_because: dict[str, int]  # undecided samples by reason, most common first
     unanswered: int | None = None
     """Samples that finished without a final answer, including empty ones; None in older files."""

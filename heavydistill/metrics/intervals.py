@@ -49,7 +49,7 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
     The order of the values does not matter. If all are equal, the interval has no width. Raises
     ValueError if there are no values.
     """
-    import numpy as np  # the modules that print intervals are also imported for help
+    import numpy as np  # here, because ``--help`` also imports this module
 
     if not len(values):
         raise ValueError("There are no values to take the mean of")

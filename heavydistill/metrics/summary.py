@@ -175,7 +175,7 @@ class Summary(Metrics):
     curve: Curve | None  # accuracy over tokens; None if there are no trajectories
     strata: dict[str, int]  # number of problems by stratum
     outcomes: dict[str, int]  # number of problems by outcome
-    outcomes_by_stratum: dict[str, dict[str, int]]  # by stratum, then outcome
+    outcomes_by_stratum: dict[str, dict[str, int]]  # number of problems by stratum, then outcome
     trajectories: GenerationCounts
     deliberations: GenerationCounts  # counts of all rounds
     judging: Judging = field(default_factory=Judging)
@@ -183,7 +183,7 @@ class Summary(Metrics):
     """By stage: ``thinking`` (0 if another run paid for the trajectories), ``deliberating`` (all
     rounds) and, if a judge was asked, ``judging``."""
     statuses: dict[str, int]  # number of traces by status, most common first
-    thoughts: int = 0  # trajectories with thinking
+    thoughts: int = 0  # number of trajectories with thinking
     same_texts: int = 0  # problems whose trajectories are all the same text
     readers: dict[str, int] = field(default_factory=dict)  # caches by token counter
     prompts: list[str]  # names and hashes of the prompt templates

@@ -202,7 +202,7 @@ class Context:
     """Context of a served model in tokens, and the source of the number."""
 
     model: str  # Name of the model's profile
-    tokens: int  # Most tokens of prompt and response together
+    tokens: int  # Maximum tokens of prompt and response together
     source: Source  # Where the number comes from
 
     @property

@@ -23,7 +23,7 @@ from heavydistill.models.http.transport import beginning, proxy_of, submit
 from heavydistill.models.profiles import provider_at
 
 _TIMEOUT_S = 20.0
-_MOST_BYTES = 16 * 2**20  # the lists of large providers have about 1 MB
+_MOST_BYTES = 16 * 2**20  # bytes; the lists of large providers have about 1 MB
 _MOST_NAMED = 10
 _SMALLEST_CONTEXT, _LARGEST_CONTEXT = 256, 2**31
 _CONTEXT_KEYS = ("max_model_len", "context_length", "context_window")
@@ -173,7 +173,7 @@ async def _prove_api(url: str, endpoint: Endpoint, is_listed: bool, is_page: boo
     """Post an empty completion to check address and key, which a list of models may not prove."""
     try:
         if is_listed and (await _exchange(f"{url}/models", "")).models is None:
-            return  # the server lists its models only for a valid key
+            return  # the server returns its list only for a valid key
         reply = await _exchange(f"{url}/chat/completions", endpoint.key, {})
     except _faults():  # e.g. a server that is still loading the model
         return

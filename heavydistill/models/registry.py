@@ -238,7 +238,7 @@ def _context_of(model: str, adapter: Adapter | None) -> int:
         if positions is None:
             raise ValueError("config.json has no max_position_embeddings")
         return positions
-    except Exception as error:  # not found, no network, or no such key
+    except Exception as error:  # not found, no network, or key missing in the file
         if adapter:
             raise adapter.lost_base(why_missing(base, error)) from error
         folder = "a folder with a transformers checkpoint (config.json and tokenizer.json)"

@@ -271,7 +271,7 @@ def _reading(path: Path) -> Iterator[BinaryIO]:
         JournalError: The path is not a file, or reading fails.
     """
     try:
-        if not path.is_file():  # a folder, a broken link, or a pipe, whose reading would block
+        if not path.is_file():  # a folder, a broken link, or a pipe, which would block
             raise JournalError(
                 f"{path} is named like a segment but is not a file, so it cannot be read",
                 "If it is a link, restore its target (is a disk not mounted?). Or move it out of "

@@ -15,7 +15,7 @@ from heavydistill.schema import Problem
 
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
-# Limits and patterns of candidate markers.
+# Limits of candidate markers, and patterns that match them.
 _LONGEST_LINE = 400
 _LONGEST_MARKER = 40
 _MOST_WORDS = 4

@@ -185,7 +185,7 @@ class OpenAIEngine:
         if len(answered) < len(samples) and not is_doubted:
             came = f"only {len(answered)} different of {len(samples)} samples came together"
             self._ask_singly(came)
-        # If a call returned some samples, the others are asked for one by one.
+        # If a call returned only some samples, the others are requested one by one.
         again = REPEATABLE if is_whole else frozenset()
         ended = {i: r for i, r in enumerate(answered) if r.failure not in again and not is_doubted}
         for index, response in ended.items():
@@ -346,7 +346,7 @@ class OpenAIEngine:
             if error.status == _WRONG_KEY:
                 raise wrong_key(server.url, self._endpoint, error.status) from None
             fault: Exception = error
-        except Exception as error:  # any other fault of a server fails this request only
+        except Exception as error:  # any other server fault affects only this request
             fault = error
         is_worded = isinstance(fault, RefusedError | ServerFault | OverrunError)
         text = str(fault) if is_worded else f"{type(fault).__name__}: {fault}"

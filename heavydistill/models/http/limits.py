@@ -38,7 +38,7 @@ class Server:
     most: int  # Maximum and initial number of slots
     slots: float = field(init=False)  # Current limit of requests in flight
     in_flight: int = 0  # Number of requests in flight
-    troubles: int = 0  # Overloads or outages since the last response
+    troubles: int = 0  # Number of overloads or outages since the last response
     paused_until: float = 0.0  # Event loop time before which the server gets no request
 
     def __post_init__(self) -> None:

@@ -147,7 +147,7 @@ class RedeliberationSummary(Section):
     failed: int  # deliberations that failed
     prompt_tokens: int  # prompt tokens of all deliberations
     completion_tokens: int  # completion tokens of all deliberations
-    cost_usd: float | None  # cost in US dollars; null without a price
+    cost_usd: float | None  # cost in US dollars; null if the price is unknown
     sampling: dict[str, Any] = Field(default_factory=dict)  # sampling parameters
 
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from heavydistill.verifiers.normal import normal_form
 
-# ASCII alone: Chinese characters next to a letter are not part of its word.
+# ASCII only: Chinese characters next to a letter do not belong to its word.
 FLAGS = re.IGNORECASE | re.ASCII
 # A single capital letter, with or without brackets.
 LETTER = r"(?<![A-Za-z0-9_\\'])[({\[<【「]{0,3}(?-i:([A-Z]))(?![A-Za-z0-9_])[)}\]>】」]{0,3}"

@@ -116,7 +116,7 @@ def _blocks(text: str) -> list[tuple[str, str]]:
     """(language, code) of each fenced block."""
     blocks: list[tuple[str, list[str]]] = []
     fence, indent = "", ""
-    # Not ``splitlines``, which also splits at characters that a string may contain.
+    # ``splitlines`` would also split at other characters, which a string may contain.
     for line in text.replace("\r\n", "\n").split("\n"):
         is_fence = line.lstrip(" \t")[:3] in ("```", "~~~")
         if fence:

@@ -426,7 +426,7 @@ def _text(shape: Shape) -> str:
         case Brackets(opens=opens, items=items, closes=closes):
             return f"{opens}{', '.join(map(_text, items))}{closes}"
         case Measure(value=value):
-            # Most answers to a problem have the same unit, and some omit it.
+            # Most answers to a problem have the same unit, and some have none.
             return _text(value)
         case Words(text=text):
             return text.lower()

@@ -56,7 +56,7 @@ _REWRITTEN = (
     # v^2_0 equals v_0^2.
     (re.compile(r"\^(\w|\{[^{}]*\})_(\w|\{[^{}]*\})"), r"_\2^\1"),
 )
-# Commands with the same meaning.
+# Commands that have the same meaning.
 _COMMANDS = _pairs("""
     dbinom binom  tbinom binom  leq le  leqslant le  geq ge  geqslant ge  neq ne  lg log
     varnothing emptyset  dots ldots  cdots ldots  dotsc ldots  vdots ldots  land wedge  lor vee

@@ -121,7 +121,7 @@ def _function(text: str, variable: str, x: sympy.Symbol) -> sympy.Expr:
         raise Unread("unsafe_answer")
     for part in sympy.preorder_traversal(tree):
         if part.is_number and not part.is_Rational:
-            try:  # before SymPy evaluates a constant to determine its sign
+            try:  # must precede SymPy's test of a constant's sign
                 _value(part, x, 0.0)
             except (ArithmeticError, ValueError, AttributeError) as error:
                 raise Unread("too_complex") from error

@@ -138,7 +138,7 @@ def _block(checks: list[_Check]) -> list[_Instruction]:
     code: list[_Instruction] = []
     for position, bits, values in checks:
         code += [(_LOAD, 0, 0, _ARGUMENTS + 8 * position), (_AND, 0, 0, bits)]
-        # An allowed value jumps over the others and the refusal.
+        # An allowed value jumps over the remaining values and the refusal.
         code += [(_IF_EQUAL, len(values) - n, 0, value) for n, value in enumerate(values)]
         code.append((_RETURN, 0, 0, _REFUSE))
     return [*code, (_RETURN, 0, 0, _ALLOW)]
