@@ -122,7 +122,7 @@ def headline(comparison: Comparison) -> tuple[str, str]:
 
 
 def as_markdown(comparison: Comparison) -> str:
-    """Return the same tables as Markdown, without folders."""
+    """Return the tables and notes of a comparison as Markdown, without paths of folders."""
     shown = list(grids(comparison, NAMES))
     sentences = [
         *few_note(shown),

@@ -86,7 +86,7 @@ def side_of(run: Path, name: str) -> Side:
             None if taken else record.get("left_out")
         )
     except ValidationError as error:
-        raise ConfigError(f"{run / 'summary.json'} is not that of a run", _A_RUN) from error
+        raise ConfigError(f"{run / 'summary.json'} is not the summary of a run", _A_RUN) from error
     # Traces of a run on pools also contain the usage of the run that made the pools.
     statuses = statuses_alone(summary.statuses)
     measured = Measured(

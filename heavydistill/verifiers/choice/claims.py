@@ -126,7 +126,7 @@ _RIVALS = any_of(
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """What the claims of a response name, and whether they agree."""
+    """The options that a response claims as its answer, and whether its claims agree."""
 
     letters: tuple[str, ...]
     """Letters that all claims name; empty if the claims are ambiguous (``doubt``)."""

@@ -170,8 +170,8 @@ REFUSED: dict[str, Callable[[Path], Any]] = {
     "is not the folder of a finished run: summary.json cannot be read": lambda run: (
         run / "summary.json"
     ).unlink(),
-    "summary.json is not that of a run": lambda run: record(run, usage={"thinking": 3}),
-    "is not that of a run": lambda run: record(run, left_out="few"),
+    "summary.json is not the summary of a run": lambda run: record(run, usage={"thinking": 3}),
+    "is not the summary of a run": lambda run: record(run, left_out="few"),
     "was interrupted before its folder was written": lambda run: (
         gone(run) or Workplace(run).path.mkdir()  # type: ignore[func-returns-value]
     ),

@@ -44,7 +44,7 @@ def encode(value: Any, most: int) -> str:
 
 
 def decode(tree: Any) -> Any:
-    """Decode the parsed JSON of ``encode``; raises any exception for other JSON."""
+    """Decode the parsed JSON of ``encode``; raises an exception for any other JSON."""
     if not isinstance(tree, list):
         return tree
     kind, items = tree[0], tree[1:]
@@ -75,7 +75,7 @@ class _Reading:
 
 
 def parsed(text: str) -> Any:
-    """Parse a JSON text without surrounding blanks; raises any exception for other texts."""
+    """Parse the JSON value at the beginning of a text; raises an exception if there is none."""
     return make_scanner(_Reading)(text, 0)[0]  # type: ignore[arg-type]
 
 
