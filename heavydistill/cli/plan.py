@@ -110,8 +110,9 @@ def _summary(estimate: Estimate) -> str:
     parts = [f"{calls} calls", f"{_span(amounts.tokens, _tokens)} tokens"]
     parts += ["free" if is_free else f"{usd} USD" if amounts.usd else "price unknown"]
     if hours != _UNKNOWN:
-        scale, unit = (1, "hours") if amounts.hours.high >= 1 else (60, "minutes")
-        parts += [f"{_span(amounts.hours.times(scale, scale), _amount)} {unit}"]
+        is_long = amounts.hours.high >= 1
+        minutes = _span(amounts.hours.times(60, 60), _tokens)
+        parts += [f"{hours} hours" if is_long else f"{minutes} minutes"]
     measured = all(stage.is_measured for stage in estimate.stages)
     basis = "as in the journal" if measured else "least to most"
     if assumed := next(filter(_is_assumed, estimate.stages), None):
