@@ -206,5 +206,6 @@ class Judge(Section):
             raise ValueError("votes at temperature 0 are identical. Set votes to 1.")
         never = sorted(NEVER_JUDGED.intersection(self.reasons or ()))
         if never:
-            raise ValueError(f"reasons: a judge cannot decide {', '.join(never)}. Leave it out.")
+            named = ", ".join(never)
+            raise ValueError(f"reasons: no judge gets responses for {named}. Leave out {named}.")
         return self

@@ -186,7 +186,7 @@ def _share_used(trace: Trace, round: int) -> float:
 
 
 class RunTally:
-    """The rows of a run's problems, and all other counts from its traces.
+    """The figures of each problem of a run, and the names and counts of the whole run.
 
     Args:
         traces: All traces of the run, in any order.

@@ -127,7 +127,7 @@ def shares_line(summary: Summary) -> str:
 
 
 def lost_samples(summary: Summary) -> str:
-    """Return the samples per stage that cannot be judged or used, by kind; empty if none."""
+    """Format how many samples of each stage cannot be judged or used, by kind; empty if none."""
     return "; ".join(
         f"{found} of {counts.total:,} {stage}"
         for stage, counts in summary.samples.items()

@@ -269,7 +269,7 @@ class BuildCaches(Step):
         self._reader = None
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Yield rows with one more cache."""
+        """Build the cache of this round for each row, and yield the rows with it."""
         for row in inputs:
             row.setdefault("caches", [])
             row.setdefault("deliberations", [])

@@ -122,7 +122,7 @@ class BenchmarkHashes:
 
 
 def read(path: Path) -> BenchmarkHashes:
-    """Read a benchmark from a file of hashes, or from texts in the first column of ``COLUMNS``.
+    """Read a benchmark from a file of hashes, or of texts (the first of ``COLUMNS`` in it).
 
     Raises ProblemsError if the file is neither, or its hashes are damaged or of another version.
     """

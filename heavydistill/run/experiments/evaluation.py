@@ -319,7 +319,7 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
     if config.pools and asks_anew:
         raise ConfigError(
             f"--controls {asks_anew[0]} needs the problems, which a run with --pools does not read",
-            f"Leave out --pools, or use only {CHOOSE} and --orders.",
+            f"Leave out --pools, or give --controls {CHOOSE}, with or without --orders.",
         )
     makers = {ALONE: _alone, CHAIN: _chain, CHOOSE: _choose}
     made = [make(evaluated) for name, make in makers.items() if name in names]

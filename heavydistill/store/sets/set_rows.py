@@ -65,7 +65,7 @@ class ProblemRow(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryRow(Trajectory):
-    """A trajectory of a build."""
+    """A row of the set ``trajectories``: an attempt, and the reason if it is not used."""
 
     problem: str  # id of the problem
     run: str  # name of the run
@@ -96,7 +96,7 @@ class CacheRow(Cache):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliberationRow(Deliberation):
-    """A deliberation of a build."""
+    """A row of the set ``deliberations``, with the reason if it is not used."""
 
     problem: str  # id of the problem
     run: str  # name of the run
