@@ -2,9 +2,11 @@ import pytest
 from judging import judged
 from samples import trajectory
 
+from heavydistill.config.run import Verifying
 from heavydistill.errors import ProblemsError
 from heavydistill.schema import Problem, Trajectory
 from heavydistill.verifiers import registry
+from heavydistill.verifiers.pool import VerdictPool
 from heavydistill.verifiers.screening import Candidate, decide, screen_generation
 
 
@@ -31,6 +33,8 @@ def test_a_verdict_follows_from_what_became_of_the_generation(generation, label,
     verdict = decide(screened) if isinstance(screened, Candidate) else screened
     assert (verdict.label, verdict.reason) == (label, reason)
     assert verdict.verifier == "exact@2"
+    with VerdictPool(Verifying()) as pool:
+        assert pool.submit_generation(problem(), generation).result().verdict == verdict
 
 
 @pytest.mark.parametrize(
