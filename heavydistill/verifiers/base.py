@@ -48,14 +48,14 @@ class Verifier(abc.ABC):
     """Where ``decide`` runs: in a ``worker`` process that can be killed, or ``here``, in the main
     process, for a check that takes microseconds for any text."""
     argument_columns: ClassVar[tuple[str, ...]] = ()
-    """Dataset columns that are also read as arguments if ``verifier_args`` lacks them."""
+    """Dataset columns whose values are used for the arguments that ``verifier_args`` lacks."""
     needs_reference: ClassVar[bool] = True
     """Whether the verifier needs a non-empty ``Problem.reference``."""
     accepts_others: ClassVar[bool] = False
-    """Whether answers other than the reference can be correct. If so, a judge is not asked, because
-    it only compares with the reference."""
+    """Whether answers that do not agree with the reference can be correct. If so, a judge is not
+    asked, because it only compares with the reference."""
     domain: ClassVar[Domain | Literal[""]] = ""
-    """Domain of the prompt wording for rows that set no domain; empty for the run's domain."""
+    """Domain of rows that set no domain, for the choice of prompts; empty for the run's domain."""
 
     @property
     @abc.abstractmethod
@@ -106,12 +106,14 @@ def stamped(verifier: Verifier, decision: Decision) -> Verdict:
     texts = (decision.label, decision.reason, decision.evidence, extracted or "")
     known = decision.label in get_args(Label)
     if not known or any(type(text) is not str for text in texts):
-        raise TypeError("a verifier returned something other than a label and texts")
+        raise TypeError(
+            "a decision needs a known label, and texts as reason, evidence and extracted"
+        )
     if any(len(text) > MOST_CHARACTERS for text in texts):
-        raise ValueError(f"a verifier returned more than {MOST_CHARACTERS} characters")
+        raise ValueError(f"a decision has a text of more than {MOST_CHARACTERS} characters")
     "".join(texts).encode()
     if score is not None and not 0 <= score <= 1:
-        raise ValueError("a verifier returned a score that is not between 0 and 1")
+        raise ValueError("a decision has a score that is not between 0 and 1")
     return Verdict(
         label=decision.label,
         reason=decision.reason,

@@ -113,8 +113,8 @@ def reference_answer(reference: str, marker: str | None) -> str:
         labels = [each for each in candidate_markers(reference) if each[-1] in _LABEL_ENDS]
         label = json.dumps(min(sorted(labels), key=len, default="####"), ensure_ascii=False)
         raise ValueError(
-            "the reference has several lines and no final answer is marked in it; put the answer "
-            f'alone, or name the marker before it in verifier_args, e.g. {{"marker": {label}}}'
+            "the reference has several lines and no final answer is marked in it; give only the "
+            f'answer, or name the marker before it in verifier_args, e.g. {{"marker": {label}}}'
         )
     return reference.strip()
 

@@ -40,7 +40,7 @@ NOT_FOR_A_JUDGE = frozenset({"verifier_error", "no_sandbox", "worker_died", "ech
 
 
 def is_comparable(problem: Problem) -> bool:
-    """Whether the verifier, like a judge, compares answers with a reference."""
+    """Whether the problem's verifier compares answers with a reference, as a judge does."""
     try:
         verifier = registry.get(problem.verifier)
     except ProblemsError:

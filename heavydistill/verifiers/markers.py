@@ -43,7 +43,7 @@ class Shared:
     count: int
     """Number of responses with the marker in their last line."""
     of: int
-    """Number of responses without a found answer that were read."""
+    """Number of responses that were read and in which no answer had been found."""
     judged: int
     """Number of responses that were judged with the marker."""
     answers: int

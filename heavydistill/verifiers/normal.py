@@ -201,7 +201,7 @@ ROUNDED: Outcome = ("undecided", "rounded")
 
 
 def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) -> Outcome:
-    """Compare two plain numbers, as written and with their exact ``values``."""
+    """Compare two plain numbers, given as written and, in ``values``, exactly."""
     if values[0] == values[1]:
         return EQUAL
     is_near = is_rounded(given, values[1]) or is_rounded(wanted, values[0])
@@ -209,7 +209,7 @@ def compare_numbers(given: str, wanted: str, values: tuple[Fraction, Fraction]) 
 
 
 def is_rounded(written: str, exact: Fraction) -> bool:
-    """Whether a decimal is ``exact`` rounded or truncated, up to floating-point noise."""
+    """Whether the decimal ``written`` is ``exact`` rounded or truncated, apart from float noise."""
     whole, point, places = plain(written).replace(",", "").partition(".")
     if not point or not places.isdigit() or not whole.lstrip("+- ").isdigit():
         return False

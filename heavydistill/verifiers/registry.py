@@ -42,7 +42,7 @@ def get(name: str) -> Verifier:
 
 
 def unavailable(kinds: Iterable[str], config: Verifying) -> list[str]:
-    """Why some of these verifiers cannot run on this machine, and what to install."""
+    """For each of these verifiers that cannot run on this machine, why, and what to install."""
     reasons = ((kind, get(kind).unavailable(config)) for kind in sorted(set(kinds)))
     return [f"The verifier {kind} cannot judge here: {why}" for kind, why in reasons if why]
 

@@ -64,7 +64,7 @@ def screen(problem: Problem, text: str) -> Verdict | Candidate:
         if isinstance(answer, Decision):
             return stamped(verifier, answer)
         if not isinstance(answer, str):
-            raise TypeError("extract returned no text")
+            raise TypeError("extract returned neither a text nor a decision")
     except Exception as error:
         return undecided(verifier, error_reason(error))
     return Candidate(verifier, problem, answer)

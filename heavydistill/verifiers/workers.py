@@ -305,7 +305,7 @@ class Worker:
         is_ready = False
         try:
             if self._connection is None:
-                raise EOFError("it has no process")
+                raise EOFError("the worker has no process")
             self._connection.send((task.kind, *task.message))
             if self._connection.poll(_MOST_START_S):
                 is_ready = self._connection.recv() == _READY

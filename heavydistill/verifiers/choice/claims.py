@@ -133,7 +133,7 @@ class Claims:
     doubt: str
     """Why the claims are ambiguous, as a reason code of ``choice``; empty if they are not."""
     made: tuple[tuple[str, ...], ...] = ()
-    """Letters that each claim names, in text order."""
+    """For each claim, in text order, the letters that it names."""
 
 
 _Claim = tuple[int, Reading]

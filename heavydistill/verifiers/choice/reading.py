@@ -124,7 +124,7 @@ class Reading:
     letters: tuple[str, ...]
     """Sorted letters; empty if no option is recognised. Some may not be letters of options."""
     is_sure: bool
-    """False if there is another reading, e.g. a letter with the text of another option."""
+    """False if the text can be read in another way, e.g. as a letter and another option's text."""
     end: int
     """Index in the text where reading stopped."""
 
@@ -138,8 +138,8 @@ class Options:
     texts: tuple[str, ...]
     """Texts of the options; empty if they are only in the problem's text."""
     by_key: dict[str, str]
-    """Maps the normal form of an option's text, also in lower case, to the letters of the options
-    that have it."""
+    """Maps the normal form of an option's text, as written and in lower case, to the letters of the
+    options that have it."""
 
     def by_text(self, text: str) -> str | None:
         """The letter of the only option with this text, ignoring typography; otherwise None."""
@@ -156,7 +156,7 @@ class Options:
 
     @property
     def longest(self) -> int:
-        """Maximum number of characters that the text of an option can have."""
+        """Number of characters above which a text cannot be the text of an option."""
         return 2 * max(map(len, self.texts), default=0) + 20
 
     @property
@@ -175,8 +175,8 @@ def options_of(verifier_args: str) -> Options:
     args = json.loads(verifier_args)
     if not isinstance(args, dict) or args.keys() - {"options", "order", "order_kept"}:
         raise ValueError(
-            'verifier_args of choice hold "options" and, where they were shuffled, "order" and '
-            f'"order_kept", not {verifier_args}'
+            'verifier_args of choice may contain only "options" and, if these were shuffled, '
+            f'"order" and "order_kept", not {verifier_args}'
         )
     shown = args.get("options")
     if isinstance(shown, int) and not isinstance(shown, bool):
@@ -185,9 +185,9 @@ def options_of(verifier_args: str) -> Options:
         count, texts = len(shown), [plain_text(text).strip() for text in shown]
     else:
         raise ValueError(
-            '"options" in verifier_args takes the texts of the options as they are shown, or how '
-            f"many there are if they stand in the problem, not {json.dumps(shown)}; a dataset with "
-            "a column options or choices needs no verifier_args"
+            '"options" in verifier_args must be a list of the texts of the options, or the number '
+            f"of options if the problem's text contains them, not {json.dumps(shown)}; a dataset "
+            "with a column named options or choices needs no verifier_args"
         )
     if not FEWEST_OPTIONS <= count <= MOST_OPTIONS:
         raise ValueError(f"there are {count} options; give {FEWEST_OPTIONS} to {MOST_OPTIONS}")
@@ -214,7 +214,7 @@ def plain_text(text: str) -> str:
 
 
 def read_alone(text: str, options: Options, *, strict: bool = False) -> Reading:
-    """Find the options that a text names if it is only an answer, such as the content of a box.
+    """Find the options named in a text that is only an answer, such as the content of a box.
 
     Args:
         text: Text from ``plain_text``.
@@ -303,7 +303,7 @@ def _is_letter(label: re.Match[str], text: str, options: Options) -> bool:
 
 
 def with_others(text: str, end: int, letter: str, options: Options) -> Reading:
-    """The letter that ends at ``end``, and the other letters that its sentence also chooses."""
+    """Read ``letter``, which ends at ``end``, and other letters that the same sentence chooses."""
     begin = end
     own = dict(zip(options.letters, options.texts, strict=False)).get(letter)
     separator = _SEPARATOR.match(text[end : end + 5])

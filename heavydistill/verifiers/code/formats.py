@@ -63,7 +63,7 @@ ARGUMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Comparable:
-    """Tests of one call or one program run each, whose output is compared with the expected one."""
+    """Tests whose outputs are compared; each test is one call or one run of the program."""
 
     kind: Literal["stdio", "functional", "asserts"]
     """How the tests run: programs that read stdin, function calls, or assertions."""
@@ -83,7 +83,7 @@ class Rehearsable:
     """Tests that run unchanged in a sandbox without the program (see ``rehearsal``)."""
 
     preamble: str
-    """Code before the tests: helper functions from the prompt."""
+    """Code that runs before the tests: their setup, or helper functions from the prompt."""
     tests: str
     names: tuple[str, ...]
     """Functions of the program that the tests call; ``check`` is called with the first one."""
@@ -123,7 +123,9 @@ def _task(verifier_args: str, text: str) -> Task:
             f"{' and '.join(kinds) or 'none'}"
         )
     if kinds != ["tests"] and "tolerance" in args:
-        raise ValueError("tolerance applies to tests only; put it into the assertions themselves")
+        raise ValueError(
+            "tolerance applies to tests only; leave it out and allow for rounding in the assertions"
+        )
     as_python = _choice(args, "equality", ("strict", "python")) == "python"
     if kinds == ["asserts"]:
         return _asserted(args, as_python)
@@ -146,8 +148,8 @@ def _runs(tests: list[dict[str, Any]], args: dict[str, Any]) -> Comparable:
         for key in ("input", "output"):
             if not isinstance(test.get(key), str):
                 raise ValueError(
-                    f"test {number} needs {key}, a text; tests of a function have args and "
-                    "expected, and need entry_point beside tests"
+                    f"test {number} needs {key}, a text; if the tests call a function, give args "
+                    "and expected in each test, and entry_point in verifier_args"
                 )
             _check_text(test[key], f"{key} of test {number}")
         if len(test["output"]) > _MOST_OUTPUT:
@@ -181,7 +183,9 @@ def _call(test: dict[str, Any], number: int) -> tuple[list[Any], dict[str, Any],
     if "args" in test or "expected" in test:
         args, kwargs = test.get("args"), test.get("kwargs") or {}
         if not isinstance(args, list) or not isinstance(kwargs, dict) or "expected" not in test:
-            raise ValueError(f"test {number} needs args, a list, and expected; kwargs is an object")
+            raise ValueError(
+                f"test {number} needs args, a list, and expected; kwargs must be an object if given"
+            )
         return args, kwargs, test["expected"]
     if not all(isinstance(test.get(key), str) for key in ("input", "output")):
         raise ValueError(f"test {number} needs args and expected, or input and output as texts")
@@ -190,7 +194,7 @@ def _call(test: dict[str, Any], number: int) -> tuple[list[Any], dict[str, Any],
         return [json.loads(line) for line in lines], {}, json.loads(test["output"])
     except (ValueError, RecursionError) as error:
         raise ValueError(
-            f"test {number} of a function: each line of input, and output, must be a JSON value"
+            f"test {number} of a function: output and each line of input must be a JSON value"
         ) from error
 
 
@@ -303,7 +307,9 @@ def _unpacked(cell: str, what: str) -> Any:
     except (ValueError, binascii.Error, zlib.error) as error:
         raise ValueError(f"{what} is neither JSON nor packed JSON: {error}") from error
     if unzipping.unconsumed_tail:
-        raise ValueError(f"{what} unpacks to more than {MOST_UNPACKED:,} bytes; leave some out")
+        raise ValueError(
+            f"{what} unpacks to more than {MOST_UNPACKED:,} bytes; leave some tests out"
+        )
     try:
         steps = [(step.name, value) for step, value, _ in pickletools.genops(pickled)]
         made = [(name, value) for name, value in steps if name not in _AROUND]
@@ -361,7 +367,9 @@ def _syntax(text: str, what: str) -> ast.Module:
 def _text(args: dict[str, Any], key: str) -> str:
     value = args.get(key, "")
     if not isinstance(value, str):
-        raise ValueError(f"{key} in verifier_args of code is a text, not {type(value).__name__}")
+        raise ValueError(
+            f"{key} in verifier_args of code must be a text, not {type(value).__name__}"
+        )
     _check_text(value, key)
     return value
 
@@ -378,21 +386,21 @@ def _entry_point(args: dict[str, Any]) -> str:
     parts = entry.split(".") if isinstance(entry, str) else []
     are_names = all(part.isidentifier() and not keyword.iskeyword(part) for part in parts)
     if not 1 <= len(parts) <= 2 or not are_names:
-        raise ValueError('entry_point names the function, e.g. "f" or "Solution.f"')
+        raise ValueError('entry_point must name the function, e.g. "f" or "Solution.f"')
     return ".".join(parts)
 
 
 def _choice(args: dict[str, Any], key: str, choices: tuple[str, ...]) -> str:
     value = args.get(key, choices[0])
     if value not in choices:
-        raise ValueError(f"{key} is {' or '.join(choices)}, not {value!r}")
+        raise ValueError(f"{key} must be {' or '.join(choices)}, not {value!r}")
     return str(value)
 
 
 def _tolerance(args: dict[str, Any]) -> float | None:
     value = args.get("tolerance")
     if value is not None and (type(value) not in (int, float) or not 0 <= value < 1):
-        raise ValueError(f"tolerance is a number from 0 to below 1, e.g. 1e-6, not {value!r}")
+        raise ValueError(f"tolerance must be a number from 0 to below 1, e.g. 1e-6, not {value!r}")
     return None if value is None else float(value)
 
 

@@ -50,7 +50,7 @@ class NotRehearsedError(Exception):
 
 
 def wall_s(config: Sandboxing) -> float:
-    """Time limit of all three starts together, in seconds."""
+    """Time limit in seconds of a rehearsal, which starts the sandbox three times."""
     tests, program = processor_s(config, _CALLS_AT_ONCE), processor_s(config, _MOST_CALLS)
     return 2 * running.wall_s(tests) + running.wall_s(program)
 

@@ -89,9 +89,9 @@ class ProgramOutcome:
 
     became: Became
     detail: str = ""
-    """Type of the exception, name of the module, or reason why no sandbox is available."""
+    """Name of the exception or of the missing module, or why there is no sandbox; else empty."""
     tree: Tree = None
-    """The value as a tree, if any; for a program that reads stdin, the printed text."""
+    """Returned value as a tree, if any; for a program that reads stdin, the printed text."""
 
 
 def run_tests(
@@ -228,7 +228,7 @@ def _told(payload: bytes) -> tuple[str, str]:
 
 
 def stopped(ran: Ran, in_test: bool = False) -> ProgramOutcome:
-    """Outcome of the test, if any, that was running when the process ended."""
+    """Convert the way a run ended to the outcome of the test that was running, if any."""
     if ran.ended == "unavailable":
         return ProgramOutcome("no_sandbox", ran.stderr.decode("utf-8", "replace").strip()[:500])
     if ran.ended == "wall":

@@ -105,7 +105,7 @@ def bullets(text: str) -> int:
 
 
 def highlights(text: str) -> int:
-    """Number of passages ``*like this*`` or ``**like this**`` within one line and not blank."""
+    """Number of passages ``*like this*`` or ``**like this**`` that are in one line, not blank."""
     single = re.findall(r"\*([^\n*]*)\*", text)
     double = re.findall(r"\*\*([^\n*]*)\*\*", text)
     return sum(1 for passage in single + double if passage.strip())
@@ -129,7 +129,7 @@ def parts(text: str, mark: str) -> list[str] | None:
 
 
 def first_word(text: str) -> str:
-    """The first word in small letters, without leading quotes and trailing punctuation."""
+    """The first word, in lower case, without leading quotes and trailing punctuation."""
     word = text.split(maxsplit=1)[0] if text.strip() else ""
     return re.split(r"[.,?!'\"]", word.lstrip("'").lstrip('"'), maxsplit=1)[0].lower()
 
@@ -267,11 +267,11 @@ def _is_two_responses(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One of the 25 instructions."""
+    """A kind of instruction: its check, and the arguments that the check takes."""
 
     check: Check
     arguments: dict[str, Callable[[Any], Any]]
-    """Maps the name of each argument (all are required) to its reader."""
+    """Maps the name of each argument (all are required) to the function that reads its value."""
 
 
 KINDS: dict[str, Kind] = {

@@ -33,7 +33,7 @@ _LONGEST = 20_000
 
 
 def is_in(text: str, language: str) -> bool | None:
-    """Whether most of ``text`` is in the language of the code ``language``; None if unknown."""
+    """Whether most of ``text`` is in the language with the code ``language``; None if unknown."""
     from langdetect.lang_detect_exception import LangDetectException
 
     begin = text[:_LONGEST].lower()
@@ -55,7 +55,7 @@ def is_in(text: str, language: str) -> bool | None:
 
 @lru_cache(maxsize=1)
 def factory() -> Any:
-    """The langdetect factory with all profiles. The first call takes about half a second."""
+    """The langdetect factory with all language profiles; the first call takes half a second."""
     from langdetect import detector_factory
 
     made = detector_factory.DetectorFactory()

@@ -133,7 +133,7 @@ def _demands(verifier_args: str) -> tuple[list[tuple[str, list[Any]]], bool]:
             kwargs = json.loads(kwargs)
     if not isinstance(kwargs, list) or len(kwargs) != len(ids):
         raise ValueError(
-            f"kwargs takes a list of {len(ids)} objects, one for each of instruction_id_list, "
+            f"kwargs takes a list of {len(ids)} objects, one for each id in instruction_id_list, "
             f"not {kwargs!r}"
         )
     if mode is not None and mode not in MODES:

@@ -135,7 +135,7 @@ _NOT_UNDERSTOOD = Unclear("not_understood")
 
 
 def shape_of(answer: str) -> Shape:
-    """The shape of a final answer, whose length and depth must be bounded. Never raises."""
+    """The shape of a final answer; callers must bound its length and depth. Never raises."""
     text = cleaned(answer)
     if _DOUBTS.search(text.lower()):
         several = len(set(re.findall(r"[0-9.]*[0-9]", text))) > 1

@@ -48,7 +48,7 @@ _GROUP = re.compile(r"(?:^|[=\s$\[(])\{\Z")
 
 @dataclass(slots=True)
 class Sides:
-    """Remaining text on both sides of a box; flags record removed blanks and ends of formulas."""
+    """Text on both sides of a box; flags record removed formula delimiters and blanks."""
 
     left: str
     right: str
@@ -326,7 +326,7 @@ _OPERATION = re.compile(r"[-+*/^!|\\]|\)\(")
 
 
 def echoes(answer: str, reference: str, problem: str) -> bool:
-    """Whether the answer is an operation in the problem, which does not contain the reference."""
+    """Whether an answer copies an operation from a problem that does not contain the reference."""
     if plain_decimal(answer) is not None:
         return False
     return _stands_in(answer, problem) and not _stands_in(reference, problem)

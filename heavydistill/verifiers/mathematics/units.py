@@ -174,7 +174,7 @@ def spoken(text: str) -> str:
 
 
 def counts(word: str) -> bool:
-    """Whether a word after a number changes its value, such as "million"."""
+    """Whether a word after a number changes the number's value, as "million" does."""
     lowered = word.lower()
     return lowered not in _NO_COUNTING and _COUNTING.fullmatch(lowered) is not None
 

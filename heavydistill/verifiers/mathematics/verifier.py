@@ -57,7 +57,7 @@ class Math(Verifier):
     runs_in: ClassVar[Place] = "worker"
 
     def extract(self, problem: Problem, text: str) -> str | Decision:
-        """The final answer; earlier boxes that may matter follow on further lines."""
+        """Return the final answer and, on further lines, earlier boxes that may matter."""
         found = find(text, marker_of(problem), problem.text)
         if found is None:
             return Decision("incorrect", "no_answer")

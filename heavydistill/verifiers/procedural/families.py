@@ -77,7 +77,7 @@ Judge = Callable[[GymAnswer], Decision]
 
 
 def judge(family: str, dataset: Any, item: dict[str, Any], text: str) -> Decision:
-    """Decide on an answer to a problem; ``verifier.refusal`` must accept its family.
+    """Decide on an answer to a problem of a family that ``verifier.refusal`` does not refuse.
 
     Raises whatever reasoning-gym raises for the answer.
     """
@@ -101,7 +101,7 @@ def decision(right: bool, extracted: str) -> Decision:
 
 
 def shown(said: Any) -> str:
-    """The content that was read, as a text that is equal for equal answers."""
+    """Format the content that was read from an answer; equal answers give equal texts."""
     match said:
         case [list(), *_]:
             return "\n".join(map(shown, said))

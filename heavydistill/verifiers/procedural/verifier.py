@@ -108,7 +108,7 @@ def dataset(family: str, seed: int, size: int, settings: str) -> Any:
 
 @lru_cache(maxsize=4096)
 def entry(spec: Spec) -> dict[str, Any]:
-    """Generate the item: ``question``, ``answer`` and ``metadata``.
+    """Generate the problem of a spec: its ``question``, ``answer`` and ``metadata``.
 
     Raises:
         ValueError: The reference could be wrong, or the question is incomplete.

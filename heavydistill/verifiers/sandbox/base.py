@@ -54,7 +54,7 @@ class Ran:
 
     ended: Ended
     exit_code: int = -1
-    """Exit status (0 to 255) or signal number; -1 for other ends."""
+    """Exit status (0 to 255) or signal number; -1 if the run ended in another way."""
     stdout: bytes = b""
     """Standard output, cut at ``Limits.output_bytes``; ``stderr`` is cut in the same way."""
     stderr: bytes = b""
@@ -71,7 +71,7 @@ class Sandbox(abc.ABC):
 
     @abc.abstractmethod
     def run(self, files: Mapping[str, str], limits: Limits) -> Ran:
-        """Run ``main.py``. Never raises, whatever the program does, even if no program can run.
+        """Run ``main.py`` of ``files``. Never raises, whatever happens, even if no program can run.
 
         Args:
             files: Maps file names to their contents, including ``main.py``; plain names, valid

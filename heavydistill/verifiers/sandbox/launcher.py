@@ -31,7 +31,7 @@ _STAYS = {"__name__", "__builtins__", "__loader__", "__spec__", "__package__"}
 
 
 def start(cpu_s: int, memory_bytes: int) -> None:
-    """Set permanent limits for this process, then run ``main.py`` of the working folder in it.
+    """Set permanent limits for this process, then have it run ``main.py`` of the working folder.
 
     The process gets SIGXCPU after ``cpu_s`` seconds of processor time and is killed one second
     later.

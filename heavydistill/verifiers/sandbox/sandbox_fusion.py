@@ -74,7 +74,9 @@ class SandboxFusion(Sandbox):
                 for chunk in response.iter_content(_CHUNK):
                     said += chunk
                     if len(said) > _MOST_ANSWER_BYTES:
-                        raise ValueError(f"an answer of more than {_MOST_ANSWER_BYTES} bytes")
+                        raise ValueError(
+                            f"the server's answer has more than {_MOST_ANSWER_BYTES} bytes"
+                        )
             return _read(json.loads(said), limits)
         except (requests.RequestException, ValueError) as error:
             return unavailable(f"SandboxFusion: {type(error).__name__}: {str(error)[:200]}")

@@ -127,7 +127,7 @@ def program(machine: str) -> bytes:
 
 
 def numbers(machine: str, table: str = f"{_ALLOWED},{_LOOKED_AT}") -> dict[str, int]:
-    """System call numbers on this machine, by the names in ``table``."""
+    """Numbers on ``machine`` of the system calls in ``table``, by name."""
     _, column = _MACHINES[machine]
     rows = (row.split() for row in table.split(","))
     return {name: int(number[column]) for name, *number in rows if number[column] != "-"}

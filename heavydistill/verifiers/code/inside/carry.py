@@ -37,7 +37,7 @@ class TooLarge(Exception):
 
 
 def encode(value: Any, most: int) -> str:
-    """Encode a value as JSON; raises an error above if it has more than ``most`` characters."""
+    """Encode a value as JSON of up to ``most`` characters; raises ``NotAValue`` or ``TooLarge``."""
     parts: list[str] = []
     _write(value, parts, [most], 0)
     return "".join(parts)

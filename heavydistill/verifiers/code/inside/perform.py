@@ -175,9 +175,8 @@ def perform(job: dict[str, Any]) -> None:
 
     Args:
         job: ``token``; ``program``, the source; ``prelude`` and ``after``, code run before and
-        after it;
-            ``kind`` and ``tests``; ``test_s``, ``end_s``, ``total_s`` (see ``Clock``); ``most``,
-            maximum characters of a value or bytes of an output.
+            after it; ``kind`` and ``tests``; ``test_s``, ``end_s``, ``total_s`` (see ``Clock``);
+            ``most``, maximum characters of a value or bytes of an output.
     """
     token, channel = job["token"], posix.dup(1)
     # The interpreter defines these builtins only when it starts with ``site``.

@@ -119,8 +119,7 @@ class Rehearsal:
         self.counts["no" if not condition else "yes" if self._typed else "types"] += 1
 
     def broke(self, error: BaseException) -> None:
-        """Count an assertion as failed, or as without outcome, because of an exception in it or in
-        the tests around it."""
+        """Count an assertion as failed or unsure, because ``error`` was raised in or around it."""
         if isinstance(error, Stop) and error.letter:
             raise error
         is_unsure = isinstance(error, Stop) and error.why == "unsure"
