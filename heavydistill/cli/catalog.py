@@ -21,7 +21,7 @@ def teachers(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Profile to print, with the commands that serve it: a name or your own YAML file."
+            help="Profile (name or YAML file) to print, with the commands that serve its model."
         ),
     ] = None,
 ) -> None:

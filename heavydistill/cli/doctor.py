@@ -46,7 +46,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "failure": "bold red"}
 def doctor(
     keys: dict[str, Any], *, config: ConfigFile = None, benchmark: OtherBenchmark = None
 ) -> None:
-    """Check this machine, the problems, and what the endpoint of the teacher really honours.
+    """Check this machine, the problems, and what the endpoint of the teacher supports.
 
     Takes the flags of generate. A served model is asked about ten small questions; what a run must
     obey is written to a capability file, which every run that asks this model at this address

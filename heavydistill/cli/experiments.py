@@ -46,8 +46,8 @@ def evaluate(
     before: Annotated[
         str | None,
         typer.Option(
-            help="Model before training, in both roles. Its profile applies to both runs, and it "
-            "has every role without a flag."
+            help="Model before training, to compare with. Its profile applies to both runs, and it "
+            "takes every role for which no model is given."
         ),
     ] = None,
     controls: Annotated[
@@ -71,7 +71,7 @@ def evaluate(
     dry_run: DryRun = False,
     full: Full = False,
 ) -> None:
-    """Measure a thinker and a deliberator, and compare them with the model --before training.
+    """Measure a thinker and a deliberator, and compare them with the model given by --before.
 
     Both runs have the same problems, seed, prompts and sampling, so that they differ only in the
     models. The result is a folder with both runs and evaluation.json: each metric before and after,
@@ -148,7 +148,7 @@ def cross(
     _print_plans(plan.asked, console)
     if dry_run:
         if others := list(plan.deliberators)[1:]:
-            say(f"Then {', '.join(others)} on the same attempts.", console)
+            say(f"Further deliberators on the same attempts: {', '.join(others)}.", console)
         print_command("Next", same_command(), console)
         return
     table, finished = _made(plan.place, functools.partial(crossing.crossed, plan), console)

@@ -37,7 +37,9 @@ def show(
     ] = False,
     set_name: Annotated[
         str | None,
-        typer.Option("--set", help="Set whose row is printed (default: the first to train on)."),
+        typer.Option(
+            "--set", help="Set whose row is printed (default: first training set with the row)."
+        ),
     ] = None,
     student: Annotated[
         str | None,

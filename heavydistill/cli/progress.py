@@ -36,7 +36,7 @@ _FIRST_TRAJECTORIES = 8  # trajectories without thinking before a warning is sho
 
 
 def same_command(*more: str) -> list[str]:
-    """Return this command without ``--dry-run``; the words ``more`` are added and win."""
+    """Return this command without ``--dry-run``, followed by ``more``, which takes precedence."""
     return ["heavydistill", *(word for word in sys.argv[1:] if word != "--dry-run"), *more]
 
 
@@ -66,7 +66,7 @@ class Bar(rich_progress.Progress):
 
 @contextlib.contextmanager
 def checking(console: Console) -> Iterator[OnChecked]:
-    """Show a bar for the check of the references, from the first one on."""
+    """Show a bar for the check of the references as soon as the first reference is checked."""
     what = "checking problems and references"
     if not console.is_terminal:
         say(what, console)
@@ -106,7 +106,7 @@ class Progress:
         self._draw(f"starting vLLM: {printable(line)}")
 
     def on_status(self, status: Status) -> None:
-        """Show the status, and once a warning if the trajectories have no thinking."""
+        """Show the status; warn, only once, if the first trajectories have no thinking."""
         from heavydistill.run.status import THINKING
 
         with self._lock:
@@ -143,7 +143,7 @@ class Progress:
 
 
 def remark_without_thinking(run: ResolvedRun) -> str:
-    """Return a warning if responses of a thinker have no thinking; empty if that is expected."""
+    """Return the warning that no response has thinking; empty if the thinker's profile is known."""
     if not run.thinker or run.thinker.profile.is_described:
         return ""
     text = f"No response of {run.thinker.profile.name} contained thinking, so a model trained on "
@@ -173,7 +173,7 @@ def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
     parts += [f"at most {volume.completion_tokens:,} of responses"]
     cost = "price unknown" if volume.usd is None else f"at most {volume.usd:,.2f} USD"
     parts += ["free" if run.deliberator.is_local else cost]
-    say(f"To ask of {run.deliberator.profile.name}: {', '.join(parts)}", console)
+    say(f"Requests to {run.deliberator.profile.name}: {', '.join(parts)}", console)
 
 
 def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:

@@ -94,7 +94,7 @@ def sft(context: typer.Context) -> None:
 
 
 def grpo(context: typer.Context) -> None:
-    """Train a deliberator, a thinker, or both as one, with a verifier's verdict as the reward.
+    """Train a deliberator, a thinker, or one model for both; the reward is a verifier's verdict.
 
     `heavydistill grpo --config 1gpu/deliberator --model_name_or_path out/student --dataset_name
     sets/glm`
@@ -114,7 +114,7 @@ def _train(script: str, words: Sequence[str]) -> None:
 
 
 def options_of(script: str) -> type[TrainingOptions]:
-    """Return our own arguments of a training script, without importing TRL."""
+    """Return the class of our own arguments of a training script, without importing TRL."""
     if script == "sft":
         from heavydistill.train.sft_options import SftOptions
 
@@ -180,7 +180,7 @@ def merge(
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Type of the weights: bfloat16, float16 or float32. [default: that of the base]"
+            help="Type of the weights: bfloat16, float16 or float32. [default: as in the base]"
         ),
     ] = None,
 ) -> None:

@@ -44,7 +44,7 @@ _PLACES = {
 
 
 class Verb(TyperCommand):
-    """A verb whose ``--help-all`` also lists the flags in groups.
+    """A verb whose ``--help-all`` lists more flags than ``--help``, in groups.
 
     The function of a verb may have an attribute ``more_help`` that returns further ``Rows``;
     ``--help`` lists those under ``Options``. A function with an attribute ``reads_words`` parses

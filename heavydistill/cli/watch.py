@@ -32,7 +32,9 @@ _Seen = tuple[str, "Status | None", bool]
 
 
 def watch(
-    run: Annotated[Path, typer.Argument(help="Folder of a run or an evaluation, as in its --out.")],
+    run: Annotated[
+        Path, typer.Argument(help="Folder of a run or an evaluation, as given to --out.")
+    ],
 ) -> None:
     """Show the progress of a run: pace, failures, tokens, cost, time left, M@K.
 
@@ -185,8 +187,8 @@ def _print_end(run: Path, console: Console) -> None:
     if not (files := [file for file in files if file.is_file()]):
         raise ConfigError(
             f"There is no run {run}: neither {run}/summary.json nor {Workplace(run).path} exists",
-            "Give the folder that --out named or the run printed. A run can be watched once it "
-            "sends requests; one that is stopped before its first problem ends leaves no folder.",
+            "Give the folder given to --out or printed by the run. A run can be watched once it "
+            "sends requests; a run stopped before its first problem ends leaves no folder.",
         )
     lacking = 0
     for file in files:
@@ -197,7 +199,7 @@ def _print_end(run: Path, console: Console) -> None:
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise ConfigError(
                 f"{file} cannot be read: {type(error).__name__}: {error}",
-                "Read it with the heavydistill that wrote it.",
+                "Read it with the version of heavydistill that wrote it.",
             ) from error
         lacking += missing
         counts = {"problems": total, "problems missing": missing, "rows rejected": rejects}

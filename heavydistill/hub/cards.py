@@ -49,7 +49,7 @@ def render(template_name: str, folder: Path, **values: Any) -> str:
             notes = file.read_text(encoding="utf-8").partition(_NOTES)[2]
     except ValueError as error:
         raise ConfigError(
-            f"{file} is not a text in UTF-8, so that its Notes cannot be kept",
+            f"{file} is not a text in UTF-8, so its Notes cannot be kept",
             "Save it as UTF-8, or remove it.",
         ) from error
     kept = re.sub(r"\A\s*<!--.*?-->\n?", "", notes, flags=re.DOTALL)

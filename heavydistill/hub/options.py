@@ -21,7 +21,7 @@ class PublishOptions:
     private: bool = False
     """Create the repository as private."""
     licence: str | None = None
-    """Licence of the published files, e.g. cc-by-4.0 (default: that of the models, or other)."""
+    """Licence of the published files, e.g. cc-by-4.0 (default: the models' licence, or other)."""
     profiles: list[Path] = Field(default_factory=list)
     """YAML file with the profile of a model that wrote the data; may be repeated."""
     allow_unknown: bool = False

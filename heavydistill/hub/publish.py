@@ -332,7 +332,7 @@ def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
 
 
 def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) -> None:
-    """Check that a model can be published, and create its repository.
+    """Check, before a training, that its model can be published, and create the repository.
 
     Call this before training starts, so that a missing permission does not surface at the end.
 
@@ -359,7 +359,7 @@ def check_before(record: TrainingRecord, folder: Path, options: PublishOptions) 
 
 
 def publish_trained(folder: Path, options: PublishOptions) -> PublishResult:
-    """Pack and publish a model right after its training; errors give the command for later."""
+    """Pack and publish a model right after its training; errors name the command for a retry."""
     try:
         return publish(pack(folder, options), options)
     except HeavydistillError as error:

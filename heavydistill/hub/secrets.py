@@ -28,7 +28,7 @@ _KEY_FIELD = "api_key_env"
 
 
 def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
-    """Return the keys that this process can read, by the name of their variable.
+    """Return the API keys and tokens that this process can read, by the name of their variable.
 
     ``trees`` are manifests, records and configurations, which may name further variables.
     """

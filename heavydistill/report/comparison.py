@@ -361,7 +361,7 @@ def print_controlled(controlled: Controlled, console: Console) -> None:
 
 
 def ways_to_answer(controlled: Controlled) -> list[tuple[str, Answering, Interval | None]]:
-    """Return (name, metrics, gain of heavy answers over it) of heavy answers and each control."""
+    """Return (name, metrics, gain of heavy answers over this way) for each way to answer."""
     others = [
         (CONTROLS[each.name], each.answering, each.heavy_minus) for each in controlled.controls
     ]

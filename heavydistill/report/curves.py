@@ -69,7 +69,7 @@ def smoothed(points: Sequence[Point], window: int) -> list[Point]:
 def draw(
     history: Sequence[Mapping[str, Any]], folder: Path, fired: Sequence[Alarm], window: int = 5
 ) -> None:
-    """Write both files, each atomically, into a folder that is created if missing.
+    """Write ``curves.png`` and ``curves.svg``, each atomically; the folder is created if missing.
 
     The user's matplotlib style has no effect. A panel without logged values has a note instead.
 

@@ -43,7 +43,7 @@ Value = str | IntervalCell
 
 
 class Line(NamedTuple):
-    """A row of a grid."""
+    """A row of a ``Grid``: its label and its cells."""
 
     label: str
     cells: Sequence[Value]
@@ -52,7 +52,7 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table."""
+    """A table of a result, which the terminal, Markdown and the HTML report show."""
 
     head: Sequence[str]
     lines: Sequence[Line]
@@ -167,12 +167,12 @@ def few_note(grids: Iterable[Grid]) -> list[str]:
 
 
 def few_warning(problems: int) -> list[str]:
-    """Return a warning if intervals over so few problems are unreliable."""
+    """Return the warning that intervals are unreliable, if there are few problems; else empty."""
     return [FEW_WARNING] if problems < FEW_PROBLEMS else []
 
 
 def p_value(value: float) -> str:
-    """Format a p-value to three digits; smaller values as an upper bound."""
+    """Format a p-value with three decimals; a value below 0.001 as ``< 0.001``."""
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 

@@ -38,7 +38,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def from_grid(grid: Grid) -> str:
-    """Return a grid as a table; notes of labels follow them, notes of the table are below it."""
+    """Return a grid as a table; the note of a row is beside its label, other notes are below."""
     rows = [
         [text(f"{line.label}, {line.note}" if line.note else line.label), *map(cell, line.cells)]
         for line in grid.lines

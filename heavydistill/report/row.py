@@ -57,7 +57,7 @@ def print_tokens(
     full: bool = False,
     student_name: str | None = None,
 ) -> None:
-    """Print one row as the student reads it, with the tokens that have a loss marked.
+    """Print one row as the student reads it, and mark the tokens that have a loss.
 
     The other arguments are those of ``print_row``; the set must be a training set.
 

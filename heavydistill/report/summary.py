@@ -127,7 +127,7 @@ def shares_line(summary: Summary) -> str:
 
 
 def lost_samples(summary: Summary) -> str:
-    """Format how many samples of each stage cannot be judged or used, by kind; empty if none."""
+    """Format, for each stage, how many samples cannot be judged or used, by kind; empty if none."""
     return "; ".join(
         f"{found} of {counts.total:,} {stage}"
         for stage, counts in summary.samples.items()
@@ -223,7 +223,7 @@ def rounds(summary: Summary) -> Grid:
 
 
 def rates(summary: Summary) -> Grid:
-    """Return rescue and regress rates, and how often deliberations repeat vote or first attempt."""
+    """Return rescue and regress rates, and how often deliberations copy the vote or attempt 1."""
     lines = []
     for name, meaning in RATES.items():
         rate = getattr(summary, name)
@@ -239,7 +239,7 @@ def rates(summary: Summary) -> Grid:
 
 
 def labels(summary: Summary) -> Grid:
-    """Return strata by outcomes, without rows and columns that are all zero."""
+    """Return the numbers of problems by stratum and outcome, without rows or columns of zeros."""
     outcomes = [outcome for outcome, number in summary.outcomes.items() if number]
     names = ["not delib." if outcome == NO_LABEL else outcome for outcome in outcomes]
     counts = {
@@ -275,9 +275,10 @@ def strata_note(*summaries: Summary) -> str:
 
 
 def curve(curve: Curve, *, passes: bool = False) -> Grid:
-    """Return each way to answer; each vote also has P@k, the best possible choice among k attempts.
+    """Return a row for each way to answer, with its accuracy and tokens; a vote also has P@k.
 
-    With ``passes``, P@k has separate rows with intervals too.
+    P@k is the accuracy of the best possible choice among k attempts. With ``passes``, it also has
+    separate rows with intervals.
     """
     bounds = {point.k: point.accuracy.mean for point in curve.points if point.way == "pass"}
     lines = []
@@ -300,7 +301,7 @@ def point_name(point: Point) -> str:
 
 
 def matched_lines(summary: Summary) -> Iterator[str]:
-    """Yield lines on how many votes equal a deliberation's token cost, and excluded problems."""
+    """Yield lines on the votes that cost as much as a deliberation, and on excluded problems."""
     curve = summary.curve
     if not curve:
         return
@@ -425,7 +426,7 @@ def unanswered_warning(summary: Summary) -> list[str]:
 
 
 def marker_found(shared: Shared) -> str:
-    """Return a sentence about the answer marker that unanswered answers share."""
+    """Return a sentence about the answer marker shared by responses without a final answer."""
     return (
         f"{shared.count:,} of the {shared.of:,} unanswered answers that were read end in "
         f"{shared.marker!r} and a value. Of {shared.judged:,} that were judged with this marker, "
@@ -434,5 +435,5 @@ def marker_found(shared: Shared) -> str:
 
 
 def marker_value(shared: Shared) -> str:
-    """Return the arguments of the verifier with the marker."""
+    """Format the verifier arguments that set the marker, as YAML."""
     return f"{{marker: {json.dumps(shared.marker, ensure_ascii=False)}}}"

@@ -82,7 +82,7 @@ class Plan:
     outside: int = 0  # rows of the source outside ``problems.within``
     contact: Contact | None = None  # has contacted the servers; None if nothing was sent
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    """Differences to the run in the folder, which is replaced at the end; as in ``Earlier``."""
+    """Keys in which this run differs from the run that it replaces; see ``Earlier.changed``."""
 
     @property
     def config(self) -> RunConfig:
@@ -110,7 +110,7 @@ def check(
     on_checked: problem_sources.OnChecked | None = None,
     contact: Contact | None = None,
 ) -> Plan:
-    """Resolve a configuration, load its problems and check that each fits its prompt.
+    """Resolve a configuration, load its problems and check that each problem fits into its prompts.
 
     Args:
         config: Configuration of the run.

@@ -38,7 +38,7 @@ class PoolsOfRun:
     models: set[str] = field(default_factory=set)  # models that wrote the trajectories
     unjudged: int = 0  # trajectories without a verdict, or with failed votes of a judge
     outdated: Counter[str] = field(default_factory=Counter)
-    """Number of trajectories judged by another version of their verifier, by that version."""
+    """Numbers of trajectories with an outdated verdict, by the verifier version that gave it."""
     voted: set[str] = field(default_factory=set)
     """Ids of trajectories whose valid verdict involved a judge."""
     rejects: int = 0  # rows left out because a step of that run failed on them

@@ -45,7 +45,7 @@ _CONNECT_TIMEOUT_S = 5.0
 
 
 class RayPool:
-    """Shards on a cluster.
+    """Runs the shards of a run on a Ray cluster.
 
     Args:
         address: ``local`` starts Ray on this machine; ``host:port`` and ``auto`` join a cluster
@@ -86,8 +86,8 @@ class RayPool:
                 except ray.exceptions.RayError as error:
                     raise RunError(
                         f"Shard {number} is lost, after {_RETRIES} retries: {_in_one_line(error)}",
-                        "Check the memory of its nodes, then repeat the same command: it goes on "
-                        "from the journal.",
+                        "Check the memory of the cluster's nodes, then repeat the same command: it "
+                        "goes on from the journal.",
                     ) from None
         return self._ends
 
@@ -148,7 +148,7 @@ def join(address: str) -> None:
         if address not in (LOCAL, "auto"):  # Ray needs a minute to notice a missing listener
             parts = urlsplit(address if "://" in address else f"//{address}")
             if not parts.hostname or not parts.port:
-                raise ValueError("it has no host and port")
+                raise ValueError("the address has no host and port")
             socket.create_connection((parts.hostname, parts.port), _CONNECT_TIMEOUT_S).close()
         ray.init(address, log_to_driver=False, logging_level="ERROR", **options)
     except (Exception, SystemExit) as error:  # Ray raises errors of many kinds, and may exit

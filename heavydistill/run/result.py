@@ -152,8 +152,8 @@ class Earlier:
 
     @property
     def may_go_on(self) -> bool:
-        """Return whether the new run may replace it: it fills gaps, or changes the sample
-        counts."""
+        """Return whether the new run may replace the existing run, whose gaps it fills or whose
+        sample counts it changes."""
         return self.changed.keys() <= _MAY_CHANGE if self.changed else bool(self.lacks)
 
 

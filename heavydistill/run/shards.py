@@ -188,7 +188,7 @@ def with_server(
     log: Path,
     on_start: serving.OnStart | None = None,
 ) -> Iterator[tuple[ResolvedRun, Watch]]:
-    """Start a server; yield (run with its address, function that returns an error if it ended).
+    """Start a server; yield (run that uses it, function that returns an error if it has ended).
 
     Without a ``command`` the run is yielded unchanged.
     """

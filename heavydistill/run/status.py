@@ -68,7 +68,7 @@ class StageStatus:
 
 @dataclass(slots=True, kw_only=True)
 class Status:
-    """Progress of a run; the content of the file."""
+    """Progress of a run; the content of the status file."""
 
     version: int = _VERSION  # version of the file format
     began: float = 0.0  # start of the run in seconds since 1970
@@ -88,7 +88,7 @@ class Status:
     heavy_mean_at_d: float | None = None
     """HM@D of the last round, over the problems judged so far."""
     problems_per_minute: float | None = None
-    """Recent problems per minute; null until known, as in the next two fields."""
+    """Recent problems per minute; this and the next two fields are null until known."""
     tokens_per_s: float | None = None  # new completion tokens per second
     left_s: float | None = None  # estimated remaining seconds
     requests: int | None = None  # requests in flight at servers; null without servers
@@ -285,12 +285,15 @@ def read_status(path: Path) -> Status | None:
         return None
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
-            f"{path} cannot be read: {error}", "Watch with the heavydistill that runs it."
+            f"{path} cannot be read: {error}",
+            "Watch with the version of heavydistill that runs it.",
         ) from error
 
 
 def running(run: Path) -> tuple[str, Status] | None:
-    """Return (evaluation run or "", status) of a run in progress or killed; None if there is none.
+    """Return (name, status) of a run that is in progress or was killed; None without a status.
+
+    The name is the run's name within an evaluation; empty for a single run.
 
     Raises:
         ConfigError: A status cannot be read.

@@ -269,7 +269,7 @@ class BuildCaches(Step):
         self._reader = None
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Build the cache of this round for each row, and yield the rows with it."""
+        """Yield the rows, each with the cache of this round added to ``caches``."""
         for row in inputs:
             row.setdefault("caches", [])
             row.setdefault("deliberations", [])
@@ -315,7 +315,7 @@ class LabelTraces(Step):
         return COLUMNS
 
     def process(self, inputs: StepInput) -> Iterator[list[Row]]:
-        """Yield finished rows."""
+        """Yield the labelled rows, reduced to the columns of a trace."""
         yield [self._finished(row) for row in inputs]
 
     def _finished(self, row: Row) -> Row:

@@ -130,7 +130,7 @@ class SampleTrajectories(HeavyTask):
         return [prompts.thinker_prompt(text, self._prompt(row))]
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
-        """Return the pool."""
+        """Return the columns with the pool and the version of the prompt."""
         trajectories = [trajectory(row["problem"]["id"], fields) for fields in samples]
         return {
             "pool": list(map(to_row, trajectories)),
@@ -149,7 +149,7 @@ class Deliberate(HeavyTask):
 
     round: int = Field(default=1, ge=1)
     task: Asked = "deliberate"
-    """Task of the deliberator. For ``choose``, its answer is the chosen attempt's answer."""
+    """What the deliberator must do. For ``choose``, its answer is the chosen attempt's answer."""
 
     @property
     def inputs(self) -> list[str]:
@@ -164,7 +164,7 @@ class Deliberate(HeavyTask):
         return [self._cache(row)["prompt"]]
 
     def read(self, row: Row, samples: list[dict[str, Any]]) -> Row:
-        """Return the deliberations of all rounds so far."""
+        """Return the column with the deliberations of all rounds so far."""
         cache = self._cache(row)
         if self.task == "choose":
             texts = {item["id"]: item["answer_text"] for item in row["pool"]}

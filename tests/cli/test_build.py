@@ -163,7 +163,7 @@ def test_sets_without_a_deliberation_are_asked_about_once(command, tmp_path):
     asks = ["build", run, "--teacher", "micro", "--set", "redeliberate.d=2"]
     code, printed = command(*asks, "--out", tmp_path / "dry", "--dry-run")
     assert code == 0
-    assert re.search(r"To ask of micro: (\d+) of \1 deliberations on \d+ caches", printed)
+    assert re.search(r"Requests to micro: (\d+) of \1 deliberations on \d+ caches", printed)
     assert command(*asks, "--out", sets)[0] == 0
     (asked,) = read_manifest(sets).asked
     assert asked.model == "micro" and asked.sampling["temperature"] == 1.0

@@ -159,7 +159,7 @@ def test_a_run_goes_on_where_the_file_cannot_be_written(tmp_path, caplog):
 @pytest.mark.parametrize("text", ["", "{}", '{"version": 0}', '{"version": 7, "stages": []}', "[]"])
 def test_a_file_of_another_version_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / STATUS).write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match="Watch with the heavydistill that runs it"):
+    with pytest.raises(ConfigError, match="Watch with the version of heavydistill that runs it"):
         read_status(tmp_path / STATUS)
 
 

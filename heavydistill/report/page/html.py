@@ -16,7 +16,7 @@ Attribute = str | int | float | None
 
 
 def tag(name: str, *children: str, **attributes: Attribute) -> Markup:
-    """Return one element.
+    """Return an HTML element.
 
     Args:
         name: Name of the element.

@@ -61,7 +61,7 @@ def of_run(number: int, source: ReportedRun, figures: RunFigures) -> Markup:
 
 
 def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Iterator[Markup]:
-    """Yield the runs side by side, and whether they are comparable; nothing for a single run."""
+    """Yield HTML with the runs side by side, and whether they are comparable; none for one run."""
     if len(sources) < 2:
         return
     names = [source.label for source in sources]

@@ -193,7 +193,7 @@ def _refuse_others(out: Path) -> None:
 
 
 def entry(trace: Trace) -> dict[str, Any]:
-    """Return the data for the list and the filters; counts are in the order of ``STATES``."""
+    """Return the data of a trace for the list and filters; counts are ordered as in ``STATES``."""
     return {
         "id": trace.problem.id,
         "text": " ".join(trace.problem.text[: 2 * _BEGINNING].split())[:_BEGINNING],
@@ -282,7 +282,7 @@ def _uses(
 
 
 class Chunks:
-    """Writer of the chunks of one run.
+    """Writes the traces of one run in chunks, each an element of the page.
 
     Args:
         file: Binary file for the chunks.

@@ -115,7 +115,7 @@ class Experiment:
     run_one: RunOne
 
     def run(self, name: str, plan: generate.Plan) -> generate.Plan:
-        """Execute a run; return its plan with paths in this folder."""
+        """Execute a run in a subfolder of ``folder``; return its plan with the new paths."""
         log = self.place.folder.with_name(f"{self.place.folder.name}.{name}.vllm.log")
         placed = dataclasses.replace(plan, folder=self.folder / name, server_log=log)
         self.run_one(name, placed)
@@ -138,7 +138,7 @@ class Experiment:
 def experiment(
     place: ExperimentFolder, runs: Iterable[ResolvedRun], contact: Contact | None, run_one: RunOne
 ) -> Iterator[Experiment]:
-    """Open an experiment for its runs; its folder gets its final name on exit.
+    """Open the folder of an experiment for its runs; on exit, the folder gets its final name.
 
     Raises:
         TeacherError: A server of one of ``runs`` lacks a model; no other request was sent.
@@ -153,7 +153,7 @@ def experiment(
 
 @dataclass(frozen=True, slots=True)
 class ControlRun:
-    """A control; it runs after the evaluated run."""
+    """A control run, which is executed after the evaluated run."""
 
     name: str  # name of the folder
     config: RunConfig  # configuration; without folders if the control reads pools
@@ -247,9 +247,9 @@ def paired(
     for model in filter(None, (after_run.thinker, after_run.deliberator)):
         if model.profile.extra_body != base.extra_body:
             raise ConfigError(
-                f"--before: requests to {base.name} have the fields {dict(base.extra_body)}, those "
-                f"to {model.name} {dict(model.profile.extra_body)}, according to their profiles",
-                f"Write a profile for {model.name} (a YAML file) with the thinking of {base.name}.",
+                f"--before: the profile of {base.name} adds {dict(base.extra_body)} to requests, "
+                f"but the profile of {model.name} adds {dict(model.profile.extra_body)}",
+                f"Write a profile for {model.name} (a YAML file) with {base.name}'s extra_body.",
             )
     return first, after_run.config
 
@@ -302,7 +302,7 @@ def control_names(given: Sequence[str]) -> list[str]:
 
 
 def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:
-    """Return the controls of a checked run; ``orders`` counts the order of the run as well.
+    """Return the controls of a checked run; ``orders`` includes the order of this run.
 
     Raises:
         ConfigError: The run reads other pools or has no deliberations, there are fewer orders, or
