@@ -67,8 +67,8 @@ def demand_whole(faults: Sequence[Fault], rows: int, where: str) -> None:
     listed = ", ".join(f"{count:,} {code}" for code, count in counts.most_common())
     raise ConfigError(
         f"{where}: {len(of_row):,} of {rows:,} rows lose or change tokens in training ({listed})",
-        "Build the sets for this student and its template, with no smaller max_tokens, or give a "
-        "template that loses nothing with --chat-template FILE. The first:"
+        "Build the sets for this student and its template, with a max_tokens that no row exceeds, "
+        "or give a template that loses nothing with --chat-template FILE. The first:"
         + "".join(f"\n  {fault}" for fault in first),
     )
 
@@ -79,7 +79,7 @@ def guard(chat: Chat, rows: Iterable[SftRow | Mapping[str, Any]], max_tokens: in
 
 
 class Inspection:
-    """A row with its rendered text and tokens; tokenized once, as TRL does it."""
+    """A row and its tokens, which are computed once, in the way of TRL."""
 
     def __init__(
         self, chat: Chat, row: SftRow | Mapping[str, Any], max_tokens: int | None = None

@@ -96,7 +96,7 @@ class FittedTemplate:
 
 
 class Student:
-    """The model to be trained.
+    """The model to be trained: its name, tokenizer and chat template, without weights.
 
     Attributes:
         aliases: Names of the student in the traces, which mark its attempts.
@@ -198,7 +198,7 @@ def stops_of(name: str) -> frozenset[int]:
 def fit(
     tokenizer: Any, stops: frozenset[int] = frozenset(), template: str | None = None
 ) -> FittedTemplate:
-    """Find the form of a tokenizer's template, and correct the template if no form fits.
+    """Return a tokenizer's chat template and message form, corrected if the template loses text.
 
     ``stops`` are ids that end a response in addition to the tokenizer's end of sequence;
     ``template`` replaces the tokenizer's template.

@@ -111,7 +111,7 @@ class Chat:
                 chat_template=self.template,
             )
         except Exception as error:  # a template is a program, and may fail in any way
-            raise ValueError(f"the template does not take it: {error}") from error
+            raise ValueError(f"the template does not accept the conversation: {error}") from error
         return str(rendered)
 
     def ids(self, text: str) -> list[int]:

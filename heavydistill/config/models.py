@@ -39,7 +39,8 @@ ADDRESS_OF_A_SANDBOX = form(
 
 
 class Sampling(Section):
-    """All sampling parameters. The defaults are the paper's (arXiv 2605.02396, section 3.1)."""
+    """Sampling parameters, each with a value. The defaults are the paper's (arXiv 2605.02396,
+    section 3.1)."""
 
     temperature: float = Field(1.0, ge=0.0, le=2.0)
     top_p: float = Field(0.95, gt=0.0, le=1.0)
@@ -78,7 +79,7 @@ class Capabilities(Section):
     """Properties of an endpoint that `heavydistill doctor` measures."""
 
     n: int = Field(1, ge=1)
-    """Number of samples that one request returns."""
+    """Maximum number of samples that one request returns."""
     n_because: str = ""
     """Reason for ``n`` being 1, if more were requested."""
     stream: bool = True
@@ -88,7 +89,8 @@ class Capabilities(Section):
     max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """Name of the parameter that limits the tokens of a response."""
     max_output: int | None = Field(None, ge=1)
-    """Largest value of that parameter that the server accepts; null if it named none."""
+    """Maximum number of tokens of a response that a request may ask for; null if the server states
+    no limit."""
     context: int | None = Field(None, ge=256)
     """Maximum number of tokens of prompt and response together, if it is smaller than the
     profile's."""
@@ -128,7 +130,7 @@ class Endpoint(Section):
     tokens_per_minute: int | None = Field(None, ge=1)
     """Maximum number of tokens per minute, prompts and responses together (default: no limit)."""
     tokens_per_second: float = Field(20.0, gt=0)
-    """Speed of one response that estimates assume while the journal has no responses."""
+    """Tokens per second of one response, for estimates while the journal has no responses."""
     timeout_s: float = Field(600.0, gt=0)
     """Maximum silence in seconds, before a response begins and between its pieces. A run stops if
     all servers are silent or fail, or ask for a longer pause, for more than this time."""
@@ -136,7 +138,8 @@ class Endpoint(Section):
     """Number of retries after a time-out, a server error or a broken connection. A request that
     meets an overload is retried for as long as the server answers others."""
     reasoning: Literal["required", "optional"] = "required"
-    """Whether the run stops (``required``) if a teacher that thinks returns no thinking."""
+    """Treatment of a thinking teacher that returns no thinking: ``required`` stops the run,
+    ``optional`` does not."""
     price_in: float | None = Field(None, ge=0)
     """US dollars per million prompt tokens (default: the profile's)."""
     price_out: float | None = Field(None, ge=0)
@@ -206,6 +209,8 @@ class Judge(Section):
             raise ValueError("votes at temperature 0 are identical. Set votes to 1.")
         never = sorted(NEVER_JUDGED.intersection(self.reasons or ()))
         if never:
-            named = ", ".join(never)
-            raise ValueError(f"reasons: no judge gets responses for {named}. Leave out {named}.")
+            raise ValueError(
+                f"reasons has {', '.join(never)}, which a judge does not decide. Remove it from "
+                "the list."
+            )
         return self

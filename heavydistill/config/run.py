@@ -52,13 +52,14 @@ class Problems(Section):
     split: str = "train"
     """Split of a Hub dataset."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Columns of the source by field, e.g. ``{text: task}``. Fields: id, text, reference, options,
-    verifier, verifier_args, domain. Without a mapping, text is also read from question, problem or
-    prompt, reference from answer, final_answer, ground_truth or answerKey, options from choices."""
+    """Column of the source for each field of a problem, e.g. ``{text: task}``. Fields: id,
+    text, reference, options, verifier, verifier_args, domain. Without a mapping, text is also read
+    from question, problem or prompt, reference from answer, final_answer, ground_truth or
+    answerKey, options from choices."""
     shape: Shape | None = None
-    """Row layout of a benchmark that the source has: gpqa or livecodebench."""
+    """Benchmark whose row layout the source has: gpqa or livecodebench."""
     within: dict[str, tuple[str, str]] = Field(default_factory=dict)
-    """Range of a column, compared as text; rows outside it are left out, e.g.
+    """Range of values for a column, compared as text; rows outside are left out, e.g.
     ``{contest_date: ["2024-08-01", "2025-05-31"]}``. A value that begins with the upper bound is in
     the range."""
     verifier: str | None = None
@@ -99,7 +100,8 @@ class Sandboxing(Section):
     def _address_of_the_server(self) -> Sandboxing:
         if (self.backend == "sandbox_fusion") != (self.url is not None):
             raise ValueError(
-                "backend sandbox_fusion needs a url, and bubblewrap has none. Set both or neither."
+                "backend sandbox_fusion needs a url, and bubblewrap has none. Set backend "
+                "sandbox_fusion and url together, or neither of them."
             )
         return self
 
@@ -125,7 +127,7 @@ class Verifying(Section):
 
 
 class Think(Section):
-    """The first stage: K independent trajectories a problem."""
+    """The first stage: K independent trajectories for each problem."""
 
     k: int = Field(8, ge=2)
     """Number of trajectories per problem, at most 1,024. Pools of another run may have more
@@ -200,8 +202,8 @@ class RunConfig(Section):
     seed: int = Field(0, ge=0)
     """Seed of sampling, selection and shuffling."""
     journal: str | None = None
-    """Folder that keeps every response, so that none is billed twice (default: ``journal`` beside
-    ``out``)."""
+    """Folder that keeps every response, so that none is billed twice (default: ``journal`` in the
+    folder that contains ``out``)."""
     budget: Budget | None = None
     """Maximum cost of served models, e.g. 25usd or 40Mtok, for all runs into the same folder
     together. A run with another K, D, limit, seed or time-out continues with the remaining
@@ -242,7 +244,7 @@ class RunConfig(Section):
         return deliberator if self.pools else self.thinker or self.teacher, deliberator
 
     def refuse_unnamed(self, other: str = "") -> None:
-        """Raise MissingModelError if a role would use the micro teacher only because none is named.
+        """Raise MissingModelError if a role has no model, and no teacher is named.
 
         ``other`` is a further flag that names a model, with its value.
         """

@@ -26,7 +26,7 @@ class Sets(Section):
     per_problem: int = Field(8, ge=1, le=8)
     """Maximum number of sets per problem, those of the run included."""
     widths: list[int] | None = Field(None, min_length=1)
-    """Numbers of attempts in a set (default: the preset's)."""
+    """Sizes of the drawn sets, as numbers of attempts, e.g. ``[4, 8]`` (default: the preset's)."""
     written_by: Literal["any", "student", "teacher"] = "any"
     """Author of the attempts in a set: any, student or teacher (all models but the student).
     Attempts of the student make training caches like those that it will read."""
@@ -43,15 +43,16 @@ class CacheCut(Section):
 
 
 class Filters(Section):
-    """Conditions on a response that a student learns from; ``store.sets.set_rows.LABELS`` has their
-    order."""
+    """Conditions that a response must meet to be used for training; ``store.sets.set_rows.LABELS``
+    lists all, in the order in which they apply."""
 
     uses_attempts: bool = True
     """Require that a deliberation works with the attempts instead of solving the problem alone."""
     most_copied: float = Field(0.8, gt=0.0, le=1.0)
-    """Share of eight-word sequences from one attempt above which an answer counts as a copy."""
+    """An answer counts as a copy if at least this share of its eight-word sequences is in one
+    attempt."""
     length_quantile: float = Field(0.95, gt=0.0, le=1.0)
-    """Quantile of the lengths per role above which a response is left out; 1 keeps all."""
+    """Quantile of the response lengths of a role; longer responses are left out; 1 keeps all."""
     per_set: int = Field(4, ge=1)
     """Maximum number of deliberations per candidate set."""
 
@@ -67,7 +68,7 @@ class ThinkerRows(Section):
 
 
 class Redeliberate(Section):
-    """New deliberations, on sets that have none to learn from."""
+    """New deliberations on the sets that have no deliberation usable for training."""
 
     teacher: str | None = None
     """Model for new deliberations: a profile, checkpoint folder, Hub id or served name (default:
@@ -75,14 +76,15 @@ class Redeliberate(Section):
     endpoint: Endpoint | None = None
     """Endpoint of that model (default: the run's)."""
     sampling: SamplingChoice | None = None
-    """Sampling of that model (default: the run's if it is the run's deliberator, else the
+    """Sampling of that model (default: the run's if the model is the run's deliberator, else the
     profile's)."""
     d: int = Field(4, ge=1)
     """Number of new deliberations per set."""
     seed: int = Field(0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
-    """Folder that keeps every response (default: ``journal`` beside ``out``)."""
+    """Folder that keeps every response (default: ``journal`` in the folder that contains
+    ``out``)."""
     budget: Budget | None = None
     """Maximum cost of a served teacher, resumed builds included, e.g. 25usd or 40Mtok."""
 
@@ -110,7 +112,8 @@ class BuildConfig(Section):
     filters: Filters = Filters()
     thinker: ThinkerRows = ThinkerRows()
     retention: float = Field(0.2, ge=0.0, lt=1.0)
-    """Share of plain problems in the deliberator's rows, so that the student keeps its thinking."""
+    """Share of the deliberator's rows whose prompt is a problem without attempts, so that the
+    student keeps its thinking."""
     validation: float = Field(0.05, ge=0.0, le=0.5)
     """Share of the problems that is held out for validation."""
     against: list[str] | None = None
@@ -119,7 +122,8 @@ class BuildConfig(Section):
     redeliberate: Redeliberate | None = None
     verify: Verifying = Verifying()
     out: str = ""
-    """Folder of the sets, which must be new or empty (default: sets/NAME of the first run)."""
+    """Folder of the sets, which must be new or empty (default: sets/NAME, where NAME is the name of
+    the first run's folder)."""
 
     @model_validator(mode="after")
     def _no_contradictions(self) -> BuildConfig:
@@ -149,7 +153,8 @@ class RefilterConfig(Section):
     seed: int = Field(0, ge=0)
     """Seed of sampling."""
     journal: str | None = None
-    """Folder that keeps every response (default: ``journal`` beside ``out``)."""
+    """Folder that keeps every response (default: ``journal`` in the folder that contains
+    ``out``)."""
     budget: Budget | None = None
     """Maximum cost of a served checkpoint, resumed runs included, e.g. 25usd or 40Mtok."""
     verify: Verifying = Verifying()
@@ -158,14 +163,14 @@ class RefilterConfig(Section):
 
 
 class ImportedProblems(Section):
-    """The problems in the files, with keys as in a run's ``problems``.
+    """How problems are read from the files; these keys mean the same as in a run's ``problems``.
 
     Options of a question keep the order of the file, because the answers refer to it.
     """
 
     columns: dict[str, str] = Field(default_factory=dict)
-    """Columns of the files by field, e.g. ``{text: question, answers: model_*}``. Fields: those of
-    a run's ``problems.columns``, and answers (a column, or a pattern for several)."""
+    """Column of the files for each field, e.g. ``{text: question, answers: model_*}``. Fields:
+    those of a run's ``problems.columns``, and answers (a column, or a pattern for several)."""
     verifier: str | None = None
     """Verifier for rows that name none and have no options (default: math)."""
     verifier_args: dict[str, Any] = Field(default_factory=dict)

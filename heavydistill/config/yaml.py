@@ -29,14 +29,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """The replacement of a name that no longer exists."""
+    """The replacement of a configuration key that no longer exists."""
 
     instead: str
-    """Instruction what to write now, as a sentence."""
+    """Sentence that says what to write now."""
     new: str | None = None
-    """Key that replaces it in the same section."""
+    """Name of the key that replaces the old one in the same section; None if there is none."""
     default: Any = None
-    """Default in files of an earlier version; a file with this value gives no warning."""
+    """Default of the old key; a file with this value gives no warning."""
 
 
 RETIRED = {

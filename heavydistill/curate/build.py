@@ -154,7 +154,7 @@ def _student_for(config: BuildConfig, sources: Sequence[SourceRun]) -> str:
         return config.student
     if other := next((source for source in sources if not source.is_toy), None):
         raise MissingModelError(
-            f"No student is named, and {other.name} is a run of other models than the bundled ones",
+            f"No student is named, and the run {other.name} used models that are not bundled",
             "Give --student MODEL, the model that you will train (a folder or Hub id): its "
             "tokenizer counts the tokens, and the rows are made for its chat template.",
             "--student MODEL",

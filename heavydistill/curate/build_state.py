@@ -125,7 +125,7 @@ def _open(folder: Path) -> SourceRun:
 
 @dataclass(slots=True)
 class ProblemNote:
-    """Notes on a problem of the build."""
+    """What a build notes about a problem."""
 
     domain: str  # Domain; determines the wording of its prompts
     label: str = ""  # ``contaminated``, ``near_duplicate``, or empty
@@ -136,7 +136,7 @@ class ProblemNote:
 
 @dataclass(slots=True)
 class GenerationNote:
-    """Notes on an attempt or a deliberation."""
+    """What a build notes about an attempt or a deliberation."""
 
     id: str
     label: str  # Reason for excluding it from training; empty if it is used
@@ -151,7 +151,7 @@ class GenerationNote:
 
 @dataclass(slots=True)
 class SetNote:
-    """Notes on a candidate set."""
+    """What a build notes about a candidate set and its deliberations."""
 
     of: CandidateSet
     cache: str | None  # Id of the run's cache; None if the build drew the set
@@ -180,7 +180,7 @@ class SetNote:
 
 @dataclass(slots=True)
 class TraceNote:
-    """Notes on a trace."""
+    """What a build notes about a trace: its attempts and its candidate sets."""
 
     problem: str  # Id of the problem in the sets
     trajectories: list[GenerationNote]  # Notes on the attempts of its pool, in order
@@ -249,7 +249,7 @@ class BuildState:
         return [note for note in self.sets if note.wanted and not note.usable]
 
     def traces_of(self, source: SourceRun) -> Iterator[tuple[Trace, TraceNote]]:
-        """Yield the traces of a run with their notes; problems have their id in the sets."""
+        """Yield the traces of a run with their notes; problems have the ids used in the sets."""
         for trace, note in zip(source.traces(), self.notes[source.name], strict=True):
             yield replace(trace, problem=replace(trace.problem, id=note.problem)), note
 
@@ -278,8 +278,7 @@ class BuildState:
         return SetOfTrace(source, trace.problem, note, cache, shown)
 
     def readable(self, of_trace: SetOfTrace, most_tokens: int) -> Cache | None:
-        """Return the cache of a set as the student can read it; the same object if it fits
-        unchanged.
+        """Return the cache of a set: the same object if the student can read it, else a new one.
 
         ``most_tokens`` limits the prompt including the chat template; the preset may set a lower
         limit. Returns None if even the final answers do not fit.
@@ -332,7 +331,7 @@ class BuildState:
                 f"--cache-from {written_by} finds no attempts: all are by "
                 f"{', '.join(sorted(writers))}, and the student is known as "
                 f"{', '.join(sorted(self.own_names))}",
-                "Give --student the model that wrote them, or leave out --cache-from."
+                "Give the model that wrote them as --student, or leave out --cache-from."
                 if written_by == "student"
                 else "Give runs of another model, or leave out --cache-from.",
             )

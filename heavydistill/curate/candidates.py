@@ -137,6 +137,6 @@ def success_of(deliberations: Iterable[bool | None]) -> Success:
 
 
 def is_right(deliberation: Deliberation) -> bool | None:
-    """Return whether the verdict is correct; None if failed, cut off or undecided."""
+    """Return whether a deliberation is correct; None if it failed, was cut off or is undecided."""
     verdict = deliberation.verdict
     return None if verdict is None or verdict.label == "undecided" else verdict.is_correct

@@ -39,7 +39,7 @@ NOT_ADMITTED, OVER_BOUND = "not_admitted", "over_bound"
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Maximum number of sets of some strata."""
+    """A limit of the mixture on the number of sets of some strata."""
 
     strata: frozenset[Stratum]  # Strata that are counted together
     share: float  # Maximum, as a share of the sets of the strata ``of``
@@ -53,7 +53,7 @@ class Preset:
     widths: tuple[int, ...]  # Numbers of attempts in a drawn set, ascending
     any_width: bool = False  # Whether sets of a run may have other widths too
     admits: Callable[[CandidateSet, str], bool] = lambda candidate, domain: True
-    """Whether a set of one of ``widths`` may be used; gets the set and its problem's domain."""
+    """Function of a set and its problem's domain: whether a set of allowed width may be used."""
     bounds: tuple[Bound, ...] = ()
     fewest_attempts: int = 2  # Minimum number of usable attempts in a pool
     most_tokens: int | None = None

@@ -62,7 +62,7 @@ _DELIBERATE = "deliberate"
 def resolve(
     config: BuildConfig, run: RunConfig | None, contact: Contact | None = None
 ) -> ResolvedRun:
-    """Return the resolved run that deliberates again on sets of ``run``; None for an imported pool.
+    """Return a resolved run that deliberates on the sets of ``run`` (None for an imported pool).
 
     Raises:
         ConfigError: No model is named, a server would have to be started, its tokens cannot be
@@ -370,7 +370,7 @@ def _pipeline(
 
 
 class Redeliberation:
-    """The redeliberation of a build; marks in the build's notes the sets that it requests.
+    """The redeliberation of a build; marks the sets to deliberate on in the build's notes.
 
     The first pass of ``build`` must be finished. ``runs`` has the resolved runs by name of the
     source run; ``contact`` has queried the servers, or is None if nothing was sent. Raises

@@ -151,7 +151,7 @@ def refilter(
     on_progress: Callable[[DeliberationTally], None] = lambda tally: None,
     write_card: Callable[[Path], None] = lambda folder: None,
 ) -> RefilterOutcome:
-    """Query the checkpoint and write the new folder.
+    """Let the checkpoint deliberate on the caches, and write the new folder of sets.
 
     ``on_progress`` is called after each batch of caches, by one thread at a time; ``write_card``
     writes the model card of the sets into a folder.

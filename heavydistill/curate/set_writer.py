@@ -79,7 +79,7 @@ class SetWriter:
         ``prompts`` and ``verifiers``."""
 
     def write(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
-        """Write the rows of a trace; the problem has its id in the sets."""
+        """Write the rows of a trace; its problem must have the id that is used in the sets."""
         problem = trace.problem
         if problem.id not in self._problems_written:
             self._problems_written.add(problem.id)
@@ -297,7 +297,7 @@ def sft_row(
 
 
 def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str) -> RlRow:
-    """Return an RL prompt; ``measured_on`` names the models that its success rate is from."""
+    """Return an RL prompt; ``measured_on`` names the models whose success rate it stores."""
     assert cache.success is not None
     return RlRow(
         prompt=student.prompt(cache.prompt),

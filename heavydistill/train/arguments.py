@@ -84,7 +84,7 @@ class TrainingOptions(_TrlConfig):
     refused: ClassVar[Refused]
     """TRL parameters that this training refuses in addition to ``REFUSED``."""
     recorded: ClassVar[Mapping[str, Any]]
-    """Our fields with their defaults; only values that differ are recorded."""
+    """Defaults of our fields to record; a value is recorded only if it differs from its default."""
 
     evaluate: str | None = option(
         None,
@@ -94,7 +94,7 @@ class TrainingOptions(_TrlConfig):
     license: str | None = option(
         None,
         "Licence of the published model, e.g. apache-2.0; needed with push_to_hub if no profile "
-        "names that of the base.",
+        "names the licence of the base model.",
     )
     dry_run: bool = option(
         False, "Check everything but the weights, and print what would be trained."
@@ -291,7 +291,7 @@ def _check(arguments: TrainArguments[Any]) -> None:
     for name in _MORE_THAN_0:
         if not 0 < getattr(config, name, 1) < math.inf:
             raise ConfigError(
-                f"{name}: {getattr(config, name)} is not more than 0", "Give a larger one."
+                f"{name}: {getattr(config, name)} is not more than 0", "Give a larger number."
             )
     if config.max_steps == 0 or config.max_steps < -1:
         raise ConfigError(

@@ -154,6 +154,7 @@ def _check_opening(chat: Chat, name: str) -> None:
     if closed == opened and whole.startswith(opened) and chat.control_token(header):
         raise ConfigError(
             f"The chat template of {name} does not end prompts with the answer's header {header!r}",
-            "Change a copy of the template to add it if add_generation_prompt is true. Build the "
-            "sets with --chat-template FILE, and train with --chat_template_path FILE.",
+            "Copy the template, and let the copy write this header at the end of a prompt if "
+            "add_generation_prompt is true. Build the sets with --chat-template FILE, and train "
+            "with --chat_template_path FILE.",
         )

@@ -157,7 +157,7 @@ class WatchGuards(TrainerCallback):
         self.alarms: list[Alarm] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Compute the alarms up to the checkpoint."""
+        """Compute the alarms up to the checkpoint that the training resumes from, if any."""
         self.alarms = []
         self.on_log(args, state, control)
         if control.should_training_stop:

@@ -113,7 +113,7 @@ def remove_others(folder: Path, start: Path | None) -> None:
 
 
 def check_same(folder: Path, record: TrainingRecord) -> None:
-    """Raise a ``ConfigError`` with the first difference if the folder has another training."""
+    """Raise a ``ConfigError`` if ``record`` differs from that of the training in ``folder``."""
     old, new = _schedule(read_record(folder)), _schedule(record)
     for key in {**old, **new}:
         if old.get(key) != new.get(key):

@@ -121,8 +121,9 @@ def _check_files(folder: Path, names: Sequence[str], manifest: Manifest) -> None
         built = manifest.files.get(path.relative_to(folder).as_posix())
         if built != (_digest(path) if path.is_file() else None):
             raise ConfigError(
-                f"{path} differs from {MANIFEST}: changed, added or removed after the build",
-                "Build the sets again; those of the Hub are downloaded when it can be reached.",
+                f"{path} differs from {MANIFEST}: it was changed, added or removed after the build",
+                "Build the sets again. Sets of the Hub are downloaded again when the Hub can be "
+                "reached.",
             )
 
 

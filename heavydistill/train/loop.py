@@ -355,7 +355,8 @@ def _explaining(plan: TrainingPlan, is_set_up: bool = True) -> Iterator[None]:
         kinds = (ValueError, ImportError, OSError, RuntimeError)
         if not (reason or is_set_up) and isinstance(error, kinds):
             reason = ConfigError(
-                f"The training cannot be set up: {error}", "Change the argument that it names."
+                f"The training cannot be set up: {error}",
+                "Change the argument that this error names.",
             )
         if reason:
             raise reason from error

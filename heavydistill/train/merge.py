@@ -99,7 +99,8 @@ def merge(name: str, out: Path, base: str | None = None, dtype: str | None = Non
         raise ConfigError(
             f"{adapter.base} is not the base model that {adapter.name} was trained on: its "
             f"revision is {found}, but that of the training was {record.base.revision}",
-            f"Give that one with --base, or --base {adapter.base} to merge into this one.",
+            "Give the base of the training with --base, or give "
+            f"--base {adapter.base} to merge into this one all the same.",
         )
     disable_progress_bar()
     tokenizer = load_tokenizer(adapter.tokenizer)

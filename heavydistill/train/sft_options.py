@@ -72,8 +72,8 @@ class SftOptions(TrainingOptions):
     # TRL's default of 1,024 would cut the answers off long rows.
     max_length: int | None = option(
         None,
-        "Maximum tokens of a row and of a pack. [default: the longest row, or with `too_long "
-        "leave_out` the 99th percentile]",
+        "Maximum number of tokens of a row, and of a sequence of packed rows. [default: the "
+        "longest row, or with `too_long leave_out` the 99th percentile]",
     )
 
     @classmethod
@@ -110,7 +110,7 @@ class SftOptions(TrainingOptions):
         if len({source.fraction is None for source in sources}) > 1:
             raise ConfigError(
                 "datasets: some entries have a fraction and some have none",
-                "Give every entry one, or none.",
+                "Give a fraction to every entry, or to none.",
             )
         return sources
 

@@ -65,7 +65,7 @@ TAKEN = {
 REFUSED = {
     "idefics3": "is not in the prompt",
     "smolvlm": "is not in the prompt",
-    "llava_next": "the template does not take it",
+    "llava_next": "the template does not accept the conversation",
 }
 # Their own turns always hold a pair of tags, or their prompt opens one.
 ALWAYS_TAGGED = {

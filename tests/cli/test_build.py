@@ -126,7 +126,7 @@ def test_the_toy_student_is_for_runs_of_the_toy_teacher_alone(command, run, tmp_
         (other / "config.yaml").unlink()
     out = tmp_path / "my sets"
     code, printed = command("build", run, other, "--preset", "natural", "--out", out)
-    assert code == 2 and "other is a run of other models than the bundled" in printed
+    assert code == 2 and "the run other used models that are not bundled" in printed
     repeated = ["heavydistill", "build", str(run), str(other), "--preset", "natural"]
     assert printed.endswith(f"{shlex.join([*repeated, '--out', str(out)])} --student MODEL")
     assert not out.exists()

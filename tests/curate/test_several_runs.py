@@ -60,7 +60,7 @@ def test_a_student_that_is_given_as_a_folder_knows_its_own_attempts(tmp_path, mo
 @pytest.mark.parametrize(
     ("written_by", "thinker", "mends"),
     [
-        ("student", "another", "Give --student the model that wrote them"),
+        ("student", "another", "Give the model that wrote them as --student"),
         ("teacher", "student", "Give runs of another model"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_file_that_was_changed_after_the_build_is_refused(tmp_path, change):
     else:
         shutil.copy(validation, file)
     message = refused(SetSource(path=str(folder), role="thinker"))
-    assert f"{file.name} differs from manifest.json: changed, added or removed" in message
+    assert f"{file.name} differs from manifest.json: it was changed, added or removed" in message
     if change != "added":
         assert locate_source(SetSource(path=str(folder), role="deliberator"))
 

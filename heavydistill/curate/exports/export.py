@@ -94,7 +94,10 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainer:
-    """One trainer. In its commands, ``{name}`` stands for the name of the configuration."""
+    """A trainer and how sets are exported for it.
+
+    In its commands, ``{name}`` stands for the name of the configuration.
+    """
 
     title: str  # Name as the trainer's authors write it
     templates: Path
@@ -106,7 +109,8 @@ class Trainer:
     sft_command: str
     rl_command: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Further files from ``files_are_of``: file name to template name, empty for an empty file."""
+    """Name of each further file, and of its template (empty for an empty file); these files are
+    written if a set of ``files_are_of`` is exported."""
     files_are_of: tuple[str, ...] = SFT
 
     @property

@@ -89,7 +89,7 @@ class BenchmarkHashes:
 
     @property
     def sha256(self) -> str:
-        """Return a hex digest of all hashes, whether they were read or computed from texts."""
+        """Return a hex digest of all hashes; equal hashes, read or computed, give equal digests."""
         content = hashlib.sha256()
         for kind, numbers in self._rows():
             content.update(kind.encode() + b"".join(number.to_bytes(8) for number in numbers))
@@ -174,7 +174,7 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
         raise ProblemsError(
             f"{path} holds hashes of version {about.get('rule')}, and this heavydistill reads "
             f"version {_RULE}",
-            "Make it again from the texts with scripts/hash_benchmark.py.",
+            "Make the file again from the texts with scripts/hash_benchmark.py.",
         )
     kinds: dict[str, set[int]] = {kind: set() for kind in _KINDS}
     try:
@@ -193,7 +193,7 @@ def _read_hashes(path: Path) -> BenchmarkHashes | None:
 
 
 class Screen:
-    """Screens problems for exclusion: problems of benchmarks, and near-duplicates.
+    """Finds problems that must be left out: those of benchmarks, and near-duplicates.
 
     ``against`` lists benchmark files (default: those that come with heavydistill). Raises UserError
     if one cannot be read.

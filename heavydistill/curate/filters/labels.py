@@ -93,7 +93,7 @@ def look_at_deliberation(
 
 
 def look_at_trajectory(problem: Problem, trajectory: Trajectory) -> str:
-    """Return the label of an attempt, by the same rules except those about other attempts."""
+    """Return the label of an attempt; rules that compare it with other attempts do not apply."""
     return _unsound(problem, trajectory) or _out_of_place(problem, (), trajectory)
 
 

@@ -355,7 +355,7 @@ def attempts_of(
     for name, column in (("labels", labels), ("finish reasons", ends)):
         if column is not None and (not isinstance(column, list) or len(column) != len(values)):
             raise ProblemsError(
-                f"{where}: there are {len(values)} answers and another number of {name}",
+                f"{where}: there are {len(values)} answers, but not as many {name}",
                 f"Write one for each answer, or rename the column of the {name}.",
             )
         beside.append([None] * len(values) if column is None else column)

@@ -304,7 +304,7 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
     if run.pools:
         raise ConfigError(
             f"{config.run}: pools has no effect, because the trained model makes the attempts",
-            "Leave it out, and set problems.",
+            "Leave pools out, and set problems.",
         )
     most, is_joint = config.max_completion_length, config.mode == JOINT
     stages = [("think", run.think.sampling)]
@@ -314,7 +314,7 @@ def _refuse_unused(run: RunConfig, config: GrpoConfig) -> None:
         if sampling.model_copy(update={"max_tokens": None}) != SamplingChoice():
             raise ConfigError(
                 f"{config.run}: a training uses only max_tokens of {name}.sampling",
-                "Leave the others out; give temperature to the training.",
+                "Leave out its other keys; give the training its own --temperature.",
             )
         # In an episode, each role may set a lower limit.
         tokens = sampling.max_tokens or most
@@ -350,7 +350,7 @@ def with_room(
         raise ConfigError(
             f"{lacking:,} of {len(rows):,} prompts do not fit: the longest has "
             f"{max(lengths):,} tokens, but {response:,} for a response leave {room:,} of the "
-            f"model's {base.context:,}",
+            f"model's context of {base.context:,}",
             "Give a smaller max_completion_length or a larger vllm_max_model_length, "
             f"--too_long {LEAVE_OUT}, or sets with a smaller max_tokens.",
         )

@@ -98,7 +98,8 @@ class Episodes:
             raise ConfigError(
                 f"Mode joint needs one round of task deliberate, but the run has {run.rounds} of "
                 f"task {run.deliberate.task}",
-                "Set deliberate.rounds to 1, deliberate.d to 1 or more, task to deliberate.",
+                "Set deliberate.rounds to 1, deliberate.d to 1 or more, and deliberate.task to "
+                "deliberate.",
             )
         self.k = run.think.k
         self.most_tokens = {

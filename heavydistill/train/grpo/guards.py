@@ -73,7 +73,7 @@ class GuardOptions:
         default=None,
     )
     guard_evaluation_falls: int = option(
-        3, "Number of evaluations in a row that must fall for guard_evaluation."
+        3, "Number of times in a row that the accuracy must fall for guard_evaluation to act."
     )
     guard_cut_off: str = _action("more than guard_cut_off_above of the responses are cut off")
     guard_cut_off_above: float = _share("the responses", 0.5)
@@ -95,7 +95,8 @@ def check_guards(config: Any) -> None:
     if evaluated == "no" and config.action_of("evaluation") != OFF:
         raise ConfigError(
             f"guard_evaluation is {config.action_of('evaluation')}, but nothing is evaluated",
-            "Give --eval_strategy steps (and beside a run --held_out_from), or leave it out.",
+            "Give --eval_strategy steps (and with --run also --held_out_from), or leave the guard "
+            "out.",
         )
     rolling = [guard for guard in GUARDS if config.action_of(guard) == ROLL_BACK]
     if not rolling:

@@ -60,7 +60,7 @@ class HeldOut:
 
     roles: dict[str, list[Row]]
     """Rows of each role, as made by ``problem_row``; rows of the deliberator also have ``cache``
-    (the id) and ``vote`` (V of the attempts)."""
+    (the id) and ``vote`` (value of the vote of the attempts)."""
     drawn: int
     """Number of caches that were made by the build instead of a run."""
     too_long: int
@@ -139,7 +139,8 @@ def held_out(
         raise ConfigError(
             f"held_out_from: {len(both)} of the held-out problems of {folder} are also trained on, "
             f"such as {min(both)[:80]!r}",
-            "Give a folder with other problems, or leave it out beside dataset_name.",
+            "Give a folder with other problems, or leave held_out_from out if dataset_name is "
+            "given.",
         )
     fitting = {role: [row for row in rows if fits(role, row)] for role, rows in of_roles.items()}
     too_long = sum(len(of_roles[role]) - len(fitting[role]) for role in of_roles)

@@ -194,8 +194,8 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     )
     vllm_importance_sampling_mode: str = option(
         "token_truncate",
-        "Correction for the difference between vLLM's and the trainer's probabilities, per token; "
-        "for a long response as a whole, their ratio nearly always exceeds the bounds.",
+        "Correction, per token, for the difference between the probabilities of vLLM and of the "
+        "trainer. Their ratio for a whole long response would nearly always exceed the bounds.",
     )
 
     def __post_init__(self) -> None:
@@ -235,7 +235,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
 
     @property
     def prompts_of_generation(self) -> int:
-        """Return the prompts per generation batch; each gets ``num_generations`` samples."""
+        """Return the number of prompts in a generation batch, each counted once."""
         return int(self.generation_batch_size // self.num_generations)
 
     def batches(self, prompts: int) -> int:
@@ -279,7 +279,8 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             )
         if self.run and self.verify is not None:
             raise ConfigError(
-                "verify is given beside run, which has a section verify", "Move verify there."
+                "verify is given beside run, whose file has its own section verify",
+                "Move the settings to that section.",
             )
         is_of_caches = self.max_accuracy is not None or self.unmeasured != LEAVE_OUT
         if self.mode != DELIBERATOR and is_of_caches:
@@ -295,7 +296,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             if value is not None and not least <= value <= most:
                 raise ConfigError(
                     f"{name}: {value} is not between {least:g} and {most:g}",
-                    "Give a number within.",
+                    "Give a number between them.",
                 )
         measured, metric = _MEASURED[self.held_out_metric], str(self.metric_for_best_model)
         if self.eval_strategy != "no" and f"eval_{metric.removeprefix('eval_')}" not in measured:

@@ -110,7 +110,7 @@ def test_half_a_character_makes_an_answer_a_failure():
         (lambda: attempt_of({"text": 4}, "f:1"), "an answer is of type int"),
         (lambda: attempt_of(4, "f:1"), "an answer is of type int"),
         (lambda: attempts_of("4", "f:1"), "the answers are of type str, not a list"),
-        (lambda: attempts_of(["4"], "f:1", labels=[]), "1 answers and another number of labels"),
+        (lambda: attempts_of(["4"], "f:1", labels=[]), "1 answers, but not as many labels"),
     ],
 )
 def test_what_is_no_answer_is_an_error_with_its_place(call, says):

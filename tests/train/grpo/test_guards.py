@@ -215,7 +215,7 @@ def test_all_guards_may_do_everything_where_there_is_a_best_checkpoint():
     [
         ({**UNMEASURED, "guard_length": "roll_back"}, NEVER, "--eval_strategy steps, and --save"),
         ({"guard_evaluation": "warn"}, NEVER, "guard_evaluation is warn, but nothing is eval"),
-        ({"guard_evaluation": "stop"}, NEVER, "and beside a run --held_out_from"),
+        ({"guard_evaluation": "stop"}, NEVER, "and with --run also --held_out_from"),
         ({"guard_length": "roll_back"}, {"save_steps": 20}, "same number for save_steps"),
         ({"guard_length": "roll_back"}, {"save_strategy": "no"}, "--save_strategy best"),
     ],
