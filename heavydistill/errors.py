@@ -49,7 +49,7 @@ def printable(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """Return ``Did you mean NAME? `` with the most similar name; empty if none is similar."""
+    """Return a question with the most similar name, then a blank; empty if no name is similar."""
     near = difflib.get_close_matches(name, [*known], n=1, cutoff=cutoff)
     return f"Did you mean {near[0]}? " if near else ""
 
@@ -111,7 +111,7 @@ class PublishError(UserError):
 
 
 class BudgetError(UserError):
-    """The token budget is smaller than the fixed part of the prompt."""
+    """The token budget of a cache is smaller than the part of its prompt that cannot be cut."""
 
 
 class RunError(HeavydistillError):
@@ -123,7 +123,7 @@ class StoppedError(RunError):
 
 
 def remedy(fault: OSError, other: str) -> str:
-    """The fix for a path that cannot be written, without a full stop.
+    """The fix for a path that cannot be written; the text ends without a full stop.
 
     Args:
         fault: Error of the operating system.

@@ -78,8 +78,8 @@ class Problem:
     verifier: str  # name of the verifier
     verifier_args: str = "{}"  # arguments of the verifier, as a JSON object; ``{}`` for none
     domain: str = ""
-    """Domain of the prompt wording: ``general``, ``stem``, ``code`` or ``brief``; empty for the
-    run's configuration. A row without a domain gets its verifier's."""
+    """Domain of the prompt wording: ``general``, ``stem``, ``code`` or ``brief``; if empty,
+    the run's configuration decides. A row without a domain gets its verifier's."""
     source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
 
 

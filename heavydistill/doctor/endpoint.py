@@ -105,7 +105,7 @@ class Answer:
 
 
 class Examination:
-    """Examines one address of an endpoint, which must serve the model (see ``models.contact``).
+    """Examines a model at one address of an endpoint, whose server must have the model.
 
     Later checks use the results of earlier ones.
 

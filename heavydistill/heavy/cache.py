@@ -104,7 +104,7 @@ def recut(
     prompt: Prompt,
     reader: Reader,
 ) -> Cache:
-    """Build a cache of the same attempts in the same order, cut for another reader or budget.
+    """Build ``cache`` again, with its attempts in their order, for another reader or budget.
 
     ``generations`` must include the generations of the cache; the pruning mode is kept. Raises
     BudgetError as ``build_cache``.
@@ -157,7 +157,7 @@ def _cut(
 
 
 def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader) -> int:
-    """Tokens of a cache of ``attempts`` empty attempts: a lower bound for this problem."""
+    """Tokens of a problem's cache if its ``attempts`` attempts were empty: a lower bound."""
     problem_text, _ = defuse(problem.text, reader.control_tokens)
     return reader.count(serialize(problem_text, [""] * attempts, prompt))
 

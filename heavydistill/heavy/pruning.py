@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class Reader(Protocol):
-    """Counts and cuts text in tokens of the model that reads a cache, or in an upper bound."""
+    """Counts tokens as the model that reads a cache does, or an upper bound, and cuts texts."""
 
     control_tokens: tuple[str, ...]
     """Strings that the model reads as control tokens, not as text."""
@@ -83,7 +83,7 @@ class Attempt:
 
     @property
     def text(self) -> str:
-        """The uncut text that may be included."""
+        """All text of the attempt that a cache may show, before cutting."""
         return _after_reasoning(self.reasoning, self.answer_text)
 
 

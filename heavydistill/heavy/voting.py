@@ -85,7 +85,7 @@ def chosen(reply: str, attempts: int) -> int | None:
 
 
 def answered_by_choice(fields: dict[str, Any], answers: Sequence[str]) -> dict[str, Any]:
-    """Set the answer of the chosen attempt in the fields of a chooser's generation.
+    """Return the fields of a chooser's generation with the answer of the attempt that it chose.
 
     ``answers`` are the answers of the attempts in the order of the cache. ``answer_text`` becomes
     the chosen answer, or empty, and the reply is appended to ``reasoning``. A generation that

@@ -93,7 +93,9 @@ class ConfigDifference:
 
 
 def asked_differently(before: Side, after: Side) -> list[ConfigDifference]:
-    """The keys in which the configurations differ; imported trajectories have no configuration.
+    """List the keys in which the configurations of two runs differ.
+
+    If only one run was imported, it has no configuration, and the only key is ``configuration``.
 
     If a run read the trajectories of another run, keys about trajectories are not compared.
     """
@@ -141,8 +143,8 @@ def refuse_other_problems(before: Side, after: Side) -> None:
         problem for problem in {**then, **now} if then.get(problem) != now.get(problem)
     ]:
         raise ConfigError(
-            "The runs are not over the same problems: one of them lacks these, or has another "
-            f"text, reference, verifier or verifier arguments for them: {_listed(differing)}",
+            "The runs do not have the same problems. These are missing in one run, or have another "
+            f"text, reference, verifier or verifier arguments there: {_listed(differing)}",
             "Compare runs on the same problems.",
         )
 
@@ -185,7 +187,7 @@ def _listed(names: list[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A metric before, after and as a difference; values are shares from 0 to 1."""
+    """A metric of the run before and the run after, as shares from 0 to 1, and the difference."""
 
     before: Interval | None  # None if there is no run before
     after: Interval
@@ -194,7 +196,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Metrics of a group of problems, as in ``summary.Metrics``, at the smaller K and D.
+    """Changes of ``summary.Metrics`` for a group of problems, at the smaller K and D of the runs.
 
     Metrics of deliberation are None if a run has no deliberations.
     """
@@ -222,11 +224,11 @@ class Comparison(Changes):
     by_verifier: dict[str, Changes]
     by_family: dict[str, Changes]
     vote_pairs: Pairs | None
-    """Whether the vote is right (a tie is not), for the problems whose vote is V@K in both runs;
-    None if there is no run before, or if K differs."""
+    """Numbers of problems whose vote is right (a tie is not) in both, one or neither run, among
+    those whose vote is V@K in both; None if only one run was measured, or if K differs."""
     deliberation_pairs: Pairs | None
-    """Whether the first deliberation of the last round is right; None if there is no run before, or
-    if a run has no deliberations."""
+    """Numbers of problems whose first deliberation of the last round is right in both, one or
+    neither run; None if only one run was measured, or if a run has no deliberations."""
 
     @property
     def metrics(self) -> list[tuple[str, str, Change]]:
@@ -240,7 +242,7 @@ class Comparison(Changes):
 
     @property
     def names(self) -> list[str]:
-        """Names of the metrics with their sizes.
+        """Names of the metrics with the values of K and D.
 
         If K is 8 and 4: ``M@8/4``, ``V@4``, ``P@4``. HM shows both values of D, HP the smaller one.
         """

@@ -54,7 +54,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answering:
-    """Accuracy, cost and flaws of one method of answering."""
+    """Accuracy, tokens and unusable answers of one method of answering."""
 
     accuracy: Interval  # probability that one answer is right
     tokens: float | None
@@ -132,7 +132,7 @@ def hold_against(
     for name, answers in others.items():
         if not heavy.right.keys() - heavy.failed <= answers.right.keys() <= heavy.right.keys():
             raise ConfigError(
-                f"The run {name} is not over the problems of the evaluated one",
+                f"The run {name} does not have the same problems as the evaluated run",
                 "Remove the folder of the evaluation and give the same command again.",
             )
         # A missing problem counts as a problem without an answer.

@@ -183,7 +183,7 @@ class GenerationTally:
 
 @dataclass(slots=True, kw_only=True)
 class Judging:
-    """Verdicts that were sent to a judge, and the judge's votes."""
+    """Numbers of verdicts that a judge was asked to decide, and of the judge's votes."""
 
     asked: int = 0  # number of verdicts: the sum of the next three
     correct: int = 0  # decided by the judge

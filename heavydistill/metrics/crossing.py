@@ -35,7 +35,7 @@ Samplings = dict[str, dict[str, dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thinker:
-    """A row of the table: a thinker and its metrics."""
+    """A row of a ``Crossing``: a thinker and its metrics."""
 
     name: str  # name of the model
     mean_at_k: Interval  # M@K
@@ -59,7 +59,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """The whole table; rows and columns are in the order of the command."""
+    """A table with a row per thinker and a column per deliberator, in the order of the command."""
 
     format: str = FORMAT
     heavydistill: str
@@ -91,12 +91,11 @@ def cross(
     rounds: int,
     sampling: Samplings | None = None,
 ) -> Crossing:
-    """Build the table from runs by (thinker, deliberator); no row may have gaps.
+    """Build a table from runs by (thinker, deliberator); every pair must have a run.
 
     Args:
         runs: All traces of each run. The run that generated a thinker's trajectories is first in
-        its
-            row; the others read them, and lack the problems on which a step of that run failed.
+            its row; the others read them, and lack the problems on which a step of that run failed.
         k: Number of trajectories per problem.
         d: Number of deliberations per cache.
         rounds: Number of deliberation rounds; the last round is used.

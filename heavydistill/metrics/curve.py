@@ -48,8 +48,8 @@ class Point:
     accuracy: Interval  # mean over all problems of the curve
     tokens: dict[Cost, Interval]  # mean per problem, over the problems where they are known
     pareto: dict[Cost, bool] = field(default_factory=dict)
-    """Whether no other method is at least as good in accuracy and tokens, and better in one of
-    them. Always false for ``pass``, which is ignored in the comparison."""
+    """For each kind of cost: whether no other method is at least as good in accuracy and tokens,
+    and better in one of them. Always false for ``pass``, which is ignored in the comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ def share_right(samples: Sequence[Generation]) -> float:
 
 
 def vote_copy_rate(trace: Trace, round: int) -> float | None:
-    """Share of a round's deliberations whose answer is the most frequent answer of trajectories.
+    """Share of a round's deliberations that repeat the most frequent answer of the trajectories.
 
     Trajectories vote as in ``heavy.voting``. If m answers are tied, repeating one of them counts 1
     / m. None if no trajectory votes or the round has no deliberation.
@@ -67,7 +67,7 @@ def vote_copy_rate(trace: Trace, round: int) -> float | None:
 
 
 def agreement_by_place(trace: Trace, round: int) -> tuple[float, ...]:
-    """For each position in a round's cache, the share of deliberations that repeat its answer.
+    """For each attempt in a round's cache, the share of deliberations that repeat its answer.
 
     Answers are compared as in the vote. An attempt without an answer agrees with no deliberation.
     The result is empty if the round has no deliberation, or if all attempts in its cache have the

@@ -44,7 +44,7 @@ _NO_CHANCE = 200  # Minimum length of samples that are not equal by chance
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Numbers for one round of one problem."""
+    """Accuracy and tokens of one deliberation round of one problem."""
 
     mean: float  # HM@D
     passes: tuple[float, ...]  # HP@d for d = 1 to D
@@ -85,17 +85,17 @@ class Round:
         return self.passes[min(d, self.d) - 1] if self.d else 0.0
 
     def vote_at(self, d: int) -> float:
-        """Value of the vote of d deliberations; if there are fewer than d, of all of them."""
+        """Expected accuracy of the vote of d deliberations, or of all if there are fewer than d."""
         return self.votes[min(d, self.d) - 1] if self.d else 0.0
 
     def tokens_at(self, d: int, cost: Cost) -> float:
-        """Tokens of the deliberations that vote in ``vote_at``."""
+        """Tokens of ``vote_at``: its deliberations, the used trajectories and earlier rounds."""
         return self.tokens[cost] + max(0, min(d, self.d) - 1) * self.more[cost]
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemFigures:
-    """Numbers for one problem."""
+    """Accuracy and tokens of the trajectories and deliberations of one problem."""
 
     problem: str  # id of the problem
     question: tuple[str, ...]  # text, reference, verifier and its arguments
@@ -186,7 +186,7 @@ def _share_used(trace: Trace, round: int) -> float:
 
 
 class RunTally:
-    """The figures of each problem of a run, and the names and counts of the whole run.
+    """Figures of each problem of a run, and counts over all its traces.
 
     Args:
         traces: All traces of the run, in any order.

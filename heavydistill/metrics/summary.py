@@ -36,7 +36,7 @@ NAMES = ("mean_at_k", "vote_at_k", "pass_at_k", *HEAVY)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Metrics of a group of problems; None for metrics of deliberation if there is none."""
+    """Metrics of a group of problems; those of deliberation are None if nothing was deliberated."""
 
     problems: int
     mean_at_k: Interval  # M@K
@@ -48,7 +48,7 @@ class Metrics:
 
 
 def values_of(row: ProblemFigures, rounds: int, k: int, d: int) -> dict[str, float]:
-    """The values of a problem's metrics at this K and D, or over all samples if it has fewer.
+    """A problem's metrics at this K and D, or over all its samples if there are fewer.
 
     If ``rounds`` is 0, metrics of deliberation are left out.
     """
@@ -148,7 +148,7 @@ def _rate(rows: Iterable[ProblemFigures], hits: Sequence[str], among: Sequence[s
 
 @dataclass(frozen=True, slots=True)
 class RoundMetrics:
-    """HM@D and HP@D of one round, counted from 1."""
+    """HM@D and HP@D of one round; rounds count from 1."""
 
     round: int
     heavy_mean: Interval

@@ -24,7 +24,7 @@ CHAT_TEMPLATE = (Path(__file__).parent / "teacher" / "chat_template.jinja").read
 
 
 def train_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:
-    """Learn the merges from texts; ``context`` is the maximum length of a row in tokens."""
+    """Train a BPE tokenizer on texts; ``context`` is the maximum length of a row in tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -47,7 +47,7 @@ SET_IT = "set the server's context with --set endpoint.context=N"
 
 
 class Source(StrEnum):
-    """Source of the size of a context, in words that follow the number."""
+    """Where the size of a context comes from; messages show these words after the number."""
 
     SET = "from endpoint.context"
     DOCTOR = "measured by doctor"
@@ -178,7 +178,7 @@ def _strictest(files: Sequence[Capabilities | None]) -> Capabilities:
     names = {seen.max_tokens_name for seen in known}
     if len(names) > 1:
         raise ConfigError(
-            "The addresses have different names for the length of a response: "
+            "The endpoint's servers expect different parameters for the length of a response: "
             f"{', '.join(sorted(names))}",
             "Run `heavydistill doctor` on each address, or use each in a run of its own.",
         )

@@ -66,7 +66,7 @@ _NOTHING = Cost()
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Amounts spent and reserved: of a whole account, or in the line of one shard."""
+    """Amounts spent and reserved by one shard (a line of the account's file) or by all shards."""
 
     spent_tokens: float = 0  # Tokens booked
     spent_usd: float = 0.0  # Dollars booked; 0 if the price is not known
@@ -88,7 +88,7 @@ class Balance:
         return Cost(tokens, self.spent_usd + self.reserved_usd)
 
     def line(self) -> bytes:
-        """The account's line in the file: JSON, padded with spaces to a fixed length."""
+        """This balance as a line of the account's file: JSON, padded to a fixed length."""
         return json.dumps(dataclasses.asdict(self)).encode().ljust(_LINE)
 
     def plus(
@@ -143,7 +143,7 @@ def _cost(prompt: int, completion: int, price: Price | None) -> Cost:
 
 
 def account_of(config: RunConfig) -> Path:
-    """The account file for a run's folder; if the run has no folder, for its requests.
+    """Path of a run's account, named by the run's folder or, without one, by the run's requests.
 
     ``config.journal`` must be set.
     """
@@ -157,7 +157,7 @@ def account_of(config: RunConfig) -> Path:
 
 
 def found_account(config: RunConfig) -> Path:
-    """The file that holds the account now: that of ``account_of``, or one with an older name."""
+    """Path of a run's account: ``account_of``, or an older path if only that file exists."""
     account, journal = account_of(config), Path(config.journal or "")
     if account.exists() or not config.out:
         return account

@@ -31,7 +31,7 @@ _MOST_IN_FLIGHT = 512
 
 
 class Samplings(Section):
-    """Sampling parameters by source; if one is missing, the other is used."""
+    """Sampling parameters from two sources; if one source has none, those of the other are used."""
 
     paper: Sampling | None = None
     """Sampling that the paper used for every model (arXiv 2605.02396, section 3.1)."""
@@ -95,7 +95,7 @@ class Vllm(Section):
     def _all_counts(self) -> Vllm:
         missing = [count for count in GPU_COUNTS if count not in self.gpus]
         if missing:
-            raise ValueError(f"gpus lacks {missing}. Give a set-up, or null if it does not fit.")
+            raise ValueError(f"gpus lacks {missing}. Give a set-up for each, or null.")
         if None in self.gpus.values() and not self.why_null:
             raise ValueError("gpus has a null without a reason. Set why_null.")
         for count, setup in self.gpus.items():
@@ -116,7 +116,7 @@ class Terms(Section):
 
 
 class Sources(Section):
-    """Sources of the other facts: for each, a document and a place in it."""
+    """Sources of the facts in the other sections: for each, a document and a place in it."""
 
     limits: str = ""  # source of ``context`` and ``output``
     sampling: str = ""  # source of ``sampling``
@@ -154,7 +154,7 @@ class ProfileFile(Section):
         return self.hub or self.name
 
     def sampled_by(self, whose: SamplingName) -> Sampling:
-        """The sampling of a source; if missing, the other source's, else the paper's defaults."""
+        """The sampling of a source, else of the other source, else the defaults of ``Sampling``."""
         first, second = self.sampling.paper, self.sampling.maker
         if whose == "maker":
             first, second = second, first

@@ -69,7 +69,7 @@ def profile_of(name: str) -> ProfileFile:
 
 
 def nearest(name: str) -> str:
-    """``Did you mean NAME? `` with the shipped profile of the most similar name; empty if none."""
+    """Return a question that proposes the shipped profile with the most similar name, if any."""
     return did_you_mean(name, shipped("configs/teachers"))
 
 

@@ -254,8 +254,8 @@ def to_serve(config: RunConfig) -> ProfileFile:
     if roles[0] != roles[1]:
         raise ConfigError(
             f"--start-vllm serves one model, but {roles[0]} thinks and {roles[1]} deliberates",
-            f"Serve both yourself ({themselves} for each), put a router that knows both before "
-            "them, and name its address with --endpoint.",
+            f"Serve both models yourself ({themselves} for each), put one router in front of "
+            "both servers, and name the router's address with --endpoint.",
         )
     file = profile_file(roles[0])
     if not file:
@@ -325,7 +325,7 @@ def _check_budget(config: RunConfig, *models: Profile) -> None:
         return
     if not (config.endpoint.is_served or (config.judge and config.judge.endpoint)):
         raise ConfigError(
-            f"budget: {config.budget} is for served models, and these run in this process",
+            f"budget: {config.budget} is for served models; here all models run in this process",
             "Leave out --budget, or name a server with --endpoint.",
         )
     for profile in models:

@@ -11,7 +11,7 @@ _Item = TypeVar("_Item")
 
 
 class SharedResources(Generic[_Item]):
-    """Resources of one kind by key. Thread-safe.
+    """Resources of one kind, each lent by its key to several users at a time. Thread-safe.
 
     Args:
         close: Called with a resource that has no users left.

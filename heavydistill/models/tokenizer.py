@@ -45,7 +45,7 @@ _log = logging.getLogger("heavydistill.models")
 
 
 class ReaderTokenizer:
-    """Counts and cuts with a model's own tokenizer.
+    """Counts tokens and cuts text with a model's own tokenizer.
 
     Raises:
         TeacherError: The tokenizer cannot be loaded.
@@ -124,7 +124,7 @@ _ESTIMATE = ByteEstimate()
 
 
 class ServerTokenizer:
-    """Counts and cuts with the ``/tokenize`` endpoint of a model's server.
+    """Counts tokens and cuts text with the ``/tokenize`` endpoint of a model's server.
 
     After three failures of the server, this process warns once and estimates all later counts.
 

@@ -110,7 +110,7 @@ def _own_column(field: str, there: list[str], where: str) -> str | None:
     if len(aliases) > 1:
         raise ProblemsError(
             f"{where}: the columns {' and '.join(aliases)} could each be the {field}",
-            f"Add --set problems.columns.{field}=COLUMN with the one that is meant.",
+            f"Add --set problems.columns.{field}=COLUMN with the right column.",
         )
     if aliases or field != "text":  # whether a row needs a reference depends on its verifier
         return aliases[0] if aliases else None
@@ -155,7 +155,7 @@ def _problem(row: TableRow, columns: dict[str, str], table: Table, config: Probl
     if args is not None:
         raise ProblemsError(
             "the row has options and verifier_args",
-            "The options are the arguments: leave verifier_args out.",
+            "Leave verifier_args out: the verifier's arguments are made from the options.",
         )
     made = lettered(problem.text, options, given["reference"], problem.id, config.seed, keep)
     return replace(problem, **made._asdict())

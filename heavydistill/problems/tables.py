@@ -206,7 +206,10 @@ def _refuse_constant(name: str) -> float:
 
 
 def choices(wrong: str, right: Iterable[str], title: str) -> str:
-    """``Did you mean a? TITLE: a, b, c.``; a long list is omitted if there is a similar name."""
+    """Return a fix that proposes the most similar name, if there is one, and lists all names.
+
+    The list is omitted if it is long and there is a similar name.
+    """
     right = list(right)
     near = did_you_mean(wrong, right, cutoff=0.5)
     if near and len(right) > _MOST_LISTED:

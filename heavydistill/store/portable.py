@@ -35,7 +35,7 @@ def portable_config(config: RunConfig) -> dict[str, Any]:
 
 
 def key_variable_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Keep only the name of the key variable, because publishing searches for the key's value."""
+    """Reduce an endpoint to the name of its key variable; publishing searches for the value."""
     return endpoint and {"api_key_env": endpoint["api_key_env"]}
 
 

@@ -235,7 +235,7 @@ def _record(line: bytes) -> Record:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise NoRecordError(str(error)) from error
     if (record.response.finish_reason == "error") != (line[_MARK : _MARK + 1] == b"-"):
-        raise NoRecordError("the mark of the line does not fit its response")
+        raise NoRecordError("the line's mark (+ response, - failure) contradicts its JSON")
     return record
 
 

@@ -102,7 +102,7 @@ class Writer:
         self.copy(to_row(row))
 
     def copy(self, row: dict[str, Any]) -> None:
-        """Add a row given as a dictionary, as read from such a file."""
+        """Add a row given as a dictionary, as ``rows_in`` yields it."""
         self._group.append(row)
         self._characters += len(str(row))  # an estimate: most of a row is text
         self.rows += 1

@@ -151,7 +151,7 @@ def runs(tmp_path):
 def test_what_cannot_be_compared_ends_with_2_and_writes_nothing(runs, tmp_path, call):
     fewer, file = str(write_run(tmp_path / "c", 39, k=4)), tmp_path / "x.json"
     code, out, err = call("compare", runs[0], fewer, f"--json={file}")
-    assert (code, out) == (2, "") and "arguments for them: sum:39" in " ".join(err.split())
+    assert (code, out) == (2, "") and "arguments there: sum:39" in " ".join(err.split())
     assert not file.exists()
     code, _, err = call("compare", runs[0], str(tmp_path))
     assert code == 2 and "is not the folder of a finished run" in err

@@ -106,13 +106,13 @@ def test_other_problems_are_refused_by_their_names(make_trace):
     traces = numbered([make_trace(["7"] * 4) for _ in range(7)])
     with pytest.raises(ConfigError) as caught:
         compare(side(traces[:2], "trained"), side(traces[1:]), {})
-    assert "one of them lacks these, or has" in str(caught.value)
-    assert "arguments for them: p2, p3, p4 and 3 more" in str(caught.value)
+    assert "These are missing in one run, or have" in str(caught.value)
+    assert "arguments there: p2, p3, p4 and 3 more" in str(caught.value)
     for changed in ({"reference": "8"}, {"verifier": "math"}, {"verifier_args": '{"marker": "#"}'}):
         others = [altered(traces[0], asked=changed), *traces[1:]]
         with pytest.raises(
             ConfigError,
-            match="another text, reference, verifier or verifier arguments for them: p0",
+            match="another text, reference, verifier or verifier arguments there: p0",
         ):
             compare(side(others), side(traces), {})
 

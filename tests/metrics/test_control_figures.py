@@ -149,5 +149,5 @@ def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_
 
 def test_other_problems_are_refused(make_trace):
     traces = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"])])
-    with pytest.raises(ConfigError, match="alone is not over the problems"):
+    with pytest.raises(ConfigError, match="alone does not have the same problems"):
         hold_against(traces, 1, {ALONE: traces[1:]})

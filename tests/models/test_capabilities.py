@@ -124,7 +124,7 @@ def test_several_addresses_are_asked_what_all_of_them_honour():
     assert seen.max_output == 8192
     assert str(path_of(URL, R1)) in seen.checked and str(path_of(OTHER, R1)) in seen.checked
     save(OTHER, R1, Capabilities(max_tokens_name="max_completion_tokens"))
-    with pytest.raises(ConfigError, match="have different names for the length of a response"):
+    with pytest.raises(ConfigError, match="different parameters for the length of a response"):
         completed(both)
 
 

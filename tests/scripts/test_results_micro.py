@@ -108,7 +108,7 @@ def test_minutes_of_a_seed_and_of_its_whole_story(reproduced):
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"problems": 29}, "not over the same problems"),
+        ({"problems": 29}, "do not have the same problems"),
         ({"k": 4}, "not a complete run with K = 8 and D = 4"),
     ],
     ids=["problems", "k"],

@@ -96,7 +96,7 @@ class CircuitBreaker:
         return is_sure or is_doubted
 
     def doubts_servers(self, request: Request, sent: float, is_last: bool) -> bool:
-        """Whether to send a test question, because too few prompts failed to assume an outage.
+        """Whether to send a test question, as the failed prompts are too few to show an outage.
 
         True once per period without data; then all failures count as outages until data arrives.
         """

@@ -194,7 +194,7 @@ class ChatCompletion:
         return count(prompt), count(completion), cached
 
     def choices(self, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
-        """A response for each choice, copies included, without token counts."""
+        """A response for each choice, in order, without token counts."""
         return [self._response(self._choices[n], tags, seconds) for n in sorted(self._choices)]
 
     def responses(self, most: int, tags: tuple[str, str] | None, seconds: float) -> list[Response]:

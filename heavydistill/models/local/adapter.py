@@ -163,7 +163,7 @@ def _load_base(adapter: Adapter, dtype: Any) -> Any:
 def _unfit(adapter: Adapter, why: str) -> TeacherError:
     return TeacherError(
         f"The adapter {adapter.name} does not fit its base model {adapter.base!r}: {why}",
-        "Give the adapter whole, with the model that it was trained on.",
+        "Give the complete adapter, with the base model that it was trained on.",
     )
 
 

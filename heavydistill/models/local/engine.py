@@ -224,7 +224,7 @@ def local_revision(model: str) -> str:
 
 
 def base_revision(adapter: Adapter) -> str:
-    """The revision of an adapter's base. Raises TeacherError if the base cannot be found."""
+    """The revision of an adapter's base model. Raises TeacherError if the model cannot be found."""
     try:
         return _revision(adapter.base, "config.json", adapter.revision)
     except (OSError, ValueError) as error:

@@ -115,7 +115,7 @@ class Strata(Section):
 
 
 class Attention(Section):
-    """How many deliberations refer to the attempts, compared with attempts as a control."""
+    """How many deliberations refer to the attempts; attempts are tested too, as a control."""
 
     deliberations: int  # number of finished, correct deliberations
     using: int  # deliberations that refer to the attempts

@@ -55,7 +55,7 @@ CODES = frozenset(code for code, _ in LABELS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProblemRow(Problem):
-    """A problem of a build; its id is a hash of its content and is the same in every run."""
+    """A row of the set ``problems``; a problem's id is a hash of its content, equal in all runs."""
 
     split: Split | None  # split of its rows; null if ``label`` says why there is none
     label: str  # ``contaminated``, ``near_duplicate``, or empty
@@ -65,7 +65,7 @@ class ProblemRow(Problem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryRow(Trajectory):
-    """A row of the set ``trajectories``: an attempt, and the reason if it is not used."""
+    """A row of the set ``trajectories``: an attempt, and why it is not trained on, if it is not."""
 
     problem: str  # id of the problem
     run: str  # name of the run
@@ -77,7 +77,7 @@ class TrajectoryRow(Trajectory):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow(Cache):
-    """A candidate set and its prompt."""
+    """A row of the set ``caches``: a candidate set of attempts, and the prompt that shows them."""
 
     problem: str  # id of the problem
     run: str  # name of the run that sampled the attempts
@@ -90,13 +90,13 @@ class CacheRow(Cache):
     judged: int  # number of judged deliberations
     sft_label: str  # why it has no row in ``sft_deliberator``; empty if it has one
     rl_label: str
-    """Why it has no row in ``rl``; empty if it has one. ``duplicate`` if a set of another run with
-    the same attempts has a row."""
+    """Why the cache has no row in ``rl``; empty if it has one. ``duplicate`` if a cache of another
+    run with the same attempts has a row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliberationRow(Deliberation):
-    """A row of the set ``deliberations``, with the reason if it is not used."""
+    """A row of the set ``deliberations``: an answer, and why it is not trained on, if it is not."""
 
     problem: str  # id of the problem
     run: str  # name of the run

@@ -153,7 +153,7 @@ def gone(run: Path) -> None:
 
 
 REFUSED: dict[str, Callable[[Path], Any]] = {
-    "verifier or verifier arguments for them: sum:11": lambda run: write_traces(
+    "verifier or verifier arguments there: sum:11": lambda run: write_traces(
         list(traces(11, k=4)), run / TRACES_FOLDER
     ),
     "different versions of a verifier: math@1 (B), math@2 (A and B)": lambda run: judged_by(
