@@ -218,7 +218,7 @@ def fit(
     )
     raise ConfigError(
         f"The chat template of {tokenizer.name_or_path} drops or changes a part of the response, "
-        f"whether its thinking is in a field or in the text. In a test row: {lost}",
+        f"with its thinking in a field of the turn and also with it in the text: {lost}",
         MENDED_BY_HAND,
     )
 

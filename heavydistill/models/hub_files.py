@@ -70,7 +70,7 @@ def obstacle() -> str:
 
 
 def unloadable(kind: str, name: str, error: Exception, folder: str) -> TeacherError:
-    """The error for a model or tokenizer that cannot be loaded; ``folder`` names an alternative."""
+    """The error for a model that cannot be loaded; ``folder`` says what folder may be given."""
     return TeacherError(
         f"The {kind} {name!r} cannot be loaded: {why_missing(name, error)}", remedy(folder, name)
     )

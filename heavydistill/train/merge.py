@@ -37,17 +37,17 @@ _PROBLEM = "A train covers 180 km in 2.5 hours. What is its mean speed in km/h?"
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of a merge. Each difference is the maximum over all logits."""
+    """The result of a merge."""
 
     base: str
     """Folder or Hub id of the base."""
     dtype: str
     difference: float
-    """Difference between the merged model and base + adapter."""
+    """Maximum difference of a logit between the merged model and base + adapter."""
     rounding: float
-    """Difference that rounding every weight once more causes."""
+    """Maximum difference of a logit if every weight is rounded once more."""
     effect: float
-    """Difference between base + adapter and the base alone."""
+    """Maximum difference of a logit between base + adapter and the base alone."""
     record: TrainingRecord | None
     """Content of ``training.json`` in the folder; None if there is no such file."""
 

@@ -72,7 +72,8 @@ def adapter_of(model: str) -> Adapter | None:
     if kind != "LORA" or not base:
         lacks = f"is of the kind {kind}" if base else "names no base model"
         raise TeacherError(
-            f"The adapter {model} {lacks}", "Give a LoRA adapter (rsLoRA, DoRA) with its base."
+            f"The adapter {model} {lacks}",
+            f"Give a LoRA, rsLoRA or DoRA adapter whose {CONFIG} names its base.",
         )
     return Adapter(model, base, config.get("revision"), _has(model, "tokenizer.json"))
 

@@ -42,7 +42,7 @@ def failure(outcome: ProgramOutcome) -> Result:
 
 
 class NotRehearsedError(Exception):
-    """The tests cannot run without the program, or the sandbox returned no report."""
+    """The tests cannot be tried with a stand-in for the program, or gave no report."""
 
     def __init__(self, reason: str, evidence: dict[str, Any]) -> None:
         super().__init__(reason)

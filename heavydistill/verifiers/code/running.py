@@ -133,7 +133,7 @@ def run_tests(
 def start(
     sandbox: Sandbox, config: Sandboxing, entry: str, job: Mapping[str, Any], tests: int, most: int
 ) -> Ran:
-    """Run the module ``entry`` of ``inside`` on a job in a new sandbox."""
+    """Run ``entry``, a module of the folder ``inside``, in a new sandbox with this job."""
     cpu_s = processor_s(config, tests)
     limits = Limits(
         cpu_s=cpu_s, wall_s=wall_s(cpu_s), memory_mb=config.memory_mb, output_bytes=most
