@@ -2,6 +2,6 @@
 
 ``prompts`` loads the prompt wordings of the roles, ``selection`` chooses trajectories from a pool,
 ``pruning`` cuts them to a token budget, ``cache`` serializes them into one prompt, ``voting``
-computes the vote and the strata, ``judge_votes`` counts the votes of a judge, and ``mentions``
-finds mentions of attempts in a text.
+computes the vote and the strata, ``judge_votes`` counts the votes of a judge, ``mentions``
+finds mentions of attempts in a text, and ``claims`` reads which of them it calls right or wrong.
 """

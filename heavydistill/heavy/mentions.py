@@ -42,7 +42,7 @@ _SPELLINGS = str.maketrans(
     | {chr(0x2460 + number): str(number + 1) for number in range(20)}
 )
 _DIGITS = "一二三四五六七八九"
-_CHINESE_NUMBERS = {
+CHINESE_NUMBERS = {
     f"{tens}十{ones}": 10 * (_DIGITS.find(tens) + 1 if tens else 1)
     + (_DIGITS.find(ones) + 1 if ones else 0)
     for tens in ("", *_DIGITS)
@@ -106,7 +106,7 @@ class _Language:
             self._patterns[name] = self._compiled("|".join(_listed(value)))
             self._known[name] = self._patterns[name].pattern
         self._values = {word: i for group in words.values() for i, word in enumerate(group, 1)}
-        self._values |= _CHINESE_NUMBERS | {"两": 2, "兩": 2}
+        self._values |= CHINESE_NUMBERS | {"两": 2, "兩": 2}
         self._places = [(place, self._compiled(place["number"])) for place in tree["places"]]
         self._tree = tree
 
