@@ -25,7 +25,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = "4"
+SCHEMA_VERSION = "5"
+READABLE_VERSIONS = ("4", SCHEMA_VERSION)
+"""Versions that this one reads; a field that an older row lacks has its default."""
 
 # Values of ``Trace.status``; for a failed row, the step and the error follow the prefix.
 OK, TOO_FEW_USABLE, FAILED = "ok", "too_few_usable", "failed: "
@@ -141,6 +143,12 @@ class Generation:
         return self.verdict is not None and self.verdict.is_correct
 
     @property
+    def right(self) -> bool | None:
+        """Whether the answer is right; None if it is undecided or was not judged."""
+        is_decided = self.verdict is not None and self.verdict.label != "undecided"
+        return self.is_correct if is_decided else None
+
+    @property
     def extracted(self) -> str | None:
         """The final answer that the verifier found; None if there is none or no verdict."""
         return self.verdict.extracted if self.verdict else None
@@ -152,11 +160,23 @@ class Trajectory(Generation):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What a deliberation says of one attempt: that it is right, or that it is wrong."""
+
+    attempt: int  # position of the attempt in the cache, from 1
+    says: Literal["right", "wrong"]  # what it says of the attempt
+    quote: str  # the sentence that says it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deliberation(Generation):
     """One answer of the deliberator, written after reading one cache."""
 
     cache: str  # id of the cache
     round: int  # round of the cache, from 1
+    claims: list[Claim] | None = None
+    """What it says of attempts in the cache, at most one claim on each; null if it was not read for
+    claims, as in traces of version 4."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,12 +247,16 @@ def to_row(value: Any) -> dict[str, Any]:
 
 
 def from_row(kind: type[_Row], row: dict[str, Any]) -> _Row:
-    """Convert a row from ``to_row`` or from parquet to its dataclass."""
+    """Convert a row from ``to_row`` or from parquet to its dataclass.
+
+    A field that the row lacks has its default.
+    """
     hints = _hints(typing.cast(type, kind))
     return kind(
         **{
             f.name: _from_value(hints[f.name], row[f.name])
             for f in dataclasses.fields(kind)  # type: ignore[arg-type]
+            if f.name in row
         }
     )
 

@@ -23,7 +23,7 @@ from heavydistill.metrics.comparison import read_comparison
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.profiles import load_profile
 from heavydistill.problems.benchmarks import Benchmark
-from heavydistill.schema import Trace
+from heavydistill.schema import SCHEMA_VERSION, Deliberation, Trace
 from heavydistill.store.journal import Journal
 from heavydistill.store.segment import FORMAT, record_at, segments
 from heavydistill.store.sets.folder import read_manifest, read_rows, splits_of
@@ -54,17 +54,21 @@ def run(*arguments: object) -> str:
 
 
 def timeless(trace: Trace) -> Trace:
-    """Without latencies and versions of verifiers: a newer verifier judges anew, and alike here."""
+    """Without latencies, claims and versions: this version judges anew and reads claims."""
 
     def still(generation: Any) -> Any:
         verdict = generation.verdict
         name = verdict.verifier.partition("@")[0]
         verdict = dataclasses.replace(verdict, verifier=name)
-        return dataclasses.replace(generation, latency_s=0.0, verdict=verdict)
+        changed = dataclasses.replace(generation, latency_s=0.0, verdict=verdict)
+        is_read = isinstance(generation, Deliberation)
+        return dataclasses.replace(changed, claims=None) if is_read else changed
 
     pool = [still(trajectory) for trajectory in trace.pool]
     deliberations = [still(deliberation) for deliberation in trace.deliberations]
-    return dataclasses.replace(trace, pool=pool, deliberations=deliberations)
+    return dataclasses.replace(
+        trace, pool=pool, deliberations=deliberations, schema_version=SCHEMA_VERSION
+    )
 
 
 def same(run: Path, other: Path) -> bool:
@@ -155,7 +159,9 @@ def countless(trace: Trace) -> Trace:
     unknown: dict[str, Any] = dict.fromkeys(COUNTS, -1)
     pool = [dataclasses.replace(trajectory, **unknown) for trajectory in trace.pool]
     deliberations = [dataclasses.replace(each, **unknown) for each in trace.deliberations]
-    return dataclasses.replace(trace, pool=pool, deliberations=deliberations)
+    return dataclasses.replace(
+        trace, pool=pool, deliberations=deliberations, schema_version=SCHEMA_VERSION
+    )
 
 
 @pytest.mark.parametrize("is_poisoned", [False, True], ids=["sound", "poisoned"])

@@ -38,13 +38,19 @@ CACHE = struct(
     items=[struct("generation mode tokens_before:int64 tokens_after:int64 sha256 defused:int64")],
     left_out=[struct("generation reason")],
 )
-VERSION_4 = struct(
+VERSION_5 = struct(
     "problem:problem pool:pool caches:caches deliberations:deliberations stratum outcome status "
     "thinker_prompt_version schema_version",
     problem=struct("id text reference verifier verifier_args domain source"),
     pool=[struct(GENERATION, verdict=VERDICT)],
     caches=[CACHE],
-    deliberations=[struct(f"{GENERATION} cache round:int64", verdict=VERDICT)],
+    deliberations=[
+        struct(
+            f"{GENERATION} cache round:int64 claims:claims",
+            verdict=VERDICT,
+            claims=[struct("attempt:int64 says quote")],
+        )
+    ],
 )
 
 
@@ -60,9 +66,9 @@ def verdict(label: Label) -> Verdict:
 
 
 def test_the_arrow_schema_of_this_version_is_fixed():
-    assert SCHEMA_VERSION == "4"
+    assert SCHEMA_VERSION == "5"
     # As JSON, because the order of the columns counts too.
-    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_4, indent=1)
+    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_5, indent=1)
 
 
 def test_types_stay_where_all_that_may_be_null_is_null():
@@ -109,9 +115,12 @@ def test_why_a_generation_is_unusable(finish_reason, answer_text, reason):
 @pytest.mark.parametrize("label", get_args(Label))
 def test_only_the_label_correct_is_correct(label):
     assert trajectory(verdict=verdict(label)).is_correct == (label == "correct")
+    assert trajectory(verdict=verdict(label)).right == (
+        None if label == "undecided" else label == "correct"
+    )
     assert trajectory(verdict=verdict(label)).extracted == "7"
 
 
 def test_what_was_not_judged_is_not_correct_and_has_no_answer():
     assert not trajectory().is_correct
-    assert trajectory().extracted is None
+    assert trajectory().extracted is None and trajectory().right is None

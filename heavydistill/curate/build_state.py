@@ -26,7 +26,6 @@ from heavydistill.curate.candidates import (
     Success,
     draw_sets,
     generator,
-    is_right,
     set_of,
     success_of,
 )
@@ -144,7 +143,7 @@ class GenerationNote:
     answer_tokens: int  # Number of tokens of the answer text only
     fingerprint: str  # Equal for texts that differ only in typography
     model: str  # Model that wrote it
-    right: bool | None = None  # Only for deliberations, as the next two fields; see ``is_right``
+    right: bool | None = None  # Only for deliberations, as the next two fields
     uses_attempts: bool = False  # Whether it refers to the attempts
     copied: float = 0.0  # Largest share of the answer copied from one attempt
 
@@ -341,11 +340,12 @@ class BuildState:
     ) -> GenerationNote:
         """Return the notes on a deliberation on a set."""
         label, uses, share = look_at_deliberation(problem, shown, deliberation, self.config.filters)
-        right = is_right(deliberation)
-        if right and deliberation.unusable_because is None:
+        if deliberation.is_correct and deliberation.unusable_because is None:
             self.attention["deliberations"] += 1
             self.attention["using"] += uses
-        return self._note(deliberation, label, right=right, uses_attempts=uses, copied=share)
+        return self._note(
+            deliberation, label, right=deliberation.right, uses_attempts=uses, copied=share
+        )
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
         """Return the notes on a trace; the first trace of a problem also screens the problem."""

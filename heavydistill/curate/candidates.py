@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from heavydistill.heavy import voting
-from heavydistill.schema import Deliberation, Generation, Stratum, Trajectory
+from heavydistill.schema import Generation, Stratum, Trajectory
 from heavydistill.store.sets.set_rows import USED
 
 # Number of draws per requested set. Small pools repeat draws, so more would find no new sets.
@@ -126,7 +126,7 @@ class Success:
 
 
 def success_of(deliberations: Iterable[bool | None]) -> Success:
-    """Return the success rate of one set, given ``is_right`` of each of its deliberations."""
+    """Return the success rate of one set, given ``right`` of each of its deliberations."""
     judged = [right for right in deliberations if right is not None]
     right = sum(judged)
     share = right / len(judged) if judged else None
@@ -134,9 +134,3 @@ def success_of(deliberations: Iterable[bool | None]) -> Success:
         return Success(share, len(judged), UNMEASURED)
     label = USED if 0 < right < len(judged) else ALWAYS_RIGHT if right else NEVER_RIGHT
     return Success(share, len(judged), label)
-
-
-def is_right(deliberation: Deliberation) -> bool | None:
-    """Return whether a deliberation is correct; None if it failed, was cut off or is undecided."""
-    verdict = deliberation.verdict
-    return None if verdict is None or verdict.label == "undecided" else verdict.is_correct

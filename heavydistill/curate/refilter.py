@@ -29,7 +29,6 @@ from heavydistill.curate.candidates import (
     ALWAYS_RIGHT,
     NEVER_RIGHT,
     UNMEASURED,
-    is_right,
     success_of,
 )
 from heavydistill.curate.redeliberation import (
@@ -245,7 +244,7 @@ def _measured(
 ) -> CacheRow:
     """Return the cache with its new success rate; write a row of ``rl`` if it is a prompt."""
     outcome.before[cache.stratum] += cache.rl_label == USED
-    success = success_of(map(is_right, deliberations))
+    success = success_of(each.right for each in deliberations)
     cache = dataclasses.replace(
         cache, success=success.share, judged=success.judged, rl_label=success.label
     )

@@ -13,6 +13,7 @@ from heavydistill.chat.student import Student
 from heavydistill.curate.build_state import BuildState, SetOfTrace, SourceRun, TraceNote
 from heavydistill.curate.candidates import generator
 from heavydistill.curate.filters.words import most_different
+from heavydistill.heavy.checked_claims import claims_of
 from heavydistill.heavy.prompts import thinker_prompt
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace
@@ -169,7 +170,7 @@ class SetWriter:
             self._view(
                 "deliberations",
                 DeliberationRow,
-                replace(each, cache=read.id),
+                replace(each, cache=read.id, claims=claims_of(each, of_trace.shown)),
                 label=known.label,
                 uses_attempts=known.uses_attempts,
                 copied=known.copied,

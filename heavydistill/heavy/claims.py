@@ -32,21 +32,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from heavydistill.heavy import claim_patterns as p
 from heavydistill.heavy.mentions import plain
+from heavydistill.schema import Claim
 
 LONGEST_SENTENCE = 1500
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a deliberation says of one attempt."""
-
-    attempt: int  # Number in the cache, from 1
-    says: Literal["right", "wrong"]
-    quote: str  # The sentence that says it
 
 
 def read_claims(reasoning_text: str, answer_text: str, attempts: Sequence[str]) -> list[Claim]:
@@ -58,7 +50,7 @@ def read_claims(reasoning_text: str, answer_text: str, attempts: Sequence[str]) 
     for text in (reasoning_text, answer_text):
         reader.read(text)
     return [
-        Claim(attempt, "right" if is_right else "wrong", quote)
+        Claim(attempt=attempt, says="right" if is_right else "wrong", quote=quote)
         for attempt, (is_right, quote) in sorted(reader.claims.items())
     ]
 

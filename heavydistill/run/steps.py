@@ -23,6 +23,7 @@ from heavydistill.config.run import CacheChoice, Domain, Language, Problems, Tas
 from heavydistill.errors import printable
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache, carried
+from heavydistill.heavy.checked_claims import with_claims
 from heavydistill.models.shared_resources import SharedResources
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.problems import load_fit
@@ -304,7 +305,7 @@ class BuildCaches(Step):
 
 
 class LabelTraces(Step):
-    """Adds stratum and outcome, and reduces the row to the columns of ``schema.Trace``."""
+    """Adds claims, stratum and outcome, and reduces the row to the columns of ``schema.Trace``."""
 
     @property
     def inputs(self) -> list[str]:
@@ -332,6 +333,10 @@ class LabelTraces(Step):
         if not row["status"].startswith(FAILED):
             pool = [from_row(Trajectory, item) for item in row["pool"]]
             deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
+            caches = [from_row(Cache, item) for item in row["caches"]]
+            generations = {each.id: each for each in (*pool, *deliberations)}
+            deliberations = with_claims(deliberations, caches, generations)
+            row["deliberations"] = list(map(to_row, deliberations))
             row["stratum"] = voting.stratum(pool)
             row["outcome"] = voting.outcome(pool, deliberations)
         return {column: row[column] for column in COLUMNS}

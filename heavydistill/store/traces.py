@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError, RunError, remedy
-from heavydistill.schema import SCHEMA_VERSION, Trace, arrow_schema, from_row, to_row
+from heavydistill.schema import (
+    READABLE_VERSIONS,
+    SCHEMA_VERSION,
+    Trace,
+    arrow_schema,
+    from_row,
+    to_row,
+)
 from heavydistill.store.segment import sync
 
 if TYPE_CHECKING:
@@ -34,6 +41,7 @@ _FILE = "train-00000-of-00001.parquet"
 # Path components between a list and its items; they depend on the library that wrote the file.
 _LIST_PARTS = {"list", "element", "item"}
 _GROUP_CHARACTERS = 16 * 2**20
+_SINCE_VERSION_5 = "deliberations.claims"
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
 
 
@@ -190,8 +198,8 @@ def read_traces(run: Path) -> Iterator[Trace]:
     """Read the traces of a run in order of file names; keeps one row group in memory.
 
     Raises:
-        ConfigError: The folder holds no run, a file cannot be read, or it has another
-            ``SCHEMA_VERSION``: these are raised by the call itself. Damaged rows raise it during
+        ConfigError: The folder holds no run, a file cannot be read, or it has none of
+            ``READABLE_VERSIONS``: these are raised by the call itself. Damaged rows raise it during
             iteration.
     """
     return _traces(trace_files(run))
@@ -236,14 +244,16 @@ def _refuse_other_schema(path: Path) -> None:
             f"{path} holds no traces: it has no column schema_version",
             "Move it out of the folder of the run.",
         )
-    for version in versions - {SCHEMA_VERSION}:
+    for version in versions.difference(READABLE_VERSIONS):
         raise ConfigError(
             f"{path} has schema version {version!r}, and this heavydistill reads "
-            f"{SCHEMA_VERSION!r}",
+            f"{' and '.join(map(repr, READABLE_VERSIONS))}",
             "Read it with the version that wrote it, or generate the traces again: responses in "
             "the journal are not asked again.",
         )
     lacking = [name for name in _dotted(arrow_schema(Trace)) if name not in theirs]
+    if SCHEMA_VERSION not in versions:
+        lacking = [name for name in lacking if not name.startswith(_SINCE_VERSION_5)]
     if different := dict.fromkeys(name.partition(".")[0] for name in lacking):
         raise ConfigError(
             f"{path} lacks the columns {', '.join(different)}, or they have other fields",

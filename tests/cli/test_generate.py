@@ -56,6 +56,10 @@ def test_the_micro_teacher_thinks_and_deliberates(micro_run):
         assert [cache.round for cache in trace.caches] == [1, 2]
         assert trace.stratum and trace.outcome
         assert trace.pool[0].verdict.verifier.startswith("procedural@")
+        claims = [len(deliberation.claims) for deliberation in trace.deliberations]
+        widths = [len(cache.items) for cache in trace.caches for _ in range(2)]
+        assert all(made <= width for made, width in zip(claims, widths, strict=True))
+        assert any(claims[:2]), "the first round reads what the thinker wrote"
     assert "M@4" in printed and "HM@2" in printed and str(out) in printed
     saved = json.loads((out / "summary.json").read_text())
     assert saved["mean_at_k"]["mean"] == summarize(traces).mean_at_k.mean

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from samples import trajectory
 
-from heavydistill.curate.candidates import Success, draw_sets, is_right, set_of, success_of
+from heavydistill.curate.candidates import Success, draw_sets, set_of, success_of
 from heavydistill.heavy import voting
 from heavydistill.schema import Label, Trajectory, Verdict
 
@@ -100,4 +100,4 @@ def deliberations(verdicts: str) -> list:
     ],
 )
 def test_a_prompt_is_right_sometimes_and_undecided_tells_nothing(verdicts, expected):
-    assert success_of(map(is_right, deliberations(verdicts))) == expected
+    assert success_of(each.right for each in deliberations(verdicts)) == expected

@@ -13,9 +13,10 @@ import pytest
 from damaging import damage
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from samples import generation
 
 from heavydistill.errors import ConfigError, RunError
-from heavydistill.schema import Problem, Trace, arrow_schema, to_row
+from heavydistill.schema import Deliberation, Problem, Trace, arrow_schema, to_row
 from heavydistill.store.traces import (
     TRACES_FOLDER,
     read_columns,
@@ -128,6 +129,21 @@ def test_single_files_are_read_in_the_order_in_which_they_are_given(tmp_path):
         with pytest.raises(ConfigError, match="schema version '999'") as caught:
             read()
         assert str(path) in caught.value.what
+
+
+def test_rows_of_version_4_are_read_without_claims_also_beside_rows_of_this_version(tmp_path):
+    said = generation(Deliberation, cache="c", round=1)
+    old = dataclasses.replace(_trace(1), deliberations=[said], schema_version="4")
+    schema = arrow_schema(Trace)
+    place = schema.get_field_index("deliberations")
+    fields = [each for each in schema.field(place).type.value_type if each.name != "claims"]
+    older = schema.set(place, pa.field("deliberations", pa.list_(pa.struct(fields))))
+    path = write_traces([old], tmp_path / TRACES_FOLDER)
+    pq.write_table(pa.Table.from_pylist([to_row(old)], older), path)
+    assert list(read_traces(tmp_path)) == [old]
+    new = dataclasses.replace(_trace(2), deliberations=[dataclasses.replace(said, claims=[])])
+    write_traces([old, new], tmp_path / TRACES_FOLDER)
+    assert list(read_traces(tmp_path)) == [old, new]
 
 
 def _replaced(run: Path, change: Callable[[pa.Table], pa.Table]) -> Path:

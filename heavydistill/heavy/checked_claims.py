@@ -1,0 +1,86 @@
+"""Checks what a deliberation says of the attempts in its cache.
+
+A claim is true or false by the verdict of the attempt that it is made of; of an undecided attempt
+it is neither. A claim contradicts the deliberation if it calls right an attempt with another final
+answer, or wrong an attempt with the same one. Answers are the same as in ``voting``, if their
+extracted texts are equal, or if the verifier accepts both. Texts of several lines, such as
+programs, may differ and mean the same, so they are different answers only if the verifier accepts
+one and rejects the other.
+
+Not covered: reading claims (``claims``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from heavydistill.heavy.claims import read_claims
+from heavydistill.schema import Cache, Claim, Deliberation, Generation
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedClaim:
+    """A claim with the attempt that it is made of."""
+
+    claim: Claim
+    attempt: Generation
+    is_true: bool | None  # None if the attempt was not judged, or is undecided
+    is_contradiction: bool  # whether it contradicts the deliberation's own answer
+
+    @property
+    def is_false(self) -> bool:
+        """Whether it is untrue, or contradicts the deliberation's own answer."""
+        return self.is_true is False or self.is_contradiction
+
+
+def with_claims(
+    deliberations: Iterable[Deliberation],
+    caches: Iterable[Cache],
+    generations: Mapping[str, Generation],
+) -> list[Deliberation]:
+    """Return deliberations with their claims; ``generations`` has the attempts by id."""
+    shown = {cache.id: attempts_in(cache, generations) for cache in caches}
+    return [replace(each, claims=claims_of(each, shown[each.cache])) for each in deliberations]
+
+
+def attempts_in(cache: Cache, generations: Mapping[str, Generation]) -> list[Generation]:
+    """Return the attempts of a cache in their order; ``generations`` has them by id."""
+    return [generations[item.generation] for item in cache.items]
+
+
+def claims_of(deliberation: Deliberation, shown: Sequence[Generation]) -> list[Claim]:
+    """Return the claims of a deliberation on the attempts in its cache.
+
+    They are read from its texts if it has none yet. A deliberation that failed or was cut off makes
+    none.
+    """
+    if deliberation.claims is not None:
+        return deliberation.claims
+    if deliberation.unusable_because:
+        return []
+    answers = [attempt.extracted or "" for attempt in shown]
+    return read_claims(deliberation.reasoning, deliberation.answer_text, answers)
+
+
+def checked_claims(deliberation: Deliberation, shown: Sequence[Generation]) -> list[CheckedClaim]:
+    """Check the claims of a deliberation; ``shown`` are the attempts in the order of its cache."""
+    checked = []
+    for claim in claims_of(deliberation, shown):
+        attempt, is_right = shown[claim.attempt - 1], claim.says == "right"
+        is_same = is_same_answer(deliberation, attempt)
+        is_true = None if attempt.right is None else attempt.right == is_right
+        is_contradiction = is_same is not None and is_same != is_right
+        checked.append(CheckedClaim(claim, attempt, is_true, is_contradiction))
+    return checked
+
+
+def is_same_answer(one: Generation, other: Generation) -> bool | None:
+    """Whether two responses give the same final answer; None if that is not known."""
+    rights, answers = (one.right, other.right), (one.extracted, other.extracted)
+    if None in answers:
+        return None
+    if answers[0] == answers[1] or all(rights):
+        return True
+    is_text = any("\n" in answer for answer in answers if answer)
+    return None if is_text and set(rights) != {True, False} else False
