@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _UNKNOWN = "unknown"
 _UNITS = {1: "", 10**3: "k", 10**6: "M", 10**9: "G"}
+_SAMPLES = {"deliberate": "deliberations", "choose": "choices", "think": "answers"}
 _NOISE = 1e-9  # rounding error of binary fractions
 
 
@@ -35,8 +36,8 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
     thinker = f"{', '.join(sorted(pools.models))} in {config.pools}" if pools else config.thinker
     parts = [f"{len(plan.problems):,} problems", f"K={config.think.k} trajectories by {thinker}"]
     if config.rounds:
-        what = "deliberations" if config.deliberate.task == "deliberate" else "choices"
-        parts += [f"D={config.deliberate.d} {what} by {config.deliberator}"]
+        parts += [f"D={config.deliberate.d} {_SAMPLES[config.deliberate.task]}"]
+        parts[-1] += f" by {config.deliberator}"
         parts += [f"{config.rounds} round{'s' * (config.rounds > 1)}"]
     else:
         parts += ["no deliberations"]
@@ -79,6 +80,9 @@ def print_warnings(plan: Plan, console: Console) -> None:
     if pools := plan.pools:
         if pools.rejects:
             lines += [f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"]
+        if pools.unsuited:
+            control = plan.config.cache.attempts
+            lines += [f"Left out: {pools.unsuited:,} problem(s) without attempts for {control}"]
         lines += [
             f"Judged again: {count:,} trajectories with verdicts of another version, {by}"
             for by, count in pools.outdated.most_common()

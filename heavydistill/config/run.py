@@ -29,7 +29,8 @@ Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
 Domain = Literal["general", "stem", "code", "brief"]
 Shape = Literal["gpqa", "livecodebench"]
 Language = Literal["en", "zh"]
-Task = Literal["deliberate", "choose"]
+Task = Literal["deliberate", "choose", "think"]
+Attempts = Literal["own", "none", "garbled", "foreign", "transplant"]
 SamplingName = Literal["paper", "maker"]
 
 _ANEW: Task = "deliberate"
@@ -148,6 +149,10 @@ class CacheChoice(Section):
     """Method that cuts each trajectory to the token budget."""
     order: int = Field(0, ge=0)
     """Number of places by which the shuffled trajectories are rotated."""
+    attempts: Attempts = "own"
+    """Attempts that the cache shows: the pool's ``own``, or those of a control: ``none``,
+    ``garbled`` (with other values), ``foreign`` (at another problem) or ``transplant`` (right ones
+    exchanged for wrong ones, or the reverse). Controls need ``pools``."""
     budget_tokens: int | None = Field(None, ge=1)
     """Maximum number of prompt tokens (default: what the deliberator's context allows, up to
     80,000)."""
@@ -159,8 +164,9 @@ class Deliberating(Section):
     d: int = Field(4, ge=0, le=1024)
     """Number of deliberations per cache, at most 1,024; 0 makes trajectories only."""
     task: Task = "deliberate"
-    """Task of the deliberator: ``deliberate``, or ``choose`` the best attempt, whose answer then
-    counts as the deliberator's (Best-of-N with a judge)."""
+    """Task of the deliberator: ``deliberate``; ``choose`` the best attempt, whose answer then
+    counts as the deliberator's (Best-of-N with a judge); or ``think``, with the thinker's prompt
+    and ``cache.attempts: none``."""
     rounds: int = Field(1, ge=1, le=16)
     """Number of rounds of deliberation, at most 16. From the second round on, a cache also holds
     the deliberations of the previous round."""
@@ -295,6 +301,13 @@ class RunConfig(Section):
                 "deliberations to read. Set deliberate.d to 1 or more and deliberate.task to "
                 f"{_ANEW}."
             )
+        if self.cache.attempts != "own" and not self.pools:
+            raise ValueError(
+                f"cache.attempts is {self.cache.attempts}, a control on the pools of another run. "
+                "Set pools (--pools RUN)."
+            )
+        if self.deliberate.task == "think" and self.cache.attempts != "none":
+            raise ValueError("deliberate.task is think. Set cache.attempts to none.")
         if self.pools and not self.pools_sha256:
             return self  # K is read from the pools later
         limited = {"cache.width": self.cache.width or 0, "think.min_k": self.think.min_k}

@@ -25,7 +25,7 @@ from typing import Any, cast
 
 from heavydistill.config.run import Pruning, Selection
 from heavydistill.errors import BudgetError
-from heavydistill.heavy.prompts import FENCE_SLOT, Prompt
+from heavydistill.heavy.prompts import FENCE_SLOT, Prompt, thinker_prompt
 from heavydistill.heavy.pruning import Reader, defuse, fit, prepare, prune
 from heavydistill.heavy.selection import select
 from heavydistill.schema import (
@@ -55,6 +55,7 @@ def build_cache(
     reader: Reader,
     carried: Sequence[Deliberation] = (),
     order: int = 0,
+    instead: Sequence[Trajectory] | None = None,
 ) -> Cache:
     """Build a cache: select trajectories, shuffle them, cut them to the budget and serialize them.
 
@@ -71,9 +72,9 @@ def build_cache(
         prompt: Prompt template of the deliberator.
         reader: Tokenizer of the model that will read the prompt.
         carried: Earlier deliberations (see the function ``carried``). All usable ones are added to
-        the
-            selected trajectories as further attempts, and shuffled together with them.
+            the selected trajectories as further attempts, and shuffled together with them.
         order: Number of places by which the shuffled attempts are rotated.
+        instead: Trajectories that are shown in the place of ``generations``, in the same order.
 
     Raises:
         BudgetError: The template, the problem and the final answers alone exceed the budget.
@@ -85,10 +86,12 @@ def build_cache(
     shown: list[Generation] = [*chosen, *(d for d in carried if d.unusable_because is None)]
     rng.shuffle(shown)
     shown = [shown[(place + order) % len(shown)] for place in range(len(shown))]
+    new = {old.id: each for old, each in zip(generations, instead or generations, strict=True)}
+    shown = [new.get(generation.id, generation) for generation in shown]
     ids = {generation.id for generation in shown}
     left_out = [
         LeftOut(generation=g.id, reason=g.unusable_because or "not_selected")
-        for g in (*generations, *carried)
+        for g in (*new.values(), *carried)
         if g.id not in ids
     ]
     made = {"round": round, "seed": seed, "selection": selection, "left_out": left_out}
@@ -163,7 +166,9 @@ def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader
 
 
 def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str:
-    """Build the prompt of a cache, with all texts unchanged."""
+    """Build the prompt of a cache, with all texts unchanged; a thinker's has no attempts."""
+    if not prompt.opening:
+        return thinker_prompt(problem_text, prompt)
     fence = fence_for([problem_text, *attempts])
     parts = [prompt.opening.replace(FENCE_SLOT, fence), f"{fence} Problem", problem_text]
     for number, text in enumerate(attempts, 1):

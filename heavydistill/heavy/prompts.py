@@ -86,10 +86,13 @@ def load(role: Role, domain: str, language: str) -> Prompt:
 
 
 def for_cache(task: Task, domain: str, language: str) -> Prompt:
-    """Load the wording around a cache for the task of its reader; see ``load``."""
+    """Load the wording around a cache for the task of its reader; see ``load``.
+
+    For the task ``think`` it is a thinker's, which has no place for attempts.
+    """
     if task == "choose":
         return load("chooser", "general", language)
-    return load("deliberator", domain, language)
+    return load("thinker" if task == "think" else "deliberator", domain, language)
 
 
 def for_thinker(problem: Problem, config: RunConfig) -> Prompt:

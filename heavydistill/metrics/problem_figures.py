@@ -179,9 +179,11 @@ def _share_used(trace: Trace, round: int) -> float:
     """Share of the trajectories that had to be sampled for the caches up to this round."""
     caches = [cache for cache in trace.caches if cache.round <= round]
     usable = {sample.id for sample in trace.pool if sample.unusable_because is None}
+    shown = {item.generation for cache in caches for item in cache.items}
+    if caches and not shown:
+        return 0.0
     if not caches or not usable or any(cache.selection != "random" for cache in caches):
         return 1.0
-    shown = {item.generation for cache in caches for item in cache.items}
     return len(usable & shown) / len(usable)
 
 

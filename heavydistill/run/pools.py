@@ -5,6 +5,9 @@ Problems and trajectories come from its traces, whether or not that run delibera
 from the current version of the problem's verifier and none of the judge's votes for it failed;
 trajectories without a valid verdict are judged. Caches and deliberations are new.
 
+With ``cache.attempts``, a control replaces trajectories by others (see ``heavy.controls``);
+problems for which it has none are left out.
+
 Not covered: rows on which a step of that run failed, which are only counted; whether references
 suit their verifiers, which was checked when they were loaded there.
 """
@@ -14,19 +17,44 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config.run import RunConfig
+from heavydistill.config.run import Attempts, RunConfig
 from heavydistill.config.yaml import parse
 from heavydistill.errors import ConfigError, ProblemsError
+from heavydistill.heavy.controls import other_pools
 from heavydistill.heavy.judge_votes import FAILED, rule_of
-from heavydistill.schema import Problem, from_row
-from heavydistill.store.traces import REJECTS_FOLDER, count_rows, read_columns, trace_files
+from heavydistill.schema import Problem, Trace, Trajectory, from_row
+from heavydistill.store.traces import (
+    REJECTS_FOLDER,
+    count_rows,
+    read_columns,
+    read_traces,
+    trace_files,
+)
 from heavydistill.verifiers import registry
 
 _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verdict.reason")
+_NO_OTHER: dict[Attempts, tuple[str, str]] = {
+    "garbled": (
+        "no cache has a final answer with something to garble",
+        "Use problems with numbers, letters or words as final answers",
+    ),
+    "foreign": (
+        "no two of the problems are of one kind",
+        "Use more problems of one verifier and family",
+    ),
+    "transplant": (
+        "no cache has a minority of right attempts, or only wrong ones where the pool has a right "
+        "one",
+        "Use more problems, or sample more attempts than a cache shows, e.g. --k 16 --set "
+        "cache.width=8",
+    ),
+}
+"""Why a control has no pools at all, and the fix."""
 
 
 @dataclass(slots=True)
@@ -42,6 +70,7 @@ class PoolsOfRun:
     voted: set[str] = field(default_factory=set)
     """Ids of trajectories whose valid verdict involved a judge."""
     rejects: int = 0  # rows left out because a step of that run failed on them
+    unsuited: int = 0  # problems left out because a control has no other attempts for them
 
     def add(self, problem: Problem, pool: list[dict[str, Any]]) -> None:
         """Add a trace; its trajectories need only the columns in ``_READ``."""
@@ -63,13 +92,20 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
     """Read the pools of ``config.pools``, up to ``problems.limit``; own verifiers must be loaded.
 
     Raises:
-        ConfigError: The folder has no traces that this version can read, or a problem twice.
+        ConfigError: The folder has no traces that this version can read, a problem twice, or no
+            pools for the control.
         ProblemsError: A verifier is unknown.
     """
-    run, pools = Path(config.pools or ""), PoolsOfRun()
+    run, pools, attempts = Path(config.pools or ""), PoolsOfRun(), config.cache.attempts
     pools.rejects = count_rows(run / REJECTS_FOLDER)
-    for row in itertools.islice(read_columns(run, _READ), config.problems.limit):
+    limit, suited = config.problems.limit, set[str]()
+    if attempts in _NO_OTHER:
+        suited = {trace.problem.id for trace, _ in shown_pools(run, attempts, limit)}
+    for row in itertools.islice(read_columns(run, _READ), limit):
         problem = from_row(Problem, row["problem"])
+        if attempts in _NO_OTHER and problem.id not in suited:
+            pools.unsuited += 1
+            continue
         if problem.id in pools.problems:
             raise ConfigError(
                 f"pools: {run} has two traces of problem {problem.id}",
@@ -82,9 +118,25 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
                 f"pools: {run}, problem {problem.id}: {error.what}",
                 f"{error.fix} Set verify.own to load a verifier of your own.",
             ) from error
+    if pools.unsuited and not pools.problems:
+        why, fix = _NO_OTHER[attempts]
+        raise ConfigError(
+            f"The control {attempts} is not possible on {run}: {why}",
+            f"{fix}; or leave out {attempts} in --controls, which sends no request again.",
+        )
     if not pools.problems:
         raise ConfigError(f"pools: {run} holds no traces", "Give the folder of another run.")
     return pools
+
+
+def shown_pools(
+    run: Path, attempts: Attempts, limit: int | None
+) -> Iterator[tuple[Trace, list[Trajectory]]]:
+    """Yield the traces of a run, up to ``limit``, each with the pool that its caches show."""
+    traces = itertools.islice(read_traces(run), limit)
+    if attempts in _NO_OTHER:
+        return other_pools(attempts, traces)
+    return ((trace, trace.pool) for trace in traces)
 
 
 def with_pools(config: RunConfig, pools: PoolsOfRun) -> RunConfig:

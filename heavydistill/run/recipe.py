@@ -164,6 +164,7 @@ def build_heavy_pipeline(
             last = LoadPools(
                 name="load_pools",
                 source=config.pools,
+                attempts=config.cache.attempts,
                 limit=config.problems.limit,
                 own=config.verify.own,
                 **shard,

@@ -19,7 +19,15 @@ from distilabel.steps import GeneratorStep, Step, StepInput
 from pydantic import Field, PrivateAttr
 
 from heavydistill.config.models import Endpoint
-from heavydistill.config.run import CacheChoice, Domain, Language, Problems, Task, Verifying
+from heavydistill.config.run import (
+    Attempts,
+    CacheChoice,
+    Domain,
+    Language,
+    Problems,
+    Task,
+    Verifying,
+)
 from heavydistill.errors import printable
 from heavydistill.heavy import prompts, voting
 from heavydistill.heavy.cache import build_cache, carried
@@ -27,7 +35,7 @@ from heavydistill.heavy.checked_claims import with_claims
 from heavydistill.models.shared_resources import SharedResources
 from heavydistill.models.tokenizer import SERVER, ReaderTokenizer, ServerTokenizer
 from heavydistill.problems import load_fit
-from heavydistill.run.pools import stands, verifier_now
+from heavydistill.run.pools import shown_pools, stands, verifier_now
 from heavydistill.schema import (
     FAILED,
     OK,
@@ -42,13 +50,15 @@ from heavydistill.schema import (
     from_row,
     to_row,
 )
-from heavydistill.store.traces import read_traces
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import Judged, VerdictPool
 
 Row = dict[str, Any]
 
 COLUMNS = list(Trace.__dataclass_fields__)
+OWN_POOL = "own_pool"
+"""Column of a row, not of a trace: the pool from which a control's cache is selected, if it shows
+other attempts."""
 
 
 def advance(rows: list[Row], step: str, work: Callable[[Row], Row]) -> list[Row]:
@@ -140,6 +150,7 @@ class LoadPools(_Load):
     """
 
     source: str  # folder of the run
+    attempts: Attempts = "own"  # attempts that the caches show; see ``config.run.CacheChoice``
     limit: int | None = None  # maximum number of traces
     own: list[str] = Field(default_factory=list)  # the user's Python files with verifiers
     first: int = 0  # as in ``LoadProblems``
@@ -154,18 +165,20 @@ class LoadPools(_Load):
         registry.load_own(self.own)
 
     def rows(self, offset: int) -> Iterator[Row]:
-        traces = islice(read_traces(Path(self.source)), self.first, self.limit, self.every)
-        for trace in islice(traces, offset, None):
+        pools = shown_pools(Path(self.source), self.attempts, self.limit)
+        for trace, shown in islice(pools, self.first + offset * self.every, None, self.every):
             now = verifier_now(trace.problem)
-            pool = [to_row(trajectory) for trajectory in trace.pool]
+            pool = [to_row(trajectory) for trajectory in shown]
             for item in pool:
                 if not stands(item["verdict"], now):
                     item["verdict"] = None
-            yield {
+            row = {
                 "problem": to_row(trace.problem),
                 "pool": pool,
                 "thinker_prompt_version": trace.thinker_prompt_version,
             }
+            own = [] if shown is trace.pool else list(map(to_row, trace.pool))
+            yield row | ({OWN_POOL: own} if own else {})
 
 
 _pools = SharedResources(VerdictPool.close)  # all steps of a run share the workers
@@ -284,12 +297,15 @@ class BuildCaches(Step):
             reader = reader.renewed()
         problem = from_row(Problem, row["problem"])
         pool = [from_row(Trajectory, item) for item in row["pool"]]
-        if sum(t.unusable_because is None for t in pool) < self.min_k:
+        own = [from_row(Trajectory, item) for item in row.get(OWN_POOL) or row["pool"]]
+        if self.choice.attempts == "none":
+            pool = own = []
+        elif sum(t.unusable_because is None for t in pool) < self.min_k:
             return {"status": TOO_FEW_USABLE}
         deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
         cache = build_cache(
             problem,
-            pool,
+            own,
             round=self.round,
             seed=self.seed,
             selection=self.choice.selection,
@@ -300,6 +316,7 @@ class BuildCaches(Step):
             reader=reader,
             carried=carried(deliberations, self.round),
             order=self.choice.order,
+            instead=pool,
         )
         return {"caches": [*row["caches"], to_row(cache)]}
 

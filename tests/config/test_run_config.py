@@ -146,6 +146,7 @@ def test_a_value_given_keys_is_refused(yaml_file):
         ("think.k", 1),
         ("deliberate.d", -1),
         ("cache.order", -1),
+        ("cache.attempts", "wrong"),
         ("processes", 0),
         ("cache.budget_tokens", 0),
         ("endpoint.timeout_s", 0),
@@ -191,6 +192,8 @@ def test_a_bad_value_inside_a_mapping_names_the_inner_key():
             {"deliberate.task": "choose", "deliberate.rounds": 2},
             ["deliberate.task", "deliberate.rounds is 2"],
         ),
+        ({"cache.attempts": "garbled"}, ["cache.attempts is garbled", "--pools RUN"]),
+        ({"pools": "runs/a", "deliberate.task": "think"}, ["deliberate.task", "cache.attempts"]),
     ],
 )
 def test_contradictions_name_both_keys(overrides, named):

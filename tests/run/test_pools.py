@@ -3,21 +3,23 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
+from command_line import MICRO
 from pool_folders import pool_folder, pool_of
 from rich.console import Console
+from samples import cache_of
 
 from heavydistill.cli.plan import print_plan
-from heavydistill.config.run import RunConfig, dump_config, load_config
+from heavydistill.config.run import Attempts, CacheChoice, RunConfig, dump_config, load_config
 from heavydistill.errors import BudgetError, ConfigError, HeavydistillError, ProblemsError
 from heavydistill.heavy.judge_votes import Ballot, Said, Vote, verdict_of
 from heavydistill.run.estimate import Range, estimate
 from heavydistill.run.generate import Plan, check
 from heavydistill.run.pools import read_pools
 from heavydistill.run.recipe import build_heavy_pipeline, llm_of
-from heavydistill.run.steps import LoadPools
+from heavydistill.run.steps import BuildCaches, LoadPools
 from heavydistill.schema import Trace, Trajectory
 from heavydistill.store.traces import read_traces
 from heavydistill.verifiers import registry
@@ -207,12 +209,94 @@ def test_traces_are_read_as_they_are_needed(pools, monkeypatch):
             read.append(trace.problem.id)
             yield trace
 
-    monkeypatch.setattr("heavydistill.run.steps.read_traces", noting)
+    monkeypatch.setattr("heavydistill.run.pools.read_traces", noting)
     step = LoadPools(source=str(pools), batch_size=1)
     step.load()
     batches = step.process()
     next(batches)
     assert read == ["p1", "p2"], "the batch, and the one that tells that it is not the last"
+
+
+def rows_of(folder: Path, attempts: Attempts, **fields: Any) -> list[dict[str, Any]]:
+    step = LoadPools(source=str(folder), attempts=attempts, batch_size=10, **fields)
+    step.load()
+    return [row for rows, _ in step.process() for row in rows]
+
+
+@pytest.mark.parametrize("attempts", ["garbled", "foreign"])
+def test_caches_of_a_control_show_other_attempts_in_the_order_of_the_run(pools, attempts):
+    def caches(attempts: Attempts) -> list[dict[str, Any]]:
+        choice = CacheChoice(budget_tokens=900, attempts=attempts, selection="max_diversity")
+        build = BuildCaches(choice=choice, reader=MICRO)
+        build.load()
+        return list(next(build.process(rows_of(pools, attempts))))
+
+    for own, other in zip(caches("own"), caches(attempts), strict=True):
+        places = {item["id"]: place for place, item in enumerate(own["pool"])}
+        ids = [
+            other["pool"][places[item["generation"]]]["id"] for item in own["caches"][0]["items"]
+        ]
+        assert [item["generation"] for item in other["caches"][0]["items"]] == ids
+        assert (
+            own["problem"] == other["problem"]
+            and own["problem"]["text"] in other["caches"][0]["prompt"]
+        )
+        assert all(item["verdict"] is None for item in other["pool"])
+        assert not {item["id"] for item in own["pool"]} & {item["id"] for item in other["pool"]}
+
+
+@pytest.mark.parametrize("attempts", get_args(Attempts))
+def test_shards_of_a_control_have_its_pools_together(pools, attempts):
+    traces = list(read_traces(pools))
+    with_caches = [
+        dataclasses.replace(trace, caches=[cache_of(trace.problem, trace.pool)]) for trace in traces
+    ]
+    pool_folder(pools, with_caches)
+    whole = rows_of(pools, attempts)
+    if attempts == "transplant":
+        assert not whole  # the vote is right everywhere
+        return
+    parts = [rows_of(pools, attempts, first=first, every=2) for first in (0, 1)]
+    assert sorted(whole, key=str) == sorted([*parts[0], *parts[1]], key=str)
+    assert len(parts[0]) == 3 and len(rows_of(pools, attempts, limit=4)) == 4
+    assert checked(pools, cache__attempts=attempts).problems == [t.problem for t in traces]
+
+
+def test_a_prompt_without_attempts_is_that_of_either_role(pools):
+    for task, version in (("think", "thinker.general.en"), ("deliberate", "deliberator.general")):
+        choice = CacheChoice(budget_tokens=900, attempts="none")
+        build = BuildCaches(choice=choice, reader=MICRO, task=task, min_k=9)
+        build.load()
+        (row, *_) = next(build.process(rows_of(pools, "none")))
+        (cache,) = row["caches"]
+        assert cache["items"] == [] and len(row["pool"]) == 3
+        assert cache["prompt_version"].startswith(version)
+        assert row["problem"]["text"] in cache["prompt"] and "boxed{1}" not in cache["prompt"]
+    assert checked(pools, cache__attempts="none", deliberate__task="think").config.rounds == 1
+
+
+@pytest.mark.parametrize(
+    ("attempts", "traces", "said"),
+    [
+        ("garbled", [pool_of(1, ["", ""])], "has a final answer with something to garble"),
+        ("garbled", [pool_of(1, ["\\pi", "?"])], "Use problems with numbers, letters or words"),
+        ("foreign", [pool_of(1, ["1", "2"])], "no two of the problems are of one kind"),
+        ("transplant", [pool_of(1, ["1", "2", "2"])], "--k 16 --set cache.width=8"),
+    ],
+)
+def test_a_control_without_any_pool_is_refused_with_what_to_do(tmp_path, attempts, traces, said):
+    folder = pool_folder(tmp_path / "pools", traces)
+    told = refused(ConfigError, folder, cache__attempts=attempts)
+    assert f"The control {attempts} is not possible on {folder}: no" in told and said in told
+    assert f"or leave out {attempts} in --controls" in told
+
+
+def test_problems_without_other_attempts_are_left_out_and_said(tmp_path, capsys):
+    folder = pool_folder(tmp_path / "some", [pool_of(1, ["1", "1"]), pool_of(2, ["", "\\pi"])])
+    plan = checked(folder, cache__attempts="garbled", think__min_k=1)
+    assert [problem.id for problem in plan.problems] == ["p1"]
+    print_plan(plan, Console(width=200))
+    assert "Left out: 1 problem(s) without attempts for garbled" in capsys.readouterr().out
 
 
 def test_the_plan_asks_for_deliberations_alone(pools, capsys):
