@@ -219,6 +219,10 @@ def test_the_sets_are_learnt_from(capfd):
     given = ["--config=yaml/grpo.yaml", "--output_dir=out/grpo", "--dry_run=true"]
     assert trainings.main(given, trainings.GRPO) == 0
     assert "sets, deliberator 6 prompts" in " ".join(capfd.readouterr().out.split())
+    # These sets are older than the verdicts of the attempts in them.
+    given += ["--claims_share=0.1", "--scale_rewards=none"]
+    assert trainings.main(given, trainings.GRPO) == 2
+    assert "`heavydistill build" in capfd.readouterr().err
 
 
 def test_trained_models_are_read_and_merged():

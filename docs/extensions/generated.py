@@ -84,7 +84,7 @@ TEXTS: dict[str, Callable[[], str]] = {
         set_rows.TrajectoryRow,
         set_rows.CacheRow,
         set_rows.DeliberationRow,
-        above=(Trace,),
+        above=(Trace, set_rows.RlRow),
     ),
     "labels": labels,
     "manifest": partial(columns, Manifest),

@@ -41,6 +41,7 @@ from heavydistill.curate.mixture import preset_of
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache, recut
+from heavydistill.heavy.checked_claims import attempts_in
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
@@ -194,7 +195,7 @@ class SetOfTrace:
     problem: Problem  # The problem, with its id in the sets
     note: SetNote
     cache: Cache  # Cache of the run, or of a drawn set
-    shown: list[Generation]  # Full texts of the generations in the cache
+    shown: list[Generation]  # Full texts of the generations in the cache, in its order
 
 
 class BuildState:
@@ -272,8 +273,7 @@ class BuildState:
                 )
             except BudgetError:
                 return None
-        by_id = generations_of(trace)
-        shown = [by_id[member] for member in note.of.members]
+        shown = attempts_in(cache, generations_of(trace))
         return SetOfTrace(source, trace.problem, note, cache, shown)
 
     def readable(self, of_trace: SetOfTrace, most_tokens: int) -> Cache | None:

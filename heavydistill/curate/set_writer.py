@@ -27,6 +27,7 @@ from heavydistill.store.sets.set_rows import (
     ProblemRow,
     RlRow,
     SftRow,
+    ShownAttempt,
     Split,
     TrajectoryRow,
 )
@@ -190,6 +191,10 @@ class SetWriter:
             judged=note.success.judged,
             sft_label=note.sft_label,
             rl_label=note.rl_label,
+            attempts=[
+                ShownAttempt(answer=each.extracted or "", right=each.right)
+                for each in of_trace.shown
+            ],
             **about,
         )
         if not note.rl_label:
@@ -314,6 +319,7 @@ def rl_row(student: Student, problem: Problem, cache: CacheRow, measured_on: str
         width=len(cache.items),
         success=cache.success,
         judged=cache.judged,
+        attempts=cache.attempts,
         measured_on=measured_on,
         prompt_tokens=student.prompt_tokens(cache.prompt),
     )

@@ -107,6 +107,7 @@ def test_prompts_that_the_checkpoint_gets_right_sometimes_are_the_new_set(sets, 
             assert problem.split == split and row.reference == problem.reference
             assert row.prompt[0].content == cache.prompt and row.success == cache.success
             assert (row.width, row.right, row.stratum) == (2, 1, cache.stratum)
+            assert row.attempts == cache.attempts and len(row.attempts) == 2
             assert row.measured_on == "served" and row.prompt_tokens > cache.prompt_tokens
     assert not kept
     old, new = read_manifest(sets), read_manifest(out)

@@ -98,6 +98,20 @@ def test_rl_prompts_are_those_that_are_sometimes_right(sets):
     assert {row["rl_label"] for row in measured} == {"never_right", "always_right"}
 
 
+def test_caches_and_rl_prompts_have_the_answers_and_verdicts_of_their_attempts_in_order(sets):
+    attempts = {row["id"]: row["verdict"] for row in rows(sets, "trajectories")}
+    caches = {row["id"]: row for row in rows(sets, "caches")}
+    for row in caches.values():
+        verdicts = [attempts[item["generation"]] for item in row["items"]]
+        assert row["attempts"] == [
+            {"answer": verdict["extracted"], "right": verdict["label"] == "correct"}
+            for verdict in verdicts
+        ]
+    assert len({each["right"] for row in caches.values() for each in row["attempts"]}) == 2
+    for row in rows(sets, "rl"):
+        assert row["attempts"] == caches[row["cache"]]["attempts"]
+
+
 def test_drawn_sets_of_a_problem_differ_and_are_at_most_eight(sets):
     by_problem: dict[str, list[Any]] = {}
     for row in rows(sets, "caches"):

@@ -20,7 +20,7 @@ hold the two parts separately.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from heavydistill.schema import Cache, Deliberation, Problem, Stratum, Trajectory
@@ -76,6 +76,14 @@ class TrajectoryRow(Trajectory):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShownAttempt:
+    """What claims about an attempt in a cache are checked against."""
+
+    answer: str  # its final answer; empty if the verifier found none
+    right: bool | None  # whether it is right; null if it is undecided or was not judged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRow(Cache):
     """A row of the set ``caches``: a candidate set of attempts, and the prompt that shows them."""
 
@@ -92,6 +100,8 @@ class CacheRow(Cache):
     rl_label: str
     """Why the cache has no row in ``rl``; empty if it has one. ``duplicate`` if a cache of another
     run with the same attempts has a row."""
+    attempts: list[ShownAttempt] = field(default_factory=list)
+    """The attempts in the order of the cache; empty in sets of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,5 +175,6 @@ class RlRow:
     width: int  # number of attempts
     success: float  # share of its judged deliberations that are right: above 0 and below 1
     judged: int  # number of judged deliberations
+    attempts: list[ShownAttempt]  # the attempts in the order of the cache
     measured_on: str  # model that wrote the judged deliberations
     prompt_tokens: int  # tokens before the answer, with the student's template

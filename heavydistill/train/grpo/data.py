@@ -68,8 +68,9 @@ class Prompts:
 
     train: Dataset
     """Rows with ``prompt`` (one user turn) and the fields of a problem. Caches also have
-    ``cache`` (the id), ``stratum``, ``right``, ``width`` and ``success`` (null if unmeasured).
-    Problems have ``domain`` and, if they come from sets, ``success``."""
+    ``cache`` (the id), ``stratum``, ``right``, ``width``, ``success`` (null if unmeasured) and,
+    with a ``claims_share``, ``attempts``. Problems have ``domain`` and, if they come from sets,
+    ``success``."""
     lengths: list[int]
     """Number of tokens of each prompt in ``train``, including template and generation prompt."""
     left_out: dict[str, int]
@@ -158,6 +159,10 @@ def read_prompts(
     if episodes:
         for row in rows:
             episodes.cache_of(problem_of(row), [])  # raises if the problem alone exceeds the budget
+    names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
+    if config.claims_share and sets:
+        _check_attempts(rows, sets, config)
+        names += ("attempts",)
     if len(rows) < config.prompts_of_generation:
         raise ConfigError(
             f"A generation has {config.prompts_of_generation:,} prompts, but there are only "
@@ -166,9 +171,24 @@ def read_prompts(
         )
     from datasets import Dataset
 
-    names = _OF_CACHE if "cache" in rows[0] else tuple(rows[0])
     train = Dataset.from_list([{name: row[name] for name in names} for row in rows])
     return Prompts(train, lengths, dict(sorted(left_out.items())), run, episodes, verify)
+
+
+def _check_attempts(rows: Iterable[_Row], sets: SetsFolder, config: GrpoConfig) -> None:
+    """Raise a ``ConfigError`` if no row has a decided attempt to check claims against."""
+    if any(each["right"] is not None for row in rows for each in row.get("attempts") or []):
+        return
+    manifest, path = sets.manifest, str(config.dataset_name)
+    build = ["heavydistill", "build", *(run.name for run in manifest.runs)]
+    build += ["--preset", str(manifest.build.get("preset", "balanced"))]
+    build += ["--student", manifest.student.name, "--out", f"{path}-with-verdicts"]
+    raise ConfigError(
+        f"claims_share is {config.claims_share:g}, but {path} has no verdict of an attempt in a "
+        "cache: an earlier version built it, or its runs are not judged",
+        f"Build the sets again, from the folders of judged runs, with `{shlex.join(build)}`"
+        f"{', and refilter them' if manifest.refiltered else ''}; or leave claims_share out.",
+    )
 
 
 def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
@@ -186,6 +206,7 @@ def _unmeasured(sets: SetsFolder) -> Iterator[_Row]:
     for cache in caches.values():
         row = problem_row(problems[cache["problem"]], cache["prompt"])
         row |= {"cache": cache["id"], "stratum": cache["stratum"], "right": cache["right"]}
+        row["attempts"] = cache.get("attempts")
         yield {**row, "width": len(cache["items"]), "success": None}
 
 

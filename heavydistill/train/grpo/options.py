@@ -47,14 +47,19 @@ _NEUTRAL = {
     **dict.fromkeys(("vllm_structured_outputs_regex", "generation_kwargs", "neftune_noise_alpha")),
 }
 _SAMPLED = "responses must be samples of the model's own distribution, which the ratios assume"
-_ONE_REWARD = "there is one reward, the verdict; format_share adds the form"
+_ONE_REWARD = "there is one reward, the verdict; format_share and claims_share add to it"
 _GUARDS = {field.name: field.default for field in dataclasses.fields(GuardOptions)}
-# Bounds that TRL does not check. A larger format_share would outweigh correctness.
+# Bounds that TRL does not check. Larger shares would outweigh correctness.
 _BOUNDS = {
     **{"temperature": (0.01, 100), "max_completion_length": (1, 1_000_000)},
     **dict.fromkeys(("epsilon", "epsilon_high", "beta"), (0, 1000)),
     **dict.fromkeys(("top_entropy_quantile", "max_accuracy"), (0, 1)),
-    **{"format_share": (0, 0.05), "held_out": (1, 1_000_000), "num_generations_eval": (1, 1000)},
+    **{
+        "format_share": (0, 0.05),
+        "claims_share": (0, 0.3),
+        "held_out": (1, 1_000_000),
+        "num_generations_eval": (1, 1000),
+    },
     **{name: (0, 1) for name, default in _GUARDS.items() if isinstance(default, float)},
     **{name: (1, 1000) for name, default in _GUARDS.items() if isinstance(default, int)},
 }
@@ -82,6 +87,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         "preset": GSPO,
         "pass_at_k": 1,
         "format_share": 0.0,
+        "claims_share": 0.0,
         "max_accuracy": None,
         "unmeasured": LEAVE_OUT,
         "too_long": "refuse",
@@ -152,6 +158,11 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         0.0,
         "Share of the reward for the form of a response alone, right or wrong: thinking that "
         "ends, and one final answer. At most 0.05.",
+    )
+    claims_share: float = option(
+        0.0,
+        "Deliberator: share of the reward for true claims about the attempts, whether the answer "
+        "is correct or not; see the training guide. At most 0.3, with scale_rewards none.",
     )
     verify: dict | None = field(  # type: ignore[type-arg]
         default=None,
@@ -303,6 +314,19 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             raise ConfigError(
                 f"metric_for_best_model: {metric!r} is not measured in a {self.mode} training",
                 f"Give {' or '.join(measured)}, or leave it out.",
+            )
+        share = self.claims_share
+        if share and self.mode != DELIBERATOR:
+            raise ConfigError(
+                f"claims_share is {share:g}, but the mode is {self.mode}, in which the reward also "
+                "teaches attempts: those that are easy to judge would pay",
+                "Leave it out, or give --mode deliberator.",
+            )
+        if share and self.scale_rewards != "none":
+            raise ConfigError(
+                f"claims_share is {share:g}, but with scale_rewards {self.scale_rewards!r} claims "
+                "would weigh as much as the verdict where all verdicts agree",
+                "Give --scale_rewards none.",
             )
         k, group = self.pass_at_k, self.num_generations
         if k != 1 and self.mode != THINKER:

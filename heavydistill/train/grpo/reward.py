@@ -13,6 +13,15 @@ verifier cannot parse or compare get None and are counted; inspect them if their
 With a ``format_share`` f, the reward is (1 - f) times the value above, plus f if the format is
 right: any thinking is non-empty and closed, and there is one final answer, correct or not.
 
+With a ``claims_share`` w, the reward v of a deliberation becomes
+
+    (1 - w) * v + w * score                if its answer is correct
+    (1 - w) * v + w * score * (1 - v)      if it is incorrect or partly correct
+
+where ``score``, from 0 to 1, is that of its claims about the attempts (``claims_score``). With w
+below 1/2, no claims lift an incorrect deliberation above a correct one, not even code that passes
+nearly all tests. Rewards that are 0 for another reason than an incorrect answer stay 0.
+
 Only the text after the thinking is judged. A response may begin with one pair of think tags. Any
 other think tags, and control tokens of the tokenizer, make it malformed, because they could hide
 text from readers.
@@ -25,13 +34,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
 from heavydistill.chat.template import TAGS, Chat
+from heavydistill.heavy.claims import read_claims
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
-from heavydistill.schema import Problem, Verdict
+from heavydistill.schema import Claim, Problem, Verdict
 from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
@@ -58,6 +68,8 @@ class Reward:
     """One of ``METRICS``; empty for an incorrect or partly correct answer."""
     reason: str
     """Reason given by the verdict; otherwise the kind."""
+    claims: float | None = None
+    """Score of the claims; None if they have no part in the reward."""
 
     @property
     def is_right(self) -> bool | None:
@@ -74,15 +86,22 @@ class VerdictReward:
     """The reward function that TRL calls.
 
     ``group`` is the number of responses in a group (``group_shares``). ``ends`` has the ids of end
-    tokens: a response without one at its end was cut off.
+    tokens: a response without one at its end was cut off. With a ``claims_share``, batches have the
+    column ``attempts``, with the fields of each ``ShownAttempt`` in the cache.
     """
 
     __name__ = "verdict"
 
     def __init__(
-        self, pool: VerdictPool, chat: Chat, format_share: float = 0.0, group: int = 1
+        self,
+        pool: VerdictPool,
+        chat: Chat,
+        format_share: float = 0.0,
+        group: int = 1,
+        claims_share: float = 0.0,
     ) -> None:
         self._pool, self._chat, self._share, self._group = pool, chat, format_share, group
+        self._claims_share = claims_share
         self.ends = chat.stops
 
     def __call__(
@@ -103,7 +122,14 @@ class VerdictReward:
 
         rows = zip(*(columns[name] for name in PROBLEM_COLUMNS), strict=True)
         problems = [problem_of(dict(zip(PROBLEM_COLUMNS, row, strict=True))) for row in rows]
-        rewarded = self._rewarded(problems, completion_ids)
+        written = [self._written(ids) for ids in completion_ids]
+        rewarded = rewards(self._pool, zip(problems, written, strict=True), self._share)
+        if self._claims_share:
+            parts = zip(rewarded, written, columns["attempts"], strict=True)
+            rewarded = [with_claims(*each, self._claims_share) for each in parts]
+            scores = [reward.claims for reward in rewarded if reward.claims is not None]
+            if scores:
+                log_metric("claims/score", fmean(scores))
         if failed:
             pairs = zip(rewarded, failed, strict=True)
             rewarded = [FAILED if is_failed else reward for reward, is_failed in pairs]
@@ -121,12 +147,7 @@ class VerdictReward:
         self, rows: Sequence[Mapping[str, Any]], completion_ids: Sequence[Sequence[int]]
     ) -> list[Reward]:
         """Return the rewards of the responses to rows; token ids include the end token."""
-        return self._rewarded([problem_of(row) for row in rows], completion_ids)
-
-    def _rewarded(
-        self, problems: Sequence[Problem], completion_ids: Sequence[Sequence[int]]
-    ) -> list[Reward]:
-        written = [self._written(ids) for ids in completion_ids]
+        problems, written = map(problem_of, rows), map(self._written, completion_ids)
         return rewards(self._pool, zip(problems, written, strict=True), self._share)
 
     def _written(self, ids: Sequence[int]) -> str | Reward:
@@ -200,6 +221,48 @@ def _repeats(problem: Problem, verdict: Verdict) -> bool:
     """Return whether the answer copies a part of the problem too long to be a coincidence."""
     answer = "".join((verdict.extracted or "").split())
     return len(answer) >= _LEAST_REPEATED and answer in "".join(problem.text.split())
+
+
+def with_claims(
+    reward: Reward, written: str | Reward, attempts: Sequence[Mapping[str, Any]], share: float
+) -> Reward:
+    """Return the reward of a deliberation with its share for true claims."""
+    parts = _parted(written)
+    if isinstance(parts, Reward) or reward.value is None or reward.kind not in ("correct", ""):
+        return reward
+    claims = read_claims(parts[0] or "", parts[1], [attempt["answer"] for attempt in attempts])
+    score = claims_score(claims, [attempt["right"] for attempt in attempts])
+    room = 1 if reward.kind == "correct" else 1 - reward.value
+    return replace(reward, value=(1 - share) * reward.value + share * score * room, claims=score)
+
+
+def claims_score(claims: Iterable[Claim], rights: Sequence[bool | None]) -> float:
+    """Return the score, from 0 to 1, of a deliberation's claims about the attempts in its cache.
+
+    ``rights`` says of each attempt whether it is right; None if undecided. For each decided attempt
+    let t be 1 if the claim about it is true, -1 if it is false, and 0 if there is none. The score
+    is (1 + c) / 2 with
+
+        c = (mean of t over the right attempts + mean of t over the wrong ones) / 2
+
+    which is coverage * (2 * balanced accuracy - 1) if both kinds are covered equally. Silence
+    earns 1/2, every true claim adds to it, and only the truth about every attempt earns 1. "Wrong"
+    of every attempt, or "right", earns 1/2 in any such pool; with a mean over all attempts it would
+    pay wherever most are wrong.
+
+    If all decided attempts are right, or all are wrong, a constant claim is the truth. Rewarding it
+    would make "wrong" of every attempt pay wherever all-wrong pools outnumber all-right ones. So in
+    such a pool c is minus the share of attempts with a false claim: the truth earns what silence
+    earns, and false claims earn less.
+    """
+    says = {claim.attempt: claim.says == "right" for claim in claims}
+    means, false = [], 0.0
+    for is_right in (True, False):
+        said = [says.get(number) for number, each in enumerate(rights, 1) if each is is_right]
+        if said:
+            false = said.count(not is_right) / len(said)
+            means.append(said.count(is_right) / len(said) - false)
+    return (1 + (fmean(means) if len(means) == 2 else -false)) / 2
 
 
 ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"

@@ -60,6 +60,7 @@ _RECORDED = (
     "eval_hm",
     "eval_v",
     "eval_pass_at_1",
+    "claims/score",
     *(f"verdict/{name}" for name in METRICS),
 )
 
@@ -144,7 +145,13 @@ def new_trainer(plan: GrpoPlan, pool: VerdictPool) -> RlTrainer:
 
     config, base, prompts = plan.arguments.config, plan.base, plan.prompts
     size = plan.record.rl.rows_of_episode if plan.record.rl else 1
-    reward = VerdictReward(pool, base.chat, config.format_share, config.num_generations // size)
+    reward = VerdictReward(
+        pool,
+        base.chat,
+        config.format_share,
+        config.num_generations // size,
+        config.claims_share,
+    )
     roles = plan.held_out.roles if plan.held_out else {}
     options: dict[str, Any] = {
         "reward_funcs": [reward],

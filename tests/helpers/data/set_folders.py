@@ -28,6 +28,7 @@ from heavydistill.store.sets.set_rows import (
     Message,
     ProblemRow,
     RlRow,
+    ShownAttempt,
     ThoughtfulMessage,
     ThoughtfulSftRow,
     TrajectoryRow,
@@ -35,6 +36,7 @@ from heavydistill.store.sets.set_rows import (
 
 RIGHT = Verdict(label="correct", reason="equal", extracted="6", verifier="math@2")
 WRONG = Verdict(label="incorrect", reason="different", extracted="5", verifier="math@2")
+SHOWN = [ShownAttempt(answer="6", right=True), ShownAttempt(answer="5", right=False)]
 ASKED = RedeliberationSummary(
     model="gpt-5",
     sets=5,
@@ -105,6 +107,7 @@ def cache_row(read: Cache, **changes: Any) -> CacheRow:
     """The row of a cache of run ``run``, right in one of its attempts, of which half succeed."""
     usual: dict[str, Any] = {"run": "run", "drawn": False, "recut": False, "stratum": "tie"}
     usual |= {"right": 1, "thinkers": ["micro"], "success": 0.5, "judged": 2}
+    usual["attempts"] = SHOWN
     return CacheRow(**fields_of(read), **{**usual, "sft_label": "", "rl_label": "", **changes})
 
 
@@ -166,6 +169,7 @@ def _rows(number: int, split: Any) -> list[tuple[str, Any]]:
         width=2,
         success=0.5,
         judged=2,
+        attempts=SHOWN,
         measured_on="micro",
         prompt_tokens=40,
         **shared,

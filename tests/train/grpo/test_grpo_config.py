@@ -98,6 +98,12 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
             "Leave lm_head out.",
         ),
         ({"format_share": 0.2}, "format_share: 0.2 is not between 0 and 0.05"),
+        ({"claims_share": 0.4}, "claims_share: 0.4 is not between 0 and 0.3"),
+        ({"claims_share": 0.1}, "agree. Give --scale_rewards none."),
+        (
+            {"claims_share": 0.1, "mode": "joint", "scale_rewards": "none"},
+            "claims_share is 0.1, but the mode is joint",
+        ),
         ({"verify": {"worker": 1}}, "verify: unknown key worker. Did you mean workers?"),
         ({"verify": {"workers": 0}}, "verify: workers: "),
         ({"num_generations": 3}, "generation_batch_size (16) must be divisible by num_generations"),

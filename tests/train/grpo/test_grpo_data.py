@@ -112,6 +112,20 @@ def test_unmeasured_caches_are_asked_beside_those_that_teach(tmp_path):
     assert prompts.train["success"] == [0.5, None]
 
 
+def test_true_claims_are_rewarded_only_if_the_attempts_have_verdicts(tmp_path):
+    sets, keys = write_sets(tmp_path / "sets"), {"claims_share": 0.1, "scale_rewards": "none"}
+    assert "attempts" not in found(sets, tmp_path).train.column_names
+    shown = [{"answer": "6", "right": True}, {"answer": "5", "right": False}]
+    assert found(sets, tmp_path, **keys).train["attempts"] == [shown]
+    rewrite(sets, "rl", lambda row: [{**row, "attempts": [{"answer": "6", "right": None}] * 2}])
+    message = refused(sets, tmp_path, **keys)
+    assert "claims_share is 0.1, but" in message and "has no verdict of an attempt" in message
+    again = f"build run --preset balanced --student micro-student --out {sets}-with-verdicts"
+    assert f"`heavydistill {again}`; or leave claims_share out." in message
+    asked = found(unmeasured(tmp_path / "asked", 0, 1), tmp_path, unmeasured="ask", **keys)
+    assert asked.train["attempts"] == [shown] * 3
+
+
 def test_prompts_that_do_not_fit_are_refused_or_left_out_and_counted(tmp_path):
     long = [{"role": "user", "content": "one plus one " * 400}]
     sets = with_rows(tmp_path / "sets", {"cache": "c0"}, {"cache": "c1", "prompt": long})

@@ -65,8 +65,12 @@ def test_an_adapter_is_really_trained(real, tmp_path, mode):
     from safetensors.torch import load_file
 
     adapter = {"use_peft": True, "lora_target_modules": "all-linear"}
-    more = episodes_of(tmp_path) if mode == "joint" else {"dataset_name": real}
-    train(prepare(grpo_arguments(None, tmp_path / "out", **{**STEPS, **more, **adapter})))
+    more = {"dataset_name": real, "claims_share": 0.2, "scale_rewards": "none"}
+    more = episodes_of(tmp_path) if mode == "joint" else more
+    record = train(prepare(grpo_arguments(None, tmp_path / "out", **{**STEPS, **more, **adapter})))
+    is_of_claims = mode == "deliberator"
+    assert bool(logged(tmp_path / "out", "claims/score")) == is_of_claims
+    assert record.result and ("claims/score" in record.result.rollouts) == is_of_claims
     weights = load_file(tmp_path / "out" / "adapter_model.safetensors")
     # They are 0 before they are trained.
     learnt = [value.any().item() for name, value in weights.items() if "lora_B" in name]

@@ -122,6 +122,7 @@ def test_a_training_that_learns_nothing_leaves_a_model_with_its_record_and_says_
     out = tmp_path / "out"
     keys = {"max_completion_length": 8, "steps_per_generation": 1, "max_steps": 1}
     keys |= {"use_peft": True, "lora_target_modules": "all-linear"}
+    keys |= {"claims_share": 0.1, "scale_rewards": "none"}
     assert main(grpo_flags(sets, out, **keys), GRPO) == 1
     shown = capfd.readouterr()
     assert "Nothing was learnt" in shown.err and "100% of the last ones were cut off" in shown.err
@@ -140,7 +141,10 @@ def test_a_training_that_learns_nothing_leaves_a_model_with_its_record_and_says_
     assert str(tmp_path) not in (out / "training.json").read_text(encoding="utf-8")
     assert {"adapter_model.safetensors", "adapter_config.json"} <= {p.name for p in out.iterdir()}
     card = (out / "README.md").read_text(encoding="utf-8")
-    assert "The reward was the verdict of a verifier" in " ".join(card.split())
+    assert (
+        "The reward was the verdict of a verifier on its deliberations on given attempts and, with "
+        "a share of 0.1, the truth of their claims about these." in " ".join(card.split())
+    )
     assert "- grpo" in card and "caches from `sets`" in " ".join(card.split())
     assert "nothing: no response earned a reward" in card
 

@@ -1,9 +1,11 @@
 """The reward: what a verifier says of an answer, and nothing for tricks."""
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -14,8 +16,15 @@ from students import MICRO, tokenizer_with
 
 from heavydistill.chat.template import Chat
 from heavydistill.config.run import Verifying
-from heavydistill.schema import Problem
-from heavydistill.train.grpo.reward import METRICS, VerdictReward, group_shares
+from heavydistill.schema import Claim, Problem
+from heavydistill.train.grpo.reward import (
+    METRICS,
+    Reward,
+    VerdictReward,
+    claims_score,
+    group_shares,
+    with_claims,
+)
 from heavydistill.verifiers.pool import VerdictPool
 
 SUM = Problem(id="p", text="What is 17 + 25? Numbers: 17, 25, 42.", reference="42", verifier="math")
@@ -58,7 +67,7 @@ class Told:
         self.extra: dict[str, list[Any]] = {}
 
     def __call__(
-        self, reward: VerdictReward, problem: Problem, *texts: str, **more: list[bool]
+        self, reward: VerdictReward, problem: Problem, *texts: str, **more: list[Any]
     ) -> list[float | None]:
         tokenizer = reward._chat.tokenizer
         return reward(
@@ -161,15 +170,24 @@ HACKS = {
 }
 
 
-@pytest.mark.parametrize("share", [0.0, 0.05])
+R, W, U = True, False, None
+SHOWN = [
+    {"answer": answer, "right": right}
+    for answer, right in (("42", R), ("41", W), ("43", U), ("40", W))
+]
+TRUTH = "Attempt 1 is right. Attempts 2 and 4 are wrong."
+
+
+@pytest.mark.parametrize(("share", "claims_share"), [(0.0, 0.0), (0.05, 0.0), (0.0, 0.3)])
 @pytest.mark.parametrize("trick", HACKS)
-def test_a_trick_earns_no_more_than_an_honest_wrong_answer(pool, chat, trick, share):
+def test_a_trick_earns_no_more_than_an_honest_wrong_answer(pool, chat, trick, share, claims_share):
     told = Told()
-    reward = VerdictReward(pool, chat, share)
+    reward = VerdictReward(pool, chat, share, claims_share=claims_share)
     reward.ends |= {chat.tokenizer.pad_token_id}  # as a training has it
-    given = told(reward, SUM, HACKS[trick], HONEST_WRONG)
+    texts = [text.replace("17 + 25 = 41", TRUTH) for text in (HACKS[trick], HONEST_WRONG)]
+    given = told(reward, SUM, *texts, attempts=[SHOWN] * 2)
     wrong, earned = given[1], given[0]
-    assert wrong == share
+    assert wrong == share + claims_share
     # None would be more: it is not counted against whoever writes so.
     assert earned is not None and earned <= wrong
 
@@ -254,7 +272,77 @@ def test_a_verifier_that_hangs_or_dies_holds_up_no_step(chat):
     assert told.extra["verdict"][0] == "timeout"
 
 
-R, W, U = True, False, None
+@pytest.mark.parametrize("size", range(1, 5))
+def test_the_truth_scores_most_and_claims_made_blindly_no_more_than_silence(size):
+    vectors = list(itertools.product((R, W, U), repeat=size))
+    for pool in itertools.combinations_with_replacement((R, W, U), size):
+        best = 1 if {R, W} <= set(pool) else 0.5
+        for says in vectors:
+            scores = []
+            for rights in itertools.permutations(pool):
+                score = claims_score(claims(says), rights)
+                pairs = [
+                    (one, right) for one, right in zip(says, rights, strict=True) if right != U
+                ]
+                is_truth = all(one == right for one, right in pairs)
+                is_silent = all(one == U for one, _ in pairs)
+                has_falsehood = any(one not in (right, U) for one, right in pairs)
+                if is_truth or (best == 0.5 and not has_falsehood):
+                    assert score == best
+                else:
+                    assert score < best
+                if is_silent or (best == 1 and len({one for one, _ in pairs}) == 1):
+                    assert score == 0.5
+                scores.append(score)
+            # Attempts are shown in random order, so this is the mean of claims that do not look.
+            assert fmean(scores) <= 0.5 + 1e-9
+
+
+def claims(says: tuple[bool | None, ...]) -> list[Claim]:
+    return [
+        Claim(attempt=number, says="right" if one else "wrong", quote="")
+        for number, one in enumerate(says, 1)
+        if one is not None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "score"),
+    [
+        ("", 0.5),
+        (TRUTH, 1.0),
+        (f"{TRUTH} Attempt 3 is right.", 1.0),
+        (f"{TRUTH} Attempt 3 is wrong.", 1.0),
+        ("Attempt 1 is right.", 0.75),
+        (" ".join(["Attempt 1 is right."] * 9), 0.75),
+        ("Attempts 2 and 4 are wrong.", 0.75),
+        ("Attempt 1 is right. Attempt 1 is wrong.", 0.25),
+        ("Attempt 1 is wrong. Attempts 2 and 4 are right.", 0.0),
+        ("All attempts are wrong.", 0.5),
+        ("All attempts are right.", 0.5),
+        (" ".join(f"Attempt {number} is right." for number in range(5, 50)), 0.5),
+        ("Attempt 0 is right. Attempt 5 is wrong. Attempt 99 is right.", 0.5),
+        ("If attempt 1 is right, then attempts 2 and 4 are wrong.", 0.5),
+    ],
+)
+def test_true_claims_are_a_share_of_the_reward_whatever_the_answer(pool, chat, said, score):
+    texts = [f"<think>\n{said}\n</think>\nIt is \\boxed{{{n}}}.<|im_end|>" for n in (42, 41)]
+    texts += [f"{said} {answer}<|im_end|>" for answer in ("It is \\boxed{42}.", "Done.")]
+    told = Told()
+    given = told(VerdictReward(pool, chat, claims_share=0.2), SUM, *texts, attempts=[SHOWN] * 4)
+    assert given == pytest.approx([0.8 + 0.2 * score, 0.2 * score, 0.8 + 0.2 * score, 0])
+    assert told.metrics["claims/score"] == pytest.approx(score)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.5, 0.99])
+def test_no_claims_lift_an_incorrect_deliberation_above_a_correct_one(value):
+    false = "Attempt 1 is wrong. Attempts 2 and 4 are right."
+    wrong, silent = (
+        with_claims(Reward(value, "", "different"), text, SHOWN, 0.3).value for text in (TRUTH, "")
+    )
+    right = with_claims(Reward(1.0, "correct", "equal"), false, SHOWN, 0.3).value
+    assert silent is not None and wrong is not None and right is not None
+    assert silent < wrong < right
 
 
 @pytest.mark.parametrize(
