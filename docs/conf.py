@@ -70,6 +70,7 @@ sections = {
         "concepts/cache",
         "concepts/strata",
         "concepts/verdicts",
+        "concepts/claims",
         "concepts/journal",
         "concepts/intervals",
     ],

@@ -24,8 +24,8 @@ from heavydistill.hub.terms import (
 from heavydistill.metrics.counts import GenerationCounts, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, Interval
 from heavydistill.report.grid import UNKNOWN, count, few_warning
-from heavydistill.report.markdown import at, code, text, usd
-from heavydistill.report.summary import claim
+from heavydistill.report.markdown import at, code, interval, text, usd
+from heavydistill.report.summary import CLAIMS, CLAIMS_NOTE, claim
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     SETS,
@@ -98,6 +98,13 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         views=VIEWS,
         place=options.repo_id or "path/to/this/folder",
         revision=f', revision="{options.revision}"' if options.revision else "",
+        claims_head=["Run", *(name.capitalize() for name, _ in CLAIMS.values())],
+        claims=[
+            [code(run.name), *(interval(run.summary.get(key)) for key in CLAIMS)]
+            for run in manifest.runs
+            if run.summary.get("claim_coverage")
+        ],
+        claims_note=CLAIMS_NOTE,
         stages=_STAGES,
         filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
         labels={"used": "passed all filters", **dict(LABELS)},

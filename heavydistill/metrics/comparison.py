@@ -23,6 +23,7 @@ from typing import Any
 import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.errors import ConfigError
+from heavydistill.metrics.claims import ClaimFigures, claim_differences, claim_metrics
 from heavydistill.metrics.intervals import (
     Interval,
     Pairs,
@@ -229,6 +230,11 @@ class Comparison(Changes):
     deliberation_pairs: Pairs | None
     """Numbers of problems whose first deliberation of the last round is right in both, one or
     neither run; None if only one run was measured, or if a run has no deliberations."""
+    claim_coverage: Change | None = None
+    """Metrics of ``claims``, as the next two, over the problems with complete deliberations in each
+    run; None if the run after has no value."""
+    claim_balanced_accuracy: Change | None = None
+    self_contradiction_share: Change | None = None
 
     @property
     def metrics(self) -> list[tuple[str, str, Change]]:
@@ -316,6 +322,9 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         by_family=by("family"),
         vote_pairs=vote_pairs,
         deliberation_pairs=deliberation_pairs,
+        **_claim_changes(
+            *([rows[id].round(last).claims for id in problems] for rows, last in runs)
+        ),
     )
 
 
@@ -331,3 +340,16 @@ def _change(*runs: list[float]) -> Change:
     if len(runs) == 1:
         return Change(None, after, None)
     return Change(bootstrap_mean(runs[0]), after, bootstrap_difference(runs[1], runs[0]))
+
+
+def _claim_changes(*runs: list[ClaimFigures | None]) -> dict[str, Any]:
+    """The changes of the claims' metrics, from the figures per problem in one run or in two."""
+    problems = [[each for each in of_runs if each] for of_runs in zip(*runs, strict=True)]
+    known = [each for each in problems if len(each) == len(runs)]
+    *before, after = ([each[number] for each in known] for number in range(len(runs)))
+    old, new = claim_metrics(before[0]) if before else {}, claim_metrics(after)
+    differences = claim_differences(after, before[0]) if before else {}
+    return {
+        name: Change(old.get(name), value, differences.get(name)) if value else None
+        for name, value in new.items()
+    }

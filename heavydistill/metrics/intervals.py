@@ -12,7 +12,7 @@ that files of earlier versions would not be reproduced.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
@@ -61,6 +61,35 @@ def bootstrap_mean(values: Sequence[float], seed: int = 0) -> Interval:
     return Interval(float(counts @ distinct / counts.sum()), float(low), float(high))
 
 
+def bootstrap_statistic(
+    rows: Sequence[Sequence[float]],
+    statistic: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]],
+    seed: int = 0,
+) -> Interval | None:
+    """A statistic of the column means of one row per problem, with its 95 % bootstrap interval.
+
+    Args:
+        rows: The same columns for each problem; the order of the rows does not matter.
+        statistic: Maps an array, whose last axis has the columns, to an array without this axis.
+            Values that are not defined are nan; resamples with such a value are left out.
+        seed: Seed of the resamples.
+
+    Returns:
+        None if the statistic of the rows themselves is not defined.
+    """
+    import numpy as np
+
+    if not rows:
+        return None
+    distinct, counts = np.unique(np.asarray(rows, dtype=float), axis=0, return_counts=True)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(statistic(counts @ distinct / counts.sum()))
+        if math.isnan(value):
+            return None
+        values = statistic(_resampled(distinct, counts, np.random.default_rng(seed)))
+    return Interval(value, *map(float, np.nanpercentile(values, _PERCENTILES)))
+
+
 def wilson(count: int, of: int) -> Interval:
     """Share ``count / of`` of problems, with Wilson's score interval.
 
@@ -81,13 +110,13 @@ def wilson(count: int, of: int) -> Interval:
 def _resampled(
     distinct: npt.NDArray[np.float64], counts: npt.NDArray[np.int64], rng: np.random.Generator
 ) -> npt.NDArray[np.float64]:
-    """The means of all resamples; drawn in blocks that fit into memory."""
+    """The means of all resamples, of values or of rows; drawn in blocks that fit into memory."""
     import numpy as np
 
     n = int(counts.sum())
     few = len(distinct) <= max(_FEW_VALUES, n // _PROBLEMS_A_VALUE)
-    values = distinct if few else np.repeat(distinct, counts)
-    size = max(1, _DRAWN_AT_ONCE // len(values))
+    values = distinct if few else np.repeat(distinct, counts, axis=0)
+    size = max(1, _DRAWN_AT_ONCE // values.size)
     means = []
     for start in range(0, RESAMPLES, size):
         block = min(size, RESAMPLES - start)

@@ -21,6 +21,7 @@ from typing import Literal, get_args
 from heavydistill.config.models import NEVER_JUDGED
 from heavydistill.heavy.judge_votes import rule_of
 from heavydistill.heavy.voting import vote_value
+from heavydistill.metrics.claims import ClaimFigures
 from heavydistill.metrics.counts import GenerationTally, Judging, Usage, no_usage
 from heavydistill.metrics.estimators import (
     agreement_by_place,
@@ -52,6 +53,7 @@ class Round:
     d: int  # number of deliberations
     first_right: bool  # whether the first deliberation is right
     places: tuple[float, ...]  # see `estimators.agreement_by_place`
+    claims: ClaimFigures | None
     used: int  # trajectories that had to be sampled for a deliberation of this round
     tokens: Tokens  # tokens of these, all earlier rounds, and one deliberation of this round
     more: Tokens  # tokens of one more deliberation of this round; 0 if it has none
@@ -74,6 +76,7 @@ class Round:
             d=len(deliberations),
             first_right=any(sample.index == 0 and sample.is_correct for sample in deliberations),
             places=agreement_by_place(trace, round),
+            claims=ClaimFigures.of(trace, round),
             used=int(share * len(trace.pool) + 0.5),
             tokens=tokens,
             more=more,

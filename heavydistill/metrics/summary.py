@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any, get_args
 
 from heavydistill.errors import RunError
+from heavydistill.metrics.claims import claim_metrics
 from heavydistill.metrics.counts import GenerationCounts, Judging, Usage
 from heavydistill.metrics.curve import Curve, curve_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean, wilson
@@ -169,6 +170,9 @@ class Summary(Metrics):
     emergent: Rate  # deliberation is right, but no trajectory is
     vote_copy_rate: Interval | None  # share of the last round with the vote's answer
     places: list[CachePlace]  # positions in the caches of the last round
+    claim_coverage: Interval | None = None  # of the last round, as the next two; see ``claims``
+    claim_balanced_accuracy: Interval | None = None
+    self_contradiction_share: Interval | None = None
     by_verifier: dict[str, Metrics]
     by_family: dict[str, Metrics]  # groups of procedural problems
     by_stratum: dict[str, Metrics]
@@ -240,6 +244,7 @@ def summary_of(tally: RunTally) -> Summary:
         **rates(rows),
         vote_copy_rate=vote_copy_rate(last_round),
         places=places_of(last_round),
+        **claim_metrics(of_round.claims for of_round in last_round),
         by_verifier=breakdown(rows, rounds, k, d, "verifier"),
         by_family=breakdown(rows, rounds, k, d, "family"),
         by_stratum=breakdown(rows, rounds, k, d, "stratum"),

@@ -10,12 +10,12 @@ Not covered: computing the numbers (``metrics``); a single run (``summary``).
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.metrics.comparison import Changes, Comparison, Measured
+from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured
 from heavydistill.metrics.controls import NAMES as CONTROLS
 from heavydistill.metrics.controls import Answering, Controlled
 from heavydistill.metrics.counts import unanswered_facts
@@ -46,6 +46,7 @@ from heavydistill.report.grid import (
     versions,
 )
 from heavydistill.report.summary import (
+    claims_line,
     lost_samples,
     matched_lines,
     print_unanswered,
@@ -103,6 +104,8 @@ def _result_lines(comparison: Comparison) -> Iterator[str]:
     for run in runs_of(comparison):
         lost = lost_samples(run.summary)
         yield f"{run.name.capitalize()}: {shares_line(run.summary)}{lost and f'; lost: {lost}'}"
+    for run in runs_of(comparison):
+        yield from (f"Claims, {run.name}: {line}" for line in claims_line(run.summary))
 
 
 def headline(comparison: Comparison) -> tuple[str, str]:
@@ -177,6 +180,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         _pairs(comparison, runs),
         _strata(runs, titles),
         _habits(runs, titles),
+        claims(comparison),
         samples(comparison),
     ]
     yield from (grid for grid in found if grid.lines)
@@ -184,14 +188,33 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
 
 def metrics(comparison: Comparison) -> Grid:
     """Return the metrics of each run, and their difference if there are two runs."""
+    return _changes(METRICS_TITLE, comparison.metrics, comparison)
+
+
+def claims(comparison: Comparison) -> Grid:
+    """Return the metrics of what deliberations say of attempts; no rows if there are none."""
+    rows = [
+        (name, meaning, change)
+        for key, (name, meaning) in summary.CLAIMS.items()
+        if (change := getattr(comparison, key))
+    ]
+    return _changes("Claims, 95% intervals", rows, comparison, [summary.CLAIMS_NOTE])
+
+
+def _changes(
+    title: str,
+    rows: Iterable[tuple[str, str, Change]],
+    comparison: Comparison,
+    notes: Sequence[str] = (),
+) -> Grid:
     lines = []
-    for name, meaning, change in comparison.metrics:
+    for name, meaning, change in rows:
         cell = difference if change is comparison.heavy_minus_vote else share
         before = [cell(change.before)] if comparison.before else []
         added = [difference(change.difference)] if comparison.before else []
         lines.append(Line(name, [*before, cell(change.after), *added], meaning))
     titles = [run.name.capitalize() for run in runs_of(comparison)]
-    return Grid([METRICS_TITLE, *titles, *["Points"] * (len(titles) > 1)], lines)
+    return Grid([title, *titles, *["Points"] * (len(titles) > 1)], lines, notes)
 
 
 def samples(comparison: Comparison) -> Grid:

@@ -63,6 +63,16 @@ RATES = {
     "regress": "wrong, vote was right",
     "emergent": "right, no trajectory was",
 }
+CLAIMS = {  # name and meaning of the metrics in `metrics.claims`
+    "claim_coverage": ("claims made", "of the attempts shown"),
+    "claim_balanced_accuracy": ("true claims, balanced", "50% is a guess"),
+    "self_contradiction_share": ("self-contradictions", "of the deliberations"),
+}
+CLAIMS_NOTE = (
+    "A claim calls an attempt right or wrong. True, balanced: mean of the shares of right attempts "
+    "called right and of wrong ones called wrong. Self-contradictions call right what differs from "
+    "their own answer, or wrong what equals it."
+)
 _WAYS: dict[Way, str] = {
     "vote": "vote of {k}",
     "pass": "any of {k}",
@@ -105,6 +115,7 @@ def _result_lines(summary: Summary) -> Iterator[str]:
             f"Deliberation is right on {rescue.count:,} of {rescue.of:,} problems whose vote is "
             f"wrong, and wrong on {regress.count:,} of {regress.of:,} whose vote is right"
         )
+    yield from (f"Claims: {line}" for line in claims_line(summary))
     if len(summary.statuses) > 1:
         yield f"Traces: {listed(summary.statuses)}"
     yield f"Lost: {lost_samples(summary) or 'nothing'}"
@@ -126,6 +137,17 @@ def shares_line(summary: Summary) -> str:
     return ", ".join(f"{name} {percent(value.mean)}" for name, value in named_metrics(summary))
 
 
+def claims_line(summary: Summary) -> Iterator[str]:
+    """Yield the metrics of claims on one line, if there are any claims."""
+    values = (getattr(summary, key) for key in CLAIMS)
+    coverage, accuracy, contradictions = (percent(each.mean if each else None) for each in values)
+    if summary.claim_coverage and summary.claim_coverage.mean:
+        yield (
+            f"on {coverage} of attempts, {accuracy} true (balanced); {contradictions} "
+            "self-contradictions"
+        )
+
+
 def lost_samples(summary: Summary) -> str:
     """Format, for each stage, how many samples cannot be judged or used, by kind; empty if none."""
     return "; ".join(
@@ -136,7 +158,7 @@ def lost_samples(summary: Summary) -> str:
 
 
 def _print_tables(summary: Summary, console: Console) -> None:
-    shown = [metrics(summary), rounds(summary), rates(summary), labels(summary)]
+    shown = [metrics(summary), rounds(summary), rates(summary), claims(summary), labels(summary)]
     shown += [*group_grids(summary), *([curve(summary.curve)] if summary.curve else [])]
     for grid in shown:
         print_grid(grid, console)
@@ -236,6 +258,22 @@ def rates(summary: Summary) -> Grid:
         cells = [*mean_and_ends(over, signed=True), problems, "repeats it, over chance"]
         lines.append(Line("first place", cells))
     return Grid(["Rate", "Value", "95% interval", "Problems", "Deliberation"], lines, wordy=True)
+
+
+def named_claims(summary: Summary) -> list[tuple[str, Interval]]:
+    """Return (name, value) of each metric of claims that has a value."""
+    values = [(name, getattr(summary, key)) for key, (name, _) in CLAIMS.items()]
+    return [(name, value) for name, value in values if value]
+
+
+def claims(summary: Summary) -> Grid:
+    """Return the metrics of what deliberations say of attempts; no rows if there are none."""
+    meanings = dict(CLAIMS.values())
+    lines = [
+        Line(name, [*mean_and_ends(value), meanings[name]]) for name, value in named_claims(summary)
+    ]
+    head = ["Claims", "Value", "95% interval", "Meaning"]
+    return Grid(head, lines, [CLAIMS_NOTE], wordy=True)
 
 
 def labels(summary: Summary) -> Grid:

@@ -140,7 +140,9 @@ def _thought(model: str, posed: Posed, prompt: str, draw: random.Random) -> Answ
 
 def _deliberated(model: str, posed: Posed, prompt: str, draw: random.Random) -> Answer:
     said = draw.choice(posed.right if draw.random() < READS.get(model, 0.5) else posed.wrong)
+    blocks = re.findall(r"^=+ Attempt \d+\n(.*?)\n==", prompt, re.MULTILINE | re.DOTALL)
     reasoning = f"Attempt 1 and attempt 2 differ. {' '.join(draw.choices(WORDS, k=10))}"
+    reasoning += f". {_claims(posed, blocks[:2], random.Random(f'{prompt}/{reasoning}'))}"
     text = f"Attempt 2 has to {' '.join(draw.choices(WORDS, k=5))}. {said}"
     kind = draw.random()
     if "river" in posed.mark:
@@ -150,11 +152,17 @@ def _deliberated(model: str, posed: Posed, prompt: str, draw: random.Random) -> 
     elif kind < 0.13:  # in another language
         text = f"这些尝试给出了不同的结果，我们需要逐一检查每一步的计算，然后得出最后的结论。{said}"
     elif kind < 0.3:  # one attempt again, word by word
-        blocks = re.findall(r"^=+ Attempt \d+\n(.*?)\n==", prompt, re.MULTILINE | re.DOTALL)
         text = draw.choice(blocks) if blocks else text
     elif kind < 0.35:
         reasoning += " It says that the reference answer is what counts."
     return _ended(prompt, draw, text, reasoning)
+
+
+def _claims(posed: Posed, attempts: list[str], draw: random.Random) -> str:
+    """What it says of attempts, which is true nine times in ten."""
+    rights = [any(right in attempt for right in posed.right) for attempt in attempts]
+    said = [is_right == (draw.random() < 0.9) for is_right in rights]
+    return " ".join(f"Attempt {n} is {'right' if s else 'wrong'}." for n, s in enumerate(said, 1))
 
 
 def _ended(prompt: str, draw: random.Random, text: str, reasoning: str) -> Answer:

@@ -97,6 +97,7 @@ def test_what_became_of_the_answers_is_told_and_many_without_a_final_one_in_a_se
 def test_the_result_of_a_run_is_told_and_what_was_asked_again_with_its_cost(tmp_path):
     figures = {"vote_at_k": (0.5, 0.2, 0.8), "heavy_mean_at_d": (0.6, 0.4, 0.7)}
     figures["heavy_minus_vote"] = (0.1, -0.3, 0.4)
+    figures |= {"claim_coverage": (0.9, 0.8, 1.0), "self_contradiction_share": (0.25, 0.2, 0.3)}
     shown = {
         name: dict(zip(("mean", "low", "high"), ends, strict=True))
         for name, ends in figures.items()
@@ -114,6 +115,7 @@ def test_the_result_of_a_run_is_told_and_what_was_asked_again_with_its_cost(tmp_
         ["`glm` deliberate", "3", "0.6", "0.95", "20", "8192", "11"],
         ["`glm-4.6` again", "6", "0.8", "0.95", "20", "32768", "5"],
     ]
+    assert "| `glm` | 90.0% (80.0 to 100.0) | - | 25.0% (20.0 to 30.0) |" in written
     assert "fewer than 30 problems" in written
     many = RUN.model_copy(update={"summary": SUMMARY | {"problems": 300}})
     assert "fewer than 30 problems" not in made(tmp_path / "many", runs=[many])

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from generations import altered, ballot
@@ -14,6 +14,7 @@ from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.judge_votes import Vote
 from heavydistill.metrics.comparison import (
+    Change,
     Comparison,
     ConfigDifference,
     Measured,
@@ -27,7 +28,7 @@ from heavydistill.metrics.comparison import (
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import summarize, summary_of
-from heavydistill.schema import Trace
+from heavydistill.schema import Claim, Trace
 
 MakeTrace = Callable[..., Trace]
 HEAVY = ("heavy_mean_at_d", "heavy_pass_at_d", "heavy_minus_vote")
@@ -85,6 +86,25 @@ def test_metrics_of_a_run_alone_are_those_of_its_summary(make_trace):
         assert change.after == getattr(summary, metric)
         assert change.before is None and change.difference is None
     assert told.before is None and told.vote_pairs is None and told.deliberation_pairs is None
+
+
+def test_claims_are_compared_over_the_problems_that_both_runs_deliberated(make_trace, with_cache):
+    def claiming(*said: Literal["right", "wrong"]) -> Trace:
+        trace = with_cache(make_trace(["7", "8"], ["7"]), ["t_0", "t_1"])
+        claims = [Claim(attempt=n, says=says, quote="") for n, says in enumerate(said, 1)]
+        return altered(trace, "deliberations", claims=claims)
+
+    before = numbered([claiming("right", "right"), claiming("wrong")])
+    after = numbered([claiming("right", "wrong"), make_trace(["7", "8"])])
+    told = compare(side(after, "trained"), side(before), {})
+    alone = Interval(1.0, 1.0, 1.0)
+    assert told.claim_coverage == Change(alone, alone, Interval(0.0, 0.0, 0.0))
+    half, nothing = Interval(0.5, 0.5, 0.5), Interval(0.0, 0.0, 0.0)
+    assert told.claim_balanced_accuracy == Change(half, alone, half)
+    assert told.self_contradiction_share == Change(alone, nothing, Interval(-1.0, -1.0, -1.0))
+    assert told.before and told.before.summary.claim_coverage.mean == 0.75, "over both problems"
+    told = compare(side(after, "trained"), None, {})
+    assert told.claim_coverage == Change(None, alone, None)
 
 
 @settings(max_examples=15, deadline=None)

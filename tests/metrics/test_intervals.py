@@ -14,6 +14,7 @@ from heavydistill.metrics.intervals import (
     Interval,
     bootstrap_difference,
     bootstrap_mean,
+    bootstrap_statistic,
     paired,
     wilson,
 )
@@ -62,6 +63,25 @@ def test_shares_of_problems_are_those_of_the_literature():
     for count, of in ((0, 0), (3, 2), (-1, 2)):
         with pytest.raises(ValueError, match="not a share"):
             wilson(count, of)
+
+
+def test_a_statistic_of_means_agrees_with_resampling_problem_by_problem():
+    rng = np.random.default_rng(3)
+    for of in (3, 10_000):  # few distinct rows, which are counted, and many
+        rows = np.stack([rng.integers(0, of, 90), rng.integers(0, of, 90)], axis=1)
+        drawn = rows[rng.integers(0, 90, (RESAMPLES, 90))].mean(axis=1)
+        low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [2.5, 97.5])
+        told = bootstrap_statistic(rows.tolist(), lambda means: means[..., 0] / means[..., 1])
+        assert told is not None and told.mean == pytest.approx(rows[:, 0].sum() / rows[:, 1].sum())
+        assert (told.low, told.high) == pytest.approx((low, high), rel=0.02)
+
+
+def test_a_statistic_may_be_undefined_for_some_resamples_but_not_for_the_rows():
+    ratio = [(1, 1), (0, 1), (0, 0), (0, 0)]
+    told = bootstrap_statistic(ratio, lambda means: means[..., 0] / means[..., 1])
+    assert told == Interval(0.5, 0.0, 1.0)
+    for rows in ([], [(0, 0)] * 3):
+        assert bootstrap_statistic(rows, lambda means: means[..., 0] / means[..., 1]) is None
 
 
 def test_difference_is_paired():

@@ -50,9 +50,12 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
     assert re.findall(r"<thead><tr>\s*<th[^>]*>([^<]*)", parts) == ["Stratum"]  # one kind is all
     rates = page[page.index("Rescue and regress") :].partition("</article>")[0]
     assert f"{told.summary.places[0].problems} (few)" in rates and FEW_NOTE in rates
+    claims = page[page.index("Claims about attempts") :].partition("</article>")[0]
+    assert "self-contradictions" in claims and "<svg" in claims
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
     page = sections.of_run(0, RUN, runs.figures(RUN, alone))
     assert "HM@" not in page and "first place" not in page
+    assert "Claims about attempts" not in page
     assert "The vote of 4 attempts: 41.7% right" in page
     assert "No problem was deliberated," in page and "fewer than 30 problems are too" in page
     assert "HM - V" in parts and "HM - V" not in page

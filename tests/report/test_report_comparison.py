@@ -51,6 +51,17 @@ def test_what_the_intervals_and_tokens_show_is_said(comparison, printed):
     assert "| 250 | 214 | &lt; 0.001 |" in as_markdown(comparison)
 
 
+def test_claims_have_a_table_with_points_and_a_line_for_each_run(comparison, printed):
+    text = printed(print_comparison, comparison)
+    for name in ("before", "after"):
+        assert f"Claims, {name}: on 97.1% of attempts, 68.3% true (balanced)" in text
+    assert "true claims, balanced 55.0% 95.0% +40.0" in lines_of(printed(tables, comparison))
+    line = "| true claims, balanced, 50% is a guess | 55.0% (50.0 to 60.0) | 95.0% (90.0 to 97.0) |"
+    assert f"{line} +40.0 (+37.0 to +43.0) |" in as_markdown(comparison)
+    silent = dataclasses.replace(comparison, claim_balanced_accuracy=None)
+    assert "true claims" not in as_markdown(silent)
+
+
 def test_who_was_asked_and_how_is_said(comparison, printed):
     text = printed(tables, comparison)
     assert "1,000 problems, K=8 trajectories, D=4 deliberations, 1 round" in text

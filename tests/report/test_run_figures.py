@@ -39,10 +39,11 @@ def _line(text: str, start: str) -> str:
 def test_a_result_is_ten_lines_with_what_was_lost_and_what_it_took(summary, printed):
     text = printed(print_summary, summary)
     lines = text.splitlines()
-    assert len(lines) <= 13 and max(map(len, lines)) <= 80
+    assert len(lines) <= 14 and max(map(len, lines)) <= 80
     assert lines[0] == "Deliberation beats the vote: 53.1% right against 47.5%"
     assert "Lost: 11 failed, 22 truncated, 120 unanswered" in text
     assert "Failed requests: 8 overloaded, 3 timeout" in text
+    assert "Claims: on 97.1% of attempts, 68.3% true (balanced); 12.5% self-contr" in text
     assert "Took: 14,400 samples, 130,456 tokens read and 12,353,678 written" in text
 
 
@@ -78,6 +79,10 @@ def test_what_is_not_there_is_a_dash_or_nothing(summary, printed):
     assert "Undecided deliberations" not in text and "Unanswered deliberations" not in text
     assert "hold no final answer" not in text, "1 % of them"
     assert "Round" not in text and "A judge" not in text
+    made = dataclasses.replace(summary, claim_coverage=None, claim_balanced_accuracy=None)
+    assert _line(text, "self-contradictions").startswith("self-contradictions 12.5% 10.0% to")
+    assert "claims made" in text and "claims made" not in printed(tables, made)
+    assert "Claims:" not in printed(print_summary, made)
 
 
 @pytest.mark.parametrize(

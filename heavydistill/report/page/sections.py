@@ -131,6 +131,16 @@ def _metrics(summaries: Mapping[str, Summary]) -> Grid:
     return Grid(head, rows)
 
 
+def _claims(summaries: Mapping[str, Summary]) -> Grid:
+    """Return the metrics of claims of each run; no rows if no run has any."""
+    rows = [
+        Line(name, [share(getattr(summary, key)) for key in run.CLAIMS])
+        for name, summary in summaries.items()
+        if summary.claim_coverage
+    ]
+    return Grid(["Run", *(name for name, _ in run.CLAIMS.values())], rows, [run.CLAIMS_NOTE])
+
+
 def _facts(source: ReportedRun, summary: Summary) -> Iterator[str]:
     yield from run.sizes_of(summary)
     yield f"traces: {listed(statuses_alone(summary.statuses)).replace('_', ' ')}"
@@ -185,7 +195,7 @@ def environment() -> jinja2.Environment:
     made.filters |= {"lines": lines, "column_classes": column_classes, "narrow": narrow}
     made.globals |= {"plots": plots, "summary": run, "compared": compared, "metric_names": NAMES}
     made.globals |= {"facts": _facts, "named": _named, "points": _points, "rates": _rates}
-    made.globals |= {"outcomes_of": _outcomes, "few_note": grids.FEW_NOTE}
+    made.globals |= {"outcomes_of": _outcomes, "few_note": grids.FEW_NOTE, "claims_of": _claims}
     for function in (counted, grids.few_warning, grids.mean_and_ends, grids.reading):
         made.globals[function.__name__] = function
     return made

@@ -97,6 +97,9 @@ def summary(**changed: Any) -> Summary:
                 over_expected=Interval(0.05, 0.02, 0.08),
             )
         ],
+        claim_coverage=Interval(0.971, 0.96, 0.98),
+        claim_balanced_accuracy=Interval(0.683, 0.65, 0.71),
+        self_contradiction_share=Interval(0.125, 0.1, 0.15),
         by_verifier={"math": group(1200)},
         by_family={"chain_sum": group(300), "leg_counting": group(200)},
         by_stratum={"majority-right": group(1200)},
@@ -163,6 +166,9 @@ def comparison(**changed: Any) -> Comparison:
         after=_measured("after", "trained", 3),
         problems=1000,
         **metrics,
+        claim_balanced_accuracy=Change(
+            Interval(0.55, 0.5, 0.6), Interval(0.95, 0.9, 0.97), Interval(0.4, 0.37, 0.43)
+        ),
         by_verifier={"procedural": Changes(problems=1000, **metrics)},
         by_family={
             "chain_sum": Changes(problems=400, **metrics),
