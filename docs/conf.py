@@ -73,6 +73,7 @@ sections = {
         "concepts/claims",
         "concepts/journal",
         "concepts/intervals",
+        "concepts/controls",
     ],
     "Reference": [
         "reference/cli",

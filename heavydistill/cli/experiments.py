@@ -53,9 +53,10 @@ def evaluate(
     controls: Annotated[
         str | None,
         typer.Option(
-            help="Control runs, with commas between: alone (the deliberator without attempts), "
-            "chain (one long chain of thought with as many tokens), choose (the deliberator picks "
-            "an attempt), or all."
+            help="Control runs, with commas between: alone (no attempts), chain (one long chain of "
+            "thought with as many tokens), choose (pick an attempt), garbled (attempts with other "
+            "values), foreign (attempts at another problem), transplant (right attempts taken out "
+            "or put in), or all."
         ),
     ] = None,
     orders: Annotated[
@@ -75,13 +76,14 @@ def evaluate(
 
     Both runs have the same problems, seed, prompts and sampling, so that they differ only in the
     models. The result is a folder with both runs and evaluation.json: each metric before and after,
-    and the difference, with 95 % intervals. Controls are runs that differ only in the coordination;
-    they are in controls.json. --budget applies to each run separately. After Ctrl-C or a kill, the
-    same command continues, and no response is lost.
+    and the difference, with 95 % intervals. Controls are runs that differ only in the coordination
+    or the attempts in the caches; they are in controls.json. --budget applies to each run
+    separately. After Ctrl-C or a kill, the same command continues, and no response is lost.
     """
     asked = run_config(keys, config, benchmark)  # reports errors before the slow imports
     from heavydistill.models.contact import Contact
-    from heavydistill.report.comparison import print_comparison, print_controlled
+    from heavydistill.report.comparison import print_comparison
+    from heavydistill.report.controls import print_controlled, print_headline
     from heavydistill.report.summary import print_summary
     from heavydistill.run.experiments import evaluation
     from heavydistill.run.experiments.evaluation import control_names
@@ -92,16 +94,21 @@ def evaluate(
         contact = None if dry_run else Contact()
         plan = evaluation.check(asked, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)
+    problems, total = len(plan.runs[evaluation.AFTER].problems), 0
     for control in plan.controls:
         console.rule(f"plan: {control.name}")
-        most = control.requests(len(plan.runs[evaluation.AFTER].problems))
+        total += (most := control.requests(problems))
         say(f"{control.description}: up to {most:,} requests", console)
+    if total:
+        say(f"All controls: up to {total:,} requests", console)
     if dry_run:
         print_command("Next", same_command(), console)
         return
     make = functools.partial(evaluation.evaluate, plan)
     evaluated, finished = _made(plan.place, make, console)
     console.rule("evaluation")
+    if evaluated.controlled:
+        print_headline(evaluated.controlled, console)
     if evaluated.comparison.before:
         print_comparison(evaluated.comparison, console, full=full)
     else:

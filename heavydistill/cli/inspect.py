@@ -90,10 +90,14 @@ def print_figures(folder: Path, console: Console) -> None:
     from heavydistill.metrics.controls import CONTROLS, read_controlled
     from heavydistill.metrics.crossing import CROSSING, read_crossing
     from heavydistill.report import comparison
+    from heavydistill.report.controls import print_controlled, print_headline
     from heavydistill.report.page.runs import figures, find
     from heavydistill.report.summary import print_summary
 
     changed, controls = folder / COMPARISON, folder / CONTROLS
+    controlled = read_controlled(controls) if controls.is_file() else None
+    if controlled:
+        print_headline(controlled, console)
     if changed.is_file() and (found := read_comparison(changed)).before:
         comparison.print_comparison(found, console, full=True)
     elif (crossed := folder / CROSSING).is_file():
@@ -102,8 +106,8 @@ def print_figures(folder: Path, console: Console) -> None:
         source = find(folder)[-1]
         print_lines(filter(None, [source.unfinished]), console)
         print_summary(figures(source, read_files(source.files)).summary, console, full=True)
-    if controls.is_file():
-        comparison.print_controlled(read_controlled(controls), console)
+    if controlled:
+        print_controlled(controlled, console)
 
 
 def report(

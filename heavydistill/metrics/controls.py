@@ -1,11 +1,18 @@
 """Compares deliberation with its controls, paired by problem.
 
 A control is a run on the same problems with the same models, sampling and verifiers, in which only
-the coordination differs (see ``NAMES``). Controls may use different numbers of tokens, so the cost
-of one answer is given for each: tokens written, and tokens written and read, including the
-trajectories in its cache, as ``problem_figures`` counts them. A control that reads the trajectories
-of the evaluated run lacks the problems on which a step of that run failed; they count as wrong in
-both.
+the coordination or the attempts in the caches differ (see ``NAMES``). Controls may use different
+numbers of tokens, so the cost of one answer is given for each: tokens written, and tokens written
+and read, including the trajectories in its cache, as ``problem_figures`` counts them. A control
+that reads the trajectories of the evaluated run lacks the problems on which a step of that run
+failed; they count as wrong in both. ``PARTIAL`` controls are possible on some problems only; both
+sides of their differences have these problems.
+
+``alone`` is the better of two runs: the thinker's prompt, and the deliberator's without attempts.
+It is chosen by its mean, which favours ``alone``.
+
+``Worth`` says what the attempts' values add: deliberation with them, minus ``garbled``. A
+``Transplant`` says what one kind of attempt adds, over the problems where it could be exchanged.
 
 The influence of the order of attempts is measured with runs whose caches differ only in the order.
 It is the probability that of two deliberations, one with each order, exactly one is right, minus
@@ -27,6 +34,7 @@ from statistics import fmean
 import heavydistill
 from heavydistill.config.versioned import read_versioned
 from heavydistill.errors import ConfigError
+from heavydistill.heavy.voting import vote_value
 from heavydistill.metrics.counts import GenerationTally
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import Interval, bootstrap_difference, bootstrap_mean
@@ -40,14 +48,21 @@ from heavydistill.metrics.problem_figures import (
 )
 from heavydistill.schema import FAILED, Generation, Trace
 
-FORMAT = "heavydistill-controls/2"
+FORMAT = "heavydistill-controls/3"
 CONTROLS = "controls.json"
 ALONE, CHAIN, CHOOSE = "alone", "chain", "choose"
+GARBLED, FOREIGN, TRANSPLANT = "garbled", "foreign", "transplant"
 NAMES = {
-    ALONE: "the deliberator, without attempts",
+    ALONE: "no attempts",
     CHAIN: "one long chain of the thinker",
-    CHOOSE: "the best attempt, as the deliberator names it",
+    CHOOSE: "the deliberator names an attempt",
+    GARBLED: "the attempts have other values",
+    FOREIGN: "attempts at another problem",
+    TRANSPLANT: "right attempts are taken out or put in",
 }
+PARTIAL = (GARBLED, FOREIGN, TRANSPLANT)
+WORDINGS = ("thinker", "deliberator")
+"""Prompts of ``ALONE``; the run ``alone-thinker`` has the first one."""
 _ORDER = "order-"
 _PAIR = 2
 
@@ -75,8 +90,36 @@ class Control:
     """A method of answering with which deliberation is compared."""
 
     name: str  # key in ``NAMES``
+    wording: str = ""  # prompt of ``ALONE``, see ``WORDINGS``
+    problems: int  # problems on which the control is possible
     answering: Answering
     heavy_minus: Interval  # HM@D minus the control's accuracy, paired by problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What the values in the attempts are worth, on the problems of ``GARBLED``."""
+
+    problems: int
+    heavy_minus_vote: Interval  # HM@D - V@K
+    garbled_minus_vote: Interval  # the same without the attempts' values
+    heavy_minus_garbled: Interval  # what the values add
+    garbled_minus_alone: Interval | None  # below 0: it breaks; None without ``ALONE``
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the run shows that the deliberator uses the attempts."""
+        return self.heavy_minus_garbled.low > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transplant:
+    """Share of right deliberations before and after an exchange of attempts."""
+
+    problems: int
+    before: Interval
+    after: Interval
+    change: Interval  # ``after - before``, paired by problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +143,17 @@ class Controlled:
     verifiers: list[str]
     problems: int
     heavy: Answering  # the evaluated run's deliberations
-    controls: list[Control]  # in the order of `NAMES`
+    controls: list[Control]  # in the order of ``NAMES``, without ``TRANSPLANT``
+    unreported: list[Control]  # ``ALONE`` with the other prompt, whose accuracy is lower
+    worth: Worth | None  # None without ``GARBLED``
+    falls: Transplant | None  # right attempts out; None if not run or possible on no problem
+    rises: Transplant | None  # a right attempt in; None likewise
     orders: Orders | None  # None if there is only one order
+
+
+def alone_name(wording: str) -> str:
+    """Name of the run that answers alone with the prompt ``wording``."""
+    return f"{ALONE}-{wording}"
 
 
 def order_name(places: int) -> str:
@@ -116,28 +168,32 @@ def hold_against(
 
     Args:
         evaluated: All traces of the evaluated run, with deliberations.
-        rounds: Number of deliberation rounds of that run; the last round is used. Controls have at
-        most
-            one round.
-        controls: Traces of each control by its name, on the same problems.
+        rounds: Number of deliberation rounds of that run and of ``PARTIAL`` controls; the last
+            round is used. Other controls have at most one round.
+        controls: Traces of each control run by its name, on the same problems.
 
     Raises:
         ConfigError: A control has problems that the run does not have.
     """
     heavy = _Answers(evaluated, rounds)
-    others = {
-        name: _Answers(traces, 0 if name in (ALONE, CHAIN) else 1)
-        for name, traces in controls.items()
-    }
+    depth = {CHAIN: 0, **dict.fromkeys(PARTIAL, rounds)}
+    others = {name: _Answers(traces, depth.get(name, 1)) for name, traces in controls.items()}
     for name, answers in others.items():
-        if not heavy.right.keys() - heavy.failed <= answers.right.keys() <= heavy.right.keys():
+        needed = set() if name in PARTIAL else heavy.right.keys() - heavy.failed
+        if not needed <= answers.right.keys() <= heavy.right.keys():
             raise ConfigError(
                 f"The run {name} does not have the same problems as the evaluated run",
                 "Remove the folder of the evaluation and give the same command again.",
             )
-        # A missing problem counts as a problem without an answer.
-        answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
+        if name not in PARTIAL:
+            # A missing problem counts as a problem without an answer.
+            answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
     orders = [heavy, *(each for name, each in others.items() if name.startswith(_ORDER))]
+    alone = [name for name in map(alone_name, WORDINGS) if name in others]
+    alone.sort(key=lambda name: -others[name].answering.accuracy.mean)
+    named = [name for name in NAMES if name in others and name != TRANSPLANT]
+    controlled = {name: _control(name, heavy, others[name]) for name in (*alone, *named)}
+    garbled, transplanted = others.get(GARBLED), others.get(TRANSPLANT)
     everyone = (heavy, *others.values())
     return Controlled(
         heavydistill=heavydistill.__version__,
@@ -145,17 +201,11 @@ def hold_against(
         verifiers=sorted(set().union(*(each.verifiers for each in everyone))),
         problems=len(heavy.right),
         heavy=heavy.answering,
-        controls=[
-            Control(
-                name=name,
-                answering=others[name].answering,
-                heavy_minus=bootstrap_difference(
-                    heavy.means_of(heavy.right), others[name].means_of(heavy.right)
-                ),
-            )
-            for name in NAMES
-            if name in others
-        ],
+        controls=[control for name, control in controlled.items() if name not in alone[1:]],
+        unreported=[controlled[name] for name in alone[1:]],
+        worth=_worth(heavy, garbled, others[alone[0]] if alone else None) if garbled else None,
+        falls=_transplant(heavy, transplanted, True) if transplanted else None,
+        rises=_transplant(heavy, transplanted, False) if transplanted else None,
         orders=_orders(orders),
     )
 
@@ -177,6 +227,8 @@ class _Answers:
     def __init__(self, traces: Iterable[Trace], round: int) -> None:
         self.right: dict[str, list[bool]] = {}  # by problem: whether each answer is right
         self.caches: dict[str, str] = {}  # id of the cache by problem
+        self.votes: dict[str, float] = {}  # value of the vote by problem
+        self.shows_right: set[str] = set()  # problems with a right attempt in a cache
         self.failed: set[str] = set()  # problems on which a step failed
         self.prompts: set[str] = set()
         self.verifiers: set[str] = set()
@@ -187,6 +239,10 @@ class _Answers:
             given: Sequence[Generation] = deliberations if round else trace.pool
             self.right[problem] = [sample.is_correct for sample in given]
             self.caches[problem] = deliberations[0].cache if deliberations else ""
+            self.votes[problem] = vote_value(trace.pool)
+            shown = {item.generation for cache in trace.caches for item in cache.items}
+            if any(attempt.is_correct and attempt.id in shown for attempt in trace.pool):
+                self.shows_right.add(problem)
             self.failed |= {problem} if trace.status.startswith(FAILED) else set()
             self.prompts |= prompts_of(trace)
             self.verifiers |= verifiers_of(trace)
@@ -217,6 +273,49 @@ class _Answers:
             without_answer=counts.failed + counts.empty,
             unanswered=(counts.unanswered or 0) - counts.empty,
         )
+
+
+def _control(name: str, heavy: _Answers, answers: _Answers) -> Control:
+    control, _, wording = name.partition("-")
+    return Control(
+        name=control,
+        wording=wording,
+        problems=len(answers.right),
+        answering=answers.answering,
+        heavy_minus=_difference(heavy, answers, answers.right),
+    )
+
+
+def _worth(heavy: _Answers, garbled: _Answers, alone: _Answers | None) -> Worth:
+    problems = list(garbled.right)
+    votes = [heavy.votes[problem] for problem in problems]
+    return Worth(
+        problems=len(problems),
+        heavy_minus_vote=bootstrap_difference(heavy.means_of(problems), votes),
+        garbled_minus_vote=bootstrap_difference(garbled.means_of(problems), votes),
+        heavy_minus_garbled=_difference(heavy, garbled, problems),
+        garbled_minus_alone=_difference(garbled, alone, problems) if alone else None,
+    )
+
+
+def _transplant(heavy: _Answers, transplanted: _Answers, falls: bool) -> Transplant | None:
+    """The transplants that took right attempts out (``falls``) or put one in."""
+    right = transplanted.right
+    problems = [problem for problem in right if (problem in heavy.shows_right) == falls]
+    if not problems:
+        return None
+    return Transplant(
+        problems=len(problems),
+        before=bootstrap_mean(heavy.means_of(problems)),
+        after=bootstrap_mean(transplanted.means_of(problems)),
+        change=_difference(transplanted, heavy, problems),
+    )
+
+
+def _difference(a: _Answers, b: _Answers, problems: Iterable[str]) -> Interval:
+    """Accuracy of ``a`` minus that of ``b``, paired by problem."""
+    paired = list(problems)
+    return bootstrap_difference(a.means_of(paired), b.means_of(paired))
 
 
 def _share(right: Sequence[bool]) -> float:

@@ -1,10 +1,10 @@
-"""Comparisons as grids: two runs, a run with its controls, and thinkers with deliberators.
+"""Comparisons as grids: two runs, and thinkers with deliberators.
 
-The comparison of two runs is printed to the terminal, and as Markdown for papers and reviews.
-Controls show other uses of the same models and caches, with their cost. A crossing has a row for
-each thinker and a column for each deliberator.
+The comparison of two runs is printed to the terminal, and as Markdown for papers and reviews. A
+crossing has a row for each thinker and a column for each deliberator.
 
-Not covered: computing the numbers (``metrics``); a single run (``summary``).
+Not covered: computing the numbers (``metrics``); a single run (``summary``) and its controls
+(``controls``).
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured
-from heavydistill.metrics.controls import NAMES as CONTROLS
-from heavydistill.metrics.controls import Answering, Controlled
 from heavydistill.metrics.counts import unanswered_facts
 from heavydistill.metrics.crossing import Crossing, Samplings
 from heavydistill.metrics.intervals import Interval
@@ -55,12 +53,6 @@ from heavydistill.report.summary import (
 )
 from heavydistill.report.terminal import print_grid, print_lines, say
 
-HEAVY = "deliberation on the attempts"
-_CONTROLS_NOTE = (
-    "With 95% intervals. Tokens are those of one answer, with the attempts that it reads: written, "
-    "and with those read. Of heavy: the share of the written tokens of a deliberation on the "
-    "attempts, for controls are not matched in tokens. Heavy adds: points, by problem."
-)
 METRICS_TITLE = "Metric, 95% intervals"
 _RATES = {
     "rescue": "vote not right, deliberation right",
@@ -374,65 +366,6 @@ def _token_lines(comparison: Comparison) -> Iterator[str]:
     """Yield lines on how many votes equal the token cost of a deliberation, for each run."""
     for run in runs_of(comparison):
         yield from (f"{run.name.capitalize()}: {line}" for line in matched_lines(run.summary))
-
-
-def print_controlled(controlled: Controlled, console: Console) -> None:
-    """Print accuracy and cost of each way to answer, and the effect of the attempts' order."""
-    print_grid(controls(controlled), console)
-    print_lines(control_lines(controlled), console)
-    print_lines([versions(controlled.prompts, controlled.verifiers)], console)
-
-
-def ways_to_answer(controlled: Controlled) -> list[tuple[str, Answering, Interval | None]]:
-    """Return (name, metrics, gain of heavy answers over this way) for each way to answer."""
-    others = [
-        (CONTROLS[each.name], each.answering, each.heavy_minus) for each in controlled.controls
-    ]
-    return [(HEAVY, controlled.heavy, None), *others]
-
-
-def controls(controlled: Controlled) -> Grid:
-    """Return each way to answer with its accuracy, tokens, and the gain of deliberation."""
-    lines = []
-    for name, answering, heavy_minus in ways_to_answer(controlled):
-        tokens = [
-            "unknown" if mean is None else f"{mean:,.0f}"
-            for mean in (answering.tokens, answering.all_tokens)
-        ]
-        adds = bracketed(heavy_minus, signed=True).replace(" (", "\n(") if heavy_minus else ""
-        heavy, of_heavy = controlled.heavy.tokens, "unknown"
-        if answering.tokens is not None and heavy:
-            of_heavy = f"{100 * answering.tokens / heavy:.0f}%"
-        lines.append(Line(name, [share(answering.accuracy), *tokens, of_heavy, adds]))
-    head = ["Way to answer", "Right", "Written", "And read", "Of heavy", "Heavy adds"]
-    return Grid(head, lines, [_CONTROLS_NOTE])
-
-
-def control_lines(controlled: Controlled) -> Iterator[str]:
-    """Yield sentences on flaws of each way to answer, and on the effect of the attempts' order."""
-    for name, answering, _ in ways_to_answer(controlled):
-        flaws = {
-            "cut off": answering.cut_off,
-            "failed or without an answer": answering.without_answer,
-            "with text but no final answer": answering.unanswered,
-        }
-        if found := listed(flaws):
-            yield f"Of {answering.samples:,} answers ({name}): {found}; they count as wrong"
-        problems = {
-            "without an answer, which count as wrong": answering.unasked,
-            "with an unknown number of written tokens": answering.unknown_tokens,
-            "with an unknown number of read tokens": answering.unknown_all_tokens,
-        }
-        yield from (f"{n:,} problem(s) {what} ({name})" for what, n in problems.items() if n)
-    if orders := controlled.orders:
-        means = ", ".join(percent(mean.mean) for mean in orders.means)
-        number = len(orders.means)
-        yield f"{number} orders of the same attempts, {orders.problems:,} problems: {means} right"
-        differ = percent(orders.between.mean)
-        within = f", of one order in {percent(orders.within.mean)}" if orders.within else ""
-        yield f"Two deliberations of different orders differ in {differ} of pairs{within}"
-        if orders.flips:
-            yield f"Due to the order: {bracketed(orders.flips, signed=True)} points"
 
 
 def print_crossing(crossing: Crossing, console: Console) -> None:

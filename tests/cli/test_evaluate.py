@@ -203,9 +203,13 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
     with serving(answer) as server:
         printed, _ = measured("evaluate", server.base_url, problems, *asked)
     told = read_controlled(out / CONTROLS)
-    assert [control.name for control in told.controls] == ["alone", "chain", "choose"]
-    alone, chain, choose = (control.answering for control in told.controls)
-    assert (alone.samples, chain.samples, choose.samples) == (24, 24, 24)
+    names = ["alone", "chain", "choose", "garbled", "foreign"]
+    assert [control.name for control in told.controls] == names
+    alone, chain, choose, *others = (control.answering for control in told.controls)
+    assert all(each.samples == 24 for each in (alone, chain, choose, *others))
+    (other,) = told.unreported
+    assert {told.controls[0].wording, other.wording} == {"thinker", "deliberator"}
+    assert other.answering.accuracy.mean <= alone.accuracy.mean
     assert told.heavy.tokens == 3 * 7 + 7 and alone.tokens == chain.tokens == 7
 
     # Whoever can name the right attempt is right whenever there is one.
@@ -227,7 +231,21 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
     assert told.orders.flips and told.orders.flips.mean > 0
     assert load_config(out / "order-1" / "config.yaml").pools == str(out / "after")
     assert "3 orders of the same attempts" in printed and "Heavy adds" in printed
-    assert "without an answer" in printed and "first answers alone, without attempts" in printed
+    assert "first answers alone, with the thinker's prompt, 2 times" in printed
+
+    # Whoever takes over what stands first is wrong if nothing that stands is right.
+    assert told.worth and told.worth.is_shown and told.worth.problems == 12
+    assert [each.accuracy.mean for each in others] == [0, 0]
+    for name in ("garbled", "foreign"):
+        for own, other in zip(read_traces(out / "after"), read_traces(out / name), strict=True):
+            places = [one.id for one in own.pool]
+            shown = [places.index(item.generation) for item in own.caches[0].items]
+            ids = [item.generation for item in other.caches[0].items]
+            assert ids == [other.pool[place].id for place in shown]
+            assert all(one.verdict and not one.is_correct for one in other.pool)
+    assert told.falls and told.falls.after.mean == 0 and told.rises is None
+    assert "No right attempt could be put in: sample more attempts than a cache shows" in printed
+    assert 0 < len(list(read_traces(out / "transplant"))) == told.falls.problems < 12
 
 
 @pytest.mark.timeout(600)

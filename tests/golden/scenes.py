@@ -205,7 +205,8 @@ def exports(stage: Stage) -> None:
 def evaluation(stage: Stage) -> None:
     """Before and after, with all controls and a second order."""
     stage.served(
-        "evaluate", "evaluate", *SIZES, "--before=weak", "--thinker=served",
+        "evaluate", "evaluate", "--k=4", "--d=2", "--limit=12", "--set=cache.width=2",
+        "--seed=5", "--before=weak", "--thinker=served",
         "--deliberator=strong", "--controls=all", "--orders=2", "--out=runs/evaluation",
         code=1,  # some requests are refused
     )  # fmt: skip

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.controls import (
-    ALONE,
     CHAIN,
     CHOOSE,
+    FOREIGN,
+    GARBLED,
+    TRANSPLANT,
+    alone_name,
     hold_against,
     order_name,
 )
@@ -30,14 +33,71 @@ def named(traces: list[Trace], order: int = 0) -> list[Trace]:
 
 def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace):
     heavy = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["7", "2"])])
-    alone = named([make_trace(["7", "3"]), make_trace(["4", "3"])])
+    chain = named([make_trace(["7", "3"]), make_trace(["4", "3"])])
     choose = named([make_trace(["7", "1"], ["7", "1"]), make_trace(["1", "2"], ["1", "1"])])
-    told = hold_against(heavy, 1, {ALONE: alone, CHOOSE: choose})
+    told = hold_against(heavy, 1, {CHAIN: chain, CHOOSE: choose})
     assert told.problems == 2 and told.heavy.accuracy.mean == 0.75
-    assert [control.name for control in told.controls] == [ALONE, CHOOSE]
+    assert [control.name for control in told.controls] == [CHAIN, CHOOSE]
     assert [control.answering.accuracy.mean for control in told.controls] == [0.25, 0.25]
     assert [control.heavy_minus.mean for control in told.controls] == [0.5, 0.5]
-    assert told.orders is None
+    assert told.orders is told.worth is told.falls is told.rises is None
+
+
+@pytest.mark.parametrize("better", ["thinker", "deliberator"])
+def test_alone_is_the_better_of_both_prompts_and_the_other_is_kept(make_trace, better):
+    heavy = named([make_trace(["7", "1"], ["7", "7"])] * 2)
+    answers = {"thinker": ["1", "7"], "deliberator": ["1", "7"]} | {better: ["7", "7"]}
+    runs = {alone_name(name): named([make_trace(["1"], of)] * 2) for name, of in answers.items()}
+    told = hold_against(heavy, 1, runs)
+    ((alone,), (other,)) = told.controls, told.unreported
+    assert alone.name == other.name == "alone" and alone.wording == better != other.wording
+    assert (alone.answering.accuracy.mean, other.answering.accuracy.mean) == (1, 0.5)
+    assert (alone.heavy_minus.mean, other.heavy_minus.mean) == (0, 0.5)
+
+
+def test_garbled_attempts_tell_what_the_values_are_worth_where_there_are_any(make_trace):
+    heavy = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["7", "2"])])
+    heavy.append(altered(make_trace(["7", "7"], ["1", "1"]), asked={"id": "prose"}))
+    garbled = named([make_trace(["3", "9"], ["7", "1"]), make_trace(["4", "5"], ["2", "2"])])
+    alone = named([make_trace(["7"], ["7", "7"]), make_trace(["7"], ["1", "7"])])
+    alone.append(altered(make_trace(["7"], ["1", "1"]), asked={"id": "prose"}))
+    told = hold_against(heavy, 1, {GARBLED: garbled, alone_name("thinker"): alone})
+    assert told.worth and told.worth.problems == 2 and told.problems == 3
+    # By problem: votes .5 and 0, deliberations 1 and .5, garbled .5 and 0, alone 1 and .5.
+    assert told.worth.heavy_minus_vote.mean == 0.5
+    assert told.worth.garbled_minus_vote.mean == 0
+    assert told.worth.heavy_minus_garbled.mean == 0.5 and told.worth.is_shown
+    assert told.worth.garbled_minus_alone and told.worth.garbled_minus_alone.mean == -0.5
+    control = told.controls[1]
+    assert (control.name, control.problems, control.answering.samples) == (GARBLED, 2, 4)
+    same = hold_against(heavy, 1, {GARBLED: heavy}).worth
+    assert same and not same.is_shown and same.garbled_minus_alone is None
+
+
+def test_transplants_fall_where_the_cache_had_a_right_attempt_and_rise_elsewhere(
+    make_trace, with_cache
+):
+    heavy = named(
+        [
+            with_cache(make_trace(["7", "1", "1"], ["7", "7"]), ["t_0", "t_1"]),
+            with_cache(make_trace(["7", "1", "1"], ["1", "1"]), ["t_1", "t_2"]),
+            with_cache(make_trace(["7", "7", "1"], ["7", "7"]), ["t_0", "t_1"]),
+        ]
+    )
+    after = named([make_trace(["1"] * 3, ["1", "7"]), make_trace(["7"] * 3, ["7", "1"])])
+    told = hold_against(heavy, 1, {TRANSPLANT: after})
+    assert not told.controls and told.falls and told.rises
+    assert (told.falls.problems, told.rises.problems) == (1, 1)
+    assert (told.falls.before.mean, told.falls.after.mean, told.falls.change.mean) == (1, 0.5, -0.5)
+    assert (told.rises.before.mean, told.rises.after.mean, told.rises.change.mean) == (0, 0.5, 0.5)
+    only = hold_against(heavy, 1, {TRANSPLANT: after[:1]})
+    assert only.falls and only.rises is None
+
+
+def test_controls_of_the_attempts_have_the_rounds_of_the_run(make_trace):
+    heavy = named([make_trace(["7"], ["7", "7"], ["7", "1"])])
+    told = hold_against(heavy, 2, {GARBLED: heavy, FOREIGN: heavy, CHOOSE: heavy})
+    assert [each.answering.accuracy.mean for each in told.controls] == [1, 0.5, 0.5]
 
 
 def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace):
@@ -75,7 +135,7 @@ def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace):
         unboxed(),
     ]
     told = hold_against(
-        [trace], 1, {ALONE: [dataclasses.replace(trace, pool=pool, deliberations=[])]}
+        [trace], 1, {CHAIN: [dataclasses.replace(trace, pool=pool, deliberations=[])]}
     )
     answering = told.controls[0].answering
     assert (answering.samples, answering.cut_off, answering.without_answer) == (4, 1, 1)
@@ -143,11 +203,13 @@ def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(m
 
 def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_far(make_trace):
     first, second = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"], ["7"])])
-    told = hold_against([first, second], 2, {ALONE: named([make_trace(["7"])] * 2)})
+    told = hold_against([first, second], 2, {CHAIN: named([make_trace(["7"])] * 2)})
     assert told.heavy.accuracy.mean == 0.5 and told.heavy.unasked == 1
 
 
 def test_other_problems_are_refused(make_trace):
     traces = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"])])
-    with pytest.raises(ConfigError, match="alone does not have the same problems"):
-        hold_against(traces, 1, {ALONE: traces[1:]})
+    with pytest.raises(ConfigError, match="chain does not have the same problems"):
+        hold_against(traces, 1, {CHAIN: traces[1:]})
+    with pytest.raises(ConfigError, match="garbled does not have the same problems"):
+        hold_against(traces[1:], 1, {GARBLED: traces})

@@ -40,7 +40,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sides = [side_of(folder / name, name) for name in ("after", "before")]
     write_versioned(compare(sides[0], sides[1], {}), folder / COMPARISON)
     traces = {name: list(read_traces(folder / name)) for name in ("before", "after")}
-    controls = {"alone": traces["before"], "order-1": traces["before"]}
+    controls = dict.fromkeys(("alone-thinker", "garbled", "order-1"), traces["before"])
     write_versioned(hold_against(traces["after"], 1, controls), folder / CONTROLS)
     return folder
 
@@ -53,6 +53,7 @@ def words(page: str) -> str:
 def test_an_evaluation_is_shown_with_its_orders(evaluation):
     told = words("".join(of_folder(evaluation)))
     assert "mine Deliberation is better: 80.0% right before, 100.0% right after" in told
+    assert "of it without the attempts' values. The values add +20.0" in told
     assert "points are paired by problem" in told
     assert "2 orders of the same attempts, 20 problems" in told
 
@@ -64,19 +65,19 @@ def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_u
     lost = [("prompt_tokens", "completion_tokens")] * 3 + [("prompt_tokens",)] * 2
     some = [_unknown(trace, *of) for trace, of in zip(known, lost, strict=False)]
     none = [_unknown(trace, *lost[0]) for trace in known]
-    controls = {"alone": none, "choose": known}
+    controls = {"chain": none, "choose": known}
     shutil.copy(evaluation / COMPARISON, tmp_path)
     write_versioned(hold_against([*some, *known[5:]], 1, controls), tmp_path / CONTROLS)
     told = words("".join(of_folder(tmp_path)).partition("Way to answer")[2])
     assert "Written And read Of heavy Heavy adds" in told
     assert "controls are not matched in tokens" in told
     right = "100.0% 100.0 to 100.0%"
-    assert f"attempts {right} 200 350 100%" in told and f"names it {right} 200 350 100% 0.0" in told
-    assert "without attempts 55.0%" in told and "unknown unknown unknown +45.0" in told
+    assert f"attempts {right} 200 350 100%" in told and f"attempt {right} 200 350 100% 0.0" in told
+    assert "of the thinker 55.0%" in told and "unknown unknown unknown +45.0" in told
     for tokens, heavy in (("written", 3), ("read", 5)):
         of_each = f"problem(s) with an unknown number of {tokens} tokens"
-        assert f"{heavy} {of_each} (deliberation on the attempts)" in told
-        assert f"20 {of_each} (the deliberator, without attempts)" in told
+        assert f"{heavy} {of_each} (heavy)" in told
+        assert f"20 {of_each} (chain)" in told
 
 
 def _unknown(trace: Trace, *fields: str) -> Trace:
@@ -137,8 +138,8 @@ def test_a_run_says_nothing_of_several_and_one_alone_has_no_changes(evaluation, 
 
 def test_it_stands_in_the_page_once_before_the_runs_which_must_be_there(evaluation, tmp_path):
     page = writer.write_report([evaluation], tmp_path / "page.html").file.read_text("utf-8")
-    assert page.count("What else the same models do") == 1
-    assert page.index("What else the same models do") < page.index('id="summary-0"')
+    assert page.count("<h3>Controls</h3>") == 1
+    assert page.index("<h3>Controls</h3>") < page.index('id="summary-0"')
 
     (tmp_path / COMPARISON).write_bytes((evaluation / COMPARISON).read_bytes())
     with pytest.raises(ConfigError, match=r"traces/\*\.parquet"):

@@ -24,6 +24,7 @@ from heavydistill.metrics.curve import Point
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import NAMES, NO_LABEL, STRATA, Summary
 from heavydistill.report import comparison as compared
+from heavydistill.report import controls as controlled
 from heavydistill.report import grid as grids
 from heavydistill.report import summary as run
 from heavydistill.report.grid import Grid, Line, Value, counted, difference, listed, marked, share
@@ -194,6 +195,7 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {"lines": lines, "column_classes": column_classes, "narrow": narrow}
     made.globals |= {"plots": plots, "summary": run, "compared": compared, "metric_names": NAMES}
+    made.globals |= {"controlled": controlled}
     made.globals |= {"facts": _facts, "named": _named, "points": _points, "rates": _rates}
     made.globals |= {"outcomes_of": _outcomes, "few_note": grids.FEW_NOTE, "claims_of": _claims}
     for function in (counted, grids.few_warning, grids.mean_and_ends, grids.reading):

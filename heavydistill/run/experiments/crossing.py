@@ -117,7 +117,8 @@ def crossed(plan: CrossingPlan, run_one: RunOne) -> Crossing:
                     deliberate=plan.given.deliberate,
                 )
                 pools = _pair(thinker, first_reader)
-                run = made.run_on_pools(_pair(thinker, reader), config, pools).run
+                checked = made.check_on_pools(_pair(thinker, reader), config, pools)
+                run = made.run(_pair(thinker, reader), checked).run
             sampling["deliberating"][reader] = run.deliberator.sampling.model_dump()
         config = first_plan.config
         traces = {pair: all_traces(made.folder / _pair(*pair)) for pair in plan.pairs}

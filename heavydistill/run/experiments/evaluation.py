@@ -14,11 +14,17 @@ Both runs use the same prompts, sampling and cache settings: keys missing from t
 come from the profile of the baseline model. A checkpoint has no profile, and the defaults for
 unknown models would give it another prompt than its base.
 
-Controls change only the coordination. ``alone`` gives the deliberator no attempts, but the same
-sampling and token limit: if its answers are equally good, it ignores the cache. ``chain`` lets the
-thinker write one long chain with as many tokens as the attempts of a cache and the deliberations of
-one answer together. ``choose`` asks the deliberator for the best attempt of the same cache.
-``order-N`` shows the deliberator the same attempts, rotated by N places.
+Controls change only the coordination. ``chain`` lets the thinker write one long chain with as many
+tokens as the attempts of a cache and the deliberations of one answer together. All others read the
+pools of the run ``after``, with its sampling and token limits, and change the task of the
+deliberator or the attempts in its caches:
+
+    alone-thinker      the thinker's prompt, without attempts
+    alone-deliberator  the deliberator's prompt, without attempts
+    choose             the best attempt of the cache
+    garbled, foreign, transplant
+                       a cache with other attempts, see ``heavy.controls``
+    order-N            the same attempts, rotated by N places
 
 Not covered: the metrics (``metrics.controls``); votes with the same number of tokens, which need no
 further run.
@@ -35,7 +41,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config.models import SamplingChoice
 from heavydistill.config.run import Problems, RunConfig, Think
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
@@ -46,8 +51,13 @@ from heavydistill.metrics.controls import (
     CHAIN,
     CHOOSE,
     CONTROLS,
+    FOREIGN,
+    GARBLED,
     NAMES,
+    TRANSPLANT,
+    WORDINGS,
     Controlled,
+    alone_name,
     hold_against,
     order_name,
 )
@@ -63,7 +73,12 @@ from heavydistill.store.atomic import new_folder, refuse_taken
 
 BEFORE, AFTER = "before", "after"
 _RAN_BY = ("distilabel", "torch", "transformers")
-_FEWEST = 2  # samples of a problem, see ``config.run.Think.k``
+_CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
+_SHOWS = {
+    GARBLED: "the same attempts with other values",
+    FOREIGN: "attempts at another problem",
+    TRANSPLANT: "caches with right attempts taken out or put in",
+}
 
 
 RunOne = Callable[[str, generate.Plan], generate.Finished]
@@ -121,8 +136,8 @@ class Experiment:
         self.run_one(name, placed)
         return placed
 
-    def run_on_pools(self, name: str, config: RunConfig, pools: str) -> generate.Plan:
-        """Execute a run that reads the pools of the run called ``pools``; return its plan.
+    def check_on_pools(self, name: str, config: RunConfig, pools: str) -> generate.Plan:
+        """Check a run that reads the pools of the run called ``pools``; return its plan.
 
         Raises:
             UserError: ``generate.check`` refuses the run.
@@ -131,7 +146,7 @@ class Experiment:
         at_work = self.place.within(config, name).model_copy(update={"pools": str(written)})
         plan = generate.check(at_work)
         run = plan.run.with_config(pools=named)
-        return self.run(name, dataclasses.replace(plan, run=run, pools_at=written))
+        return dataclasses.replace(plan, run=run, pools_at=written)
 
 
 @contextlib.contextmanager
@@ -163,7 +178,7 @@ class ControlRun:
     def requests(self, problems: int) -> int:
         """Return the maximum number of requests for ``problems`` problems, ignoring the journal."""
         attempts = self.config.think.k if self.plan else 0
-        return problems * (attempts + self.config.deliberate.d)
+        return problems * (attempts + self.config.rounds * self.config.deliberate.d)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +274,8 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
 
     Raises:
         TeacherError: A server lacks a model; no other request was sent.
+        ConfigError: A control is not possible on the attempts of the run; its requests were not
+            sent, and no folder was written.
         RunError, KeyboardInterrupt: A run failed or was interrupted; no folder was written.
     """
     after = plan.runs[AFTER]
@@ -274,12 +291,13 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
         write_versioned(comparison, made.folder / COMPARISON)
         if not plan.controls:
             return Evaluated(comparison, None)
-        for control in plan.controls:
-            if control.plan:
-                made.run(control.name, control.plan)
-            else:
-                made.run_on_pools(control.name, control.config, AFTER)
-        traces = {each.name: all_traces(made.folder / each.name) for each in plan.controls}
+        checked = {
+            each.name: each.plan or made.check_on_pools(each.name, each.config, AFTER)
+            for each in plan.controls
+        }
+        for name, each in checked.items():
+            made.run(name, each)
+        traces = {name: all_traces(made.folder / name) for name in checked}
         controlled = hold_against(all_traces(folders[AFTER]), after.config.rounds, traces)
         write_versioned(controlled, made.folder / CONTROLS)
         return Evaluated(comparison, controlled)
@@ -315,22 +333,34 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
             "--controls and --orders need deliberations, but --d is 0",
             "Set --d to 1 or more.",
         )
-    asks_anew = [name for name in (ALONE, CHAIN) if name in names]
-    if config.pools and asks_anew:
+    if config.pools and CHAIN in names:
         raise ConfigError(
-            f"--controls {asks_anew[0]} needs the problems, which a run with --pools does not read",
-            f"Leave out --pools, or give --controls {CHOOSE}, with or without --orders.",
+            f"--controls {CHAIN} needs the problems, which a run with --pools does not read",
+            f"Leave out --pools, or give --controls with some of "
+            f"{', '.join(name for name in NAMES if name != CHAIN)}.",
         )
-    makers = {ALONE: _alone, CHAIN: _chain, CHOOSE: _choose}
-    made = [make(evaluated) for name, make in makers.items() if name in names]
+    made: list[ControlRun] = []
+    for name in (name for name in NAMES if name in names):
+        if name == CHAIN:
+            made += [_chain(evaluated)]
+        elif name == ALONE:
+            made += [_alone(config, wording) for wording in WORDINGS]
+        elif name == CHOOSE:
+            made += [_choose(evaluated)]
+        else:
+            does = f"{config.roles[1]} deliberates on {_SHOWS[name]}, {config.deliberate.d} times"
+            cache = config.cache.model_copy(update={"attempts": name})
+            made += [ControlRun(name, reading_pools(config, cache=cache), does)]
     return made + _other_orders(config, orders)
 
 
-def _alone(evaluated: generate.Plan) -> ControlRun:
-    config = evaluated.config
-    does = "answers alone, without attempts"
-    k = max(_FEWEST, config.deliberate.d)
-    return _asking(evaluated, ALONE, config.roles[1], does, k, config.deliberate.sampling)
+def _alone(config: RunConfig, wording: str) -> ControlRun:
+    task = "think" if wording == "thinker" else "deliberate"
+    cache = config.cache.model_copy(update={"attempts": "none"})
+    deliberate = config.deliberate.model_copy(update={"task": task, "rounds": 1})
+    does = f"{config.roles[1]} answers alone, with the {wording}'s prompt, {deliberate.d} times"
+    alone = reading_pools(config, cache=cache, deliberate=deliberate)
+    return ControlRun(alone_name(wording), alone, does)
 
 
 def _chain(evaluated: generate.Plan) -> ControlRun:
@@ -351,19 +381,12 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
         ((seen and seen.max_output) or full, "its server allows no more in one response"),
     )
     short = f" of the {full:,} that the heavy answer may have; {why}" if why else ""
-    does = f"writes one chain of at most {most:,} tokens{short}"
+    does = f"writes one chain of at most {most:,} tokens{short}, {_CHAINS} times"
     sampling = config.think.sampling.model_copy(update={"max_tokens": most})
-    return _asking(evaluated, CHAIN, config.roles[0], does, _FEWEST, sampling)
-
-
-def _asking(
-    evaluated: generate.Plan, name: str, who: str, does: str, k: int, sampling: SamplingChoice
-) -> ControlRun:
-    """Return a control that samples the run's problems again, without deliberations."""
-    config, folder = evaluated.config, evaluated.folder.with_name(name)
+    folder = evaluated.folder.with_name(CHAIN)
     changes: dict[str, Any] = {
-        "thinker": who,
-        "think": config.think.model_copy(update={"k": k, "min_k": 1, "sampling": sampling}),
+        "thinker": config.roles[0],
+        "think": config.think.model_copy(update={"k": _CHAINS, "min_k": 1, "sampling": sampling}),
         # There is no cache, and a width of more than K attempts would be refused.
         "cache": config.cache.model_copy(update={"width": None}),
         "deliberate": config.deliberate.model_copy(update={"d": 0, "rounds": 1}),
@@ -371,7 +394,7 @@ def _asking(
     }
     run = resolve(config.model_copy(update=changes))
     plan = dataclasses.replace(evaluated, run=run, folder=folder)
-    return ControlRun(name, run.config, f"{who} {does}, {k} times", plan)
+    return ControlRun(CHAIN, run.config, f"{config.roles[0]} {does}", plan)
 
 
 def _choose(evaluated: generate.Plan) -> ControlRun:

@@ -14,6 +14,7 @@ from pool_folders import pool_folder, pool_of
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import BudgetError, ConfigError, MissingModelError, TeacherError, UserError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
+from heavydistill.metrics.controls import NAMES
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.request import THINK
 from heavydistill.models.resolve import resolve
@@ -228,10 +229,10 @@ def test_a_server_must_have_room_for_every_control_before_one_is_asked(tmp_path)
     assert not plan.place.folder.parent.exists()
 
 
-def test_controls_that_ask_anew_are_made_as_they_were_checked(trained, tmp_path, monkeypatch):
-    """What is wrong with one must be found before the runs that it is held against are paid."""
+def test_a_control_that_asks_anew_is_made_as_it_was_checked(trained, tmp_path, monkeypatch):
+    """What is wrong with it must be found before the runs that it is held against are paid."""
     given = config(teacher=trained, problems__limit=3, out=str(tmp_path / "evals" / "x"))
-    plan, asked = check(given, controls=["alone", "chain"]), {}
+    plan, asked = check(given, controls=["chain"]), {}
     monkeypatch.setattr(generate, "check", lambda *_: pytest.fail("it was checked too late"))
 
     def run_one(which: str, each: RunPlan) -> Finished:
@@ -239,13 +240,27 @@ def test_controls_that_ask_anew_are_made_as_they_were_checked(trained, tmp_path,
         return with_answers(each, ["1", "0"])
 
     controlled = evaluate(plan, run_one).controlled
-    assert list(asked) == [AFTER, "alone", "chain"] and controlled
-    assert [control.name for control in controlled.controls] == ["alone", "chain"]
-    for name in ("alone", "chain"):
-        assert asked[name].problems == plan.runs[AFTER].problems
-        assert asked[name].config.out == str(plan.place.folder / name)
-        assert asked[name].journal == plan.place.journal and asked[name].config.rounds == 0
-        assert load_config(plan.place.folder / name / "config.yaml") == asked[name].config
+    assert list(asked) == [AFTER, "chain"] and controlled
+    assert [control.name for control in controlled.controls] == ["chain"]
+    chain, folder = asked["chain"], plan.place.folder / "chain"
+    assert chain.problems == plan.runs[AFTER].problems and chain.config.out == str(folder)
+    assert chain.journal == plan.place.journal and chain.config.rounds == 0
+    assert load_config(folder / "config.yaml") == chain.config
+
+
+def test_a_control_without_any_pool_is_refused_before_one_is_asked(trained, tmp_path):
+    """Here no deliberation, and so no cache, was made of the only problem with attempts."""
+    given = config(teacher=trained, problems__limit=3, out=str(tmp_path / "evals" / "x"))
+    plan, asked = check(given, controls=["alone", "garbled", "transplant"]), []
+
+    def run_one(which: str, each: RunPlan) -> Finished:
+        asked.append(which)
+        return with_answers(each, ["1", "0"])
+
+    with pytest.raises(ConfigError, match="The control transplant is not possible") as caught:
+        evaluate(plan, run_one)
+    assert asked == [AFTER] and "leave out transplant in --controls" in str(caught.value)
+    assert not list(plan.place.folder.parent.iterdir())
 
 
 def test_without_a_model_before_there_is_one_run(trained, tmp_path):
@@ -278,14 +293,32 @@ def control(tmp_path: Path, name: str, **keys: Any) -> ControlRun:
     return one
 
 
-def test_alone_the_deliberator_is_asked_as_it_deliberates(tmp_path):
-    plan = planned(tmp_path, thinker="micro", deliberator="micro-student")
-    (alone,) = controls_of(plan, ["alone"], 1)
-    asked = resolve(alone.config).config
-    assert asked.roles == ("micro-student", "micro-student")
-    assert asked.think.k == 2 and asked.rounds == 0
-    assert alone.plan and alone.plan.run.in_stage(THINK).sampling == plan.run.deliberator.sampling
-    assert (asked.problems, asked.domain) == (plan.config.problems, plan.config.domain)
+def moved(control: ControlRun, pools: Path) -> RunConfig:
+    """The control's configuration, on these pools."""
+    places = {"pools": str(pools), "out": str(pools.parent / control.name)}
+    return control.config.model_copy(update=places)
+
+
+def test_alone_the_deliberator_is_asked_as_it_deliberates_with_either_prompt(tmp_path):
+    plan = planned(tmp_path, thinker="micro", deliberator="micro-student", deliberate__rounds=2)
+    both = controls_of(plan, ["alone"], 1)
+    assert [alone.name for alone in both] == ["alone-thinker", "alone-deliberator"]
+    pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
+    for alone, task in zip(both, ("think", "deliberate"), strict=True):
+        asked = generate.check(moved(alone, pools)).run
+        assert asked.config.roles[1] == "micro-student" and asked.thinker is None
+        assert asked.deliberator.sampling == plan.run.deliberator.sampling
+        assert (asked.config.deliberate.task, asked.config.cache.attempts) == (task, "none")
+        assert asked.config.rounds == 1 and alone.requests(100) == 200
+
+
+def test_controls_of_the_attempts_differ_from_the_run_in_them_alone(tmp_path):
+    plan = planned(tmp_path, cache__width=2, deliberate__rounds=2)
+    for each in controls_of(plan, ["garbled", "foreign", "transplant"], 1):
+        assert each.config.cache == plan.config.cache.model_copy(update={"attempts": each.name})
+        assert each.config.deliberate == plan.config.deliberate and each.plan is None
+        assert (each.config.seed, each.config.domain) == (plan.config.seed, plan.config.domain)
+        assert each.requests(100) == 400 and "deliberates on" in each.description
 
 
 @pytest.mark.parametrize(
@@ -329,22 +362,21 @@ def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path):
 def test_what_a_control_asked_can_be_read_again(tmp_path):
     """By whoever compares, builds from or replays its folder; a cache may be wider than its K."""
     plan = planned(tmp_path, processes=2, cache__width=3, problems__limit=1)
-    controls = controls_of(plan, ["alone", "chain", "choose"], 2)
+    controls = controls_of(plan, list(NAMES), 2)
     for each in controls:
         pools = "after" if each.plan is None else None
         saved = each.config.model_copy(update={"pools": pools})
         file = tmp_path / f"{each.name}.yaml"
         file.write_text(dump_config(saved))
         assert load_config(file) == saved
-    assert [each.config.processes for each in controls] == [2, 2, 2, 2]
+    assert [each.config.processes for each in controls] == [2] * 8
 
 
 def test_a_chooser_reads_the_same_caches(tmp_path):
     choose = control(tmp_path, "choose")
     assert choose.plan is None and choose.config.deliberate.task == "choose"
     pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
-    moved = choose.config.model_copy(update={"pools": str(pools), "out": str(tmp_path / "c")})
-    reading = generate.check(moved).config
+    reading = generate.check(moved(choose, pools)).config
     assert reading.deliberate.task == "choose" and reading.think.k == 2
     assert choose.description.endswith("with the prompt for all domains")
     assert choose.requests(100) == 100 * choose.config.deliberate.d
@@ -368,9 +400,12 @@ def test_what_cannot_be_is_refused(tmp_path, names, orders, keys, told):
 def test_a_run_with_pools_reads_no_problems_to_ask_anew(tmp_path):
     pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
     plan = generate.check(config(pools=str(pools), deliberator="micro", out=str(tmp_path / "x")))
-    with pytest.raises(ConfigError, match="Leave out --pools"):
-        controls_of(plan, ["alone"], 1)
+    with pytest.raises(
+        ConfigError, match="Leave out --pools, or give --controls with some of alone"
+    ):
+        controls_of(plan, ["chain"], 1)
     assert [each.name for each in controls_of(plan, ["choose"], 2)] == ["choose", "order-1"]
+    assert len(controls_of(plan, ["alone", "garbled"], 1)) == 3
 
 
 def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent(tmp_path):
@@ -379,7 +414,9 @@ def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent
 
 
 def test_all_means_all():
-    assert control_names(["all"]) == ["alone", "chain", "choose"]
+    names = ["alone", "chain", "choose", "garbled", "foreign", "transplant"]
+    assert control_names(["all"]) == names
     assert control_names(["chain", "alone", "chain"]) == ["chain", "alone"]
-    with pytest.raises(ConfigError, match="unknown control 'lone'"):
+    with pytest.raises(ConfigError, match="unknown control 'lone'") as caught:
         control_names(["alone", "lone"])
+    assert f"Give all, or some of {', '.join(names)}, separated by commas" in str(caught.value)

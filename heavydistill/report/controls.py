@@ -1,0 +1,164 @@
+"""An evaluated run beside its controls: accuracy, cost, and what its attempts are worth.
+
+Not covered: computing the numbers (``metrics.controls``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+
+from heavydistill.metrics.controls import NAMES, Answering, Control, Controlled
+from heavydistill.metrics.intervals import Interval
+from heavydistill.report.grid import (
+    Grid,
+    Line,
+    bracketed,
+    counted,
+    difference,
+    few_note,
+    few_warning,
+    listed,
+    marked,
+    percent,
+    points,
+    share,
+    versions,
+)
+from heavydistill.report.terminal import print_grid, print_lines, say
+
+HEAVY = "heavy"
+_NOTE = (
+    "With 95% intervals. Tokens are those of one answer, with the attempts that it reads: written, "
+    "and with those read. Of heavy: share of the tokens written for a heavy answer, since controls "
+    "are not matched in tokens. Heavy adds: points, paired by problem."
+)
+_LARGER_POOLS = "sample more attempts than a cache shows, e.g. --k 16 --set cache.width=8"
+
+
+def print_controlled(controlled: Controlled, console: Console) -> None:
+    """Print accuracy and cost of each way to answer, transplants, and the effect of the order."""
+    shown = list(grids(controlled))
+    for grid in shown:
+        print_grid(grid, console)
+    print_lines([*lines(controlled), *few_note(shown)], console)
+    print_lines([versions(controlled.prompts, controlled.verifiers)], console)
+
+
+def print_headline(controlled: Controlled, console: Console) -> None:
+    """Print what deliberation adds over the vote, and what remains without the attempts' values."""
+    if found := headline(controlled):
+        say(found[0], console, "bold")
+        print_lines([found[1]], console)
+
+
+def headline(controlled: Controlled) -> tuple[str, str] | None:
+    """Return the headline and the numbers that support it; None without garbled attempts."""
+    worth = controlled.worth
+    if not worth:
+        return None
+    without = worth.garbled_minus_vote.mean
+    of_it = f"{points(without)} of it" if without > 0 else f"none of it ({points(without)})"
+    claim = f"Deliberation {points(worth.heavy_minus_vote.mean)} points over the vote"
+    claim += f"; {of_it} without the attempts' values"
+    claim += "" if worth.is_shown else ": no use of the attempts shown"
+    facts = [
+        f"The values add {bracketed(worth.heavy_minus_garbled, signed=True)} points",
+        f"without them {bracketed(worth.garbled_minus_vote, signed=True)} over the vote",
+    ]
+    if worth.garbled_minus_alone:
+        facts[-1] += f" and {bracketed(worth.garbled_minus_alone, signed=True)} over no attempts"
+    of_all = f"95% intervals, {counted(worth.problems, 'problem')}."
+    return claim, " ".join([f"{', '.join(facts)}; {of_all}", *few_warning(worth.problems)])
+
+
+def grids(controlled: Controlled) -> Iterator[Grid]:
+    """Yield the ways to answer, and the transplants if there are any."""
+    yield _ways(controlled)
+    rows = [
+        ("right attempts out", controlled.falls, "a minority of those shown was right"),
+        ("a right attempt in", controlled.rises, "all of those shown were wrong"),
+    ]
+    transplants = [
+        Line(
+            name,
+            [
+                marked(f"{found.problems:,}", found.problems),
+                *(share(found.before), share(found.after), difference(found.change)),
+            ],
+            note,
+        )
+        for name, found, note in rows
+        if found
+    ]
+    if transplants:
+        yield Grid(["Transplant", "Problems", "Right before", "After", "Points"], transplants)
+
+
+def _ways(controlled: Controlled) -> Grid:
+    """Return each way to answer with its accuracy, tokens, and the gain of deliberation."""
+    rows = []
+    for name, meaning, answering, heavy_minus in _answers(controlled):
+        tokens = [
+            "unknown" if mean is None else f"{mean:,.0f}"
+            for mean in (answering.tokens, answering.all_tokens)
+        ]
+        adds = bracketed(heavy_minus, signed=True).replace(" (", "\n(") if heavy_minus else ""
+        heavy, of_heavy = controlled.heavy.tokens, "unknown"
+        if answering.tokens is not None and heavy:
+            of_heavy = f"{100 * answering.tokens / heavy:.0f}%"
+        rows.append(Line(name, [share(answering.accuracy), *tokens, of_heavy, adds], meaning))
+    head = ["Way to answer", "Right", "Written", "And read", "Of heavy", "Heavy adds"]
+    return Grid(head, rows, [_NOTE])
+
+
+def _answers(controlled: Controlled) -> list[tuple[str, str, Answering, Interval | None]]:
+    """Return (name, meaning, metrics, gain of heavy answers over it) for each way to answer."""
+    others = [
+        (each.name, _meaning(each), each.answering, each.heavy_minus)
+        for each in controlled.controls
+    ]
+    return [(HEAVY, "deliberation on the attempts", controlled.heavy, None), *others]
+
+
+def _meaning(control: Control) -> str:
+    meaning = NAMES[control.name]
+    return f"{meaning}, {control.wording}'s prompt" if control.wording else meaning
+
+
+def lines(controlled: Controlled) -> Iterator[str]:
+    """Yield sentences on flaws of the ways to answer, on transplants and the attempts' order."""
+    for other in controlled.unreported:
+        right = bracketed(other.answering.accuracy)
+        yield f"Alone with the {other.wording}'s prompt: {right} right"
+    for control in controlled.controls:
+        if left := controlled.problems - control.problems:
+            yield f"{left:,} problem(s) are left out, which have no such attempts ({control.name})"
+    for name, _, answering, _ in _answers(controlled):
+        flaws = {
+            "cut off": answering.cut_off,
+            "failed or without an answer": answering.without_answer,
+            "with text but no final answer": answering.unanswered,
+        }
+        if found := listed(flaws):
+            yield f"Of {answering.samples:,} answers ({name}): {found}; they count as wrong"
+        problems = {
+            "without an answer, which count as wrong": answering.unasked,
+            "with an unknown number of written tokens": answering.unknown_tokens,
+            "with an unknown number of read tokens": answering.unknown_all_tokens,
+        }
+        yield from (f"{n:,} problem(s) {what} ({name})" for what, n in problems.items() if n)
+    if controlled.falls and not controlled.rises:
+        yield f"No right attempt could be put in: {_LARGER_POOLS}"
+    if controlled.rises and not controlled.falls:
+        yield "No right attempts could be taken out: no cache has a minority of them"
+    if orders := controlled.orders:
+        means = ", ".join(percent(mean.mean) for mean in orders.means)
+        number = len(orders.means)
+        yield f"{number} orders of the same attempts, {orders.problems:,} problems: {means} right"
+        differ = percent(orders.between.mean)
+        within = f", of one order in {percent(orders.within.mean)}" if orders.within else ""
+        yield f"Two deliberations of different orders differ in {differ} of pairs{within}"
+        if orders.flips:
+            yield f"Due to the order: {bracketed(orders.flips, signed=True)} points"

@@ -1,0 +1,94 @@
+"""Deliberators that do not read are told apart from one that does, by ``evaluate --controls``."""
+
+import random
+import re
+from typing import Any
+
+import pytest
+from command_line import MICRO, run_command
+from fake_server import Answer, completion, serving
+from problem_files import doubles
+
+from heavydistill.metrics.controls import CONTROLS, Controlled, read_controlled
+from heavydistill.metrics.intervals import Interval
+
+PROBLEMS, SKILL = 48, 0.8
+
+
+def answer(body: dict[str, Any]) -> Answer:
+    """A thinker that is right by chance, and four deliberators.
+
+    ``reads`` recognizes the right value where it stands, and is mostly wrong by itself; ``ignores``
+    works by itself; ``copies`` takes the vote; ``breaks`` works by itself as well, but is lost
+    where all values are implausible.
+    """
+    prompt, model = body["messages"][0]["content"], body["model"]
+    draw = random.Random(f"{model}/{prompt}/{body['seed']}")
+    number = int(prompt.partition("What is ")[2].partition(" ")[0])
+    right, luck = 2 * number, random.Random(number).choice([0.15, 0.3, 0.6, 0.9])
+    shown = list(map(int, re.findall(r"boxed\{(\d+)\}", prompt.partition("Attempt 1")[2])))
+    wrong = right + 2
+
+    def alone(skill: float) -> int:
+        return right if draw.random() < skill else wrong
+
+    if model == "thinker":
+        value = alone(luck)
+    elif model == "reads":
+        value = right if right in shown else alone(0.3)
+    elif model == "copies":
+        value = max(shown, key=shown.count) if shown else wrong
+    elif model == "breaks" and shown and all(abs(each - right) > 10 for each in shown):
+        value = wrong
+    else:
+        value = alone(SKILL)
+    return completion(f"{number} and {number} make \\boxed{{{value}}}")
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Controlled, str]]:
+    """The controls of each deliberator on the same attempts, and what is printed of them."""
+    folder = tmp_path_factory.mktemp("controls")
+    problems, found = doubles(folder, PROBLEMS, start=1000), {}
+    with serving(answer) as server:
+        flags = [f"--endpoint={server.base_url}", f"--tokenizer={MICRO}", f"--problems={problems}"]
+        flags += ["--k=8", "--d=1", "--set=cache.width=4", "--set=cache.budget_tokens=900"]
+        flags += ["--set=endpoint.context=2048", "--set=think.sampling.max_tokens=64"]
+        flags += ["--set=deliberate.sampling.max_tokens=64", "--thinker=thinker"]
+        for name in ("reads", "ignores", "copies", "breaks"):
+            out = folder / name
+            asked = [*flags, f"--deliberator={name}", f"--out={out}"]
+            done = run_command("evaluate", *asked, "--controls=alone,garbled,transplant")
+            assert done.returncode == 0, done.stdout + done.stderr
+            found[name] = read_controlled(out / CONTROLS), " ".join(done.stdout.split())
+    return found
+
+
+def sign(value: Interval) -> str:
+    return "+" if value.low > 0 else "-" if value.high < 0 else "0"
+
+
+@pytest.mark.parametrize(
+    ("name", "signs"),
+    [
+        # HM - V, HM - garbled, garbled - alone, HM - alone, falls, rises
+        ("reads", "++0+-+"),
+        ("ignores", "+00000"),
+        ("copies", "0+0+00"),
+        ("breaks", "++-000"),
+    ],
+)
+def test_the_controls_tell_a_reader_from_what_only_looks_like_one(evaluated, name, signs):
+    told, printed = evaluated[name]
+    worth, falls, rises = told.worth, told.falls, told.rises
+    assert worth and worth.garbled_minus_alone and falls and rises
+    alone = told.controls[0]
+    values = [worth.heavy_minus_vote, worth.heavy_minus_garbled, worth.garbled_minus_alone]
+    values += [alone.heavy_minus, falls.change, rises.change]
+    assert "".join(map(sign, values)) == signs, values
+    assert worth.is_shown == (name != "ignores")
+    assert ("no use of the attempts shown" in printed) == (name == "ignores")
+    assert re.search(r"Deliberation [-+]?\d+\.\d points over the vote; ", printed)
+    assert worth.problems == PROBLEMS and "Transplant Problems" in printed
+    assert [each.name for each in told.controls] == ["alone", "garbled"]
+    assert f"Alone with the {told.unreported[0].wording}'s prompt: " in printed
