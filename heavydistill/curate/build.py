@@ -128,10 +128,13 @@ class EmptyError(ConfigError):
     """The filters left no row of the runs; ``manifest`` has the counts of every filter."""
 
     def __init__(self, manifest: Manifest) -> None:
+        fix = (
+            "Choose another --preset, give more runs, or ask for deliberations with --redeliberate."
+        )
+        if manifest.deliberations.get("false_claims"):
+            fix += " `--set filters.false_claims=keep` uses deliberations with false claims too."
         super().__init__(
-            "No training row is left: the table shows how many each filter left out",
-            "Choose another --preset, give more runs, or ask for deliberations with "
-            "--redeliberate.",
+            "No training row is left: the table shows how many each filter left out", fix
         )
         self.manifest = manifest
 
@@ -249,6 +252,9 @@ def _strata(build: BuildState) -> dict[str, Strata]:
             with_deliberation=sum(candidate.stratum == stratum for candidate in build.mixture),
             not_admitted=mixed[stratum, NOT_ADMITTED],
             over_bound=mixed[stratum, OVER_BOUND],
+            false_claims=sum(
+                known.label == "false_claims" for note in notes for known in note.deliberations
+            ),
             sft=len({note.of for note in notes if not note.sft_label}),
             rl=len({note.of for note in notes if not note.rl_label}),
         )

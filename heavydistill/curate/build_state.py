@@ -31,6 +31,7 @@ from heavydistill.curate.candidates import (
 )
 from heavydistill.curate.filters.contamination import Screen
 from heavydistill.curate.filters.labels import (
+    Signs,
     fingerprint,
     look_at_deliberation,
     look_at_trajectory,
@@ -144,9 +145,8 @@ class GenerationNote:
     answer_tokens: int  # Number of tokens of the answer text only
     fingerprint: str  # Equal for texts that differ only in typography
     model: str  # Model that wrote it
-    right: bool | None = None  # Only for deliberations, as the next two fields
-    uses_attempts: bool = False  # Whether it refers to the attempts
-    copied: float = 0.0  # Largest share of the answer copied from one attempt
+    right: bool | None = None  # Only for deliberations, as the next field
+    signs: Signs | None = None
 
 
 @dataclass(slots=True)
@@ -314,16 +314,21 @@ class BuildState:
     def read(self, on_progress: OnProgress) -> None:
         """Run the first pass: make notes on all traces.
 
-        Raises ConfigError if ``--cache-from`` excludes the authors of all attempts.
+        Raises ConfigError if ``--cache-from`` excludes the authors of all attempts, or if the
+        configuration names ``filters.false_claims`` and a run has no verdicts on its attempts.
         """
         total, done = sum(source.size for source in self.sources), 0
         writers: set[str] = set()
         for source in self.sources:
+            is_judged = False
             for trace in source.traces():
                 self.notes[source.name].append(self._look(source, trace))
                 writers.update(attempt.model for attempt in trace.pool)
+                is_judged = is_judged or any(each.right is not None for each in trace.pool)
                 done += 1
                 on_progress("Reading traces", done, total)
+            if not is_judged:
+                self._require_no_claims(source)
         if writers and not any(map(self._may_stand, writers)):
             written_by = self.config.sets.written_by
             raise ConfigError(
@@ -335,17 +340,27 @@ class BuildState:
                 else "Give runs of another model, or leave out --cache-from.",
             )
 
+    def _require_no_claims(self, source: SourceRun) -> None:
+        """Raise an error if the claims of a run without verdicts were to be checked."""
+        filters = self.config.filters
+        if filters.false_claims == "leave_out" and "false_claims" in filters.model_fields_set:
+            raise ConfigError(
+                f"filters.false_claims: the run {source.name} has no attempt with the verdict "
+                "correct or incorrect, so no claim about its attempts can be checked",
+                "Judge the run again with `heavydistill replay RUN --out FOLDER`, which sends no "
+                "request, or set filters.false_claims to keep.",
+            )
+
     def look_at_deliberation(
         self, problem: Problem, shown: Sequence[Generation], deliberation: Deliberation
     ) -> GenerationNote:
         """Return the notes on a deliberation on a set."""
-        label, uses, share = look_at_deliberation(problem, shown, deliberation, self.config.filters)
+        label, signs = look_at_deliberation(problem, shown, deliberation, self.config.filters)
         if deliberation.is_correct and deliberation.unusable_because is None:
             self.attention["deliberations"] += 1
-            self.attention["using"] += uses
-        return self._note(
-            deliberation, label, right=deliberation.right, uses_attempts=uses, copied=share
-        )
+            self.attention["using"] += signs.uses_attempts
+            self.attention["false_claims"] += signs.false_claims > 0
+        return self._note(deliberation, label, right=deliberation.right, signs=signs)
 
     def _look(self, source: SourceRun, trace: Trace) -> TraceNote:
         """Return the notes on a trace; the first trace of a problem also screens the problem."""
@@ -397,14 +412,14 @@ class BuildState:
         ]
         return note
 
-    def _note(self, generation: Generation, label: str, **signs: Any) -> GenerationNote:
+    def _note(self, generation: Generation, label: str, **more: Any) -> GenerationNote:
         tokens = answer = NOT_COUNTED
         if not label:
             answer = self.student.reader.count(generation.answer_text)
             thinking = generation.reasoning and self.student.reader.count(generation.reasoning)
             tokens = answer + (thinking or 0)
         same, model = fingerprint(generation), generation.model
-        return GenerationNote(generation.id, label, tokens, answer, same, model, **signs)
+        return GenerationNote(generation.id, label, tokens, answer, same, model, **more)
 
     def _may_stand(self, model: str) -> bool:
         """Return whether ``--cache-from`` allows attempts of a model."""

@@ -173,8 +173,7 @@ class SetWriter:
                 DeliberationRow,
                 replace(each, cache=read.id, claims=claims_of(each, of_trace.shown)),
                 label=known.label,
-                uses_attempts=known.uses_attempts,
-                copied=known.copied,
+                **known.signs._asdict() if known.signs else {},
                 tokens=known.tokens,
                 **about,
             )

@@ -14,7 +14,15 @@ from heavydistill.report.terminal import print_grid, print_lines, say
 from heavydistill.store.sets.folder import TRAINED, Manifest
 
 _LABELLED = ("problems", "trajectories", "deliberations")
-STRATA_COLUMNS = ("sets", "with_deliberation", "not_admitted", "over_bound", "sft", "rl")
+STRATA_COLUMNS = {  # columns of ``store.sets.folder.Strata``, with their titles
+    "sets": "sets",
+    "false_claims": "false\nclaims",
+    "with_deliberation": "deliberated",
+    "not_admitted": "not\nadmitted",
+    "over_bound": "over\nbound",
+    "sft": "sft",
+    "rl": "rl",
+}
 
 
 def print_manifest(manifest: Manifest, console: Console, *, full: bool = False) -> None:
@@ -57,8 +65,8 @@ def strata(manifest: Manifest) -> Grid:
         sum(getattr(sets, column) for sets in manifest.strata.values()) for column in STRATA_COLUMNS
     ]
     lines = [Line(label, [f"{n:,}" for n in numbers]) for label, numbers in counts.items()]
-    head = ["Stratum", "sets", "deliberated", "not admitted", "over bound", "sft", "rl"]
-    return Grid(head, lines)
+    note = "Numbers of sets; false claims: deliberations left out because of them."
+    return Grid(["Stratum", *STRATA_COLUMNS.values()], lines, [note])
 
 
 def rows(manifest: Manifest) -> Grid:
@@ -88,6 +96,8 @@ def _facts(manifest: Manifest) -> Iterator[str]:
         f"right deliberations, and in {part(attention.blind_using, attention.blind)} of the right "
         "attempts, which saw none."
     )
+    false = part(attention.false_claims, attention.deliberations)
+    yield f"False claims about attempts are in {false} of the right deliberations."
     yield f"Used sets with the student's own attempts alone: {part(own.part, own.whole)}."
     yield (
         f"Plain problems among the deliberator's rows: {part(plain.part, plain.whole)}, "

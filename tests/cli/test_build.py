@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 from command_line import proposed, run_command, started
+from generations import altered
 from import_files import EGGS, document, heavyskill_row, lines, nemo_row
 from runs import STUDENT, write_run
 from set_folders import write_sets
 
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.store.sets.folder import read_manifest, read_rows
-from heavydistill.store.traces import read_traces
+from heavydistill.store.traces import read_traces, write_traces
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +33,7 @@ def test_a_run_becomes_sets_with_a_table_and_a_card(command, run, tmp_path):
     code, printed = command("build", run, "--out", out, *flags)
     assert code == 0
     assert "balanced mixture of sums (30 traces)" in printed
-    assert "Stratum sets deliberated not admitted over bound sft rl" in printed
+    assert "Stratum sets claims deliberated admitted bound sft rl" in printed
     assert f"heavydistill show {out} --tokens" in printed.replace("\\ ", "")
     train = f"heavydistill sft --config micro --role deliberator --dataset_name {out}"
     assert printed.replace("\\ ", "").endswith(f"Next: {train}")
@@ -93,6 +94,22 @@ def test_what_writes_nothing_says_why(command, run, tmp_path, arguments, message
     code, printed = command("build", run, "--out", tmp_path / "sets", *arguments)
     assert code == expected and message in printed
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("chosen", [{"label": "undecided"}, None])
+def test_claims_cannot_be_checked_against_attempts_without_verdicts(command, tmp_path, chosen):
+    run = write_run(tmp_path / "open", 6)
+    plain = {"judged": chosen} if chosen else {"verdict": None}
+    write_traces([altered(each, "pool", **plain) for each in read_traces(run)], run / "traces")
+    asked = ("build", run, "--out", tmp_path / "sets")
+    code, printed = command(*asked, "--set", "filters.false_claims=leave_out")
+    said = " ".join(printed.split())
+    assert (
+        code == 2 and "filters.false_claims: the run open has no attempt with the verdict" in said
+    )
+    assert "heavydistill replay RUN --out FOLDER" in said and not (tmp_path / "sets").exists()
+    code, printed = command(*asked)
+    assert "filters.false_claims" not in printed, "only where it was asked for"
 
 
 def test_the_command_that_it_prints_last_shows_a_row_of_a_student_in_a_folder(

@@ -14,6 +14,7 @@ from linear import assert_linear
 
 from heavydistill.config.sets import Filters
 from heavydistill.curate.filters.labels import (
+    Signs,
     copied,
     fingerprint,
     look_at_deliberation,
@@ -24,6 +25,7 @@ from heavydistill.curate.filters.labels import (
 from heavydistill.store.sets.set_rows import LABELS
 
 USES = "Attempt 1 adds wrongly, attempt 2 is right: 2 + 3 = 5."
+FALSE = f"{USES} Attempt 1 is right."
 ANSWER = r"The sum of two and three is \boxed{5}."
 CODES = [code for code, _ in LABELS]
 COPY = " ".join(f"word{number}" for number in range(30)) + r" \boxed{5}"
@@ -36,6 +38,7 @@ FAULTS = {
     "no_final_answer": {"answer_text": "It is five."},
     "several_final_answers": {"answer_text": r"It is \boxed{4}. No, after all it is \boxed{5}."},
     "ignores_attempts": {"reasoning": "Two and three is five."},
+    "false_claims": {"reasoning": FALSE},
     "verbatim_copy": {"answer_text": COPY},
     "leaks_reference": {"reasoning": f"{USES} The reference answer is 5."},
     "other_language": {"reasoning": f"{USES} {CHINESE * 4}"},
@@ -43,13 +46,16 @@ FAULTS = {
 ASKED = problem("What is the sum of two and three? Explain how you found it, in a sentence or two.")
 
 
-def looked(filters=None, shown=SHOWN, **changes) -> tuple[str, bool, float]:
+STRICT = Filters(false_claims="leave_out")
+
+
+def looked(filters=STRICT, shown=SHOWN, **changes) -> tuple[str, Signs]:
     fields = {"answer_text": ANSWER, "reasoning": USES, **changes}
-    return look_at_deliberation(ASKED, shown, deliberation(**fields), filters or Filters())
+    return look_at_deliberation(ASKED, shown, deliberation(**fields), filters)
 
 
 def test_a_right_deliberation_that_works_with_the_attempts_has_no_label():
-    assert looked() == ("", True, 0.0)
+    assert looked() == ("", Signs(uses_attempts=True, copied=0.0, false_claims=0))
 
 
 @pytest.mark.parametrize(
@@ -84,12 +90,23 @@ def test_of_two_faults_the_one_that_stands_first_in_the_table_is_the_label(first
 
 def test_the_attempts_may_be_ignored_where_the_build_says_so():
     alone = {"reasoning": "Two and three is five."}
-    assert looked(Filters(uses_attempts=False), **alone) == ("", False, 0.0)
+    assert looked(Filters(uses_attempts=False), **alone) == ("", Signs(False, 0.0, 0))
+
+
+def test_false_claims_may_be_kept_and_are_counted_all_the_same():
+    for treatment, label in (("keep", ""), ("leave_out", "false_claims")):
+        found = looked(Filters(false_claims=treatment), reasoning=FALSE)
+        assert found == (label, Signs(True, 0.0, false_claims=1))
+    verdict = dataclasses.replace(SHOWN[0].verdict, label="undecided", extracted="6")
+    unknown = [dataclasses.replace(SHOWN[0], verdict=verdict), SHOWN[1]]
+    assert looked(shown=unknown, reasoning="Attempt 1 is wrong, attempt 2 is right.")[0] == ""
+    contradicts = "Attempt 1 is right, attempt 2 is right."
+    assert looked(shown=unknown, reasoning=contradicts)[0] == "false_claims"
 
 
 def test_how_much_is_a_copy_is_the_builds_to_say():
     half = " ".join(COPY.split()[:16]) + " " + " ".join(f"own{n}" for n in range(16)) + ANSWER
-    share = looked(answer_text=half)[2]
+    share = looked(answer_text=half)[1].copied
     assert 0.1 < share < 0.8
     assert looked(answer_text=half)[0] == ""
     assert looked(Filters(most_copied=share), answer_text=half)[0] == "verbatim_copy"
@@ -98,7 +115,7 @@ def test_how_much_is_a_copy_is_the_builds_to_say():
 
 def test_the_signs_are_measured_whatever_the_label():
     seen = looked(label="incorrect", answer_text=COPY)
-    assert seen == ("not_correct", True, 1.0)
+    assert seen == ("not_correct", Signs(True, 1.0, 0))
 
 
 def test_what_was_shown_bounds_the_numbers_and_may_be_repeated():
@@ -115,7 +132,8 @@ def test_what_was_shown_bounds_the_numbers_and_may_be_repeated():
 
 def test_an_attempt_is_looked_at_without_others():
     assert look_at_trajectory(ASKED, trajectory(ANSWER)) == ""
-    alone = {code: fault for code, fault in FAULTS.items() if code != "ignores_attempts"}
+    of_deliberations = ("ignores_attempts", "false_claims")
+    alone = {code: fault for code, fault in FAULTS.items() if code not in of_deliberations}
     for code, fault in alone.items():
         found = look_at_trajectory(ASKED, trajectory(**{"answer_text": ANSWER, **fault}))
         assert found == ("" if code == "verbatim_copy" else code)

@@ -136,6 +136,8 @@ def quickstart(stage: Stage) -> None:
     student = ("--student=./student", "--preset=natural")
     stage.run("quickstart-build", "build", "runs/quickstart", *student, "--out=sets/micro")
     stage.keep("sets/micro")
+    truthful = (*student, "--set=filters.false_claims=leave_out", "--out=sets/truthful")
+    stage.run("truthful-build", "build", "runs/quickstart", *truthful)
 
 
 def served(stage: Stage) -> None:
@@ -281,12 +283,12 @@ def _answers(journal: str) -> int:
 
 
 def tables(printed: str) -> Iterator[str]:
-    """The tables in what is printed: blocks whose second line or so is a rule."""
+    """The tables in what is printed: blocks with a rule below one or two lines of titles."""
     for block in re.split(r"\n\s*\n", printed):
         lines = [line.rstrip() for line in block.splitlines()]
         rules = [n for n, line in enumerate(lines) if re.fullmatch(r"-{8,}", line)]
         if rules:
-            yield "\n".join(lines[max(0, rules[0] - 1) :])
+            yield "\n".join(lines[max(0, rules[0] - 2) :]).lstrip("\n")
 
 
 def contents(path: Path) -> str:

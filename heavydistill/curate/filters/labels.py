@@ -9,7 +9,8 @@ thinkers", 尝试3), say what several attempts conclude or that all are wrong ("
 agree", 所有尝试都错了), or examine them ("comparing the attempts"). As a control, a build
 reports how often attempts show the same signs, although their authors saw no other attempts.
 The opposite fault is a copy: ``copied`` is the largest share of an answer's sequences of eight
-words that occur in one attempt.
+words that occur in one attempt. What it says of the attempts may be false
+(``heavy.checked_claims``), although its final answer is right.
 
 Not covered: a deliberation that uses the attempts without mentioning them; languages other than
 English and Chinese; an answer copied from the thinking of an attempt.
@@ -22,11 +23,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from heavydistill.config.sets import Filters
 from heavydistill.curate.filters.language import other_language
 from heavydistill.curate.filters.leaks import leaks_reference
 from heavydistill.curate.filters.words import runs_of, words_of
+from heavydistill.heavy.checked_claims import checked_claims
 from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Deliberation, Generation, Problem, Trajectory
@@ -73,23 +76,34 @@ def copied(text: str, attempts: Iterable[str]) -> float:
 _words_of_attempt = lru_cache(maxsize=64)(words_of)
 
 
+class Signs(NamedTuple):
+    """What a deliberation makes of the attempts in its prompt."""
+
+    uses_attempts: bool  # Whether it refers to them
+    copied: float  # Largest share of its answer copied from one attempt, 0 to 1
+    false_claims: int  # Number of claims that are false or contradict its own answer
+
+
 def look_at_deliberation(
     problem: Problem, shown: Sequence[Generation], deliberation: Deliberation, filters: Filters
-) -> tuple[str, bool, float]:
+) -> tuple[str, Signs]:
     """Examine a deliberation and the attempts in its prompt, given with full texts and in order.
 
-    Returns:
-        (label: the first fault in ``set_rows.LABELS``, or ``USED``; whether it refers to the
-        attempts; largest share of its answer copied from one attempt, 0 to 1)
+    Returns (label: the first fault in ``set_rows.LABELS``, or ``USED``; signs).
     """
-    uses = uses_attempts(spoken(deliberation), len(shown), problem.text)
-    share = copied(deliberation.answer_text, [attempt.answer_text for attempt in shown])
+    signs = Signs(
+        uses_attempts=uses_attempts(spoken(deliberation), len(shown), problem.text),
+        copied=copied(deliberation.answer_text, [attempt.answer_text for attempt in shown]),
+        false_claims=sum(each.is_false for each in checked_claims(deliberation, shown)),
+    )
     label = _unsound(problem, deliberation)
-    if not label and filters.uses_attempts and not uses:
+    if not label and filters.uses_attempts and not signs.uses_attempts:
         label = "ignores_attempts"
-    if not label and share >= filters.most_copied:
+    if not label and filters.false_claims == "leave_out" and signs.false_claims:
+        label = "false_claims"
+    if not label and signs.copied >= filters.most_copied:
         label = "verbatim_copy"
-    return label or _out_of_place(problem, shown, deliberation), uses, share
+    return label or _out_of_place(problem, shown, deliberation), signs
 
 
 def look_at_trajectory(problem: Problem, trajectory: Trajectory) -> str:

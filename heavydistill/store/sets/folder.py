@@ -110,15 +110,17 @@ class Strata(Section):
     with_deliberation: int  # sets with a deliberation that passed every filter
     not_admitted: int  # sets that the preset excludes
     over_bound: int  # sets in excess of the number that the mixture uses
+    false_claims: int = 0  # deliberations left out because of false claims
     sft: int  # sets with rows in ``sft_deliberator``
     rl: int  # sets with a row in ``rl``
 
 
 class Attention(Section):
-    """How many deliberations refer to the attempts; attempts are tested too, as a control."""
+    """What deliberations make of the attempts; attempts are tested too, as a control."""
 
     deliberations: int  # number of finished, correct deliberations
     using: int  # deliberations that refer to the attempts
+    false_claims: int = 0  # deliberations with a false claim about an attempt
     blind: int  # number of correct attempts, written without other attempts: the control
     blind_using: int  # correct attempts in which the same signs were found
 
@@ -185,7 +187,7 @@ class Manifest(Section):
     undeliberated: int  # sets left out only because they have no usable deliberation
     unfit: int = 0  # drawn sets that do not fit the student's context
     unmeasured: int = 0  # caches with too few judged deliberations for RL
-    attention: Attention  # how many deliberations refer to the attempts
+    attention: Attention  # what deliberations make of the attempts
     student_written: Fraction  # share of the used sets that consist of the student's own attempts
     retention: Fraction  # share of plain problems in the rows of ``sft_deliberator``
     recut: int  # prompts that were pruned again to fit the student

@@ -36,6 +36,7 @@ LABELS: tuple[tuple[str, str], ...] = (
     ("no_final_answer", "it has no final answer in the form that its verifier reads"),
     ("several_final_answers", "it gives different final answers"),
     ("ignores_attempts", "it shows no sign that it worked with the attempts"),
+    ("false_claims", "it calls an attempt right or wrong against its verdict or its own answer"),
     ("verbatim_copy", "its answer is one of the attempts, word for word"),
     ("leaks_reference", "it mentions a reference answer, which it was not shown"),
     ("other_language", "its thinking or its answer is not in the language of the problem"),
@@ -113,6 +114,7 @@ class DeliberationRow(Deliberation):
     label: str  # why it is not a row of the deliberator; empty if it is one
     uses_attempts: bool  # whether it refers to the attempts; see ``filters.labels``
     copied: float  # maximum share of its answer copied from one attempt; see ``filters.labels``
+    false_claims: int  # number of claims that are false by the verdicts or by its own answer
     tokens: int  # see ``TrajectoryRow``
 
 
