@@ -51,7 +51,7 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
     rates = page[page.index("Rescue and regress") :].partition("</article>")[0]
     assert f"{told.summary.places[0].problems} (few)" in rates and FEW_NOTE in rates
     claims = page[page.index("Claims about attempts") :].partition("</article>")[0]
-    assert "self-contradictions" in claims and "<svg" in claims
+    assert "claims made" in claims and "<svg" in claims
     alone = [dataclasses.replace(trace, caches=[], deliberations=[]) for trace in traces]
     page = sections.of_run(0, RUN, runs.figures(RUN, alone))
     assert "HM@" not in page and "first place" not in page
