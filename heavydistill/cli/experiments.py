@@ -86,6 +86,7 @@ def evaluate(
     from heavydistill.report.controls import print_controlled, print_headline
     from heavydistill.report.summary import print_summary
     from heavydistill.run.experiments import evaluation
+    from heavydistill.run.experiments.comparison import AFTER
     from heavydistill.run.experiments.evaluation import control_names
 
     console = Console()
@@ -94,7 +95,7 @@ def evaluate(
         contact = None if dry_run else Contact()
         plan = evaluation.check(asked, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)
-    problems, total = len(plan.runs[evaluation.AFTER].problems), 0
+    problems, total = len(plan.runs[AFTER].problems), 0
     for control in plan.controls:
         console.rule(f"plan: {control.name}")
         total += (most := control.requests(problems))
@@ -112,7 +113,7 @@ def evaluate(
     if evaluated.comparison.before:
         print_comparison(evaluated.comparison, console, full=full)
     else:
-        print_summary(finished[evaluation.AFTER].summary, console, full=full)
+        print_summary(finished[AFTER].summary, console, full=full)
     if evaluated.controlled:
         print_controlled(evaluated.controlled, console)
     _end("Evaluation", plan.place, finished, console)

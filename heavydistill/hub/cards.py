@@ -20,7 +20,7 @@ import jinja2
 from heavydistill.config.run import Language
 from heavydistill.errors import ConfigError
 from heavydistill.hub.terms import has_others_pools, problem_sources
-from heavydistill.report import comparison
+from heavydistill.report import comparison, controls
 from heavydistill.report.grid import UNKNOWN, count, counted, few_warning, part, percent
 from heavydistill.report.markdown import at, code, from_grid, interval, table, text
 from heavydistill.report.sets import strata
@@ -81,6 +81,7 @@ def _environment() -> jinja2.Environment:
         environment.globals[function.__name__] = function
     environment.globals |= {"share": part, "from_grid": from_grid, "strata_grid": strata}
     environment.globals |= {"json": partial(json.dumps, ensure_ascii=False), "compared": comparison}
+    environment.globals["controlled"] = controls
     return environment
 
 

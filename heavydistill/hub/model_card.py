@@ -17,6 +17,7 @@ from heavydistill.hub.options import IN_FOLDER, PublishOptions
 from heavydistill.hub.terms import Base, Licence, Origin, origin_of
 from heavydistill.hub.weights import adapter_config
 from heavydistill.metrics.comparison import COMPARISON, Comparison, read_comparison
+from heavydistill.metrics.controls import CONTROLS, read_controlled
 from heavydistill.report.markdown import at
 from heavydistill.store.sets.folder import Manifest
 from heavydistill.store.training_record import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
 FIGURES = f"{EVALUATION}/{COMPARISON}"
+CONTROL_FIGURES = f"{EVALUATION}/{CONTROLS}"
 _SERVER = "http://localhost:8000/v1"
 # Values of max_lora_rank for which vLLM has compiled kernels.
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
@@ -56,7 +58,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
     if options.licence is not None:
         licence = Licence(options.licence, "chosen by the publisher")
     title = f"{record.base.name} as {' and '.join(record.roles)}"
-    comparison = comparison_in(folder)
+    comparison, controls = comparison_in(folder), folder / CONTROL_FIGURES
     ancestors, before = [], record.base.training  # as far as they are recorded
     while before:
         ancestors.append(before)
@@ -79,6 +81,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
         use=_usage(record, adapter, origin.base, options),
         context=_context(record),
         comparison=comparison,
+        controls=read_controlled(controls) if comparison and controls.is_file() else None,
         record=record,
         folders=list(folders.values()),
         origin=origin,

@@ -16,7 +16,8 @@ Files sent for a model:
     adapter_model.safetensors  with adapter_config.json, which names the base model by its id on the
                                Hub instead of a local folder
     tokenizer.json, ...        the files of the tokenizer, and the chat template
-    evaluation/evaluation.json the figures before and after training, if there are any
+    evaluation/                the figures before and after training, and of controls, if there
+                               are any: evaluation.json and controls.json
 
 Other files in the folder are not sent, and their names are printed. Links that lead out of the
 folder and texts with a key are refused.
@@ -47,7 +48,7 @@ from urllib.parse import urlsplit
 from heavydistill.errors import HeavydistillError, PublishError, RunError
 from heavydistill.hub.cards import CARD
 from heavydistill.hub.dataset_card import dataset_card
-from heavydistill.hub.model_card import FIGURES, comparison_in, model_card
+from heavydistill.hub.model_card import CONTROL_FIGURES, FIGURES, comparison_in, model_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.hub.terms import authors_of, check_origin, check_terms, origin_of
@@ -93,7 +94,8 @@ _MARKS: dict[Kind, str] = {"dataset": MANIFEST, "model": RECORD}
 """The file by which a folder or repository is recognized as sets or as a model."""
 _ROWS = rf"({'|'.join(SETS)})/[^/]+\.parquet"
 _OF_SETS = (CARD, MANIFEST, CHAT_TEMPLATE)
-_OF_MODELS = (CARD, RECORD, *_FULL_CONFIGS, ADAPTER_CONFIG, *_TOKENIZER, FIGURES)
+_MEASURED = (FIGURES, CONTROL_FIGURES)
+_OF_MODELS = (CARD, RECORD, *_FULL_CONFIGS, ADAPTER_CONFIG, *_TOKENIZER, *_MEASURED)
 _PATHS: dict[Kind, re.Pattern[str]] = {
     "dataset": re.compile("|".join([_ROWS, *map(re.escape, _OF_SETS)])),
     "model": re.compile("|".join([WEIGHTS, *map(re.escape, _OF_MODELS)])),
@@ -180,7 +182,7 @@ def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
         )
     weights, adapter = weights_of(folder), adapter_config(folder)
     configs = _FULL_CONFIGS if adapter is None else (ADAPTER_CONFIG,)
-    there = [name for name in (*configs, *_TOKENIZER, FIGURES) if (folder / name).is_file()]
+    there = [name for name in (*configs, *_TOKENIZER, *_MEASURED) if (folder / name).is_file()]
     for name in (configs[0], _TOKENIZER_CONFIG):
         if name not in there:
             raise PublishError(

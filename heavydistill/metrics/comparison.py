@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,8 @@ class Side:
     run: Measured
     config: dict[str, Any]  # configuration without models, folders and addresses
     tally: RunTally  # counts, with the figures of each problem
+    minus_controls: dict[str, dict[str, float]] = field(default_factory=dict)
+    """See ``controls.minus_controls``; empty for a run without controls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,9 @@ class Comparison(Changes):
     run; None if the run after has no value."""
     claim_balanced_accuracy: Change | None = None
     self_contradiction_share: Change | None = None
+    minus_controls: dict[str, Change] = field(default_factory=dict)
+    """HM@D minus each control of both runs, and changes by transplants; the keys are those of
+    ``controls.minus_controls``."""
 
     @property
     def metrics(self) -> list[tuple[str, str, Change]]:
@@ -325,6 +330,7 @@ def compare(after: Side, before: Side | None, versions: dict[str, str]) -> Compa
         **_claim_changes(
             *([rows[id].round(last).claims for id in problems] for rows, last in runs)
         ),
+        minus_controls=_control_changes(before, after) if before else {},
     )
 
 
@@ -340,6 +346,16 @@ def _change(*runs: list[float]) -> Change:
     if len(runs) == 1:
         return Change(None, after, None)
     return Change(bootstrap_mean(runs[0]), after, bootstrap_difference(runs[1], runs[0]))
+
+
+def _control_changes(before: Side, after: Side) -> dict[str, Change]:
+    """The changes of what deliberation adds over each control, on the problems of both runs."""
+    changes = {}
+    for name, new in after.minus_controls.items():
+        old = before.minus_controls.get(name, {})
+        if problems := [problem for problem in new if problem in old]:
+            changes[name] = _change(*([of[problem] for problem in problems] for of in (old, new)))
+    return changes
 
 
 def _claim_changes(*runs: list[ClaimFigures | None]) -> dict[str, Any]:

@@ -61,6 +61,8 @@ NAMES = {
     TRANSPLANT: "right attempts are taken out or put in",
 }
 PARTIAL = (GARBLED, FOREIGN, TRANSPLANT)
+FALLS, RISES = "falls", "rises"
+"""Transplants that took right attempts out, and that put one in."""
 WORDINGS = ("thinker", "deliberator")
 """Prompts of ``ALONE``; the run ``alone-thinker`` has the first one."""
 _ORDER = "order-"
@@ -175,25 +177,9 @@ def hold_against(
     Raises:
         ConfigError: A control has problems that the run does not have.
     """
-    heavy = _Answers(evaluated, rounds)
-    depth = {CHAIN: 0, **dict.fromkeys(PARTIAL, rounds)}
-    others = {name: _Answers(traces, depth.get(name, 1)) for name, traces in controls.items()}
-    for name, answers in others.items():
-        needed = set() if name in PARTIAL else heavy.right.keys() - heavy.failed
-        if not needed <= answers.right.keys() <= heavy.right.keys():
-            raise ConfigError(
-                f"The run {name} does not have the same problems as the evaluated run",
-                "Remove the folder of the evaluation and give the same command again.",
-            )
-        if name not in PARTIAL:
-            # A missing problem counts as a problem without an answer.
-            answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
+    heavy, others, alone = _read(evaluated, rounds, controls)
     orders = [heavy, *(each for name, each in others.items() if name.startswith(_ORDER))]
-    alone = [name for name in map(alone_name, WORDINGS) if name in others]
-    alone.sort(key=lambda name: -others[name].answering.accuracy.mean)
-    named = [name for name in NAMES if name in others and name != TRANSPLANT]
-    controlled = {name: _control(name, heavy, others[name]) for name in (*alone, *named)}
-    garbled, transplanted = others.get(GARBLED), others.get(TRANSPLANT)
+    differences = _differences(heavy, others, alone)
     everyone = (heavy, *others.values())
     return Controlled(
         heavydistill=heavydistill.__version__,
@@ -201,13 +187,28 @@ def hold_against(
         verifiers=sorted(set().union(*(each.verifiers for each in everyone))),
         problems=len(heavy.right),
         heavy=heavy.answering,
-        controls=[control for name, control in controlled.items() if name not in alone[1:]],
-        unreported=[controlled[name] for name in alone[1:]],
-        worth=_worth(heavy, garbled, others[alone[0]] if alone else None) if garbled else None,
-        falls=_transplant(heavy, transplanted, True) if transplanted else None,
-        rises=_transplant(heavy, transplanted, False) if transplanted else None,
+        controls=[
+            _control(name, alone[0] if name == ALONE else name, others, differences[name])
+            for name in NAMES
+            if name in differences
+        ],
+        unreported=[_control(ALONE, each, others, heavy.minus(others[each])) for each in alone[1:]],
+        worth=_worth(heavy, others, alone) if GARBLED in others else None,
+        falls=_transplant(heavy, others, differences.get(FALLS)),
+        rises=_transplant(heavy, others, differences.get(RISES)),
         orders=_orders(orders),
     )
+
+
+def minus_controls(
+    evaluated: Iterable[Trace], rounds: int, controls: Mapping[str, Iterable[Trace]]
+) -> dict[str, dict[str, float]]:
+    """HM@D minus the accuracy of each control, by control and problem.
+
+    The keys ``FALLS`` and ``RISES`` have HM@D after a transplant minus HM@D. Arguments and errors
+    are those of ``hold_against``.
+    """
+    return _differences(*_read(evaluated, rounds, controls))
 
 
 def read_controlled(path: Path) -> Controlled:
@@ -256,6 +257,12 @@ class _Answers:
         """Share of right answers for each problem; 0 if a problem has no answers."""
         return [_share(self.right[problem]) for problem in problems]
 
+    def minus(self, other: _Answers) -> dict[str, float]:
+        """Accuracy minus that of ``other``, for each problem of both."""
+        problems = [problem for problem in other.right if problem in self.right]
+        pairs = zip(self.means_of(problems), other.means_of(problems), strict=True)
+        return {name: own - others for name, (own, others) in zip(problems, pairs, strict=True)}
+
     @property
     def answering(self) -> Answering:
         written, with_read = (self._tokens[cost] for cost in COSTS)
@@ -275,47 +282,79 @@ class _Answers:
         )
 
 
-def _control(name: str, heavy: _Answers, answers: _Answers) -> Control:
-    control, _, wording = name.partition("-")
+def _read(
+    evaluated: Iterable[Trace], rounds: int, controls: Mapping[str, Iterable[Trace]]
+) -> tuple[_Answers, dict[str, _Answers], list[str]]:
+    """Return (run, control runs by name, runs of ``ALONE``, the better one first)."""
+    heavy = _Answers(evaluated, rounds)
+    depth = {CHAIN: 0, **dict.fromkeys(PARTIAL, rounds)}
+    others = {name: _Answers(traces, depth.get(name, 1)) for name, traces in controls.items()}
+    for name, answers in others.items():
+        needed = set() if name in PARTIAL else heavy.right.keys() - heavy.failed
+        if not needed <= answers.right.keys() <= heavy.right.keys():
+            raise ConfigError(
+                f"The run {name} does not have the same problems as the evaluated run",
+                "Remove the folder of the evaluation and give the same command again.",
+            )
+        if name not in PARTIAL:
+            # A missing problem counts as a problem without an answer.
+            answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
+    alone = [name for name in map(alone_name, WORDINGS) if name in others]
+    alone.sort(key=lambda name: -fmean(others[name].means_of(heavy.right)))
+    return heavy, others, alone
+
+
+def _differences(
+    heavy: _Answers, others: Mapping[str, _Answers], alone: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for name in NAMES:
+        run = alone[0] if name == ALONE and alone else name
+        if run in others and name != TRANSPLANT:
+            found[name] = heavy.minus(others[run])
+    if TRANSPLANT in others:
+        for problem, lost in heavy.minus(others[TRANSPLANT]).items():
+            found.setdefault(FALLS if problem in heavy.shows_right else RISES, {})[problem] = -lost
+    return found
+
+
+def _control(
+    name: str, run: str, others: Mapping[str, _Answers], minus: Mapping[str, float]
+) -> Control:
     return Control(
-        name=control,
-        wording=wording,
-        problems=len(answers.right),
-        answering=answers.answering,
-        heavy_minus=_difference(heavy, answers, answers.right),
+        name=name,
+        wording=run.removeprefix(name).removeprefix("-"),
+        problems=len(minus),
+        answering=others[run].answering,
+        heavy_minus=bootstrap_mean([*minus.values()]),
     )
 
 
-def _worth(heavy: _Answers, garbled: _Answers, alone: _Answers | None) -> Worth:
+def _worth(heavy: _Answers, others: Mapping[str, _Answers], alone: Sequence[str]) -> Worth:
+    garbled = others[GARBLED]
     problems = list(garbled.right)
     votes = [heavy.votes[problem] for problem in problems]
+    broken = garbled.minus(others[alone[0]]) if alone else {}
     return Worth(
         problems=len(problems),
         heavy_minus_vote=bootstrap_difference(heavy.means_of(problems), votes),
         garbled_minus_vote=bootstrap_difference(garbled.means_of(problems), votes),
-        heavy_minus_garbled=_difference(heavy, garbled, problems),
-        garbled_minus_alone=_difference(garbled, alone, problems) if alone else None,
+        heavy_minus_garbled=bootstrap_mean([*heavy.minus(garbled).values()]),
+        garbled_minus_alone=bootstrap_mean([*broken.values()]) if broken else None,
     )
 
 
-def _transplant(heavy: _Answers, transplanted: _Answers, falls: bool) -> Transplant | None:
-    """The transplants that took right attempts out (``falls``) or put one in."""
-    right = transplanted.right
-    problems = [problem for problem in right if (problem in heavy.shows_right) == falls]
-    if not problems:
+def _transplant(
+    heavy: _Answers, others: Mapping[str, _Answers], change: Mapping[str, float] | None
+) -> Transplant | None:
+    if not change:
         return None
     return Transplant(
-        problems=len(problems),
-        before=bootstrap_mean(heavy.means_of(problems)),
-        after=bootstrap_mean(transplanted.means_of(problems)),
-        change=_difference(transplanted, heavy, problems),
+        problems=len(change),
+        before=bootstrap_mean(heavy.means_of(change)),
+        after=bootstrap_mean(others[TRANSPLANT].means_of(change)),
+        change=bootstrap_mean([*change.values()]),
     )
-
-
-def _difference(a: _Answers, b: _Answers, problems: Iterable[str]) -> Interval:
-    """Accuracy of ``a`` minus that of ``b``, paired by problem."""
-    paired = list(problems)
-    return bootstrap_difference(a.means_of(paired), b.means_of(paired))
 
 
 def _share(right: Sequence[bool]) -> float:

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.text import Text
 
 from heavydistill.metrics.comparison import Change, Changes, Comparison, Measured
+from heavydistill.metrics.controls import FALLS, GARBLED, RISES
+from heavydistill.metrics.controls import NAMES as CONTROLS
 from heavydistill.metrics.counts import unanswered_facts
 from heavydistill.metrics.crossing import Crossing, Samplings
 from heavydistill.metrics.intervals import Interval
@@ -59,6 +61,10 @@ _RATES = {
     "regress": "vote right, deliberation wrong",
     "emergent": "no trajectory right, deliberation right",
 }
+_TRANSPLANTS = {
+    FALLS: ("transplant, out", "right attempts are taken out"),
+    RISES: ("transplant, in", "a right attempt is put in"),
+}
 # P and HP of problem groups do not fit a terminal's width.
 _NARROW_METRICS = [name for name in NAMES if "pass" not in name]
 _READING_STYLES = {"Better": "green", "Worse": "red"}
@@ -98,6 +104,11 @@ def _result_lines(comparison: Comparison) -> Iterator[str]:
         yield f"{run.name.capitalize()}: {shares_line(run.summary)}{lost and f'; lost: {lost}'}"
     for run in runs_of(comparison):
         yield from (f"Claims, {run.name}: {line}" for line in claims_line(run.summary))
+    if worth := comparison.minus_controls.get(GARBLED):
+        values = [value for value in (worth.before, worth.after, worth.difference) if value]
+        old, new, added = (bracketed(value, signed=True) for value in values)
+        names = [run.name for run in runs_of(comparison)]
+        yield f"The attempts' values add {old} in {names[0]}, {new} in {names[1]}: {added} points"
 
 
 def headline(comparison: Comparison) -> tuple[str, str]:
@@ -173,6 +184,7 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
         _strata(runs, titles),
         _habits(runs, titles),
         claims(comparison),
+        _minus_controls(comparison, titles),
         samples(comparison),
     ]
     yield from (grid for grid in found if grid.lines)
@@ -181,6 +193,16 @@ def grids(comparison: Comparison, group_metrics: Collection[str]) -> Iterator[Gr
 def metrics(comparison: Comparison) -> Grid:
     """Return the metrics of each run, and their difference if there are two runs."""
     return _changes(METRICS_TITLE, comparison.metrics, comparison)
+
+
+def _minus_controls(comparison: Comparison, titles: list[str]) -> Grid:
+    """Return what deliberation adds over each control of both runs, and changes by transplants."""
+    lines = []
+    for name, change in comparison.minus_controls.items():
+        label, note = _TRANSPLANTS.get(name) or (f"HM - {name}", CONTROLS[name])
+        values = (change.before, change.after, change.difference)
+        lines.append(Line(label, list(map(difference, values)), note))
+    return Grid(["Controls, 95% intervals", *titles, "Points"], lines)
 
 
 def claims(comparison: Comparison) -> Grid:

@@ -2,7 +2,8 @@
 
 Configuration, models and version of a run are read from its folder (see ``run``); its metrics are
 computed from its traces, rejects included. Imported pools count as a run without configuration and
-deliberations. An unfinished run is refused, because its finished problems are a biased sample.
+deliberations. An unfinished run is refused, because its finished problems are a biased sample. The
+evaluated run of an evaluation has its controls in the same folder, which are compared too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,14 @@ from heavydistill.metrics.comparison import (
     compare,
     refuse_other_verdicts,
 )
+from heavydistill.metrics.controls import (
+    ALONE,
+    CONTROLS,
+    NAMES,
+    WORDINGS,
+    alone_name,
+    minus_controls,
+)
 from heavydistill.metrics.counts import Usage, statuses_alone
 from heavydistill.metrics.problem_figures import RunTally
 from heavydistill.metrics.summary import summary_of
@@ -34,6 +43,7 @@ from heavydistill.store.portable import portable_config
 from heavydistill.store.traces import trace_files
 
 A, B = "A", "B"
+AFTER = "after"  # folder of the evaluated run of an evaluation
 # Configuration keys that do not affect how samples and verdicts are requested.
 _NOT_ASKED = ("teacher", "thinker", "deliberator", "endpoint", "budget")
 _FINISH = "Repeat the same command: it goes on, and nothing is billed twice."
@@ -98,7 +108,17 @@ def side_of(run: Path, name: str) -> Side:
         left_out=left_out,
     )
     compared = {key: value for key, value in asked.items() if key not in not_asked}
-    return Side(measured, compared, tally)
+    return Side(measured, compared, tally, _minus_controls(run, tally.rounds))
+
+
+def _minus_controls(run: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """Return what the deliberations of an evaluated run add over its controls."""
+    if run.name != AFTER or not (run.parent / CONTROLS).is_file():
+        return {}
+    names = [*map(alone_name, WORDINGS), *(name for name in NAMES if name != ALONE)]
+    there = {name: run.parent / name for name in names if (run.parent / name).is_dir()}
+    traces = {name: all_traces(folder) for name, folder in there.items()}
+    return minus_controls(all_traces(run), rounds, traces)
 
 
 def _refuse_unfinished(run: Path) -> None:

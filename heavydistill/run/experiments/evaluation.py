@@ -67,11 +67,11 @@ from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS, reader_of
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
-from heavydistill.run.experiments.comparison import side_of
+from heavydistill.run.experiments.comparison import AFTER, side_of
 from heavydistill.run.result import all_traces
 from heavydistill.store.atomic import new_folder, refuse_taken
 
-BEFORE, AFTER = "before", "after"
+BEFORE = "before"
 _RAN_BY = ("distilabel", "torch", "transformers")
 _CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
 _SHOWS = {

@@ -2,19 +2,25 @@
 
 import dataclasses
 import fcntl
+import io
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from generations import altered
 from pool_folders import pool_folder, pool_of
+from rich.console import Console
 from runs import traces, write_run
 
 from heavydistill.config.run import RunConfig, dump_config
 from heavydistill.config.versioned import as_json
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.counts import Usage
+from heavydistill.metrics.intervals import Interval
+from heavydistill.report.comparison import as_markdown, print_comparison
 from heavydistill.run.experiments.comparison import compare_runs
 from heavydistill.run.result import REJECTS_FOLDER
 from heavydistill.schema import FAILED
@@ -55,6 +61,32 @@ def test_what_a_run_says_of_itself_stands(a, b):
     # One on the pools of another does not know what that left out.
     (b / "config.yaml").write_text(dump_config(RunConfig(pools="/elsewhere", pools_sha256="0123")))
     assert compare_runs(a, b).after.left_out is None
+
+
+def test_evaluated_runs_are_compared_with_their_controls_beside_them(tmp_path):
+    """In A the attempts' values change nothing; in B all is wrong without them."""
+    for name, label in (("a", None), ("b", "incorrect")):
+        run = write_run(tmp_path / name / "after", 12, k=4)
+        judged = {"label": label} if label else None
+        without = [altered(trace, "deliberations", judged=judged) for trace in read_traces(run)]
+        write_traces(without[:10], run.with_name("garbled") / TRACES_FOLDER)
+        write_traces(without, run.with_name("alone-thinker") / TRACES_FOLDER)
+        (run.parent / "controls.json").write_text("{}")
+    folders = [tmp_path / name / "after" for name in ("a", "b")]
+    told = compare_runs(*folders)
+    assert list(told.minus_controls) == ["alone", "garbled"] and told.heavy_mean_at_d
+    worth, alone = told.minus_controls["garbled"], told.minus_controls["alone"]
+    assert worth.before == Interval(0, 0, 0) and alone.after == told.heavy_mean_at_d.after
+    assert worth.difference and 0 < worth.difference.low < worth.difference.mean == worth.after.mean
+    console = Console(record=True, width=200, file=io.StringIO())
+    print_comparison(told, console, full=True)
+    printed = " ".join(console.export_text().split())
+    assert "The attempts' values add 0.0 (0.0 to 0.0) in A, +" in printed
+    assert "HM - garbled" in printed and "| HM - alone, no attempts | 0.0 (0.0" in as_markdown(told)
+    shutil.rmtree(tmp_path / "a" / "garbled")
+    assert list(compare_runs(*folders).minus_controls) == ["alone"]
+    (tmp_path / "b" / "controls.json").unlink()
+    assert not compare_runs(*folders).minus_controls
 
 
 def test_runs_asked_differently_are_compared_and_it_is_said(a, b):
