@@ -30,7 +30,7 @@ is_whole() {
   if [ -e "$1/summary.json" ]; then
     grep -q '"missing": 0' "$1/summary.json"
   else
-    [ -e "$1/manifest.json" ] || [ -e "$1/config.json" ]
+    [ -e "$1/manifest.json" ] || [ -e "$1/config.json" ] || [ -e "$1/controls.json" ]
   fi
 }
 
@@ -70,7 +70,8 @@ train() {
 }
 # Problems of the teacher, of each seed's own work, and of the measurement do not meet.
 measure() {
-  generate --config configs/evaluate/micro8.yaml --thinker "$1" --deliberator "$1" --out "$2"
+  "$venv/bin/heavydistill" evaluate --journal "$out/journal" --config configs/evaluate/micro8.yaml \
+    --thinker "$1" --deliberator "$1" --controls garbled --out "$2"
 }
 
 # Nothing that is made below changes these two.

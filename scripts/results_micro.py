@@ -26,9 +26,10 @@ from heavydistill.metrics.comparison import (
     refuse_other_verdicts,
     refuse_other_ways,
 )
-from heavydistill.metrics.intervals import Interval
+from heavydistill.metrics.controls import GARBLED
+from heavydistill.metrics.intervals import Interval, bootstrap_mean
 from heavydistill.report.grid import counted, points, versions
-from heavydistill.run.experiments.comparison import side_of
+from heavydistill.run.experiments.comparison import AFTER, side_of
 from heavydistill.run.result import all_traces
 
 K, D = 8, 4
@@ -40,9 +41,10 @@ Python {python}), without a model or data from anywhere else. {problems} problem
 training uses; of their texts, {known} stand among the {learnt} that were learnt from. In per cent,
 with 95 % intervals over problems. K = {k} trajectories a problem, all of which vote; D = {d}
 deliberations on a cache of {width} of them. M@{k} is the thinker's own pass@1. Last columns: of the
-problems whose vote is right, those of which not more than half of the deliberations are right; and
-HM@{d} minus the vote of as many trajectories as take as many written tokens. Temperature
-{temperature:g}, top_p {top_p:g}, top_k {top_k}. {versions}
+problems whose vote is right, those of which not more than half of the deliberations are right;
+HM@{d} minus the vote of as many trajectories as take as many written tokens; and HM@{d} minus that
+of the same attempts with other values (garbled). Temperature {temperature:g}, top_p {top_p:g},
+top_k {top_k}. {versions}
 """
 SHOWN = """## What this does not show
 
@@ -111,7 +113,7 @@ def _measured(folder: Path, seeds: list[Path]) -> dict[str, Side]:
     runs["teacher"] = folder / "measured-teacher"
     for run in runs.values():
         _demand_whole(run)
-    sides = {name: side_of(run, name) for name, run in runs.items()}
+    sides = {name: side_of(run / AFTER, name) for name, run in runs.items()}
     for side in sides.values():
         refuse_other_ways(sides["base"], side)
         refuse_other_verdicts(sides["base"], side)
@@ -129,7 +131,7 @@ def _before(name: str) -> str:
 
 def _demand_whole(run: Path) -> None:
     try:
-        summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+        summary = json.loads((run / AFTER / "summary.json").read_text(encoding="utf-8"))
         is_whole = (summary["k"], summary["d"], summary["missing"]) == (K, D, 0)
     except (OSError, ValueError, LookupError):
         is_whole = False
@@ -165,16 +167,18 @@ def _head(folder: Path, seeds: list[Path], sides: Iterable[Side]) -> str:
 
 
 def _metrics(sides: dict[str, Side]) -> Iterator[str]:
-    yield _line("", *NAMES, "regress", f"HM@{D} - votes")
-    yield _line(":--", *["--:"] * (len(NAMES) + 2))
+    yield _line("", *NAMES, "regress", f"HM@{D} - votes", f"HM@{D} - garbled")
+    yield _line(":--", *["--:"] * (len(NAMES) + 3))
     for name, side in sides.items():
         values = [change.after for _, _, change in compare(side, None, {}).metrics]
         regress, votes = side.run.summary.regress.interval, _over_votes(side)
+        garbled = _over_garbled(side)
         yield _line(
             name,
             *(_points(value, signed="-" in of) for of, value in zip(NAMES, values, strict=True)),
             _points(regress) if regress else "-",
             _points(votes, signed=True) if votes else "-",
+            _points(garbled, signed=True) if garbled else "-",
         )
 
 
@@ -182,6 +186,12 @@ def _over_votes(side: Side) -> Interval | None:
     """HM@D minus the vote with as many written tokens; None if that needs more than K."""
     curve = side.run.summary.curve
     return curve.matched["completion"].heavy_minus_vote if curve else None
+
+
+def _over_garbled(side: Side) -> Interval | None:
+    """HM@D minus HM@D on the same attempts with other values; None if it was not measured."""
+    minus = side.minus_controls.get(GARBLED)
+    return bootstrap_mean([*minus.values()]) if minus else None
 
 
 def _gains(added: dict[str, Comparison]) -> Iterator[str]:
@@ -205,6 +215,7 @@ def _held(sides: dict[str, Side], added: dict[str, Comparison]) -> Iterator[str]
     after = [side for name, side in sides.items() if name.startswith("GRPO")]
     over = {f"V@{K}": [side.run.summary.heavy_minus_vote for side in after]}
     over["the vote of as many written tokens"] = [_over_votes(side) for side in after]
+    over["the same without the attempts' values"] = [_over_garbled(side) for side in after]
     for name, margins in over.items():
         yield f"- HM@{D} after GRPO is above {name} by: {_signs([v for v in margins if v])}."
 

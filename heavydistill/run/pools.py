@@ -119,14 +119,19 @@ def read_pools(config: RunConfig) -> PoolsOfRun:
                 f"{error.fix} Set verify.own to load a verifier of your own.",
             ) from error
     if pools.unsuited and not pools.problems:
-        why, fix = _NO_OTHER[attempts]
-        raise ConfigError(
-            f"The control {attempts} is not possible on {run}: {why}",
-            f"{fix}; or leave out {attempts} in --controls, which sends no request again.",
-        )
+        raise not_possible(attempts, f"the run {run.name}")
     if not pools.problems:
         raise ConfigError(f"pools: {run} holds no traces", "Give the folder of another run.")
     return pools
+
+
+def not_possible(attempts: Attempts, what: str) -> ConfigError:
+    """Return the error for a control that has no pools on ``what``."""
+    why, fix = _NO_OTHER[attempts]
+    return ConfigError(
+        f"The control {attempts} is not possible on {what}: {why}",
+        f"{fix}; or leave out {attempts} in --controls, which sends no request again.",
+    )
 
 
 def shown_pools(

@@ -249,6 +249,23 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
 
 
 @pytest.mark.timeout(600)
+def test_a_control_that_is_not_possible_ends_with_2_before_it_is_asked(problems, tmp_path):
+    """Here no attempt has a final answer."""
+    asked = ["--teacher=mute", "--limit=3", "--controls=alone,garbled", f"--out={tmp_path / 'x'}"]
+    with serving(lambda body: completion("I do not know.")) as server:
+        _, errors = measured("evaluate", server.base_url, problems, *asked, code=2)
+        assert len(server.requests) == 3 * (3 + 2)
+        told = " ".join(errors.split())
+        assert "The control garbled is not possible on the run after: no cache has" in told
+        assert "leave out garbled in --controls, which sends no request again" in told
+        assert not (tmp_path / "x").exists()
+        asked[2] = "--controls=alone"
+        measured("evaluate", server.base_url, problems, *asked)
+        # With the thinker's prompt and sampling the answers are attempts that it has.
+        assert len(server.requests) == 3 * (3 + 2) + 3 * 2
+
+
+@pytest.mark.timeout(600)
 def test_a_run_may_be_of_trajectories_alone(problems, tmp_path):
     first = tmp_path / "first"
     with serving(answer) as server:

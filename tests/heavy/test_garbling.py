@@ -72,12 +72,20 @@ def test_letters_of_a_choice_become_those_of_other_options(count, data):
     assert found[1] == planets[letters.index(letter)]
 
 
+def test_letters_and_texts_of_options_are_found_in_chinese():
+    planets = ["火星", "金星", "木星", "土星"]
+    (garbled,) = garble(["木星最大，所以选C。答案是C。"], "s", right=["C"], options=planets)
+    found = re.fullmatch(r"(..)最大，所以选([ABD])。答案是([ABD])。", garbled)
+    assert found and found[2] == found[3] and found[1] == planets["ABCD".index(found[2])]
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "It is Paris, and paris \\boxed{Paris}",
         "$x + y$ is a sum: \\boxed{x + y}",
         "在第一象限。\\boxed{第一象限}",
+        "位于x轴上，即x轴。\\boxed{x轴}",
         "\\frac{\\alpha}{k} = \\boxed{\\frac{\\alpha}{k}}",
     ],
 )

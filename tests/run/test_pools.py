@@ -287,7 +287,7 @@ def test_a_prompt_without_attempts_is_that_of_either_role(pools):
 def test_a_control_without_any_pool_is_refused_with_what_to_do(tmp_path, attempts, traces, said):
     folder = pool_folder(tmp_path / "pools", traces)
     told = refused(ConfigError, folder, cache__attempts=attempts)
-    assert f"The control {attempts} is not possible on {folder}: no" in told and said in told
+    assert f"The control {attempts} is not possible on the run pools: no" in told and said in told
     assert f"or leave out {attempts} in --controls" in told
 
 

@@ -26,8 +26,12 @@ def written(folder: Path) -> subprocess.CompletedProcess[str]:
     return run_script(SCRIPT, folder, "--write", folder / "results.md")
 
 
-def measured(folder: Path, right: int | None = None, **options: int) -> None:
-    """A whole run; of so many problems all deliberations are right, or as it comes."""
+def measured(evaluation: Path, right: int | None = None, **options: int) -> None:
+    """A whole run; of so many problems all deliberations are right, or as it comes.
+
+    Without the attempts' values none is.
+    """
+    folder = evaluation / "after"
     runs.write_run(folder, options.pop("problems", PROBLEMS), **({"k": 8, "d": 4} | options))
     if right is not None:
         traces = [_judged(trace, n < right) for n, trace in enumerate(read_traces(folder))]
@@ -39,6 +43,9 @@ def measured(folder: Path, right: int | None = None, **options: int) -> None:
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     summary = {"k": options.get("k", 8), "d": options.get("d", 4), "missing": 0}
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    garbled = [_judged(trace, False) for trace in read_traces(folder)]
+    write_traces(garbled, evaluation / "garbled" / TRACES_FOLDER)
+    (evaluation / "controls.json").write_text("{}", encoding="utf-8")
 
 
 def _judged(trace: Trace, right: bool) -> Trace:
@@ -84,6 +91,7 @@ def test_each_model_and_each_stage_has_its_own_figures(reproduced):
     heavy = {"base": "10.0", "SFT, seed 1": "40.0", "GRPO, seed 2": "80.0", "teacher": "100.0"}
     for name, share in heavy.items():
         assert cells(lines, name)[0][3].split()[0] == share, name
+        assert cells(lines, name)[0][8].split()[0] == f"+{share}", name
     gains = {name: cells(lines, name)[1] for name in ("SFT, seed 1", "GRPO, seed 1")}
     assert [gains[name][3].split()[0] for name in gains] == ["+30.0", "+40.0"]
     assert all(gain[0] == "+0.0 (+0.0 to +0.0)" for gain in gains.values())
@@ -92,6 +100,7 @@ def test_each_model_and_each_stage_has_its_own_figures(reproduced):
     assert re.fullmatch(r"\d+\.\d \(\d+\.\d to \d+\.\d\)", regress)
     assert "- GRPO adds to HM@4: +40.0 points; the interval is above 0 in 2 of 2 seeds" in page
     assert "- GRPO adds to M@8: 0.0 points; the interval is above 0 in 0 of 2 seeds" in page
+    assert "above the same without the attempts' values by: +80.0 points; the interval is" in page
     assert "of their texts, 1 stand among the 21 that were learnt from" in page
     assert "on a cache of 4 of them" in page.replace("\n", " ")
 
@@ -123,7 +132,7 @@ def test_runs_that_do_not_belong_together_are_refused(reproduced, changed, told)
 
 def test_runs_that_were_asked_in_other_ways_are_refused(reproduced):
     config = RunConfig(domain="brief", cache=CacheChoice(width=2))
-    path = reproduced / "measured-teacher" / "config.yaml"
+    path = reproduced / "measured-teacher" / "after" / "config.yaml"
     path.write_text(dump_config(config), encoding="utf-8")
     done = written(reproduced)
     assert (

@@ -68,6 +68,7 @@ from heavydistill.models.tokenizer import TEMPLATE_TOKENS, reader_of
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
 from heavydistill.run.experiments.comparison import AFTER, side_of
+from heavydistill.run.pools import not_possible
 from heavydistill.run.result import all_traces
 from heavydistill.store.atomic import new_folder, refuse_taken
 
@@ -324,7 +325,8 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
 
     Raises:
         ConfigError: The run reads other pools or has no deliberations, there are fewer orders, or
-            several orders and several rounds; or ``models.resolve.resolve`` fails.
+            several orders and several rounds; a control is not possible on any of these problems;
+            or ``models.resolve.resolve`` fails.
         BudgetError: The prompt of ``choose`` does not fit.
     """
     config = evaluated.config
@@ -339,6 +341,11 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
             f"Leave out --pools, or give --controls with some of "
             f"{', '.join(name for name in NAMES if name != CHAIN)}.",
         )
+    kinds = {problem.verifier for problem in evaluated.problems}
+    if GARBLED in names and kinds == {"instructions"}:  # which have no final answers
+        raise not_possible("garbled", "these problems")
+    if FOREIGN in names and len(evaluated.problems) < 2:
+        raise not_possible("foreign", "these problems")
     made: list[ControlRun] = []
     for name in (name for name in NAMES if name in names):
         if name == CHAIN:

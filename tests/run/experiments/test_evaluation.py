@@ -390,6 +390,7 @@ def test_a_chooser_reads_the_same_caches(tmp_path):
         (["chain"], 1, {"deliberate__d": 0}, "--d is 0"),
         ([], 2, {"deliberate__d": 0}, "--d is 0"),
         ([], 2, {"deliberate__rounds": 2}, "Set --rounds to 1"),
+        (["foreign"], 1, {"problems__limit": 1}, "foreign is not possible on these problems"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path, names, orders, keys, told):
