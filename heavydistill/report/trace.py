@@ -1,16 +1,20 @@
 """Prints one trace: the problem, its attempts, its caches and its deliberations.
 
 Attempts are numbered from 1 in the order of the pool; positions in a cache are numbered from 1 in
-the order shown to the deliberator. Texts of users and models are printed literally.
+the order shown to the deliberator, and claims name these positions. Texts of users and models are
+printed literally.
 
 Not covered: selecting a trace, and the whole prompt of a cache.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
+from heavydistill.heavy.checked_claims import CheckedClaim, attempts_in, checked_claims
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.report.terminal import folded, plain, print_table, table
@@ -41,18 +45,28 @@ def print_trace(trace: Trace, console: Console, full: bool = False) -> None:
         _print_generation(f"Trajectory {number}", trajectory, console, full)
     names = {t.id: f"trajectory {number}" for number, t in enumerate(trace.pool, 1)}
     names |= {d.id: _name(d).lower() for d in trace.deliberations}
+    generations = {each.id: each for each in (*trace.pool, *trace.deliberations)}
+    shown = {cache.id: attempts_in(cache, generations) for cache in trace.caches}
     rounds = {cache.round for cache in trace.caches} | {d.round for d in trace.deliberations}
     for round in sorted(rounds):
         for cache in trace.caches:
             if cache.round == round:
                 _print_cache(cache, names, console)
         for deliberation in deliberations_of(trace, round):
-            _print_generation(_name(deliberation), deliberation, console, full)
+            claims = checked_claims(deliberation, shown.get(deliberation.cache, []))
+            _print_generation(_name(deliberation), deliberation, console, full, claims)
 
 
-def _print_generation(title: str, generation: Generation, console: Console, full: bool) -> None:
+def _print_generation(
+    title: str,
+    generation: Generation,
+    console: Console,
+    full: bool,
+    claims: Sequence[CheckedClaim] = (),
+) -> None:
     _print_heading(title, console)
     console.print(_verdict(generation))
+    _print_claims(claims, console)
     read, written = (
         "unknown" if tokens < 0 else f"{tokens:,}"
         for tokens in (generation.prompt_tokens, generation.completion_tokens)
@@ -86,6 +100,19 @@ def _verdict(generation: Generation) -> Text:
         votes = ", ".join(vote.said.replace("_", " ") for vote in ballot.votes)
         line += plain(f"\n    rules left it undecided ({ballot.rule_reason}); votes: {votes}")
     return line
+
+
+def _print_claims(claims: Sequence[CheckedClaim], console: Console) -> None:
+    """Print what a deliberation says of attempts, by position in the cache, and if it is true."""
+    styles = {True: ("true", "green"), False: ("false", "red"), None: ("unknown", "yellow")}
+    said = []
+    for each in claims:
+        word, style = styles[each.is_true]
+        said.append(Text(f"#{each.claim.attempt} {each.claim.says} ({word})", style=style))
+    if said:
+        console.print(Text("claims: ", style="dim") + Text(", ").join(said))
+    if contradictions := [f"#{each.claim.attempt}" for each in claims if each.is_contradiction]:
+        console.print(Text(f"contradicts its own answer: {', '.join(contradictions)}", style="red"))
 
 
 def _print_cache(cache: Cache, names: dict[str, str], console: Console) -> None:

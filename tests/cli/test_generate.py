@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import time
 import uuid
 from dataclasses import replace
@@ -12,14 +13,16 @@ from typing import Any
 
 import marked
 import pytest
-from command_line import proposed, run_command, served, started
+from command_line import COMMAND, proposed, run_command, served, started
 from fake_server import FakeServer, completion, serving
 from import_files import lines
 from marked import MARK, eventually
 from pool_folders import pool_folder, pool_of
 from problem_files import doubles
 
+from heavydistill.heavy.checked_claims import attempts_in, checked_claims
 from heavydistill.metrics.summary import summarize
+from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.traces import read_traces
 
 GRACE_S = 20.0
@@ -68,6 +71,31 @@ def test_the_micro_teacher_thinks_and_deliberates(micro_run):
     shown = ran("show", str(out), "--problem", problem.id)
     assert problem.id in shown and problem.reference in shown
     assert run_command("show", str(out), "--problem", "none").returncode == 2
+
+
+def test_claims_are_measured_shown_and_kept_out_of_sets_if_false(micro_run, tmp_path):
+    out, printed = micro_run
+    traces, saved = list(read_traces(out)), json.loads((out / "summary.json").read_text())
+    assert saved["claim_coverage"]["mean"] == summarize(traces).claim_coverage.mean > 0.5
+    assert "Claims: on " in printed
+    trace = traces[1]
+    by_id = {each.id: each for each in (*trace.pool, *trace.deliberations)}
+    cache, said = trace.caches[0], trace.deliberations[0]
+    for each in checked_claims(said, attempts_in(cache, by_id)):
+        word = {True: "true", False: "false", None: "unknown"}[each.is_true]
+        marked = f"#{each.claim.attempt} {each.claim.says} ({word})"
+        assert marked in " ".join(ran("show", str(out), "--problem", trace.problem.id).split())
+
+    flags = ["--preset=natural", "--set=filters.false_claims=leave_out", f"--out={tmp_path / 's'}"]
+    done = subprocess.run([COMMAND, "build", out, *flags], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = list(read_rows(tmp_path / "s", "deliberations"))
+    false = {row["id"] for row in rows if row["false_claims"]}
+    assert false and false.isdisjoint(row["id"] for row in rows if not row["label"])
+    left_out = [row for row in rows if row["label"] == "false_claims"]
+    assert all(row["verdict"]["label"] == "correct" and row["id"] in false for row in left_out)
+    strata = read_manifest(tmp_path / "s").strata
+    assert sum(each.false_claims for each in strata.values()) == len(left_out) > 0
 
 
 def test_the_saved_configuration_repeats_the_run(micro_run, tmp_path):

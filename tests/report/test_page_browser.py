@@ -1,5 +1,6 @@
 """The page of a report in a real browser, as a person uses it."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from generations import altered, problem, trajectory, unboxed
 
 from heavydistill.report.page import writer as chunks
 from heavydistill.report.page.writer import whole, write_report
-from heavydistill.schema import Trace
+from heavydistill.schema import Claim, Trace
 
 PROBLEMS = 60
 
@@ -131,6 +132,29 @@ def test_a_trace_shows_attempts_cache_and_what_deliberations_use(browser, report
         uses = page.locator("#deliberations-1 .response dd").nth(3).text_content()
         assert uses.startswith(f"same answer as {same}" if same else "no attempt")
         assert uses.endswith(f"names {named}")
+
+
+def test_claims_are_marked_beside_their_attempts(browser, written, traces):
+    trace = next(each for each in traces if each.stratum == "minority-right")
+    (cache,) = trace.caches
+    answer = trace.deliberations[0]
+    made = [Claim(attempt=n, says="wrong", quote=f"Number {n} is wrong.") for n in (1, 2, 3, 4)]
+    claiming = dataclasses.replace(answer, claims=made)
+    rights = [{t.id: t.is_correct for t in trace.pool}[each.generation] for each in cache.items]
+    with visiting(browser, written(dataclasses.replace(trace, deliberations=[claiming]))) as visit:
+        page = visit.page
+        page.click("#show-traces")
+        page.click("#row-0")
+        words = ["false" if is_right else "true" for is_right in rights]
+        facts = page.locator("#deliberations-1 dd", has_text="wrong:").first
+        assert [f"wrong: {word}" in facts.text_content() for word in words] == [True] * 4
+        assert facts.locator("span[title='Number 2 is wrong.']").count() == 1
+        notes = page.locator("#cache-1 .attempt p.note").all_text_contents()
+        assert notes == [f"D1 wrong: {word}" for word in words]
+        same = {t.id: t.extracted == answer.extracted for t in trace.pool}
+        denied = sum(same[each.generation] for each in cache.items)
+        contradicts = page.locator("#deliberations-1 dd", has_text="its own answer").locator("a")
+        assert contradicts.count() == denied > 0
 
 
 def test_a_response_without_a_final_answer_is_not_shown_as_a_wrong_one(browser, written):

@@ -89,6 +89,20 @@ def test_the_cache_shows_order_cuts_and_what_is_left_out(trace, printed):
     assert "left out: trajectory 3 (error)" in lines
 
 
+def test_each_claim_is_marked_beside_the_position_of_its_attempt(trace, printed):
+    says = "Attempt 1 is right, attempt 2 is right. It is 42."
+    right, unknown = trace.deliberations
+    told = [dataclasses.replace(right, answer_text=says), dataclasses.replace(unknown, claims=[])]
+    lines = _normal(printed(print_trace, dataclasses.replace(trace, deliberations=told)))
+    assert "claims: #1 right (true), #2 right (false)" in lines
+    assert lines.count("contradicts its own answer: #2") == 1
+    assert sum(line.startswith("claims:") for line in lines) == 1
+    open_verdict = dataclasses.replace(trace.pool[0], verdict=said("undecided", "42"))
+    pool = [open_verdict, *trace.pool[1:]]
+    lines = _normal(printed(print_trace, dataclasses.replace(trace, pool=pool, deliberations=told)))
+    assert "claims: #1 right (true), #2 right (unknown)" in lines
+
+
 def test_reasoning_is_folded_unless_all_is_wanted(trace, printed):
     folded = printed(print_trace, trace)
     assert "step 3" in folded
@@ -124,7 +138,9 @@ def test_markup_in_any_text_is_printed_literally(trace, printed, nasty):
         error=nasty,
         model=nasty,
     )
-    text = printed(print_trace, dataclasses.replace(trace, problem=problem, pool=[attempt]))
+    text = printed(
+        print_trace, dataclasses.replace(trace, problem=problem, pool=[attempt, *trace.pool[1:]])
+    )
     assert text.count(nasty) == 9
 
 

@@ -40,6 +40,7 @@ from markupsafe import Markup
 import heavydistill
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.cache import blocks_of
+from heavydistill.heavy.checked_claims import attempts_in, checked_claims
 from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.problem_figures import family_of
@@ -47,7 +48,7 @@ from heavydistill.report.page.html import shipped
 from heavydistill.report.page.plots import pattern_definitions
 from heavydistill.report.page.runs import ReportedRun, RunFigures, figures, find, name_of
 from heavydistill.report.page.sections import environment, of_all, of_folder, of_run
-from heavydistill.schema import FAILED, Cache, Deliberation, Generation, Trace, to_row
+from heavydistill.schema import FAILED, Deliberation, Generation, Trace, to_row
 from heavydistill.store.traces import read_files, writing
 
 SCRIPTS = ("dom", "data", "maths", "text", "search", "list", "response", "trace", "app")
@@ -233,9 +234,9 @@ def differing(texts: Sequence[str]) -> list[str]:
 
 def whole(trace: Trace) -> dict[str, Any]:
     """Return a trace as JSON, with the derived fields for the viewer."""
-    caches = {cache.id: cache for cache in trace.caches}
     responses = (*trace.pool, *trace.deliberations)
-    answers = {response.id: response.extracted for response in responses}
+    by_id = {response.id: response for response in responses}
+    attempts = {cache.id: attempts_in(cache, by_id) for cache in trace.caches}
     row = to_row(trace)
     for response, shown in zip(responses, (*row["pool"], *row["deliberations"]), strict=True):
         shown["model"] = name_of(response.model)
@@ -246,7 +247,18 @@ def whole(trace: Trace) -> dict[str, Any]:
         if shown["blocks"]:
             del shown["prompt"]
     for answer, shown in zip(trace.deliberations, row["deliberations"], strict=True):
-        shown["uses"] = _uses(answer, caches.get(answer.cache), answers, trace.problem.text)
+        read = attempts.get(answer.cache, [])
+        shown["uses"] = _uses(answer, read, trace.problem.text)
+        shown["claims"] = [
+            {
+                "id": each.attempt.id,
+                "says": each.claim.says,
+                "quote": each.claim.quote,
+                "is_true": each.is_true,
+                "contradicts": each.is_contradiction,
+            }
+            for each in (checked_claims(answer, read) if read else ())
+        ]
     return row
 
 
@@ -265,18 +277,15 @@ def _counts(generations: Sequence[Generation]) -> list[int]:
 
 
 def _uses(
-    deliberation: Deliberation,
-    cache: Cache | None,
-    answers: dict[str, str | None],
-    problem: str,
+    deliberation: Deliberation, attempts: Sequence[Generation], problem: str
 ) -> dict[str, Any]:
     """Return ids of attempts in the cache: those with the same answer, and those mentioned."""
-    shown = [item.generation for item in cache.items] if cache else []
     said = named(f"{deliberation.reasoning}\n\n{deliberation.answer_text}", problem)
     answer = deliberation.extracted
+    same = [each.id for each in attempts if answer is not None and each.extracted == answer]
     return {
-        "same": [id for id in shown if answer is not None and answers.get(id) == answer],
-        "named": [id for number, id in enumerate(shown, 1) if number in said.numbers],
+        "same": same,
+        "named": [each.id for number, each in enumerate(attempts, 1) if number in said.numbers],
         "several": said.several,
     }
 

@@ -95,10 +95,19 @@ function usedBy(one, names) {
   return parts;
 }
 
+/** What a deliberation says of an attempt, and whether that is true; `who` is one of the two. */
+function claimOf(who, claim) {
+  const [state, word] = claim.is_true === null ? ["undecided", "unknown"] : claim.is_true ? ["correct", "true"] : ["incorrect", "false"];
+  return el("span.claim", { title: claim.quote }, who, ` ${claim.says}: `, el(`span.verdict.${state}`, {}, word));
+}
+
 function responseGrid(trace, responses, names, query) {
   const kind = (one) => (one.uses ? "Deliberation" : "Trajectory");
   const cards = responses.map((one) => {
     const facts = [["in the cache", el("span", {}, ...placesOf(trace, one))]];
+    const denied = (one.claims ?? []).filter((claim) => claim.contradicts);
+    if (denied.length) facts.unshift(["contradicts", el("span", {}, "its own answer, by its claims on ", ...separated(denied.map((claim) => link(claim.id, names))))]);
+    if (one.claims?.length) facts.unshift(["claims", el("span", {}, ...separated(one.claims.map((claim) => claimOf(link(claim.id, names), claim))))]);
     if (one.uses) facts.unshift(["uses", el("span", {}, ...usedBy(one, names))]);
     if (one.uses && !trace.caches.some((cache) => cache.round > one.round)) facts.pop(); // no later cache can contain it
     const title = `${kind(one)} ${names.get(one.id).slice(1)}`;
@@ -128,16 +137,19 @@ function blocks(trace, cache, names) {
     const item = cache.items[place];
     const one = responseOf(trace, item.generation);
     const heading = [`${place + 1} `, link(item.generation, names), one ? verdictMark(one) : "", el("span.note", {}, ` ${cutOf(item)}${item.defused ? `, ${counted(item.defused, "control token")} defused` : ""}`)];
-    return cacheBlock(heading, text, "attempt");
+    const claims = trace.deliberations
+      .filter((answer) => answer.cache === cache.id)
+      .flatMap((answer) => answer.claims.filter((claim) => claim.id === item.generation).map((claim) => claimOf(link(answer.id, names), claim)));
+    return cacheBlock(heading, text, "attempt", claims.length ? [el("p.note", {}, ...separated(claims))] : []);
   });
   return [cacheBlock("Wording", opening), cacheBlock("Problem", problem), ...attempts, cacheBlock("Wording", end)];
 }
 
 /** A part of the prompt, unchanged: formulas are not rendered. */
-function cacheBlock(heading, text, kind = "frame") {
+function cacheBlock(heading, text, kind = "frame", notes = []) {
   const body = el("div.text.exact", { dir: "auto" });
   const show = (shown) => body.replaceChildren(...plain(shown));
-  const block = el(`div.cache-block.${kind}`, {}, el("h5", {}, ...[heading].flat()), body);
+  const block = el(`div.cache-block.${kind}`, {}, el("h5", {}, ...[heading].flat()), ...notes, body);
   if (text.length > PREVIEW * 2) {
     show(beginning(text));
     const more = el("button.quiet.more", { type: "button", onclick: () => (show(text), more.remove()) }, `Show all ${number(text.length)} characters`);
