@@ -22,7 +22,8 @@ copyright = author
 release = version = heavydistill.__version__
 
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_parser", "markdown_pages"]
-exclude_patterns = ["extensions", "static"]
+# `skills` holds the exported skill, as clients load it.
+exclude_patterns = ["extensions", "skills", "static"]
 nitpicky = True
 # Types in signatures of what other pages describe, or other projects.
 nitpick_ignore_regex = [("py:.*", ".*")]
@@ -55,6 +56,7 @@ sections = {
         "guides/train",
         "guides/evaluate",
         "guides/publish",
+        "guides/skill",
         "guides/scale",
         "guides/monitor",
         "guides/gguf",

@@ -20,7 +20,7 @@ TIERS = [
     {"schema", "errors"},
     {"config", "heavy", "metrics"},
     {"store", "models", "verifiers", "problems", "chat"},
-    {"run", "pipeline", "curate", "train", "report", "hub", "micro", "doctor"},
+    {"run", "pipeline", "curate", "train", "report", "hub", "micro", "doctor", "skill"},
     {"cli", "__main__"},
 ]
 TIER_OF = {part: number for number, parts in enumerate(TIERS) for part in parts}

@@ -67,12 +67,13 @@ def both_pictures(found: re.Match[str]) -> str:
 
 
 def carried(app: Sphinx, page: Path, found: re.Match[str]) -> str:
-    """A link to a file outside of docs/ as a download, so that the site works by itself.
+    """A link to a file that is no page as a download, so that the site works by itself.
 
-    A folder stands for its README.
+    These are files outside of docs/, and those of the exported skill. A folder stands for its
+    README.
     """
     target = (page.parent / found[1]).resolve()
-    if target.is_relative_to(app.srcdir):
+    if target.is_relative_to(app.srcdir) and not target.is_relative_to(Path(app.srcdir, "skills")):
         return found[0]
     return f"](path:{found[1]}{'/README.md' if target.is_dir() else ''})"
 

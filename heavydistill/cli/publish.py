@@ -1,4 +1,4 @@
-"""``heavydistill publish``: uploads sets as a dataset, or a trained model, to the Hub."""
+"""Subcommands that share results: ``publish`` on the Hub, and ``skill`` for agents' clients."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 
 from heavydistill.cli.flags import Flag, with_flags
 from heavydistill.cli.progress import same_command
+from heavydistill.cli.verbs import Group, Verb
 from heavydistill.hub.options import PublishOptions
 from heavydistill.report.terminal import print_command, say
 
@@ -78,3 +79,86 @@ def publish(
     said = "Published" if done.is_new else "Nothing differs, nothing was sent"
     say(f"{said}: {done.url} ({'private' if done.is_private else 'public'})", console)
     say(f"Commit {done.commit}", console)
+
+
+skill = typer.Typer(
+    name="skill",
+    cls=Group,
+    help="Export the protocol as a skill for agents' clients, or check a skill.",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+@skill.command(cls=Verb)
+def export(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="Folder of skills, e.g. .agents/skills; it gets the subfolder heavy-thinking.",
+        ),
+    ],
+    domain: Annotated[
+        str, typer.Option(help="Domains of the wordings; the first is the default of the skill.")
+    ] = "general,stem,code",
+    language: Annotated[
+        str, typer.Option(help="Languages of the wordings; the first is the default of the skill.")
+    ] = "en,zh",
+    evals: Annotated[
+        Path | None, typer.Option(help="Finished run whose verified problems become evals.")
+    ] = None,
+    sign: Annotated[
+        Path | None, typer.Option(help="Private key (PEM, elliptic curve) that signs the skill.")
+    ] = None,
+) -> None:
+    """Export the protocol as a skill.
+
+    The skill is instructions only, in the format of the Agent Skills specification, with the
+    wordings that runs and trainings use. The same command gives the same bytes, except for a
+    signature.
+    """
+    from heavydistill.skill.export import export_skill
+
+    written = export_skill(folder, _listed(domain), _listed(language), evals, sign)
+    console = Console()
+    sizes = [path.stat().st_size for path in written.rglob("*") if path.is_file()]
+    say(f"Skill: {written} ({len(sizes)} files, {sum(sizes):,} bytes)", console)
+    print_command("Next", ["heavydistill", "skill", "check", written], console)
+
+
+@skill.command(cls=Verb)
+def check(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder of one skill, which has a SKILL.md.")
+    ],
+    key: Annotated[
+        Path | None, typer.Option(help="Public key (PEM) that the signature must be valid for.")
+    ] = None,
+) -> None:
+    """Check the folder of a skill.
+
+    The check covers the specification, what instructions must not hold, hashes, the signature, and
+    whether the wordings are those of the installed version. A refused skill ends with exit code 2;
+    each reason has its file, line and fix. Otherwise the level is printed, and what the next level
+    needs.
+    """
+    from heavydistill.errors import ConfigError
+    from heavydistill.skill.check import check_skill
+
+    console = Console()
+    report = check_skill(folder, key)
+    for refusal in report.refusals:
+        say(str(refusal), console)
+    if report.refusals:
+        reasons = f"{len(report.refusals):,} reason(s) above"
+        raise ConfigError(f"{folder} is refused, for the {reasons}", "Do not load it as it is.")
+    say(f"{report.name}: {report.files} files, no reason to refuse it", console)
+    say(f"Level: {report.level}", console)
+    for lacks in report.missing:
+        say(f"  The next level needs {lacks}", console)
+    say(f"Signature: {report.signature}", console)
+
+
+def _listed(names: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in names.split(",")))

@@ -33,9 +33,12 @@ ALWAYS = {"--set", "--full", "--help", "--help-all"}
 @pytest.fixture(scope="module")
 def helps() -> dict[tuple[str, ...], str]:
     """Words of the command line to what they print, with the imports asserted."""
-    verbs = [["journal", "stats"], ["journal", "check"], *([verb] for verb in _PLACES)]
+    groups = {"journal": ["stats", "check"], "skill": ["export", "check"]}
+    verbs = [[group, verb] for group, inner in groups.items() for verb in inner]
+    verbs += [[verb] for verb in _PLACES]
     words = [["--help"], *([*verb, flag] for verb in verbs for flag in ("--help", "--help-all"))]
-    words.remove(["journal", "--help-all"])  # a group has --help alone
+    for group in groups:  # which has --help alone
+        words.remove([group, "--help-all"])
     done = subprocess.run(
         [sys.executable, "-c", SHOWS_ALL, json.dumps(words)],
         capture_output=True,
@@ -56,7 +59,7 @@ def test_help_fits_80_columns_and_is_complete(helps):
 
 def test_help_lists_few_flags_and_help_all_every_flag(helps):
     group = typer.main.get_command(app)
-    for verb in _PLACES.keys() - {"journal"}:
+    for verb in _PLACES.keys() - {"journal", "skill"}:
         command = group.get_command(None, verb)
         flags = {name for each in command.params for name in each.opts}
         if hasattr(command.callback, "reads_words"):

@@ -26,7 +26,14 @@ from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig
 from heavydistill.config.yaml import section_in
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted(
+        path
+        for path in (ROOT / "docs").rglob("*.md")
+        if not path.is_relative_to(ROOT / "docs" / "skills")  # the exported skill
+    ),
+]
 
 _BLOCK = re.compile(
     r"(?P<comments>(?:^ *<!-- .* -->\n)*)"

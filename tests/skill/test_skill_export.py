@@ -1,0 +1,171 @@
+"""The exported skill: one source with the prompts, the same bytes, evals from a run, bad input."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from command_line import run_command
+from runs import traces, write_run
+
+from heavydistill.heavy import prompts
+from heavydistill.schema import Trace
+from heavydistill.skill.check import check_skill
+from heavydistill.skill.export import export_skill
+from heavydistill.skill.texts import DOMAINS, skill_texts, wordings_in
+from heavydistill.store.traces import TRACES_FOLDER, write_traces
+
+ROOT = Path(__file__).parents[2]
+PROMPTS = ROOT / "heavydistill/heavy/prompts"
+WORDINGS = [
+    f"{role}.{domain}.{language}"
+    for role, domain, language in prompts.available()
+    if role in ("thinker", "deliberator")
+]
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("name", WORDINGS)
+def test_each_wording_of_the_skill_is_the_file_that_runs_and_trainings_use(name):
+    _, domain, language = name.split(".")
+    source = (PROMPTS / f"{name}.md").read_text(encoding="utf-8").strip()
+    texts = skill_texts([domain], [language])
+    blocks = source.replace("{{fence}}", "====").split("\n{{cache}}\n")
+    for text in (texts[f"references/{name}.md"], texts["SKILL.md"]):
+        assert all(block in text for block in blocks)
+        assert "{{" not in text
+    digits = hashlib.sha256(source.encode()).hexdigest()[:12]
+    assert f'  heavydistill-{name}: "{digits}"\n' in texts["SKILL.md"]
+
+
+def test_a_changed_prompt_changes_the_skill(ours, tmp_path, monkeypatch):
+    for path in PROMPTS.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    with (tmp_path / "thinker.stem.zh.md").open("a", encoding="utf-8") as file:
+        file.write("请再检查一遍。\n")
+    monkeypatch.setattr(prompts, "_FOLDER", tmp_path)
+    monkeypatch.setattr(prompts, "load", prompts.load.__wrapped__)
+    found = {(each.file, each.line) for each in check_skill(ours).refusals}
+    assert found == {("SKILL.md", 14), ("references/thinker.stem.zh.md", 4)}
+
+
+def test_the_skill_has_the_shape_that_clients_load(exported):
+    skills_ref = pytest.importorskip("skills_ref")
+    assert skills_ref.validate(exported) == []
+    properties = skills_ref.read_properties(exported)
+    assert properties.description.startswith("Use for ") and len(properties.description) < 300
+    assert set(wordings_in(properties.metadata)) == {
+        name for name in WORDINGS if ".brief." not in name
+    }
+    lines = (exported / "SKILL.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 500
+    headings = [line for line in lines if line.startswith("## ")]
+    assert [line.split()[-1] for line in headings] == [
+        *("Activation", "protocol", "Deliberation", "Output")
+    ]
+    report = check_skill(exported)
+    assert (report.level, report.signature, report.refusals) == ("declared", "none", [])
+
+
+def test_two_exports_are_equal_to_the_byte(exported, tmp_path):
+    done = run_command("skill", "export", tmp_path)
+    assert done.returncode == 0 and str(tmp_path / "heavy-thinking") in done.stdout
+    assert content_of(tmp_path / "heavy-thinking") == content_of(exported)
+
+
+def test_the_skill_of_the_documentation_is_the_export(exported):
+    """`heavydistill skill export docs/skills` makes it, after `rm -r docs/skills`."""
+    assert content_of(ROOT / "docs/skills/heavy-thinking") == content_of(exported)
+
+
+def test_every_domain_with_wordings_says_what_it_is_for():
+    assert {name.split(".")[1] for name in WORDINGS} == set(DOMAINS)
+
+
+def test_evals_are_the_hardest_verified_problems_of_a_run(tmp_path):
+    run = write_run(tmp_path / "run", 60)
+    folder = export_skill(tmp_path, ["brief"], ["en"], run)
+    tree = json.loads((folder / "evals/evals.json").read_text(encoding="utf-8"))
+    right = {
+        trace.problem.text: sum(each.is_correct for each in trace.pool)
+        for trace in traces(60)
+        if any(each.is_correct for each in (*trace.pool, *trace.deliberations))
+    }
+    shares = [right[each["prompt"]] for each in tree["evals"]]
+    assert shares == sorted(right.values())[:20]
+    assert tree["skill_name"] == folder.name
+    first = tree["evals"][0]
+    assert set(first) == {"id", "prompt", "expected_output", "files", "assertions"}
+    reference = first["expected_output"].rpartition(" ")[2]
+    assert f"{reference!r}" in first["assertions"][0] and "'math'" in first["assertions"][0]
+    assert check_skill(folder).level == "tested"
+
+
+def test_evals_of_other_wordings_do_not_test_the_skill(tmp_path):
+    folder = export_skill(tmp_path, ["stem", "brief"], ["en"], write_run(tmp_path / "run"))
+    report = check_skill(folder)
+    assert report.level == "declared"
+    assert report.missing == [
+        "evals from a run with these wordings: thinker.stem.en, deliberator.stem.en"
+    ]
+
+
+def unverified_run(folder: Path) -> Path:
+    def wrong(trace: Trace) -> Trace:
+        return Trace(problem=trace.problem, pool=[p for p in trace.pool if not p.is_correct])
+
+    write_traces(map(wrong, traces(4, d=0)), folder / TRACES_FOLDER)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--domain", "stem,law"], "There is no thinker prompt for domain 'law' in language 'en'"),
+        (["--domain", "brief"], "There is no thinker prompt for domain 'brief' in language 'zh'"),
+        (["--language", ""], "There is no thinker prompt for domain 'general' in language ''"),
+        (["--evals", "nothing"], "nothing is not the folder of a finished run: it does not exist"),
+        (["--evals", "unverified"], "--evals: none of the 4 problems of unverified has"),
+        (["--evals", "run"], "--evals: run/summary.json cannot be read"),
+        (["--sign", "run/config.yaml"], "--sign: run/config.yaml is not a private key"),
+    ],
+)
+def test_bad_input_is_reported_with_a_fix_and_nothing_is_written(flags, told, tmp_path, keys):
+    unverified_run(tmp_path / "unverified")
+    (write_run(tmp_path / "run", 4) / "summary.json").write_text("[", encoding="utf-8")
+    done = run_command("skill", "export", "skills", *flags, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Error: {told}") and len(done.stderr.split(". ")) > 1
+    assert not [*(tmp_path / "skills").rglob("*")]
+
+
+def test_an_existing_skill_is_not_replaced(exported, tmp_path):
+    (tmp_path / "heavy-thinking").mkdir()
+    done = run_command("skill", "export", tmp_path)
+    assert done.returncode == 2 and "heavy-thinking exists. Remove it" in done.stderr
+    assert not [*(tmp_path / "heavy-thinking").iterdir()]
+
+
+def test_a_signature_is_valid_for_its_key_and_folder_alone(tmp_path, keys):
+    private, public = keys("author")
+    folder = export_skill(tmp_path, ["general"], ["en"], key=private)
+    assert check_skill(folder).signature == "not checked"
+    assert check_skill(folder, public).signature == "valid"
+    other = check_skill(folder, keys("other")[1])
+    assert other.signature == "not valid" and "Key mismatch" in other.refusals[0].what
+    (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    changed = check_skill(folder, public)
+    assert changed.signature == "not valid"
+    assert any(".gitignore" in each.what for each in changed.refusals)
+
+
+def test_a_key_without_a_signature_is_refused(exported, keys):
+    report = check_skill(exported, keys("author")[1])
+    assert [each.what for each in report.refusals] == ["there is no signature for the key"]
