@@ -10,8 +10,9 @@ an id of its own:
                 right ones. Where all attempts shown are wrong, but another attempt of the pool is
                 right: this one in the place of a wrong one
 
-Kind: verifier, and family of a procedural problem. A foreign pool comes from the problems nearby in
-the run, of another stratum if there is none of the same, and without the right answer if possible.
+Kind: verifier, family of a procedural problem, and number of options of a choice. A foreign pool
+comes from the problems nearby in the run, of another stratum if there is none of the same, and
+without the right answer if possible.
 A transplant takes wrong attempts that are not shown first, and repeats shown ones if these are too
 few. Its verdicts remain valid; attempts that are garbled or foreign have none and are judged.
 

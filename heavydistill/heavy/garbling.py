@@ -3,7 +3,7 @@ r"""Replaces the values in attempts by others of the same form, for the control 
 What a value is, and what replaces it:
 
     number         as many digits; sign, decimal point and thousands separators stay
-    number word    another one of two to nine, ten to seventeen, or twenty, thirty, ... ninety
+    number word    another one of two to nine, ten to nineteen, or twenty, thirty, ... ninety
     choice letter  the letter of another option, and the text of an option by that option's text
     final answer   without digits: its words, with as many letters of the same alphabet and case
 
@@ -19,7 +19,6 @@ numbers.
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
 import string
@@ -28,9 +27,12 @@ from decimal import Decimal
 
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
 _UNITS = ("two", "three", "four", "five", "six", "seven", "eight", "nine")
-_TEENS = ("ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen")
+_TEENS = (
+    *("ten", "eleven", "twelve", "thirteen", "fourteen"),
+    *("fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
+)
 _TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_SPELLED = dict(zip((*_UNITS, *_TEENS, *_TENS), (*range(2, 18), *range(20, 99, 10)), strict=True))
+_SPELLED = dict(zip((*_UNITS, *_TEENS, *_TENS), (*range(2, 20), *range(20, 99, 10)), strict=True))
 # Chinese characters beside a Latin word or letter do not belong to it.
 _STARTS, _ENDS = r"(?<![A-Za-z0-9_\\'’])", r"(?![A-Za-z0-9_'’])"
 # A single letter that is no article or pronoun: "A is", "A or B", but not "A train", "I see".
@@ -91,7 +93,7 @@ class _Garbler:
         right: Collection[str],
         options: Sequence[str],
     ) -> None:
-        self._rng = random.Random(int.from_bytes(hashlib.sha256(seed.encode()).digest()))
+        self._rng = random.Random(seed)
         self._new: dict[str, str] = {}  # replacement by value
         self._right = {_value(number) for text in right for number in re.findall(_NUMBER, text)}
         self._right_words = {word.lower() for text in right for word in _words(text)}

@@ -361,7 +361,7 @@ def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path):
 
 def test_what_a_control_asked_can_be_read_again(tmp_path):
     """By whoever compares, builds from or replays its folder; a cache may be wider than its K."""
-    plan = planned(tmp_path, processes=2, cache__width=3, problems__limit=1)
+    plan = planned(tmp_path, processes=2, cache__width=3)
     controls = controls_of(plan, list(NAMES), 2)
     for each in controls:
         pools = "after" if each.plan is None else None
