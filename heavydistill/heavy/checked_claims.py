@@ -2,10 +2,10 @@
 
 A claim is true or false by the verdict of the attempt that it is made of; of an undecided attempt
 it is neither. A claim contradicts the deliberation if it calls right an attempt with another final
-answer, or wrong an attempt with the same one. Answers are the same as in ``voting``, if their
-extracted texts are equal, or if the verifier accepts both. Texts of several lines, such as
-programs, may differ and mean the same, so they are different answers only if the verifier accepts
-one and rejects the other.
+answer, or wrong an attempt with the same one. Two answers are the same if their extracted texts are
+equal, as in ``voting``, or if the verifier accepts both. Texts of several lines, such as programs,
+may differ and mean the same, so they are different answers only if the verifier accepts one and
+rejects the other.
 
 Not covered: reading claims (``claims``).
 """
