@@ -2,8 +2,9 @@
 
 Whatever the reference validator (``skills-ref`` 0.1.1) refuses is refused. Refused as well is what
 the specification states and that validator does not check: fences that are lines of their own,
-metadata that map strings to strings, and a ``compatibility`` that is not empty; and ``---`` inside
-the frontmatter, where clients disagree on its end.
+metadata that map strings to strings, other fields that are strings, and a ``compatibility`` that is
+not empty. So is what clients read differently: ``---`` inside the frontmatter, and line ends that
+only some versions of YAML know.
 
 Not covered: the texts of the body and of other files (``instructions``).
 """
@@ -66,8 +67,8 @@ def _inside(text: str) -> str:
         raise _RefusedError(1, "the frontmatter has no end", f"End it with a line {_FENCE}.")
     inside = lines[: lines.index(_FENCE)]
     for number, line in enumerate(inside, 2):
-        if _FENCE in line:
-            what = f"{_FENCE} inside the frontmatter, where some clients would end it"
+        if apart := [mark for mark in (_FENCE, "\x85", "\u2028", "\u2029") if mark in line]:
+            what = f"{apart[0]!a} inside the frontmatter, which clients read differently"
             raise _RefusedError(number, what, "Remove it.")
     found = "\n".join(["", *inside])
     if len(found) > _MOST_CHARACTERS:
@@ -129,11 +130,9 @@ def _violations(
             texts = value.values() if isinstance(value, dict) else [None]
             if not all(isinstance(text, str) for text in texts):
                 yield line, "metadata do not map strings to strings", 'Write `  KEY: "TEXT"` lines.'
-        elif key not in _LIMITS:
-            continue
-        elif not isinstance(value, str) or not value:
+        elif not isinstance(value, str) or (key in _LIMITS and not value):
             yield line, f"the field {key} is not a text, or is empty", "Write a text."
-        elif len(value) > _LIMITS[key]:
+        elif len(value) > _LIMITS.get(key, _MOST_CHARACTERS):
             what = f"the field {key} has {len(value):,} characters of at most {_LIMITS[key]:,}"
             yield line, what, "Shorten it."
         if key == "name" and isinstance(value, str) and value:

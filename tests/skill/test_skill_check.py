@@ -100,7 +100,7 @@ STRICTER = {
     "no compatibility": (field("compatibility:\n"), "SKILL.md:4: the field compatibility is not"),
     "an end that clients see apart": (
         replaced("Use it", "Use --- it"),
-        "SKILL.md:3: --- inside the frontmatter",
+        "SKILL.md:3: '---' inside the frontmatter, which clients read differently",
     ),
     "a fence that is no line": (replaced("---\nname", "--- \nname"), "SKILL.md:1: there is no fr"),
 }
