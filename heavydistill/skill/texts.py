@@ -1,6 +1,6 @@
 """The texts of the skill ``heavy-thinking``, made from the wordings that runs and trainings use.
 
-``SKILL.md`` holds the protocol (``body.md``) with both wordings of the first domain and language;
+``SKILL.md`` is ``template.md`` with both wordings of the first domain and language;
 ``references/ROLE.DOMAIN.LANGUAGE.md`` holds each wording in the form in which a model reads it: the
 prompt of a thinker, and that of a cache. What stands in brackets is for the reader to fill. The
 metadata name the version of heavydistill and the hash of each wording.
@@ -43,16 +43,6 @@ DOMAINS = {
     ),
 }
 """Maps a domain to its questions and to the format of its answers."""
-_DESCRIPTION = (
-    "Use for hard questions with a checkable answer (competition mathematics, science, programming "
-    "contests, logic) or when your first approach is unsure. Solves the question several times "
-    "independently, compares the attempts and derives the answer again. Not for small talk, simple "
-    "facts or plain edits."
-)
-_COMPATIBILITY = (
-    "Any client. With subagents the attempts are independent and run at the same time; without "
-    "them one context holds them all."
-)
 _QUESTION, _ATTEMPTS = "[the question]", ("[the first attempt]", "[the second attempt]")
 
 
@@ -79,33 +69,20 @@ def skill_texts(
         name: serialize(_QUESTION, _ATTEMPTS, wording) for name, wording in wordings.items()
     }
     first = f"{domains[0]}.{languages[0]}"
+    hashes = {name: wording.version.rpartition("@")[2] for name, wording in wordings.items()}
+    versions = {VERSION_KEY: version or heavydistill.__version__}
+    versions |= {f"heavydistill-{name}": digits for name, digits in hashes.items()}
     slots = {
+        "metadata": "\n".join(f'  {key}: "{value}"' for key, value in versions.items()),
         "first": f"{domains[0]}, {languages[0]}",
         "table": _table(domains, languages),
         "formats": "\n".join(f"  - {domain}: {DOMAINS[domain][1]}." for domain in domains),
         "thinker": rendered[f"thinker.{first}"],
         "deliberator": rendered[f"deliberator.{first}"],
     }
-    template = (resources.files("heavydistill.skill") / "body.md").read_text(encoding="utf-8")
-    body = re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], template)
-    hashes = {name: wording.version.rpartition("@")[2] for name, wording in wordings.items()}
-    head = [
-        f"name: {NAME}",
-        f"description: {_DESCRIPTION}",
-        "license: Apache-2.0",
-        f"compatibility: {_COMPATIBILITY}",
-        "metadata:",
-        f'  {VERSION_KEY}: "{version or heavydistill.__version__}"',
-        *(f'  {key_of(name)}: "{digits}"' for name, digits in hashes.items()),
-    ]
-    return {SKILL: "\n".join(["---", *head, "---", "", body])} | {
-        reference_of(name): f"{text}\n" for name, text in rendered.items()
-    }
-
-
-def key_of(wording: str) -> str:
-    """Return the key of the metadata that holds the hash of a wording."""
-    return f"heavydistill-{wording}"
+    template = (resources.files("heavydistill.skill") / "template.md").read_text(encoding="utf-8")
+    text = re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], template)
+    return {SKILL: text} | {reference_of(name): f"{each}\n" for name, each in rendered.items()}
 
 
 def reference_of(wording: str) -> str:

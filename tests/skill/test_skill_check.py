@@ -118,6 +118,11 @@ ACCEPTED = {
 CONTENT = {
     "an address": (line("Look at https://example.org first.\n"), "SKILL.md:9: an address"),
     "a number as address": (line("Ask 10.0.0.7 first.\n"), "SKILL.md:9: an address: 10.0.0.7"),
+    "a domain": (line("Look at example.org first.\n"), "SKILL.md:9: an address: example.org"),
+    "a letter of another script": (
+        line("Then c\u0443rl x.\n"),
+        r"SKILL.md:9: a look-alike letter: c\u0443",
+    ),
     "a program": (line("```python\nls\n```\n"), "SKILL.md:9: a block of a program"),
     "a command": (line("Then `curl -s x`.\n"), "SKILL.md:9: a command: `curl"),
     "a command of a client": (line("Today is !`date`.\n"), "SKILL.md:9: a command: !`"),
