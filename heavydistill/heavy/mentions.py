@@ -41,6 +41,7 @@ _SPELLINGS = str.maketrans(
     | {"\uff08": "(", "\uff09": ")", "\uff03": "#", "\u0130": "I"}
     | {chr(0x2460 + number): str(number + 1) for number in range(20)}
 )
+_IN_BRACKETS = re.compile(r"(?<=\d) ?\([^()]*\)")  # In "attempts 1 (42) and 3 (42)"
 _DIGITS = "一二三四五六七八九"
 CHINESE_NUMBERS = {
     f"{tens}十{ones}": 10 * (_DIGITS.find(tens) + 1 if tens else 1)
@@ -63,6 +64,7 @@ class Mention(NamedTuple):
     kind: Kind  # Attempts of others by number, the writer's own, or several of others
     noun: Noun  # Strength of the noun
     numbers: tuple[int, ...] = ()  # Numbers of the attempts; empty for ``several``
+    span: tuple[int, int] = (0, 0)  # In the text that ``plain`` returns; unknown for ``several``
 
 
 def named(text: str, problem: str = "") -> Named:
@@ -80,15 +82,29 @@ def named(text: str, problem: str = "") -> Named:
     return Named(numbers, any(place.kind == "several" for place in places))
 
 
-def mentions(text: str, problem: str = "") -> list[Mention]:
-    """Find all mentions in a text, sorted by language; arguments as in ``named``."""
+def mentions(text: str, problem: str = "", shown: bool = False) -> list[Mention]:
+    """Find all mentions in a text, sorted by language; arguments as in ``named``.
+
+    ``shown`` says that the writer surely saw attempts; weak nouns are then read as strong ones.
+    """
     written = plain(text)
-    return [each for language in _languages() for each in language.read(written, problem)]
+    return [each for language in _languages(shown) for each in language.read(written, problem)]
 
 
 def plain(text: str) -> str:
     """The text without emphasis, with normalised blanks, dashes, brackets and numbers."""
     return text.translate(_SPELLINGS)
+
+
+def compiled(
+    patterns: Mapping[str, str | list[str]], known: Mapping[str, str] | None = None
+) -> dict[str, re.Pattern[str]]:
+    """Compile patterns in which ``@name@`` stands for a pattern before it, or for a known one."""
+    texts, result = dict(known or {}), dict[str, re.Pattern[str]]()
+    for name, value in patterns.items():
+        text = re.sub(r"@(\w+)@", lambda m: f"(?:{texts[m[1]]})", "|".join(_listed(value)))
+        texts[name], result[name] = text, re.compile(text)
+    return result
 
 
 _Rule = Mapping[str, Any]
@@ -100,19 +116,11 @@ class _Language:
 
     def __init__(self, tree: Mapping[str, Any]) -> None:
         words: dict[str, list[str]] = {name: text.split() for name, text in tree["words"].items()}
-        self._known = {name: "|".join(alternatives) for name, alternatives in words.items()}
-        self._patterns: dict[str, re.Pattern[str]] = {}
-        for name, value in tree["patterns"].items():
-            self._patterns[name] = self._compiled("|".join(_listed(value)))
-            self._known[name] = self._patterns[name].pattern
+        known = {name: "|".join(alternatives) for name, alternatives in words.items()}
+        self._patterns = compiled(tree["patterns"], known)
         self._values = {word: i for group in words.values() for i, word in enumerate(group, 1)}
         self._values |= CHINESE_NUMBERS | {"两": 2, "兩": 2}
-        self._places = [(place, self._compiled(place["number"])) for place in tree["places"]]
         self._tree = tree
-
-    def _compiled(self, pattern: str) -> re.Pattern[str]:
-        known = self._known
-        return re.compile(re.sub(r"@(\w+)@", lambda name: f"(?:{known[name[1]]})", pattern))
 
     def read(self, written: str, problem: str) -> Iterator[Mention]:
         """Yield all mentions in a text that ``plain`` has prepared."""
@@ -138,7 +146,7 @@ class _Language:
         before = text[max(0, match.start() - windows["before"]) : match.start()]
         after = text[match.end() : match.end() + windows["after"]]
         noun: Noun = "strong" if match["strong"] else "weak"
-        for place, number in self._places:
+        for place in self._tree["places"]:
             is_behind = place["side"] == "behind"
             if is_name and not is_behind:
                 continue
@@ -153,9 +161,12 @@ class _Language:
             if kind == "skip":
                 continue
             is_plural = bool(match.groupdict().get("plural"))
+            number = self._patterns[place["number"]]
             numbers = self._numbers(where, number, is_behind, is_plural)
             if kind in ("cited", "own") and numbers:
-                yield Mention("cited" if kind == "cited" else "own", noun, numbers)
+                start = match.start() if is_behind else match.start() - len(before) + where.start()
+                end = match.end() + where.end() if is_behind else match.end()
+                yield Mention("cited" if kind == "cited" else "own", noun, numbers, (start, end))
                 if kind == "cited" and self._patterns["others"].search(after):
                     yield Mention("several", noun)
             return
@@ -189,7 +200,8 @@ class _Language:
         first = self._patterns.get("first_alone")
         if is_behind and first and not is_plural and (alone := first.fullmatch(text)):
             return (int(alone[1]),)
-        numbers = {self._value(each) for each in number.findall(text)}
+        bare = _IN_BRACKETS.sub("", text)
+        numbers = {self._value(each) for each in number.findall(bare)}
         for low, high in self._patterns["range"].findall(text):
             numbers.update(range(self._value(low), self._value(high) + 1))
         count = where.groupdict().get("count")
@@ -208,9 +220,13 @@ def _stem(noun: re.Match[str]) -> str:
 
 
 @cache
-def _languages() -> list[_Language]:
+def _languages(shown: bool) -> list[_Language]:
     file = resources.files("heavydistill.heavy") / "mentions.yaml"
-    return [_Language(tree) for tree in yaml.safe_load(file.read_text(encoding="utf-8")).values()]
+    trees = yaml.safe_load(file.read_text(encoding="utf-8")).values()
+    places = [place for tree in trees for place in tree["places"]] if shown else []
+    for rule in (rule for place in places for rule in place["rules"]):
+        rule.pop("noun", None)
+    return [_Language(tree) for tree in trees]
 
 
 def _listed(names: str | list[str]) -> list[str]:
