@@ -2,14 +2,22 @@
 
     python scripts/train_micro.py --out heavydistill/micro
 
-Problems are procedural (see heavydistill/micro/rows.py) with seeds that evaluation never uses.
-The stages, each saved under --work so that a stopped run continues there:
+Problems are procedural (see heavydistill/micro/rows.py) with seeds that evaluation never uses, and
+solutions are those of heavydistill/micro/worked.py. The stages, each saved under --work so that a
+stopped run continues there:
 
 1. tokenizer     from texts like those of the training
-2. student       thinker rows, and a few deliberator rows that only restate one attempt
-3. small-caches  the teacher: thinker rows, and deliberations on two or three invented attempts,
-                 so that careful work is learnt on short prompts
-4. own-caches    the teacher answers fresh problems, and learns to deliberate on its own attempts
+2. thinker       arithmetic on long problems, and attempts with random slips; both models
+                 start from it
+3. student       and deliberations that only restate one attempt
+4. small-caches  the teacher: deliberations on two or three attempts
+5. caches        deliberations on up to twelve attempts
+6. teacher       more of all of these
+
+A share of the deliberations reads garbled attempts or none. There the teacher is on its own, and
+learns to slip as often as a thinker: its advantage must come from the attempts. No row is chosen
+because its answer is right. After each stage of the teacher, its accuracy on fresh problems is
+printed, with and without the attempts' values.
 
 heavydistill/micro/README.md has wall times and results.
 """
@@ -21,34 +29,38 @@ import itertools
 import random
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from heavydistill.config.models import Sampling
-from heavydistill.heavy import prompts
-from heavydistill.heavy.prompts import thinker_prompt
+from heavydistill.heavy.garbling import garble_attempts
 from heavydistill.micro import rows
 from heavydistill.micro.rows import MicroProblem, MicroRow
 from heavydistill.micro.tokenizer import train_tokenizer
-from heavydistill.micro.training import Schedule, Size, new_model, train
+from heavydistill.micro.training import Schedule, Size, Stream, new_model, train
+from heavydistill.micro.worked import solve
 from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.request import Request, sample_seed, user_turn
 from heavydistill.verifiers.extraction import boxed
 
 CONTEXT = 2048
-SIZE = Size(hidden=128, layers=3, heads=4, feed_forward=256)
-STUDENT_STAGE = Schedule(3200, 4e-3, thinker_rows=16, deliberator_rows=1, deliberator_weight=0.2)
-SMALL_CACHES_STAGE = Schedule(
-    2500, 4e-3, thinker_rows=14, deliberator_rows=8, deliberator_weight=0.5
-)
-OWN_CACHES_STAGE = Schedule(2000, 3e-3, thinker_rows=10, deliberator_rows=8, deliberator_weight=0.5)
-SMALL_CACHE = 3  # maximum number of invented attempts
-POOLS, POOL_SIZE = 1600, 10
-ALL_RIGHT_KEPT = 1 / 3  # pools without an error teach little
-SAMPLING = Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=160)
+SIZE = Size(hidden=128, layers=4, heads=4, feed_forward=384)
+THINKER_STAGE = Schedule(2000, 4e-3)
+STUDENT_STAGE = Schedule(400, 2e-3)
+SMALL_CACHES_STAGE = Schedule(800, 3e-3)
+CACHES_STAGE = Schedule(1000, 3e-3)
+TEACHER_STAGE = Schedule(1050, 3e-3)
+SLIP_RATE = 0.15
+# Lower in the last stages, because the model's own errors add to its slips.
+TEACHER_SLIP_RATE = 0.12
+SLIP_RATES = (0.08, 0.15, 0.15, 0.25, 0.4)  # of the attempts in a cache, by turns
+NO_ATTEMPTS, GARBLED = 0.05, 0.15  # shares of the deliberations
+WATCHED, K, SAMPLING = 100, 8, Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=400)
 
 
 def main() -> None:
@@ -85,88 +97,97 @@ class Maker:
     def tokenizer(self) -> PreTrainedTokenizerFast:
         folder = self.work / "tokenizer"
         if not folder.is_dir():
-            rng = random.Random(self.seed)
-            sample = itertools.islice(self._problems(0), 4000)
-            texts = [
-                text
-                for problem in sample
+            problems, rng = self._problems(0)
+            texts: list[str] = []
+            for problem in itertools.islice(problems, 3000):
+                attempts = [solve(problem.task, rng, SLIP_RATE) for _ in range(4)]
                 for row in (
-                    rows.thinker_row(problem),
-                    rows.deliberator_row(problem, rows.invented_attempts(problem, 8, rng)),
-                )
-                for text in (row.prompt, f"\n{row.reasoning}\n", f"\n{row.answer_text}")
-            ]
+                    rows.thinker_row(problem, SLIP_RATE, rng),
+                    rows.deliberator_row(problem, attempts, SLIP_RATE, rng),
+                ):
+                    texts += [row.prompt, f"\n{row.reasoning}\n", f"\n{row.answer_text}"]
             self._save(folder, train_tokenizer(texts, CONTEXT))
         return AutoTokenizer.from_pretrained(folder)
 
+    def thinker(self) -> Path:
+        long_rows = map(rows.long_row, self._problems(9, rows.LONG_LEVELS)[0])
+        streams = [
+            Stream("long", long_rows, 16, 0.6),
+            Stream("thinker", self._thinkers(3), 12, 0.4),
+        ]
+        return self._stage("thinker", None, THINKER_STAGE, streams)
+
     def student(self) -> Path:
-        rng = random.Random(self.seed + 1)
-        return self._stage(
-            "student",
-            None,
-            STUDENT_STAGE,
-            self._problems(1),
-            (
-                rows.restating_row(
-                    problem, rows.invented_attempts(problem, rows.attempt_count(rng), rng), rng
-                )
-                for problem in self._problems(2)
-            ),
-        )
+        streams = [
+            Stream("thinker", self._thinkers(1), 12, 0.5),
+            Stream("deliberator", self._restating(2), 6, 0.5),
+        ]
+        return self._stage("student", self.thinker(), STUDENT_STAGE, streams)
 
     def teacher(self) -> Path:
-        rng = random.Random(self.seed + 2)
-        small_caches = self._stage(
-            "small-caches",
-            None,
-            SMALL_CACHES_STAGE,
-            self._problems(3),
-            (
-                rows.deliberator_row(
-                    problem, rows.invented_attempts(problem, rng.randint(2, SMALL_CACHE), rng)
-                )
-                for problem in self._problems(4)
-            ),
-        )
-        return self._stage(
-            "own-caches",
-            small_caches,
-            OWN_CACHES_STAGE,
-            self._problems(5),
-            self._own_rows(small_caches),
-        )
-
-    def _problems(self, stream: int) -> Iterator[MicroProblem]:
-        """The problems of a stream; each use has a stream of its own."""
-        return rows.problems(self.seed * 100 + stream)
-
-    def _own_rows(self, model: Path) -> Iterator[MicroRow]:
-        """Deliberator rows without end, on pools that the model sampled itself."""
-        rng = random.Random(self.seed + 3)
-        problems = list(itertools.islice(self._problems(6), POOLS))
-        pools = sample_pools(model, problems, self.seed)
-        usable = [
-            (problem, pool)
-            for problem, pool in zip(problems, pools, strict=True)
-            if len(pool) >= 2
-            and (
-                any(answer != problem.worked.answer for _, answer in pool)
-                or rng.random() < ALL_RIGHT_KEPT
-            )
+        streams = [
+            Stream("thinker", self._thinkers(5), 8, 0.3),
+            Stream("deliberator", self._deliberators(4, 2, 3), 16, 0.7),
         ]
-        log(f"{len(usable)} of {POOLS} pools are used")
-        while usable:
-            for problem, pool in rng.sample(usable, len(usable)):
-                count = min(rows.attempt_count(rng), len(pool))
-                yield rows.deliberator_row(problem, rng.sample(pool, count))
+        small = self._stage("small-caches", self.thinker(), SMALL_CACHES_STAGE, streams)
+        streams = [
+            Stream("thinker", self._thinkers(7, TEACHER_SLIP_RATE), 8, 0.3),
+            Stream(
+                "deliberator",
+                self._deliberators(6, 2, rows.MOST_ATTEMPTS, TEACHER_SLIP_RATE),
+                8,
+                0.7,
+            ),
+        ]
+        caches = self._stage("caches", small, CACHES_STAGE, streams)
+        streams = [
+            Stream("long", map(rows.long_row, self._problems(10, rows.LONG_LEVELS)[0]), 8, 0.2),
+            Stream("thinker", self._thinkers(11, TEACHER_SLIP_RATE), 8, 0.3),
+            Stream(
+                "deliberator",
+                self._deliberators(12, 2, rows.MOST_ATTEMPTS, TEACHER_SLIP_RATE),
+                8,
+                0.5,
+            ),
+        ]
+        return self._stage("teacher", caches, TEACHER_STAGE, streams)
+
+    def _problems(
+        self, stream: int, levels: Mapping[str, Mapping[str, Any]] = rows.LEVELS
+    ) -> tuple[Iterator[MicroProblem], random.Random]:
+        """The problems of a stream and its random numbers; each use has a stream of its own."""
+        number = self.seed * 100 + stream
+        return rows.problems(number, levels), random.Random(number)
+
+    def _thinkers(self, stream: int, slip_rate: float = SLIP_RATE) -> Iterator[MicroRow]:
+        problems, rng = self._problems(stream)
+        return (rows.thinker_row(problem, slip_rate, rng) for problem in problems)
+
+    def _restating(self, stream: int) -> Iterator[MicroRow]:
+        problems, rng = self._problems(stream)
+        for problem in problems:
+            count = rows.attempt_count(rng)
+            attempts = [solve(problem.task, rng, SLIP_RATE) for _ in range(count)]
+            yield rows.restating_row(problem, attempts, rng)
+
+    def _deliberators(
+        self, stream: int, fewest: int, most: int, slip_rate: float = SLIP_RATE
+    ) -> Iterator[MicroRow]:
+        """Rows on ``fewest`` to ``most`` attempts: mostly 8, if ``most`` is more than that."""
+        problems, rng = self._problems(stream)
+        for problem in problems:
+            count = K if most > K and rng.random() < 0.6 else rng.randint(fewest, most)
+            of_attempts, kind = rng.choice(SLIP_RATES), rng.random()
+            attempts = [solve(problem.task, rng, of_attempts) for _ in range(count)]
+            if kind < NO_ATTEMPTS:
+                yield rows.deliberator_row(problem, [], slip_rate, rng)
+            elif kind < NO_ATTEMPTS + GARBLED:
+                yield rows.garbled_row(problem, attempts, slip_rate, rng)
+            else:
+                yield rows.deliberator_row(problem, attempts, slip_rate, rng)
 
     def _stage(
-        self,
-        name: str,
-        start: Path | None,
-        schedule: Schedule,
-        thinkers: Iterator[MicroProblem],
-        deliberators: Iterator[MicroRow],
+        self, name: str, start: Path | None, schedule: Schedule, streams: Sequence[Stream]
     ) -> Path:
         folder = self.work / name
         if folder.is_dir():
@@ -178,15 +199,9 @@ class Maker:
             else new_model(SIZE, tokenizer, self.seed)
         ).to(self.device)
         log(f"{name}: {model.num_parameters() / 1e6:.2f} M parameters on {self.device}")
-        train(
-            model,
-            tokenizer,
-            map(rows.thinker_row, thinkers),
-            deliberators,
-            schedule,
-            lambda line: log(f"{name}: {line}"),
-        )
+        train(model, tokenizer, streams, schedule, lambda line: log(f"{name}: {line}"))
         self._save(folder, tokenizer, model)
+        log(f"{name}: {figures(folder, itertools.islice(self._problems(8)[0], WATCHED))}")
         return folder
 
     def _save(self, folder: Path, *parts: PreTrainedTokenizerFast | LlamaForCausalLM) -> None:
@@ -196,31 +211,33 @@ class Maker:
         unfinished.rename(folder)
 
 
-def sample_pools(
-    model: Path, problems: list[MicroProblem], seed: int
-) -> list[list[tuple[str, str]]]:
-    """The finished attempts of ``model`` at each problem, as (answer text, boxed answer)."""
-    engine = LocalEngine(str(model))
-    prompt = prompts.load("thinker", rows.PROMPT_DOMAIN, "en")
-    requests = [
-        Request(user_turn(thinker_prompt(problem.text, prompt)), SAMPLING, sample_seed(seed, n, k))
-        for n, problem in enumerate(problems)
-        for k in range(POOL_SIZE)
-    ]
-    started = time.perf_counter()
-    responses = engine.generate(requests)
-    pools: list[list[tuple[str, str]]] = [[] for _ in problems]
-    right = 0
-    for index, response in enumerate(responses):
-        answer = boxed(response.answer_text) if response.finish_reason == "stop" else None
-        if answer is not None:
-            pools[index // POOL_SIZE].append((response.answer_text, answer))
-            right += answer == problems[index // POOL_SIZE].worked.answer
-    log(
-        f"{len(requests)} attempts in {time.perf_counter() - started:.0f} s, "
-        f"{right / len(requests):.3f} of them right"
+def figures(model: Path, problems: Iterator[MicroProblem]) -> str:
+    """Accuracy of attempts, of deliberations on them, and of deliberations on garbled ones."""
+    engine, listed = LocalEngine(str(model)), list(problems)
+    right = [solve(problem.task).answer for problem in listed]
+
+    def ask(prompts: Sequence[str]) -> list[str]:
+        turns = [
+            Request(user_turn(prompt), SAMPLING, sample_seed(0, place))
+            for place, prompt in enumerate(prompts)
+        ]
+        return [response.answer_text for response in engine.generate(turns)]
+
+    def accuracy(texts: Sequence[str], each: int) -> str:
+        is_right = [boxed(text) == right[place // each] for place, text in enumerate(texts)]
+        return f"{100 * fmean(is_right):.1f}"
+
+    texts = ask([rows.thinker_prompt(problem) for problem in listed for _ in range(K)])
+    pools = [texts[K * place : K * (place + 1)] for place in range(len(listed))]
+    garbled = [garble_attempts(pool, str(place)) for place, pool in enumerate(pools)]
+    heavy, on_garbled = (
+        ask([rows.cache_prompt(*each) for each in zip(listed, caches, strict=True)])
+        for caches in (pools, garbled)
     )
-    return pools
+    return (
+        f"right in per cent: attempts {accuracy(texts, K)}, deliberations {accuracy(heavy, 1)}, "
+        f"on garbled attempts {accuracy(on_garbled, 1)}"
+    )
 
 
 def log(line: str) -> None:
@@ -233,9 +250,8 @@ def _ship(stage: Path, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     model.save_pretrained(target)
     AutoTokenizer.from_pretrained(stage).save_pretrained(target)
-    (target / "model.safetensors").chmod(
-        0o644
-    )  # it is written with permissions for the owner alone
+    # safetensors writes the file with permissions for the owner alone.
+    (target / "model.safetensors").chmod(0o644)
     log(f"wrote {target}")
 
 

@@ -7,26 +7,50 @@ item i of a dataset with ``seed + i``; seeds of evaluations and bundled problems
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import serialize
+from heavydistill.heavy.garbling import garble_attempts
 from heavydistill.micro.worked import (
+    Task,
     Worked,
     deliberator_solution,
     hand_off,
-    judgement,
+    read_task,
+    solve,
     thinker_solution,
-    work,
 )
-from heavydistill.problems.procedural import MICRO_LEVELS
+from heavydistill.verifiers.extraction import boxed
 
 TRAINING_SEEDS = 10**12
 PROMPT_DOMAIN = "brief"
 MOST_ATTEMPTS = 12
+# Families and settings of the problems.
+LEVELS: dict[str, dict[str, Any]] = {
+    "chain_sum": {"min_terms": 5, "max_terms": 8, "min_digits": 2, "max_digits": 2},
+    "decimal_chain_sum": {
+        "min_terms": 5,
+        "max_terms": 8,
+        "min_digits": 1,
+        "max_digits": 1,
+        "min_decimal_places": 1,
+        "max_decimal_places": 1,
+    },
+    "leg_counting": {"min_animals": 4, "max_animals": 6},
+}
+# Longer problems of the same families, with more arithmetic for each token.
+LONG_LEVELS: dict[str, dict[str, Any]] = {
+    family: level
+    | (
+        {"min_animals": 8, "max_animals": 14}
+        if family == "leg_counting"
+        else {"min_terms": 16, "max_terms": 28}
+    )
+    for family, level in LEVELS.items()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +64,15 @@ class MicroRow:
 
 @dataclass(frozen=True, slots=True)
 class MicroProblem:
-    """A problem with its worked solution; ``given`` is a short form of the task."""
+    """A problem and its task."""
 
     text: str
-    given: str
-    worked: Worked
+    task: Task
 
 
-def problems(stream: int) -> Iterator[MicroProblem]:
+def problems(
+    stream: int, levels: Mapping[str, Mapping[str, Any]] = LEVELS
+) -> Iterator[MicroProblem]:
     """An endless sequence of training problems, determined by the number ``stream``."""
     import reasoning_gym
 
@@ -57,53 +82,60 @@ def problems(stream: int) -> Iterator[MicroProblem]:
         seed = TRAINING_SEEDS + stream * 10**9 + turn * chunk
         batch = [
             _problem(family, item)
-            for family, level in MICRO_LEVELS.items()
+            for family, level in levels.items()
             for item in reasoning_gym.create_dataset(family, size=chunk, seed=seed, **level)
         ]
         rng.shuffle(batch)
         yield from batch
 
 
-def thinker_row(problem: MicroProblem) -> MicroRow:
-    """A training row of the thinker: the problem, solved in large steps."""
-    prompt = prompts.load("thinker", PROMPT_DOMAIN, "en")
-    return MicroRow(prompts.thinker_prompt(problem.text, prompt), *thinker_solution(problem.worked))
+def thinker_prompt(problem: MicroProblem) -> str:
+    """The prompt of a thinker, as the pipeline words it."""
+    return prompts.thinker_prompt(problem.text, prompts.load("thinker", PROMPT_DOMAIN, "en"))
 
 
-def deliberator_row(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> MicroRow:
-    """A training row of the deliberator, for a cache of (answer text, answer) attempts."""
-    answers = [answer for _, answer in attempts]
-    solution = deliberator_solution(problem.worked, problem.given, answers)
-    return MicroRow(_cache_prompt(problem, attempts), *solution)
+def cache_prompt(problem: MicroProblem, attempts: Sequence[str]) -> str:
+    """The prompt of a deliberator on these attempts, as the pipeline words it."""
+    return serialize(problem.text, attempts, prompts.load("deliberator", PROMPT_DOMAIN, "en"))
+
+
+def thinker_row(problem: MicroProblem, slip_rate: float, rng: random.Random) -> MicroRow:
+    """A training row of a thinker that forgets a carry at ``slip_rate``."""
+    return MicroRow(thinker_prompt(problem), *thinker_solution(solve(problem.task, rng, slip_rate)))
+
+
+def long_row(problem: MicroProblem) -> MicroRow:
+    """A row that teaches arithmetic: the steps without slips, and the answer alone."""
+    worked = solve(problem.task)
+    return MicroRow(thinker_prompt(problem), worked.steps, f"Answer: \\boxed{{{worked.answer}}}")
+
+
+def deliberator_row(
+    problem: MicroProblem, attempts: Sequence[Worked], slip_rate: float, rng: random.Random
+) -> MicroRow:
+    """A training row of the deliberator, on a cache of these attempts."""
+    found = solve(problem.task, rng, slip_rate, attempts)
+    texts, answers = [hand_off(a) for a in attempts], [a.answer for a in attempts]
+    return MicroRow(cache_prompt(problem, texts), *deliberator_solution(found, answers))
+
+
+def garbled_row(
+    problem: MicroProblem, attempts: Sequence[Worked], slip_rate: float, rng: random.Random
+) -> MicroRow:
+    """A row on attempts whose numbers are all replaced: the deliberator is on its own."""
+    found = solve(problem.task, rng, slip_rate)
+    texts = garble_attempts([hand_off(attempt) for attempt in attempts], str(rng.random()))
+    answers = [boxed(text) or "" for text in texts]
+    return MicroRow(cache_prompt(problem, texts), *deliberator_solution(found, answers))
 
 
 def restating_row(
-    problem: MicroProblem, attempts: Sequence[tuple[str, str]], rng: random.Random
+    problem: MicroProblem, attempts: Sequence[Worked], rng: random.Random
 ) -> MicroRow:
-    """A row that teaches the base student the format of a deliberation by repeating one attempt."""
-    text, answer = rng.choice(attempts)
-    reasoning = judgement(answer, [other for _, other in attempts])
-    return MicroRow(_cache_prompt(problem, attempts), reasoning, text)
-
-
-def invented_attempts(
-    problem: MicroProblem, count: int, rng: random.Random
-) -> list[tuple[str, str]]:
-    """Attempts with artificial errors, used until a model can write attempts itself.
-
-    An error shifts one intermediate value and all later ones.
-    """
-    slip_rate, attempts = rng.random(), []
-    unit = Decimal(1).scaleb(int(problem.worked.values[-1].as_tuple().exponent))
-    for _ in range(count):
-        values = list(problem.worked.values)
-        if rng.random() < slip_rate:
-            first = rng.randrange(len(values))
-            slip = unit * rng.choice((-1, 1)) * rng.choice((1, 1, 2, 3, 5, 10, 10, 20, 100))
-            values[first:] = [value + slip for value in values[first:]]
-        worked = Worked(problem.worked.steps, tuple(values))
-        attempts.append((hand_off(worked), worked.answer))
-    return attempts
+    """A row of the base student, whose deliberation repeats one attempt."""
+    found = rng.choice(attempts)
+    texts, answers = [hand_off(a) for a in attempts], [a.answer for a in attempts]
+    return MicroRow(cache_prompt(problem, texts), *deliberator_solution(found, answers))
 
 
 def attempt_count(rng: random.Random) -> int:
@@ -112,14 +144,4 @@ def attempt_count(rng: random.Random) -> int:
 
 
 def _problem(family: str, item: dict[str, Any]) -> MicroProblem:
-    worked = work(family, item["metadata"])
-    if family == "leg_counting":
-        given = ", ".join(str(step) for step in worked.steps if step.operator == "*")
-    else:
-        given = item["metadata"]["expression"]
-    return MicroProblem(item["question"].strip(), given, worked)
-
-
-def _cache_prompt(problem: MicroProblem, attempts: Sequence[tuple[str, str]]) -> str:
-    prompt = prompts.load("deliberator", PROMPT_DOMAIN, "en")
-    return serialize(problem.text, [text for text, _ in attempts], prompt)
+    return MicroProblem(item["question"].strip(), read_task(family, item["metadata"]))

@@ -1,8 +1,8 @@
 """Trains the micro models from random weights, with next-token loss on the assistant's turn.
 
-A step has one batch of thinker rows and one batch of deliberator rows, so that the lengths of the
-rows do not affect the balance of the roles. Training runs in float32 on a CPU or a GPU. The same
-seed, number of threads and machine give the same weights.
+A step has one batch of each stream of rows, so that the lengths of the rows do not affect the
+balance of the roles. Weights are float32, and layers are computed in bfloat16, on a CPU or a GPU.
+The same seed, number of threads and machine give the same weights.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,9 +44,6 @@ class Schedule:
     learning_rate: float
     """Peak learning rate of the matrices; all other weights use half of it. Warm-up is linear;
     decay is a cosine to a twentieth of the peak."""
-    thinker_rows: int  # Number of rows per step
-    deliberator_rows: int  # Number of rows per step
-    deliberator_weight: float = 0.5  # Share of the loss for deliberator rows, 0 to 1
 
     def share_of_peak(self, step: int) -> float:
         """The learning rate at a step (from 0) as a share of its peak."""
@@ -55,6 +52,16 @@ class Schedule:
             return (step + 1) / warm_up
         progress = (step - warm_up) / max(1, self.steps - warm_up)
         return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Endless rows of one kind, and their part in each step."""
+
+    name: str
+    rows: Iterator[MicroRow]
+    batch: int  # Number of rows per step
+    weight: float  # Share of the loss; the shares of a training add up to 1
 
 
 def new_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
@@ -82,8 +89,7 @@ def new_model(size: Size, tokenizer: PreTrainedTokenizerFast, seed: int) -> Llam
 def train(
     model: LlamaForCausalLM,
     tokenizer: PreTrainedTokenizerFast,
-    thinkers: Iterator[MicroRow],
-    deliberators: Iterator[MicroRow],
+    streams: Sequence[Stream],
     schedule: Schedule,
     report: Callable[[str], None],
 ) -> None:
@@ -95,25 +101,22 @@ def train(
     peak, weights = schedule.learning_rate, model.named_parameters()
     optimizer = MuonAdamW(weights, peak, weight_decay=0.05, betas=(0.9, 0.95), eps=1e-8)
     of_step = torch.optim.lr_scheduler.LambdaLR(optimizer, schedule.share_of_peak)
-    weight = schedule.deliberator_weight
-    plan = [
-        (_batches(thinkers, schedule.thinker_rows), 1 - weight),
-        (_batches(deliberators, schedule.deliberator_rows), weight),
-    ]
+    batches = [_batches(stream.rows, stream.batch) for stream in streams]
     model.train()
-    started, tokens, losses = time.perf_counter(), 0, [0.0, 0.0]
+    started, tokens, losses = time.perf_counter(), 0, [0.0] * len(streams)
     for step in range(1, schedule.steps + 1):
-        for role, (batches, share) in enumerate(plan):
-            ids, labels = batch(tokenizer, next(batches))
+        for place, stream in enumerate(streams):
+            ids, labels = batch(tokenizer, next(batches[place]))
             tokens += ids.numel()
             # Rows are padded on the right, so the causal mask is enough to hide the padding.
             inputs, targets = ids.to(model.device), labels[:, 1:].to(model.device)
-            hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state
             supervised = targets != _IGNORED
-            logits = model.lm_head(hidden[:, :-1][supervised])
-            loss = torch.nn.functional.cross_entropy(logits, targets[supervised])
-            (loss * share).backward()
-            losses[role] += loss.item()
+            with torch.autocast(model.device.type, torch.bfloat16):
+                hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state
+                logits = model.lm_head(hidden[:, :-1][supervised])
+            loss = torch.nn.functional.cross_entropy(logits.float(), targets[supervised])
+            (loss * stream.weight).backward()
+            losses[place] += loss.item()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
@@ -121,12 +124,15 @@ def train(
         if step % _REPORTED_STEPS == 0 or step == schedule.steps:
             seen = step % _REPORTED_STEPS or _REPORTED_STEPS
             seconds = time.perf_counter() - started
+            of_streams = "  ".join(
+                f"{stream.name} loss {loss / seen:.4f}"
+                for stream, loss in zip(streams, losses, strict=True)
+            )
             report(
-                f"step {step}/{schedule.steps}  thinker loss {losses[0] / seen:.4f}  "
-                f"deliberator loss {losses[1] / seen:.4f}  {tokens / 1e6:.1f} M tokens  "
+                f"step {step}/{schedule.steps}  {of_streams}  {tokens / 1e6:.1f} M tokens  "
                 f"{tokens / seconds / 1e3:.1f} k tokens/s  {seconds / 60:.1f} min"
             )
-            losses = [0.0, 0.0]
+            losses = [0.0] * len(streams)
     model.eval()
 
 

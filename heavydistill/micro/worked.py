@@ -1,19 +1,29 @@
 """Generates the worked solutions that the micro models are trained to write.
 
 Three families of reasoning-gym are supported: ``chain_sum``, ``decimal_chain_sum`` and
-``leg_counting``. Each problem is divided into ``Step``s of one operation. A thinker computes a step
-at once (``57+87=144``), which a small model often gets wrong. A deliberator restates the task,
-derives it again column by column (``57+87: 7+7=14, 5+8+1=14: 144``), and compares each attempt with
-its own result. Both end with the intermediate values and the boxed answer, so that a deliberation
-can be an attempt in the next round.
+``leg_counting``. A solution multiplies where there is something to multiply, and then adds up, one
+running total after the other: ``57 +87=144 -22=122``. A thinker computes each value at once and
+sometimes forgets a carry or a borrow (``57 +87=134``), at random, so that its attempts err in
+different steps. A deliberator writes the same steps, but reads each of them in the attempts that
+have the same operands there:
+
+1. It takes over a value on which at least two attempts agree.
+2. It computes a value again, with care, if attempts differ, or if a single attempt differs from
+   its own computation.
+3. It computes a value alone, and slips as often as a thinker, if no attempt has this step.
+
+Then it subtracts its answer from that of each attempt, and judges the attempt by the difference:
+a model of this size learns to compare numbers in no other way that was tried. Both roles repeat the
+steps in their answer text, so that a deliberation can be an attempt in the next round.
 
 Not covered: division, brackets, terms below zero.
 """
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -22,110 +32,137 @@ FAMILIES = ("chain_sum", "decimal_chain_sum", "leg_counting")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One operation ``left operator right``, operator in ``+ - *``."""
+class Task:
+    """What a problem asks for: products to be added, or signed terms to be added."""
 
-    left: Decimal
-    operator: str
-    right: Decimal
-
-    @property
-    def value(self) -> Decimal:
-        if self.operator == "*":
-            return self.left * self.right
-        return self.left + self.right if self.operator == "+" else self.left - self.right
-
-    def __str__(self) -> str:
-        return f"{self.left}{self.operator}{self.right}"
+    products: tuple[tuple[Decimal, Decimal], ...]  # (count, legs); empty for sums of given terms
+    terms: tuple[Decimal, ...]  # signed; empty for sums of products
 
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """A problem divided into steps."""
+    """A worked solution: the value of each product, the terms, and the running total after each
+    term from the second."""
 
-    steps: tuple[Step, ...]  # Steps in order
-    values: tuple[Decimal, ...]  # Intermediate values in the answer text, the answer last
+    task: Task
+    values: tuple[Decimal, ...]
+    totals: tuple[Decimal, ...]
+
+    @property
+    def terms(self) -> tuple[Decimal, ...]:
+        return self.task.terms or self.values
 
     @property
     def answer(self) -> str:
-        return str(self.values[-1])
+        return str(self.totals[-1])
+
+    @property
+    def steps(self) -> str:
+        """All steps as text; the last number is the answer."""
+        first, *rest = self.terms
+        chain = [str(first)]
+        for term, total in zip(rest, self.totals, strict=True):
+            chain.append(f"{'-' if term < 0 else '+'}{abs(term)}={total}")
+        line = " ".join(chain)
+        if not self.values:
+            return line
+        products = zip(self.task.products, self.values, strict=True)
+        return " ".join(f"{a}*{b}={value}" for (a, b), value in products) + "\n" + line
 
 
-def work(family: str, metadata: dict[str, Any]) -> Worked:
-    """Divide a problem of one of ``FAMILIES`` into steps, by reasoning-gym's metadata."""
-    steps: list[Step] = []
+def read_task(family: str, metadata: dict[str, Any]) -> Task:
+    """The task of a problem of one of ``FAMILIES``, by reasoning-gym's metadata."""
     if family != "leg_counting":
-        first, *rest = re.findall(r"([+-]?)\s*([\d.]+)", metadata["expression"])
-        total = Decimal(first[1])
-        for operator, term in rest:
-            steps.append(Step(total, operator, Decimal(term)))
-            total = steps[-1].value
-        return Worked(tuple(steps), tuple(step.value for step in steps))
+        found = re.findall(r"([+-]?)\s*([\d.]+)", metadata["expression"])
+        return Task((), tuple(Decimal(sign + number) for sign, number in found))
     from reasoning_gym.arithmetic.leg_counting import ANIMALS
 
-    values: list[Decimal] = []
-    for animal, count in metadata["animals"].items():
-        steps.append(Step(Decimal(count), "*", Decimal(ANIMALS[animal])))
-        if values:
-            steps.append(Step(values[-1], "+", steps[-1].value))
-        values.append(steps[-1].value)
-    return Worked(tuple(steps), tuple(values))
-
-
-def thinker_solution(worked: Worked) -> tuple[str, str]:
-    """(reasoning, answer text) of a thinker, which computes each step at once."""
-    return "\n".join(f"{step}={step.value}" for step in worked.steps), hand_off(worked)
-
-
-def deliberator_solution(worked: Worked, given: str, answers: Sequence[str]) -> tuple[str, str]:
-    """(reasoning, answer text) of a deliberator that saw ``answers`` in this order."""
-    lines = [f"Given: {given}", *map(careful, worked.steps), judgement(worked.answer, answers)]
-    return "\n".join(lines), hand_off(worked)
-
-
-def judgement(found: str, answers: Sequence[str]) -> str:
-    """One line per attempt: whether its answer equals ``found``."""
-    return "\n".join(
-        f"Attempt {number}: {answer} {'right' if answer == found else 'wrong'}"
-        for number, answer in enumerate(answers, 1)
+    return Task(
+        tuple((Decimal(n), Decimal(ANIMALS[name])) for name, n in metadata["animals"].items()), ()
     )
 
 
-def careful(step: Step) -> str:
-    """Write one step by columns of digits, the last column first; a product is not split.
+def solve(
+    task: Task,
+    rng: random.Random | None = None,
+    slip_rate: float = 0.0,
+    attempts: Sequence[Worked] = (),
+) -> Worked:
+    """Work out a task step by step.
 
-    In a difference, a column borrows ten if its upper digit is too small. For negative numbers, the
-    equivalent positive operation is written: ``12-45: -(45-12): 5-2=3, 4-1=3: -33``.
+    Args:
+        task: The task.
+        rng: Source of the slips; may be None if ``slip_rate`` is 0.
+        slip_rate: Probability of forgetting each carry or borrow; a product misses one factor with
+            half this probability.
+        attempts: Attempts that are read at each step, see the module's docstring.
     """
-    if step.operator == "*":
-        return f"{step}={step.value}"
-    right = step.right if step.operator == "+" else -step.right
-    adds = (step.left < 0) == (right < 0)
-    sizes = (abs(step.left), abs(right))
-    upper, lower = sizes if adds else (max(sizes), min(sizes))
-    worked_out = f"{upper}{'+' if adds else '-'}{lower}"
-    if step.value < 0:
-        worked_out = f"-({worked_out})"
-    named = "" if worked_out == str(step) else f" {worked_out}:"
-    return f"{step}:{named} {', '.join(_columns(upper, lower, adds))}: {step.value}"
+    rng = rng or random.Random(0)
+    values: list[Decimal] = []
+    for place, (count, legs) in enumerate(task.products):
+        slips = legs > 0 and rng.random() < slip_rate / 2
+        own = (count - slips) * legs
+        read = [attempt.values[place] for attempt in attempts]
+        values.append(_compare(count * legs, own, read))
+    terms = task.terms or tuple(values)
+    totals = [terms[0]]
+    for place, term in enumerate(terms[1:]):
+        own_total = _add(totals[-1], term, rng, slip_rate)
+        read = [
+            attempt.totals[place]
+            for attempt in attempts
+            if (attempt.totals[place - 1] if place else attempt.terms[0]) == totals[-1]
+            and attempt.terms[place + 1] == term
+        ]
+        totals.append(_compare(totals[-1] + term, own_total, read))
+    return Worked(task, tuple(values), tuple(totals[1:]))
 
 
-def _columns(upper: Decimal, lower: Decimal, adds: bool) -> Iterator[str]:
-    """Yield the columns of a sum or difference of two numbers with equally many decimals."""
-    digits = [str(number).replace(".", "") for number in (upper, lower)]
-    width = max(map(len, digits))
-    over = 0
-    for a, b in zip(*(map(int, reversed(text.zfill(width))) for text in digits), strict=True):
-        if adds:
-            yield f"{a}+{b}{'+1' if over else ''}={a + b + over}"
-            over = int(a + b + over > 9)
-        else:
-            borrowed = int(a < b + over)
-            top = a + 10 * borrowed
-            yield f"{top}-{b}{'-1' if over else ''}={top - b - over}"
-            over = borrowed
+def thinker_solution(worked: Worked) -> tuple[str, str]:
+    """(reasoning, answer text) of a thinker."""
+    return worked.steps, hand_off(worked)
+
+
+def deliberator_solution(worked: Worked, answers: Sequence[str]) -> tuple[str, str]:
+    """(reasoning, answer text) of a deliberator that saw ``answers`` in this order."""
+    return "\n".join([worked.steps, *judgement(worked.answer, answers)]), hand_off(worked)
+
+
+def judgement(found: str, answers: Sequence[str]) -> list[str]:
+    """One line per attempt: the difference of its answer to ``found``, and right if that is 0."""
+    lines = []
+    for number, answer in enumerate(answers, 1):
+        difference = Decimal(answer) - Decimal(found)
+        subtracted = f"-{found}" if Decimal(found) >= 0 else f"+{found[1:]}"
+        judged = "wrong" if difference else "right"
+        lines.append(f"Attempt {number}: {answer} {subtracted}={difference} {judged}")
+    return lines
 
 
 def hand_off(worked: Worked) -> str:
-    """The answer text of both roles: the intermediate values and the boxed answer."""
-    return f"Values: {' '.join(map(str, worked.values))}\nAnswer: \\boxed{{{worked.answer}}}"
+    """The answer text of both roles: the steps and the boxed answer."""
+    return f"{worked.steps}\nAnswer: \\boxed{{{worked.answer}}}"
+
+
+def _compare(true: Decimal, own: Decimal, read: Sequence[Decimal]) -> Decimal:
+    """The value of a step that the attempts have as ``read``; see the module's docstring."""
+    values = {*read} if len(read) > 1 else {*read, own}
+    return values.pop() if len(values) == 1 else true
+
+
+def _add(total: Decimal, term: Decimal, rng: random.Random, slip_rate: float) -> Decimal:
+    """``total + term`` by columns of digits, each carry or borrow forgotten at ``slip_rate``."""
+    exponent = min(int(total.as_tuple().exponent), int(term.as_tuple().exponent))
+    left, right = (int(number.scaleb(-exponent)) for number in (total, term))
+    adds = (left < 0) == (right < 0)
+    upper, lower = sorted((abs(left), abs(right)), reverse=True)
+    result = over = 0
+    place = 1
+    while upper or lower or over:
+        column = upper % 10 + (lower % 10 + over if adds else -(lower % 10) - over)
+        over = int(not 0 <= column <= 9)
+        result += column % 10 * place
+        if over and rng.random() < slip_rate:
+            over = 0
+        upper, lower, place = upper // 10, lower // 10, place * 10
+    return Decimal(-result if left + right < 0 else result).scaleb(exponent)

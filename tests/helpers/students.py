@@ -1,6 +1,7 @@
 """Students with the chat templates of real models, for tests: small tokenizers, no weights."""
 
 import importlib.util
+import json
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +12,10 @@ import pytest
 from heavydistill.schema import to_row
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "student"
+# Ids of the control tokens of the micro models
+PAD, TURN_BEGINS, TURN_ENDS = (
+    token["id"] for token in json.loads((MICRO / "tokenizer.json").read_text())["added_tokens"][:3]
+)
 REASONING = "Attempt 1 is right: 2*3=6.\n\n    2 + 2 + 2 = 6\n\nAttempt 2 added."
 ANSWER = "The product is\n\n\\boxed{6}."
 QUESTION = "What is 2 * 3?\n==== Attempt 1\nIt is 6.\n==== Attempt 2\nIt is 5."

@@ -7,7 +7,7 @@ import pytest
 
 from heavydistill.micro.rows import MicroRow
 from heavydistill.micro.tokenizer import train_tokenizer
-from heavydistill.micro.training import Schedule, Size, batch, new_model, train
+from heavydistill.micro.training import Schedule, Size, Stream, batch, new_model, train
 
 ROWS = [
     MicroRow(f"{a}+{b}", f"{a}+{b}={a + b}", f"\\boxed{{{a + b}}}") for a in (1, 5) for b in (2, 6)
@@ -43,10 +43,12 @@ def test_only_what_the_assistant_says_is_learnt(tokenizer):
 def trained(tokenizer, deliberator_rows: int, seed: int = 0):
     """(model, lines of progress) after a training on few rows."""
     model = new_model(Size(hidden=32, layers=1, heads=1, feed_forward=32), tokenizer, seed)
-    schedule = Schedule(200, 2e-2, thinker_rows=2, deliberator_rows=deliberator_rows)
+    streams = [
+        Stream("thinker", itertools.cycle(ROWS[:2]), 2, 0.5),
+        Stream("deliberator", itertools.cycle(ROWS[2:]), deliberator_rows, 0.5),
+    ]
     lines: list[str] = []
-    thinkers, deliberators = itertools.cycle(ROWS[:2]), itertools.cycle(ROWS[2:])
-    train(model, tokenizer, thinkers, deliberators, schedule, lines.append)
+    train(model, tokenizer, streams, Schedule(200, 2e-2), lines.append)
     return model, lines
 
 

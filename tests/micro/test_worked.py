@@ -23,18 +23,17 @@ from heavydistill.micro.rows import TRAINING_SEEDS, MicroProblem
 from heavydistill.micro.tokenizer import THINK_TAGS, train_tokenizer
 from heavydistill.micro.worked import (
     FAMILIES,
-    Step,
+    Task,
     Worked,
-    careful,
     deliberator_solution,
+    hand_off,
+    read_task,
+    solve,
     thinker_solution,
-    work,
 )
-from heavydistill.problems.procedural import MICRO_LEVELS
 from heavydistill.verifiers.extraction import boxed
 
 NUMBER = r"-?\d+(?:\.\d+)?"
-STRIDE = re.compile(rf"({NUMBER})([-+*])({NUMBER})=({NUMBER})")
 
 
 @contextmanager
@@ -64,8 +63,8 @@ def solved(request) -> list[tuple[dict[str, Any], Worked]]:
     import reasoning_gym
 
     family = request.param
-    items = reasoning_gym.create_dataset(family, size=300, seed=7, **MICRO_LEVELS[family])
-    return [(item, work(family, item["metadata"])) for item in items]
+    items = reasoning_gym.create_dataset(family, size=300, seed=7, **rows.LEVELS[family])
+    return [(item, solve(read_task(family, item["metadata"]))) for item in items]
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +74,10 @@ def some_problems() -> list[MicroProblem]:
 
 @pytest.fixture(scope="module")
 def tokenizer(some_problems):
-    learnt_from = (text for p in some_problems for text in (p.text, *thinker_solution(p.worked)))
+    learnt_from = (
+        text for p in some_problems for text in (p.text, *thinker_solution(solve(p.task)))
+    )
     return train_tokenizer(learnt_from, context=512)
-
-
-def value(left: str, operator: str, right: str) -> Decimal:
-    a, b = Decimal(left), Decimal(right)
-    return {"+": a + b, "-": a - b, "*": a * b}[operator]
 
 
 def test_worked_answers_are_those_of_reasoning_gym(solved):
@@ -89,57 +85,98 @@ def test_worked_answers_are_those_of_reasoning_gym(solved):
         assert worked.answer == item["answer"], item["question"]
 
 
-def check_strides(lines: list[str], worked: Worked) -> None:
-    """Each line like ``57+87=144`` is right, one for each step."""
-    assert len(lines) == len(worked.steps)
-    for line in lines:
-        left, operator, right, result = STRIDE.fullmatch(line).groups()
-        assert value(left, operator, right) == Decimal(result), line
+def check_steps(worked: Worked) -> None:
+    """Each line of the steps is a chain of true operations."""
+    for line in worked.steps.splitlines():
+        for product in re.finditer(r"(\d+)\*(\d+)=(\d+)", line):
+            count, legs, value = map(int, product.groups())
+            assert count * legs == value, line
+        total = None
+        for operator, term, result in re.findall(rf" ([+-])({NUMBER})=({NUMBER})", line):
+            total = Decimal(line.split(" ")[0]) if total is None else total
+            total = total + Decimal(term) if operator == "+" else total - Decimal(term)
+            assert total == Decimal(result), line
 
 
-def test_a_thinker_writes_true_strides_to_the_answer(solved):
+def test_without_slips_all_steps_are_true(solved):
     for item, worked in solved:
+        check_steps(worked)
         reasoning, answer_text = thinker_solution(worked)
-        check_strides(reasoning.splitlines(), worked)
-        assert boxed(answer_text) == item["answer"]
-        assert answer_text.splitlines()[0].split()[-1] == item["answer"]
-
-
-def test_a_deliberator_restates_and_derives_to_the_answer(solved):
-    for item, worked in solved:
-        answers = ["-999", item["answer"], "0.07"]
-        reasoning, answer_text = deliberator_solution(worked, "the numbers", answers)
-        given_line, *lines = reasoning.splitlines()
-        assert given_line == "Given: the numbers"
-        assert lines[:-3] == [careful(step) for step in worked.steps]
-        assert lines[-3:] == [
-            "Attempt 1: -999 wrong",
-            f"Attempt 2: {item['answer']} right",
-            "Attempt 3: 0.07 wrong",
-        ]
-        # A deliberation can be read as an attempt of a next round.
-        assert answer_text == thinker_solution(worked)[1]
+        assert reasoning == worked.steps
+        assert answer_text.startswith(worked.steps) and boxed(answer_text) == item["answer"]
+        counts = re.findall(r"\d+(?:\.\d+)?", item["question"])
+        first_line = worked.steps.splitlines()[0]
+        assert re.findall(r"(?:^| [+-]?)(\d+(?:\.\d+)?)", first_line) == counts
 
 
 @settings(max_examples=300)
-@given(
-    left=st.integers(-2000, 2000),
-    operator=st.sampled_from("+-"),
-    right=st.integers(0, 2000),
-    places=st.integers(0, 2),
+@given(left=st.integers(-2000, 2000), right=st.integers(-2000, 2000), places=st.integers(0, 2))
+def test_a_slip_is_a_carry_or_a_borrow_that_was_forgotten(left, right, places):
+    terms = (Decimal(left).scaleb(-places), Decimal(right).scaleb(-places))
+    assert solve(Task((), terms)).totals == (sum(terms),)
+    forgotten = solve(Task((), terms), random.Random(0), slip_rate=1.0).totals[0]
+    # Each column alone: digits are added or subtracted, and nothing is carried over.
+    adds = (left < 0) == (right < 0)
+    upper, lower = sorted((abs(left), abs(right)), reverse=True)
+    columns = zip(str(upper).zfill(4), str(lower).zfill(4), strict=True)
+    digits = "".join(str((int(a) + (int(b) if adds else -int(b))) % 10) for a, b in columns)
+    sign = -1 if left + right < 0 else 1
+    assert forgotten == Decimal(sign * int(digits)).scaleb(-places)
+
+
+def test_attempts_slip_in_different_steps(some_problems):
+    rng = random.Random(1)
+    attempts = [[solve(problem.task, rng, 0.15) for _ in range(8)] for problem in some_problems]
+    right = [
+        attempt.answer == solve(problem.task).answer
+        for problem, pool in zip(some_problems, attempts, strict=True)
+        for attempt in pool
+    ]
+    assert 0.4 < sum(right) / len(right) < 0.7
+    assert sum(len({attempt.answer for attempt in pool}) > 2 for pool in attempts) > 9
+
+
+TASK = Task((), (Decimal(57), Decimal(87), Decimal(-26), Decimal(19)))
+
+
+def chain(*totals: int) -> Worked:
+    return Worked(TASK, (), tuple(map(Decimal, totals)))
+
+
+RIGHT, FIRST, LAST = chain(144, 118, 137), chain(134, 108, 127), chain(144, 118, 127)
+
+
+@pytest.mark.parametrize(
+    "attempts, totals",
+    [
+        ([RIGHT], RIGHT),  # its own computation agrees
+        ([FIRST], RIGHT),  # its own computation parts from it
+        ([FIRST, FIRST], FIRST),  # what attempts agree on is taken, even if it is wrong
+        ([LAST, LAST], LAST),
+        ([FIRST, RIGHT], RIGHT),  # where they part the step is computed again
+        ([FIRST, FIRST, LAST, LAST], LAST),  # and only attempts with the same operands are read
+        ([FIRST, LAST], RIGHT),  # joined: sound steps of two wrong attempts
+    ],
 )
-def test_the_columns_of_a_careful_step_are_true_and_spell_its_value(left, operator, right, places):
-    step = Step(Decimal(left).scaleb(-places), operator, Decimal(right).scaleb(-places))
-    line = careful(step)
-    assert line.startswith(f"{step}:") and line.endswith(f": {step.value}")
-    columns = line.split(": ")[-2].split(", ")
-    spelt = ""
-    for column in columns:
-        work_shown, result = column.split("=")
-        assert eval(work_shown) == int(result)  # digits, + and - alone
-        spelt = result[-1] + spelt
-    last = columns[-1].split("=")[1]
-    assert int(last[:-1] + spelt) == abs(step.value.scaleb(places))
+def test_a_deliberator_takes_what_attempts_agree_on(attempts, totals):
+    assert solve(TASK, random.Random(0), 0.0, attempts).totals == totals.totals
+
+
+def test_a_deliberator_on_its_own_slips_as_a_thinker_does():
+    assert solve(TASK, random.Random(0), 1.0).totals != RIGHT.totals
+    assert solve(TASK, random.Random(0), 1.0, [RIGHT, FIRST]).totals == RIGHT.totals
+
+
+def test_a_deliberator_judges_the_attempts_by_its_answer():
+    reasoning, answer_text = deliberator_solution(RIGHT, ["-999", "137", "0.5"])
+    assert reasoning.splitlines() == [
+        "57 +87=144 -26=118 +19=137",
+        "Attempt 1: -999 -137=-1136 wrong",
+        "Attempt 2: 137 -137=0 right",
+        "Attempt 3: 0.5 -137=-136.5 wrong",
+    ]
+    # A deliberation can be read as an attempt of a next round.
+    assert answer_text == hand_off(RIGHT)
 
 
 def test_training_problems_take_training_seeds_and_each_but_once():
@@ -147,7 +184,7 @@ def test_training_problems_take_training_seeds_and_each_but_once():
     with pytest.raises(ValidationError):
         Problems(seed=10**9)
     assert TRAINING_SEEDS > 10**9 + 10**11
-    assert tuple(MICRO_LEVELS) == FAMILIES
+    assert tuple(rows.LEVELS) == FAMILIES
     assert stream_of(5, 20) == stream_of(5, 20) != stream_of(6, 20)
     with few_problems_a_chunk() as asked:
         for stream in range(3):
@@ -159,58 +196,33 @@ def test_training_problems_take_training_seeds_and_each_but_once():
     assert all(one.stop <= other.start for one, other in itertools.pairwise(apart))
 
 
-def test_what_is_given_is_all_there_is_to_work_out(some_problems):
-    for problem in some_problems:
-        # Every product and every term, in the order of the text; nothing that is worked out later.
-        assert eval(problem.given.replace(", ", "+")) == pytest.approx(float(problem.worked.answer))
-        counts = re.findall(r"\d+(?:\.\d+)?", problem.text)
-        assert re.findall(r"(?:^|[+, -])(\d+(?:\.\d+)?)", problem.given) == counts
-
-
 def test_a_thinker_row_is_worded_as_the_pipeline_words_it(some_problems):
     for problem in some_problems:
-        row = rows.thinker_row(problem)
+        row = rows.thinker_row(problem, 0.0, random.Random(0))
         wording = prompts.load("thinker", rows.PROMPT_DOMAIN, "en")
         assert row.prompt == prompts.thinker_prompt(problem.text, wording)
-        assert (row.reasoning, row.answer_text) == thinker_solution(problem.worked)
+        assert (row.reasoning, row.answer_text) == thinker_solution(solve(problem.task))
 
 
-def test_invented_attempts_end_with_the_answer_that_they_claim(some_problems):
-    rng = random.Random(1)
-    right = []
-    for problem in some_problems:
-        count = rows.attempt_count(rng)
-        attempts = rows.invented_attempts(problem, count, rng)
-        assert 2 <= len(attempts) == count <= rows.MOST_ATTEMPTS
-        assert all(boxed(text) == answer for text, answer in attempts)
-        right += [answer == problem.worked.answer for _, answer in attempts]
-    # Both right and wrong ones, or nothing were to be learnt from them.
-    assert 0.2 < sum(right) / len(right) < 0.9
-
-
-def test_a_deliberator_row_shows_all_attempts_and_ends_right(some_problems):
+def test_a_deliberator_row_shows_all_attempts(some_problems):
     rng = random.Random(2)
     for problem in some_problems:
-        attempts = rows.invented_attempts(problem, 5, rng)
-        row = rows.deliberator_row(problem, attempts)
+        attempts = [solve(problem.task, rng, 0.3) for _ in range(5)]
+        row = rows.deliberator_row(problem, attempts, 0.15, rng)
         assert problem.text in row.prompt
-        assert all(text in row.prompt for text, _ in attempts)
-        for number, (_, answer) in enumerate(attempts, 1):
-            judged = "right" if answer == problem.worked.answer else "wrong"
-            assert f"\nAttempt {number}: {answer} {judged}" in row.reasoning
-        assert boxed(row.answer_text) == problem.worked.answer
+        assert all(hand_off(attempt) in row.prompt for attempt in attempts)
+        found = boxed(row.answer_text)
+        for number, attempt in enumerate(attempts, 1):
+            judged = "right" if attempt.answer == found else "wrong"
+            assert re.search(rf"\nAttempt {number}: {attempt.answer} .*=.* {judged}", row.reasoning)
 
 
 def test_the_base_student_restates_one_of_the_attempts(some_problems):
     rng = random.Random(3)
     for problem in some_problems:
-        attempts = rows.invented_attempts(problem, 5, rng)
+        attempts = [solve(problem.task, rng, 0.3) for _ in range(5)]
         row = rows.restating_row(problem, attempts, rng)
-        assert row.answer_text in [text for text, _ in attempts]
-        judged = [line.rpartition(" ")[2] for line in row.reasoning.splitlines()]
-        answers = [answer for _, answer in attempts]
-        restated = boxed(row.answer_text)
-        assert judged == ["right" if answer == restated else "wrong" for answer in answers]
+        assert row.answer_text in map(hand_off, attempts)
 
 
 def render(tokenizer: Any) -> Callable[..., str]:

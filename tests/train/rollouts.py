@@ -8,11 +8,11 @@ from typing import Any
 
 import tiny_grpo
 from generations import cache, trajectory
+from students import TURN_ENDS as END
 from tiny_grpo import STUDENT as STUDENT
 
 from heavydistill.train.grpo.episodes import Episode, EpisodeRow, Episodes, PolicyCompletion
 
-END = 678
 _WORDS = range(100, 600)
 _CACHE = cache()
 

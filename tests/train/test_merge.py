@@ -14,7 +14,7 @@ from adapters import (
     write_adapter,
     write_training,
 )
-from students import MICRO
+from students import MICRO, PAD, TURN_ENDS
 
 from heavydistill.errors import ConfigError, RunError, TeacherError
 from heavydistill.store.training_record import read_record
@@ -105,7 +105,7 @@ def test_the_folder_has_all_that_an_engine_needs(lora, tmp_path):
     assert found["tokenizer.json"] == (MICRO / "tokenizer.json").read_bytes()
     config, base = (json.loads(one) for one in (found["config.json"], files(MICRO)["config.json"]))
     assert config == base
-    assert json.loads(found["generation_config.json"])["eos_token_id"] == 678
+    assert json.loads(found["generation_config.json"])["eos_token_id"] == TURN_ENDS
     modes = {path.stat().st_mode for path in (tmp_path / "merged").iterdir()}
     assert len(modes) == 1
 
@@ -118,11 +118,11 @@ def test_the_same_adapter_gives_the_same_bytes(lora, tmp_path):
 
 def test_generation_stops_where_the_adapters_turns_end(tmp_path):
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
-    settings = {"eos_token_id": 676, "temperature": 0.6}  # sampling is not switched on
+    settings = {"eos_token_id": PAD, "temperature": 0.6}  # sampling is not switched on
     (base / "generation_config.json").write_text(json.dumps(settings))
     merge(str(write_adapter(tmp_path / "adapter", base)), tmp_path / "merged")
     found = json.loads((tmp_path / "merged" / "generation_config.json").read_text())
-    assert found["eos_token_id"] == [676, 678]
+    assert found["eos_token_id"] == [PAD, TURN_ENDS]
     assert found["temperature"] == 0.6
 
 

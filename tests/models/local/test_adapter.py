@@ -15,7 +15,7 @@ from adapters import (
     write_adapter,
     write_training,
 )
-from students import MICRO
+from students import MICRO, TURN_BEGINS, TURN_ENDS
 
 from heavydistill.chat.student import Student
 from heavydistill.config.models import Endpoint
@@ -87,7 +87,7 @@ def test_what_an_adapter_needs_and_does_not_have_is_its_bases(copy):
     assert profile_at(str(copy), Endpoint()).tokenizer == str(MICRO)
     engine = LocalEngine(str(copy))
     assert engine.tokenizer.chat_template == (MICRO / "chat_template.jinja").read_text()
-    assert engine.model.generation_config.eos_token_id == 678
+    assert engine.model.generation_config.eos_token_id == TURN_ENDS
 
 
 def test_an_adapters_own_chat_template_is_in_use(copy):
@@ -99,10 +99,10 @@ def test_an_adapters_own_chat_template_is_in_use(copy):
 
 def test_a_student_that_is_an_adapter_stops_where_its_base_does(copy, tmp_path):
     base = Path(shutil.copytree(MICRO, tmp_path / "base"))
-    edit(base, "generation_config.json", eos_token_id=[678, 677])
+    edit(base, "generation_config.json", eos_token_id=[TURN_ENDS, TURN_BEGINS])
     based_on(copy, base)
     student = Student(str(copy))
-    assert student.chat.stops == {677, 678}
+    assert student.chat.stops == {TURN_BEGINS, TURN_ENDS}
     assert student.context == Student(str(MICRO)).context
 
 

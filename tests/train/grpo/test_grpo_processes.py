@@ -11,6 +11,7 @@ import joint_steps
 import pytest
 import torch
 from rollouts import STUDENT
+from students import PAD
 
 from heavydistill.train.grpo.passk import advantages
 
@@ -165,7 +166,7 @@ def test_gradients_are_those_of_plain_loops_over_the_episodes_of_all_processes(t
 
 def _episodes(rows: list[list[int]]) -> list[int]:
     """Numbers of the episodes that these rows are, which lie there whole and in order."""
-    texts = [[id for id in row if id != 676] for row in rows]
+    texts = [[id for id in row if id != PAD] for row in rows]
     size = joint_steps.K + 1
     of_episodes = [
         [row.prompt_ids + row.completion.ids for row in episode.rows]

@@ -14,6 +14,7 @@ from generations import trajectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rollouts import END, Replayed, made_up, random_model
+from students import PAD
 
 from heavydistill.train.grpo.episodes import Episode, EpisodeRow, PolicyCompletion
 from heavydistill.train.grpo.joint import JointTrainer, episode_advantages
@@ -130,7 +131,7 @@ def asked_of(episode: Episode) -> set[tuple[int, ...]]:
 def asked_in(batch: dict[str, torch.Tensor], number: int) -> tuple[int, ...]:
     """A row's tokens without its padding."""
     ids = [*batch["prompt_ids"][number].tolist(), *batch["completion_ids"][number].tolist()]
-    return tuple(id for id in ids if id != 676)
+    return tuple(id for id in ids if id != PAD)
 
 
 def test_a_reward_sees_deliberations_and_all_their_rows_have_it(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import rollouts
 import torch
 from rollouts import END, tokenizer
+from students import PAD
 from trl import GRPOTrainer
 
 from heavydistill.errors import ConfigError
@@ -41,7 +42,7 @@ def micro_batch(masked: tuple[int, ...] = ()) -> dict[str, torch.Tensor]:
     rows = []
     for prompt, completion in LENGTHS:
         words = rng.choices(range(100, 600), k=prompt + completion - 1)
-        ids = [676] * (PROMPT - prompt) + [*words, END] + [676] * (COMPLETION - completion)
+        ids = [PAD] * (PROMPT - prompt) + [*words, END] + [PAD] * (COMPLETION - completion)
         mask = [0] * (PROMPT - prompt) + [1] * (prompt + completion)
         rows.append((ids, mask + [0] * (COMPLETION - completion)))
     ids, mask = (torch.tensor(part) for part in zip(*rows, strict=True))
