@@ -15,7 +15,7 @@ from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import serialize
 from heavydistill.heavy.garbling import garble_attempts
 from heavydistill.micro.worked import (
-    Task,
+    MicroTask,
     Worked,
     deliberator_solution,
     hand_off,
@@ -67,7 +67,7 @@ class MicroProblem:
     """A problem and its task."""
 
     text: str
-    task: Task
+    task: MicroTask
 
 
 def problems(

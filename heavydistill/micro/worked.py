@@ -32,7 +32,7 @@ FAMILIES = ("chain_sum", "decimal_chain_sum", "leg_counting")
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class MicroTask:
     """What a problem asks for: products to be added, or signed terms to be added."""
 
     products: tuple[tuple[Decimal, Decimal], ...]  # (count, legs); empty for sums of given terms
@@ -44,7 +44,7 @@ class Worked:
     """A worked solution: the value of each product, the terms, and the running total after each
     term from the second."""
 
-    task: Task
+    task: MicroTask
     values: tuple[Decimal, ...]
     totals: tuple[Decimal, ...]
 
@@ -70,20 +70,20 @@ class Worked:
         return " ".join(f"{a}*{b}={value}" for (a, b), value in products) + "\n" + line
 
 
-def read_task(family: str, metadata: dict[str, Any]) -> Task:
+def read_task(family: str, metadata: dict[str, Any]) -> MicroTask:
     """The task of a problem of one of ``FAMILIES``, by reasoning-gym's metadata."""
     if family != "leg_counting":
         found = re.findall(r"([+-]?)\s*([\d.]+)", metadata["expression"])
-        return Task((), tuple(Decimal(sign + number) for sign, number in found))
+        return MicroTask((), tuple(Decimal(sign + number) for sign, number in found))
     from reasoning_gym.arithmetic.leg_counting import ANIMALS
 
-    return Task(
+    return MicroTask(
         tuple((Decimal(n), Decimal(ANIMALS[name])) for name, n in metadata["animals"].items()), ()
     )
 
 
 def solve(
-    task: Task,
+    task: MicroTask,
     rng: random.Random | None = None,
     slip_rate: float = 0.0,
     attempts: Sequence[Worked] = (),

@@ -23,7 +23,7 @@ from heavydistill.micro.rows import TRAINING_SEEDS, MicroProblem
 from heavydistill.micro.tokenizer import THINK_TAGS, train_tokenizer
 from heavydistill.micro.worked import (
     FAMILIES,
-    Task,
+    MicroTask,
     Worked,
     deliberator_solution,
     hand_off,
@@ -113,8 +113,8 @@ def test_without_slips_all_steps_are_true(solved):
 @given(left=st.integers(-2000, 2000), right=st.integers(-2000, 2000), places=st.integers(0, 2))
 def test_a_slip_is_a_carry_or_a_borrow_that_was_forgotten(left, right, places):
     terms = (Decimal(left).scaleb(-places), Decimal(right).scaleb(-places))
-    assert solve(Task((), terms)).totals == (sum(terms),)
-    forgotten = solve(Task((), terms), random.Random(0), slip_rate=1.0).totals[0]
+    assert solve(MicroTask((), terms)).totals == (sum(terms),)
+    forgotten = solve(MicroTask((), terms), random.Random(0), slip_rate=1.0).totals[0]
     # Each column alone: digits are added or subtracted, and nothing is carried over.
     adds = (left < 0) == (right < 0)
     upper, lower = sorted((abs(left), abs(right)), reverse=True)
@@ -136,7 +136,7 @@ def test_attempts_slip_in_different_steps(some_problems):
     assert sum(len({attempt.answer for attempt in pool}) > 2 for pool in attempts) > 9
 
 
-TASK = Task((), (Decimal(57), Decimal(87), Decimal(-26), Decimal(19)))
+TASK = MicroTask((), (Decimal(57), Decimal(87), Decimal(-26), Decimal(19)))
 
 
 def chain(*totals: int) -> Worked:
