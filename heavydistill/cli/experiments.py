@@ -56,7 +56,7 @@ def evaluate(
             help="Control runs, with commas between: alone (no attempts), chain (one long chain of "
             "thought with as many tokens), choose (pick an attempt), garbled (attempts with other "
             "values), foreign (attempts at another problem), transplant (right attempts taken out "
-            "or put in), or all."
+            "or put in), skill (the whole protocol in one response), or all."
         ),
     ] = None,
     orders: Annotated[

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _UNKNOWN = "unknown"
 _UNITS = {1: "", 10**3: "k", 10**6: "M", 10**9: "G"}
-_SAMPLES = {"deliberate": "deliberations", "choose": "choices", "think": "answers"}
+_SAMPLES = {"deliberate": "deliberations", "choose": "choices"}
+_SAMPLES |= dict.fromkeys(("think", "skill"), "answers")
 _NOISE = 1e-9  # rounding error of binary fractions
 
 

@@ -29,7 +29,7 @@ Pruning = Literal["answer_only", "answer_clipped", "head_tail", "think_clipped"]
 Domain = Literal["general", "stem", "code", "brief"]
 Shape = Literal["gpqa", "livecodebench"]
 Language = Literal["en", "zh"]
-Task = Literal["deliberate", "choose", "think"]
+Task = Literal["deliberate", "choose", "think", "skill"]
 Attempts = Literal["own", "none", "garbled", "foreign", "transplant"]
 SamplingName = Literal["paper", "maker"]
 
@@ -165,8 +165,9 @@ class Deliberating(Section):
     """Number of deliberations per cache, at most 1,024; 0 makes trajectories only."""
     task: Task = "deliberate"
     """Task of the deliberator: ``deliberate``; ``choose`` the best attempt, whose answer then
-    counts as the deliberator's (Best-of-N with a judge); or ``think``, with the thinker's prompt
-    and ``cache.attempts: none``."""
+    counts as the deliberator's (Best-of-N with a judge); ``think``, with the thinker's prompt; or
+    ``skill``, with the skill ``heavy-thinking`` before the problem, so that one response holds the
+    whole protocol. The last two need ``cache.attempts: none``."""
     rounds: int = Field(1, ge=1, le=16)
     """Number of rounds of deliberation, at most 16. From the second round on, a cache also holds
     the deliberations of the previous round."""
@@ -306,8 +307,9 @@ class RunConfig(Section):
                 f"cache.attempts is {self.cache.attempts}, a control on the pools of another run. "
                 "Set pools (--pools RUN)."
             )
-        if self.deliberate.task == "think" and self.cache.attempts != "none":
-            raise ValueError("deliberate.task is think. Set cache.attempts to none.")
+        if self.deliberate.task in ("think", "skill") and self.cache.attempts != "none":
+            task = self.deliberate.task
+            raise ValueError(f"deliberate.task is {task}. Set cache.attempts to none.")
         if self.pools and not self.pools_sha256:
             return self  # K is read from the pools later
         limited = {"cache.width": self.cache.width or 0, "think.min_k": self.think.min_k}

@@ -166,9 +166,12 @@ def frame_tokens(problem: Problem, attempts: int, prompt: Prompt, reader: Reader
 
 
 def serialize(problem_text: str, attempts: Sequence[str], prompt: Prompt) -> str:
-    """Build the prompt of a cache, with all texts unchanged; a thinker's has no attempts."""
+    """Build the prompt of a cache, with all texts unchanged; a thinker's and a skill's have no
+    attempts."""
     if not prompt.opening:
         return thinker_prompt(problem_text, prompt)
+    if not prompt.closing:
+        return f"{prompt.opening}\n\n{problem_text.strip()}"
     fence = fence_for([problem_text, *attempts])
     parts = [prompt.opening.replace(FENCE_SLOT, fence), f"{fence} Problem", problem_text]
     for number, text in enumerate(attempts, 1):

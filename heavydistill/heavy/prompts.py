@@ -40,7 +40,7 @@ class Prompt:
     """One prompt template."""
 
     opening: str  # Text before the cache or the answer; empty for a thinker
-    closing: str  # Text after the problem, the cache or the answer
+    closing: str  # Text after the problem, the cache or the answer; empty for a skill
     version: str  # ``name@hash``: the first 12 hex digits of the file's SHA-256
 
 
@@ -88,7 +88,8 @@ def load(role: Role, domain: str, language: str) -> Prompt:
 def for_cache(task: Task, domain: str, language: str) -> Prompt:
     """Load the wording around a cache for the task of its reader; see ``load``.
 
-    For the task ``think`` it is a thinker's, which has no place for attempts.
+    For the task ``think`` it is a thinker's, which has no place for attempts. Not covered: the task
+    ``skill`` (``skill.prompt``).
     """
     if task == "choose":
         return load("chooser", "general", language)
@@ -98,12 +99,6 @@ def for_cache(task: Task, domain: str, language: str) -> Prompt:
 def for_thinker(problem: Problem, config: RunConfig) -> Prompt:
     """The wording that a run uses for a thinker on a problem."""
     return load("thinker", problem.domain or config.domain or "general", config.language)
-
-
-def for_reader(problem: Problem, config: RunConfig) -> Prompt:
-    """The wording that a run uses around a problem's cache for the deliberator."""
-    domain = problem.domain or config.domain or "general"
-    return for_cache(config.deliberate.task, domain, config.language)
 
 
 def asked_of_thinker(problem: Problem, config: RunConfig) -> str:

@@ -11,6 +11,8 @@ sides of their differences have these problems.
 ``alone`` is the better of two runs: the thinker's prompt, and the deliberator's without attempts.
 It is chosen by its mean, which favours ``alone``.
 
+With ``SKILL``, a single attempt of the evaluated run is compared with both.
+
 ``Worth`` says what the attempts' values add: deliberation with them, minus ``garbled``. A
 ``Transplant`` says what one kind of attempt adds, over the problems where it could be exchanged.
 
@@ -27,7 +29,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
@@ -50,7 +52,7 @@ from heavydistill.schema import FAILED, Generation, Trace
 
 FORMAT = "heavydistill-controls/3"
 CONTROLS = "controls.json"
-ALONE, CHAIN, CHOOSE = "alone", "chain", "choose"
+ALONE, CHAIN, CHOOSE, SKILL = "alone", "chain", "choose", "skill"
 GARBLED, FOREIGN, TRANSPLANT = "garbled", "foreign", "transplant"
 NAMES = {
     ALONE: "no attempts",
@@ -59,7 +61,9 @@ NAMES = {
     GARBLED: "the attempts have other values",
     FOREIGN: "attempts at another problem",
     TRANSPLANT: "right attempts are taken out or put in",
+    SKILL: "one model does the whole protocol in one context",
 }
+ATTEMPT = "attempt"
 PARTIAL = (GARBLED, FOREIGN, TRANSPLANT)
 FALLS, RISES = "falls", "rises"
 """Transplants that took right attempts out, and that put one in."""
@@ -91,7 +95,7 @@ class Answering:
 class Control:
     """A method of answering with which deliberation is compared."""
 
-    name: str  # key in ``NAMES``
+    name: str  # key in ``NAMES``, or ``ATTEMPT``
     wording: str = ""  # prompt of ``ALONE``, see ``WORDINGS``
     problems: int  # problems on which the control is possible
     answering: Answering
@@ -151,6 +155,10 @@ class Controlled:
     falls: Transplant | None  # right attempts out; None if not run or possible on no problem
     rises: Transplant | None  # a right attempt in; None likewise
     orders: Orders | None  # None if there is only one order
+    attempt: Control | None = None  # a single attempt of the thinker; None without ``SKILL``
+    skill_minus_attempt: Interval | None = None  # paired by problem; None without ``SKILL``
+    not_asked: dict[str, str] = field(default_factory=dict)
+    """Controls that were not asked because no context holds their prompt, each with the reason."""
 
 
 def alone_name(wording: str) -> str:
@@ -164,7 +172,10 @@ def order_name(places: int) -> str:
 
 
 def hold_against(
-    evaluated: Iterable[Trace], rounds: int, controls: Mapping[str, Iterable[Trace]]
+    evaluated: Iterable[Trace],
+    rounds: int,
+    controls: Mapping[str, Iterable[Trace]],
+    not_asked: Mapping[str, str] | None = None,
 ) -> Controlled:
     """Compare a run with its controls.
 
@@ -173,11 +184,13 @@ def hold_against(
         rounds: Number of deliberation rounds of that run and of ``PARTIAL`` controls; the last
             round is used. Other controls have at most one round.
         controls: Traces of each control run by its name, on the same problems.
+        not_asked: The reason for each control that was not asked.
 
     Raises:
         ConfigError: A control has problems that the run does not have.
     """
-    heavy, others, alone = _read(evaluated, rounds, controls)
+    heavy, attempt, others, alone = _read(evaluated, rounds, controls)
+    missing, skill = not_asked or {}, others.get(SKILL)
     orders = [heavy, *(each for name, each in others.items() if name.startswith(_ORDER))]
     differences = _differences(heavy, others, alone)
     everyone = (heavy, *others.values())
@@ -197,6 +210,11 @@ def hold_against(
         falls=_transplant(heavy, others, differences.get(FALLS)),
         rises=_transplant(heavy, others, differences.get(RISES)),
         orders=_orders(orders),
+        attempt=_control(ATTEMPT, ATTEMPT, {ATTEMPT: attempt}, heavy.minus(attempt))
+        if SKILL in {*others, *missing}
+        else None,
+        skill_minus_attempt=bootstrap_mean([*skill.minus(attempt).values()]) if skill else None,
+        not_asked=dict(missing),
     )
 
 
@@ -208,7 +226,8 @@ def minus_controls(
     The keys ``FALLS`` and ``RISES`` have HM@D after a transplant minus HM@D. Arguments and errors
     are those of ``hold_against``.
     """
-    return _differences(*_read(evaluated, rounds, controls))
+    heavy, _, others, alone = _read(evaluated, rounds, controls)
+    return _differences(heavy, others, alone)
 
 
 def read_controlled(path: Path) -> Controlled:
@@ -221,11 +240,11 @@ class _Answers:
     """Answers of a run by problem: whether they are right, their tokens, and their cache.
 
     Args:
-        traces: All traces of a run.
         round: Round whose deliberations are the answers; 0 uses the trajectories as answers.
+        traces: All traces of a run, or those before the ones that are added.
     """
 
-    def __init__(self, traces: Iterable[Trace], round: int) -> None:
+    def __init__(self, round: int, traces: Iterable[Trace] = ()) -> None:
         self.right: dict[str, list[bool]] = {}  # by problem: whether each answer is right
         self.caches: dict[str, str] = {}  # id of the cache by problem
         self.votes: dict[str, float] = {}  # value of the vote by problem
@@ -235,23 +254,29 @@ class _Answers:
         self.verifiers: set[str] = set()
         self._tokens: dict[Cost, list[float]] = {cost: [] for cost in COSTS}
         self._tally = GenerationTally()
+        self._round = round
         for trace in traces:
-            problem, deliberations = trace.problem.id, deliberations_of(trace, round)
-            given: Sequence[Generation] = deliberations if round else trace.pool
-            self.right[problem] = [sample.is_correct for sample in given]
-            self.caches[problem] = deliberations[0].cache if deliberations else ""
-            self.votes[problem] = vote_value(trace.pool)
-            shown = {item.generation for cache in trace.caches for item in cache.items}
-            if any(attempt.is_correct and attempt.id in shown for attempt in trace.pool):
-                self.shows_right.add(problem)
-            self.failed |= {problem} if trace.status.startswith(FAILED) else set()
-            self.prompts |= prompts_of(trace)
-            self.verifiers |= verifiers_of(trace)
-            self._tally.add(given)
-            for cost in COSTS:
-                of_one = Round.of(trace, round).tokens[cost] if round else mean_tokens(given, cost)
-                if given and not math.isnan(of_one):
-                    self._tokens[cost].append(of_one)
+            self.add(trace)
+
+    def add(self, trace: Trace) -> None:
+        """Add a trace of the run."""
+        round = self._round
+        problem, deliberations = trace.problem.id, deliberations_of(trace, round)
+        given: Sequence[Generation] = deliberations if round else trace.pool
+        self.right[problem] = [sample.is_correct for sample in given]
+        self.caches[problem] = deliberations[0].cache if deliberations else ""
+        self.votes[problem] = vote_value(trace.pool)
+        shown = {item.generation for cache in trace.caches for item in cache.items}
+        if any(attempt.is_correct and attempt.id in shown for attempt in trace.pool):
+            self.shows_right.add(problem)
+        self.failed |= {problem} if trace.status.startswith(FAILED) else set()
+        self.prompts |= prompts_of(trace)
+        self.verifiers |= verifiers_of(trace)
+        self._tally.add(given)
+        for cost in COSTS:
+            of_one = Round.of(trace, round).tokens[cost] if round else mean_tokens(given, cost)
+            if given and not math.isnan(of_one):
+                self._tokens[cost].append(of_one)
 
     def means_of(self, problems: Iterable[str]) -> list[float]:
         """Share of right answers for each problem; 0 if a problem has no answers."""
@@ -284,11 +309,14 @@ class _Answers:
 
 def _read(
     evaluated: Iterable[Trace], rounds: int, controls: Mapping[str, Iterable[Trace]]
-) -> tuple[_Answers, dict[str, _Answers], list[str]]:
-    """Return (run, control runs by name, runs of ``ALONE``, the better one first)."""
-    heavy = _Answers(evaluated, rounds)
+) -> tuple[_Answers, _Answers, dict[str, _Answers], list[str]]:
+    """Return (run, its attempts, control runs by name, runs of ``ALONE``, the better one first)."""
+    heavy, attempt = _Answers(rounds), _Answers(0)
+    for trace in evaluated:
+        heavy.add(trace)
+        attempt.add(trace)
     depth = {CHAIN: 0, **dict.fromkeys(PARTIAL, rounds)}
-    others = {name: _Answers(traces, depth.get(name, 1)) for name, traces in controls.items()}
+    others = {name: _Answers(depth.get(name, 1), traces) for name, traces in controls.items()}
     for name, answers in others.items():
         needed = set() if name in PARTIAL else heavy.right.keys() - heavy.failed
         if not needed <= answers.right.keys() <= heavy.right.keys():
@@ -301,7 +329,7 @@ def _read(
             answers.right |= {problem: [] for problem in heavy.right.keys() - answers.right.keys()}
     alone = [name for name in map(alone_name, WORDINGS) if name in others]
     alone.sort(key=lambda name: -fmean(others[name].means_of(heavy.right)))
-    return heavy, others, alone
+    return heavy, attempt, others, alone
 
 
 def _differences(

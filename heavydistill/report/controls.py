@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from heavydistill.metrics.controls import NAMES, Answering, Control, Controlled
+from heavydistill.metrics.controls import ATTEMPT, NAMES, Answering, Control, Controlled
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.grid import (
     Grid,
@@ -109,21 +109,23 @@ def _ways(controlled: Controlled) -> Grid:
         if answering.tokens is not None and heavy:
             of_heavy = f"{100 * answering.tokens / heavy:.0f}%"
         rows.append(Line(name, [share(answering.accuracy), *tokens, of_heavy, adds], meaning))
+    rows += [Line(name, ["not asked", *[""] * 4], NAMES[name]) for name in controlled.not_asked]
     head = ["Way to answer", "Right", "Written", "And read", "Of heavy", "Heavy adds"]
     return Grid(head, rows, [_NOTE])
 
 
 def _answers(controlled: Controlled) -> list[tuple[str, str, Answering, Interval | None]]:
     """Return (name, meaning, metrics, gain of heavy answers over it) for each way to answer."""
+    single = [controlled.attempt] if controlled.attempt else []
     others = [
         (each.name, _meaning(each), each.answering, each.heavy_minus)
-        for each in controlled.controls
+        for each in (*single, *controlled.controls)
     ]
     return [(HEAVY, "deliberation on the attempts", controlled.heavy, None), *others]
 
 
 def _meaning(control: Control) -> str:
-    meaning = NAMES[control.name]
+    meaning = "one attempt of the thinker" if control.name == ATTEMPT else NAMES[control.name]
     return f"{meaning}, {control.wording}'s prompt" if control.wording else meaning
 
 
@@ -132,6 +134,11 @@ def lines(controlled: Controlled) -> Iterator[str]:
     for other in controlled.unreported:
         right = bracketed(other.answering.accuracy)
         yield f"Alone with the {other.wording}'s prompt: {right} right"
+    for name, why in controlled.not_asked.items():
+        yield f"Not asked ({name}): {why}"
+    if gain := controlled.skill_minus_attempt:
+        adds = bracketed(gain, signed=True)
+        yield f"The skill in one context adds {adds} points over one attempt of the thinker"
     for control in controlled.controls:
         if left := controlled.problems - control.problems:
             yield f"{left:,} problem(s) are left out, which have no such attempts ({control.name})"

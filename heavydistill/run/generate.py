@@ -51,6 +51,7 @@ from heavydistill.run.result import earlier, write
 from heavydistill.run.shards import ProcessPool, ShardPool, run_shards, shards_of, with_server
 from heavydistill.run.status import STATUS, OnStatus, StatusWriter
 from heavydistill.schema import OK, Problem
+from heavydistill.skill.prompt import for_reader
 from heavydistill.store import segment
 from heavydistill.store.atomic import Workplace, recover, require_writable
 from heavydistill.store.traces import LEAF_FOLDER
@@ -352,7 +353,7 @@ def check_room(run: ResolvedRun, problems: Sequence[Problem], asks: bool = True)
     budget = config.cache.budget_tokens or 0
 
     def frame(problem: Problem, attempts: int) -> int:
-        return frame_tokens(problem, attempts, prompts.for_reader(problem, config), reader)
+        return frame_tokens(problem, attempts, for_reader(problem, config), reader)
 
     # Counting the headers of many attempts is slow; they depend only on wording and fence.
     longest: dict[tuple[str, str], Problem] = {}

@@ -29,7 +29,7 @@ from heavydistill.config.run import (
     Verifying,
 )
 from heavydistill.errors import printable
-from heavydistill.heavy import prompts, voting
+from heavydistill.heavy import voting
 from heavydistill.heavy.cache import build_cache, carried
 from heavydistill.heavy.checked_claims import with_claims
 from heavydistill.models.shared_resources import SharedResources
@@ -50,6 +50,7 @@ from heavydistill.schema import (
     from_row,
     to_row,
 )
+from heavydistill.skill.prompt import for_task
 from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import Judged, VerdictPool
 
@@ -312,7 +313,7 @@ class BuildCaches(Step):
             width=self.choice.width,
             pruning=self.choice.pruning,
             budget_tokens=self.choice.budget_tokens,
-            prompt=prompts.for_cache(self.task, problem.domain or self.domain, self.language),
+            prompt=for_task(self.task, problem.domain or self.domain, self.language),
             reader=reader,
             carried=carried(deliberations, self.round),
             order=self.choice.order,

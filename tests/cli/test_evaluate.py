@@ -210,6 +210,8 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
     (other,) = told.unreported
     assert {told.controls[0].wording, other.wording} == {"thinker", "deliberator"}
     assert other.answering.accuracy.mean <= alone.accuracy.mean
+    assert "the context of first 2,048" in told.not_asked["skill"] and told.attempt
+    assert told.attempt.answering.tokens == 7 and "skill not asked" in printed
     assert told.heavy.tokens == 3 * 7 + 7 and alone.tokens == chain.tokens == 7
 
     # Whoever can name the right attempt is right whenever there is one.

@@ -11,6 +11,7 @@ from problem_files import doubles
 
 from heavydistill.metrics.controls import CONTROLS, Controlled, read_controlled
 from heavydistill.metrics.intervals import Interval
+from heavydistill.report.page.sections import of_folder
 
 PROBLEMS, SKILL = 48, 0.8
 
@@ -62,6 +63,45 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Contr
             assert done.returncode == 0, done.stdout + done.stderr
             found[name] = read_controlled(out / CONTROLS), " ".join(done.stdout.split())
     return found
+
+
+def follows(body: dict[str, Any]) -> Answer:
+    """A thinker that is mostly wrong, and a model that follows the skill, or writes no answer."""
+    prompt, model = body["messages"][0]["content"], body["model"]
+    number = int(prompt.rpartition("What is ")[2].partition(" ")[0])
+    if "# Heavy thinking" in prompt:
+        assert body["max_tokens"] == 8 * 64 + 64 and "Use this skill" in prompt
+        attempts = f"\\boxed{{{number}}}\n\nAgain: \\boxed{{7}}\n\n"
+        end = "I compared them." if model == "prose" else f"So \\boxed{{{2 * number}}}"
+        return completion(
+            attempts.replace("boxed", "it") + end if model == "prose" else attempts + end
+        )
+    return completion(f"\\boxed{{{2 * number + (number + body['seed']) % 3}}}")
+
+
+@pytest.mark.parametrize("model", ["follows", "prose"])
+def test_what_the_skill_is_worth_in_one_context_is_told(model, tmp_path):
+    problems, out = doubles(tmp_path, 6), tmp_path / "x"
+    with serving(follows) as server:
+        flags = [f"--endpoint={server.base_url}", f"--tokenizer={MICRO}", f"--problems={problems}"]
+        flags += ["--k=8", "--d=2", "--set=endpoint.context=8192", f"--teacher={model}"]
+        flags += ["--set=cache.budget_tokens=900", "--set=think.sampling.max_tokens=64"]
+        flags += ["--set=deliberate.sampling.max_tokens=64", "--controls=skill", f"--out={out}"]
+        done = run_command("evaluate", *flags)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told, printed = read_controlled(out / CONTROLS), " ".join(done.stdout.split())
+    (skill,), gain = told.controls, told.skill_minus_attempt
+    assert told.attempt and gain and skill.name == "skill" and not told.not_asked
+    assert any(version.startswith("skill.") for version in told.prompts)
+    right = 1.0 if model == "follows" else 0.0
+    assert skill.answering.accuracy.mean == right and skill.answering.samples == 12
+    assert gain.mean == pytest.approx(right - told.attempt.answering.accuracy.mean)
+    assert "The skill in one context adds" in printed and "follows the skill in one" in printed
+    no_answer = "Of 12 answers (skill): 12 with text but no final answer; they count as wrong"
+    assert (no_answer in printed) == (model == "prose")
+    assert skill.answering.tokens == 7 and told.attempt.answering.tokens == 7
+    page = " ".join(re.sub(r"<[^>]*>", " ", "".join(of_folder(out))).split())
+    assert "one attempt of the thinker" in page and "the whole protocol in one context" in page
 
 
 def sign(value: Interval) -> str:

@@ -15,9 +15,11 @@ from heavydistill.metrics.controls import (
     CHOOSE,
     FOREIGN,
     GARBLED,
+    SKILL,
     TRANSPLANT,
     alone_name,
     hold_against,
+    minus_controls,
     order_name,
 )
 from heavydistill.schema import Trace
@@ -41,6 +43,16 @@ def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace):
     assert [control.answering.accuracy.mean for control in told.controls] == [0.25, 0.25]
     assert [control.heavy_minus.mean for control in told.controls] == [0.5, 0.5]
     assert told.orders is told.worth is told.falls is told.rises is None
+
+
+def test_the_skill_is_held_against_the_workflow_and_one_attempt(make_trace):
+    heavy = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["7", "2"])])
+    skill = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["1", "2"])])
+    told = hold_against(iter(heavy), 1, {SKILL: skill})
+    assert told.attempt and told.skill_minus_attempt and not told.not_asked
+    assert (told.attempt.answering.accuracy.mean, told.attempt.heavy_minus.mean) == (0.25, 0.5)
+    assert (told.controls[0].answering.accuracy.mean, told.skill_minus_attempt.mean) == (0.5, 0.25)
+    assert minus_controls(heavy, 1, {SKILL: skill}) == {SKILL: {"p0": 0.0, "p1": 0.5}}
 
 
 @pytest.mark.parametrize("better", ["thinker", "deliberator"])

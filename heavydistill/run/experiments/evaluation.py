@@ -15,7 +15,8 @@ come from the profile of the baseline model. A checkpoint has no profile, and th
 unknown models would give it another prompt than its base.
 
 Controls change only the coordination. ``chain`` lets the thinker write one long chain with as many
-tokens as the attempts of a cache and the deliberations of one answer together. All others read the
+tokens as the attempts of a cache and the deliberations of one answer together, and ``skill`` lets
+the deliberator do the whole protocol in one response, with as many tokens. All others read the
 pools of the run ``after``, with its sampling and token limits, and change the task of the
 deliberator or the attempts in its caches:
 
@@ -44,6 +45,7 @@ from typing import Any
 from heavydistill.config.run import Problems, RunConfig, Think
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
+from heavydistill.heavy.cache import frame_tokens
 from heavydistill.heavy.prompts import asked_of_thinker
 from heavydistill.metrics.comparison import COMPARISON, Comparison, compare, refuse_other_ways
 from heavydistill.metrics.controls import (
@@ -54,6 +56,7 @@ from heavydistill.metrics.controls import (
     FOREIGN,
     GARBLED,
     NAMES,
+    SKILL,
     TRANSPLANT,
     WORDINGS,
     Controlled,
@@ -63,13 +66,14 @@ from heavydistill.metrics.controls import (
 )
 from heavydistill.models.contact import Contact
 from heavydistill.models.request import THINK
-from heavydistill.models.resolve import ResolvedRun, resolve
-from heavydistill.models.tokenizer import TEMPLATE_TOKENS, reader_of
+from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
+from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
 from heavydistill.problems import OnChecked
 from heavydistill.run import generate
 from heavydistill.run.experiments.comparison import AFTER, side_of
 from heavydistill.run.pools import not_possible
 from heavydistill.run.result import all_traces
+from heavydistill.skill.prompt import for_reader
 from heavydistill.store.atomic import new_folder, refuse_taken
 
 BEFORE = "before"
@@ -175,9 +179,13 @@ class ControlRun:
     config: RunConfig  # configuration; without folders if the control reads pools
     description: str  # one line for display
     plan: generate.Plan | None = None  # None if the control reads the pools of the evaluated run
+    run: ResolvedRun | None = None  # if it may write more tokens than the evaluated run
+    not_asked: str = ""  # why no request is sent; empty if the control is executed
 
     def requests(self, problems: int) -> int:
         """Return the maximum number of requests for ``problems`` problems, ignoring the journal."""
+        if self.not_asked:
+            return 0
         attempts = self.config.think.k if self.plan else 0
         return problems * (attempts + self.config.rounds * self.config.deliberate.d)
 
@@ -280,8 +288,8 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
         RunError, KeyboardInterrupt: A run failed or was interrupted; no folder was written.
     """
     after = plan.runs[AFTER]
-    anew = [control.plan for control in plan.controls if control.plan]
-    runs: list[ResolvedRun] = [each.run for each in (*plan.runs.values(), *anew)]
+    runs = [each.run for each in plan.runs.values()]
+    runs += [control.run for control in plan.controls if control.run]
     with experiment(plan.place, runs, after.contact, run_one) as made:
         folders = {which: made.run(which, each).folder for which, each in plan.runs.items()}
         sides = {which: side_of(folder, which) for which, folder in folders.items()}
@@ -295,11 +303,14 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
         checked = {
             each.name: each.plan or made.check_on_pools(each.name, each.config, AFTER)
             for each in plan.controls
+            if not each.not_asked
         }
         for name, each in checked.items():
             made.run(name, each)
         traces = {name: all_traces(made.folder / name) for name in checked}
-        controlled = hold_against(all_traces(folders[AFTER]), after.config.rounds, traces)
+        missing = {each.name: each.not_asked for each in plan.controls if each.not_asked}
+        evaluated = all_traces(folders[AFTER])
+        controlled = hold_against(evaluated, after.config.rounds, traces, missing)
         write_versioned(controlled, made.folder / CONTROLS)
         return Evaluated(comparison, controlled)
 
@@ -354,6 +365,8 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
             made += [_alone(config, wording) for wording in WORDINGS]
         elif name == CHOOSE:
             made += [_choose(evaluated)]
+        elif name == SKILL:
+            made += [_skill(evaluated)]
         else:
             does = f"{config.roles[1]} deliberates on {_SHOWS[name]}, {config.deliberate.d} times"
             cache = config.cache.model_copy(update={"attempts": name})
@@ -372,23 +385,10 @@ def _alone(config: RunConfig, wording: str) -> ControlRun:
 
 def _chain(evaluated: generate.Plan) -> ControlRun:
     config, thinker = evaluated.config, evaluated.run.in_stage(THINK)
-    random = config.cache.selection == "random"  # otherwise a cache needs all K attempts
-    attempts = (config.cache.width if random else None) or config.think.k
-    full = attempts * thinker.sampling.max_tokens
-    deliberations = (config.rounds - 1) * config.deliberate.d + 1
-    full += deliberations * evaluated.run.deliberator.sampling.max_tokens
     reader = reader_of(thinker.profile.tokenizer)
     prompts = (asked_of_thinker(problem, config) for problem in evaluated.problems)
-    longest = max(map(reader.count, prompts))
-    room = thinker.profile.context - longest - TEMPLATE_TOKENS
-    seen = config.endpoint.capabilities
-    most, why = min(  # maximum tokens, and what limits them
-        (full, ""),
-        (room, "more do not fit its context"),
-        ((seen and seen.max_output) or full, "its server allows no more in one response"),
-    )
-    short = f" of the {full:,} that the heavy answer may have; {why}" if why else ""
-    does = f"writes one chain of at most {most:,} tokens{short}, {_CHAINS} times"
+    most, told = _most_tokens(evaluated, thinker, max(map(reader.count, prompts)))
+    does = f"writes one chain of {told}, {_CHAINS} times"
     sampling = config.think.sampling.model_copy(update={"max_tokens": most})
     folder = evaluated.folder.with_name(CHAIN)
     changes: dict[str, Any] = {
@@ -401,7 +401,54 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
     }
     run = resolve(config.model_copy(update=changes))
     plan = dataclasses.replace(evaluated, run=run, folder=folder)
-    return ControlRun(CHAIN, run.config, f"{config.roles[0]} {does}", plan)
+    return ControlRun(CHAIN, run.config, f"{config.roles[0]} {does}", plan, run)
+
+
+def _skill(evaluated: generate.Plan) -> ControlRun:
+    config, reads = evaluated.config, evaluated.run.deliberator
+    cache = config.cache.model_copy(update={"attempts": "none", "width": None})
+    deliberate = config.deliberate.model_copy(update={"task": "skill", "rounds": 1})
+    skill = reading_pools(config, cache=cache, deliberate=deliberate)
+    reader = reader_of(reads.profile.tokenizer)
+    sizes = (frame_tokens(each, 0, for_reader(each, skill), reader) for each in evaluated.problems)
+    most, told = _most_tokens(evaluated, reads, longest := max(sizes))
+    if most < 1:
+        counted = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
+        why = f"the skill with the longest problem has {longest:,} tokens{counted}, "
+        why += f"and the context of {config.roles[1]} {reads.profile.context:,}"
+        return ControlRun(SKILL, skill, f"Not asked: {why}", not_asked=why)
+    sampling = deliberate.sampling.model_copy(update={"max_tokens": most})
+    changes = {
+        "cache": cache.model_copy(update={"budget_tokens": longest}),
+        "deliberate": deliberate.model_copy(update={"sampling": sampling}),
+    }
+    skill = reading_pools(config, **changes)
+    run = resolve(skill.model_copy(update={"pools": AFTER}))
+    does = f"follows the skill in one response of {told}, {deliberate.d} times"
+    return ControlRun(SKILL, skill, f"{config.roles[1]} {does}", run=run)
+
+
+def _most_tokens(evaluated: generate.Plan, model: ResolvedModel, prompt: int) -> tuple[int, str]:
+    """Return how many tokens a model may write in place of a heavy answer, and this in words.
+
+    They are those of the attempts of a cache and of the deliberations, as far as a ``prompt`` of so
+    many tokens and the server leave room. The limit of attempts in pools is the deliberator's.
+    """
+    config, deliberator = evaluated.config, evaluated.run.deliberator
+    random = config.cache.selection == "random"  # otherwise a cache needs all K attempts
+    attempts = (config.cache.width if random else None) or config.think.k
+    full = attempts * (evaluated.run.thinker or deliberator).sampling.max_tokens
+    deliberations = (config.rounds - 1) * config.deliberate.d + 1
+    full += deliberations * deliberator.sampling.max_tokens
+    room = model.profile.context - prompt - TEMPLATE_TOKENS
+    seen = config.endpoint.capabilities
+    most, why = min(  # maximum tokens, and what limits them
+        (full, ""),
+        (room, "more do not fit its context"),
+        ((seen and seen.max_output) or full, "its server allows no more in one response"),
+    )
+    short = f" of the {full:,} that the heavy answer may have; {why}" if why else ""
+    return most, f"at most {most:,} tokens{short}"
 
 
 def _choose(evaluated: generate.Plan) -> ControlRun:

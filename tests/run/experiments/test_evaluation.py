@@ -18,6 +18,7 @@ from heavydistill.metrics.controls import NAMES
 from heavydistill.metrics.summary import summarize
 from heavydistill.models.request import THINK
 from heavydistill.models.resolve import resolve
+from heavydistill.report.controls import grids, lines
 from heavydistill.run import generate
 from heavydistill.run.experiments.evaluation import (
     AFTER,
@@ -359,6 +360,42 @@ def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path):
     assert "at most 700 tokens, 2 times" in at_most.description
 
 
+def test_the_skill_may_have_the_tokens_of_all_and_its_server_must_have_room_for_them(tmp_path):
+    served = {"teacher": "served", "endpoint__base_url": "http://localhost:9/v1"}
+    served |= {"endpoint__tokenizer": MICRO, "think__sampling__max_tokens": 100}
+    served |= {"deliberate__sampling__max_tokens": 300, "endpoint__context": 8192}
+    served |= {"cache__width": 2, "domain": "stem"}
+    plan = planned(tmp_path, **served)
+    (skill,) = controls_of(plan, ["skill"], 1)
+    assert skill.description.startswith("served follows the skill in one response of at most 500")
+    assert skill.run and skill.run.deliberator.sampling.max_tokens == 2 * 100 + 300
+    pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
+    asked = generate.check(moved(skill, pools), asks=False).run
+    assert (asked.deliberator.sampling, asked.config.rounds) == (skill.run.deliberator.sampling, 1)
+    assert asked.config.cache.budget_tokens and asked.config.cache.budget_tokens > 2500
+    assert skill.requests(100) == 200
+    (less,) = controls_of(planned(tmp_path, **served | {"endpoint__context": 3000}), ["skill"], 1)
+    assert "tokens of the 500 that the heavy answer may have" in less.description
+
+
+def test_a_context_that_cannot_hold_the_skill_is_said_and_the_rest_is_run(trained, tmp_path):
+    given = config(teacher=trained, problems__limit=3, out=str(tmp_path / "evals" / "x"))
+    plan = check(given, controls=["alone", "skill"])
+    skill = plan.controls[-1]
+    assert skill.requests(100) == 0 and skill.description == f"Not asked: {skill.not_asked}"
+    told = evaluate(plan, lambda _, each: with_answers(each, ["1", "0"])).controlled
+    assert told and told.not_asked == {"skill": skill.not_asked}
+    assert [each.name for each in told.controls] == ["alone"] and told.attempt
+    (line,) = (line for line in next(grids(told)).lines if line.label == "skill")
+    assert line.cells[0] == "not asked"
+    assert any(f"Not asked (skill): {skill.not_asked}" in line for line in lines(told))
+    only = evaluate(
+        check(given.model_copy(update={"out": str(tmp_path / "y")}), controls=["skill"]),
+        lambda _, each: with_answers(each, ["1", "0"]),
+    ).controlled
+    assert only and not only.controls and only.skill_minus_attempt is None
+
+
 def test_what_a_control_asked_can_be_read_again(tmp_path):
     """By whoever compares, builds from or replays its folder; a cache may be wider than its K."""
     plan = planned(tmp_path, processes=2, cache__width=3)
@@ -369,7 +406,7 @@ def test_what_a_control_asked_can_be_read_again(tmp_path):
         file = tmp_path / f"{each.name}.yaml"
         file.write_text(dump_config(saved))
         assert load_config(file) == saved
-    assert [each.config.processes for each in controls] == [2] * 8
+    assert [each.config.processes for each in controls] == [2] * 9
 
 
 def test_a_chooser_reads_the_same_caches(tmp_path):
@@ -415,7 +452,7 @@ def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent
 
 
 def test_all_means_all():
-    names = ["alone", "chain", "choose", "garbled", "foreign", "transplant"]
+    names = ["alone", "chain", "choose", "garbled", "foreign", "transplant", "skill"]
     assert control_names(["all"]) == names
     assert control_names(["chain", "alone", "chain"]) == ["chain", "alone"]
     with pytest.raises(ConfigError, match="unknown control 'lone'") as caught:
