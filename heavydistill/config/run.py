@@ -226,13 +226,16 @@ class RunConfig(Section):
         """Return the keys that determine the traces of a run, as JSON.
 
         Folders, the server of a model and the number of processes are left out; limits for a
-        verdict are included. Pools are identified by their hash.
+        verdict are included. Pools are identified by their hash. The default of ``cache.attempts``
+        is left out, so that a run of a version without this key keeps its identity.
         """
         transport = set(Endpoint.model_fields) - {"tokenizer"}
         place = {"out", "journal", "budget", "pools", "processes"}
         content = self.model_dump(exclude=place if self.pools else place | {"pools_sha256"})
         content["verify"]["own"] = [Path(file).name for file in self.verify.own]
         del content["verify"]["workers"], content["verify"]["sandbox"]["url"]
+        if self.cache.attempts == "own":
+            del content["cache"]["attempts"]
         content["endpoint"] = {k: v for k, v in content["endpoint"].items() if k not in transport}
         if content["judge"]:
             del content["judge"]["endpoint"]
