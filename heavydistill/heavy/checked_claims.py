@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heavydistill.heavy.claims import read_claims
-from heavydistill.schema import Cache, Claim, Deliberation, Generation
+from heavydistill.schema import Cache, Claim, Deliberation, Generation, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,20 @@ def with_claims(
 def attempts_in(cache: Cache, generations: Mapping[str, Generation]) -> list[Generation]:
     """Return the attempts of a cache in their order; ``generations`` has them by id."""
     return [generations[item.generation] for item in cache.items]
+
+
+def attempts_by_cache(trace: Trace) -> dict[str, list[Generation]]:
+    """Return the attempts of the caches of a trace, by the id of the cache.
+
+    A cache whose attempts are not all in the trace is left out: a trace that failed in a step may
+    have one.
+    """
+    generations = {each.id: each for each in (*trace.pool, *trace.deliberations)}
+    return {
+        cache.id: attempts_in(cache, generations)
+        for cache in trace.caches
+        if all(item.generation in generations for item in cache.items)
+    }
 
 
 def claims_of(deliberation: Deliberation, shown: Sequence[Generation]) -> list[Claim]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from heavydistill.heavy.checked_claims import attempts_in, checked_claims
+from heavydistill.heavy.checked_claims import attempts_by_cache, checked_claims
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.metrics.intervals import (
     Interval,
@@ -47,19 +47,11 @@ class ClaimFigures:
     @classmethod
     def of(cls, trace: Trace, round: int) -> ClaimFigures | None:
         """The figures of a round, from 1; None if no complete deliberation was shown attempts."""
-        generations = {each.id: each for each in (*trace.pool, *trace.deliberations)}
-        complete = [each for each in deliberations_of(trace, round) if not each.unusable_because]
-        # A trace that failed in a step may have a cache without its attempts.
-        read_by = {each.cache for each in complete}
-        shown = {
-            cache.id: attempts_in(cache, generations)
-            for cache in trace.caches
-            if cache.id in read_by
-        }
+        shown = attempts_by_cache(trace)
         read = [
             (checked_claims(each, shown[each.cache]), len(shown[each.cache]))
-            for each in complete
-            if shown.get(each.cache)
+            for each in deliberations_of(trace, round)
+            if not each.unusable_because and shown.get(each.cache)
         ]
         if not read:
             return None

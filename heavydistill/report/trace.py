@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.heavy.checked_claims import CheckedClaim, attempts_in, checked_claims
+from heavydistill.heavy.checked_claims import CheckedClaim, attempts_by_cache, checked_claims
 from heavydistill.heavy.judge_votes import ballot_of
 from heavydistill.metrics.estimators import deliberations_of
 from heavydistill.report.terminal import folded, plain, print_table, table
@@ -45,8 +45,7 @@ def print_trace(trace: Trace, console: Console, full: bool = False) -> None:
         _print_generation(f"Trajectory {number}", trajectory, console, full)
     names = {t.id: f"trajectory {number}" for number, t in enumerate(trace.pool, 1)}
     names |= {d.id: _name(d).lower() for d in trace.deliberations}
-    generations = {each.id: each for each in (*trace.pool, *trace.deliberations)}
-    shown = {cache.id: attempts_in(cache, generations) for cache in trace.caches}
+    shown = attempts_by_cache(trace)
     rounds = {cache.round for cache in trace.caches} | {d.round for d in trace.deliberations}
     for round in sorted(rounds):
         for cache in trace.caches:

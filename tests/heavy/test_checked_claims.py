@@ -3,15 +3,16 @@
 from typing import Any
 
 import pytest
-from generations import cache, deliberation, item, trajectory
+from generations import cache, deliberation, item, problem, trajectory
 
 from heavydistill.heavy.checked_claims import (
+    attempts_by_cache,
     checked_claims,
     claims_of,
     is_same_answer,
     with_claims,
 )
-from heavydistill.schema import Claim, Label, Verdict
+from heavydistill.schema import Claim, Label, Trace, Verdict
 
 LABELS: dict[str, Label] = {"+": "correct", "-": "incorrect", "?": "undecided"}
 
@@ -89,6 +90,13 @@ def test_claims_are_numbered_by_the_order_of_the_cache():
     assert "attempt 2 is right" in (read.claims or ())[1].quote
     checked = checked_claims(read, [pool[2], pool[0]])
     assert [(each.attempt.id, each.is_true) for each in checked] == [("t2", True), ("t0", True)]
+
+
+def test_a_cache_whose_attempts_are_not_all_in_the_trace_is_left_out():
+    shown = attempts("5+", "6-")
+    caches = [cache(item(each.id), id=f"of {each.id}") for each in shown]
+    trace = Trace(problem=problem(), pool=shown[:1], caches=caches)
+    assert attempts_by_cache(trace) == {"of t0": shown[:1]}
 
 
 def test_stored_claims_are_not_read_again_and_unfinished_texts_make_none():

@@ -40,7 +40,7 @@ from markupsafe import Markup
 import heavydistill
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.cache import blocks_of
-from heavydistill.heavy.checked_claims import attempts_in, checked_claims
+from heavydistill.heavy.checked_claims import attempts_by_cache, checked_claims
 from heavydistill.heavy.mentions import named
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.problem_figures import family_of
@@ -235,8 +235,7 @@ def differing(texts: Sequence[str]) -> list[str]:
 def whole(trace: Trace) -> dict[str, Any]:
     """Return a trace as JSON, with the derived fields for the viewer."""
     responses = (*trace.pool, *trace.deliberations)
-    by_id = {response.id: response for response in responses}
-    attempts = {cache.id: attempts_in(cache, by_id) for cache in trace.caches}
+    attempts = attempts_by_cache(trace)
     row = to_row(trace)
     for response, shown in zip(responses, (*row["pool"], *row["deliberations"]), strict=True):
         shown["model"] = name_of(response.model)
