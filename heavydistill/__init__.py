@@ -60,8 +60,7 @@ def generate(config: RunConfig) -> Finished:
     Raises:
         UserError: The user can fix the cause; no request was sent and nothing was written.
         HeavydistillError: The run failed. Every response is in the journal; the same call continues
-        the
-            run.
+            the run.
     """
     from heavydistill.models.contact import Contact
     from heavydistill.run.generate import check, run

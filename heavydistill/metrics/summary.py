@@ -205,8 +205,7 @@ def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> 
     Args:
         traces: All traces of the run, in any order.
         voted: For a run that reads the trajectories of another run: ids of those that were sent to
-        a
-            judge in that run. None if the run generated its trajectories.
+            a judge in that run. None if the run generated its trajectories.
 
     Raises:
         RunError: There are no traces.

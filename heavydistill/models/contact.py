@@ -70,8 +70,7 @@ class Contact:
 
         Raises:
             TeacherError: No server answers, the key is missing or refused, the model is not served,
-            or the
-                address is not the address of an API.
+                or the address is not the address of an API.
         """
         said = [context_of(self._entries(model, url, endpoint), model) for url in endpoint.urls]
         return min((tokens for tokens in said if tokens), default=None)

@@ -214,8 +214,7 @@ def alone(file: Path, taken: str) -> Iterator[None]:
 
     Raises:
         ConfigError: Another process holds the lock (with the message ``taken``), or the file cannot
-        be
-            used.
+            be used.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -240,8 +239,7 @@ class Ledger:
         most_tokens: Limit in tokens; None means no limit.
         most_usd: Limit in US dollars; None means no limit.
         holder: Number of the shard in four digits, followed by an id of this attempt to run it;
-        empty
-            for a run in one process.
+            empty for a run in one process.
 
     Raises:
         ConfigError: The file cannot be used.
@@ -286,8 +284,7 @@ class Ledger:
 
         Raises:
             StoppedError: The call exceeds the remaining budget and no call is in flight, or the
-            account
-                cannot be written.
+                account cannot be written.
         """
         if self._fault:
             raise self._fault

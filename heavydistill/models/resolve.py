@@ -128,15 +128,13 @@ def resolve(
 
     Args:
         contact: Asks the servers which models they serve and how large their contexts are; None
-        sends
-            no request.
+            sends no request.
 
     Raises:
         TeacherError: A model is unknown, cannot run here, or its server hides the thinking; or as
             ``Contact.context`` raises.
         ConfigError: The context of a model is too small for a prompt and a response, the budget is
-        in
-            money and a price is unknown, or a model cannot be served here.
+            in money and a price is unknown, or a model cannot be served here.
     """
     roles = config.roles
     endpoint = located(config.endpoint)

@@ -66,8 +66,7 @@ class Workplace:
 
         Raises:
             RunError: The disk is full or fails. Either the old or the new folder then has the final
-            name,
-                or gets it at the next start.
+                name, or gets it at the next start.
         """
         with writing(self._folder):
             for path in (*self.new.rglob("*"), self.new):

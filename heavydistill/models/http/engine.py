@@ -117,8 +117,7 @@ class OpenAIEngine:
         Raises:
             StoppedError: The budget is spent or no server answers.
             TeacherError: The key or every request is refused, or the thinking is missing. Both
-            errors are
-                raised only after the requests in flight have been answered and saved.
+                errors are raised only after the requests in flight have been answered and saved.
         """
         # Each call requests one or several samples of one prompt. Replies may change ``_n``.
         calls, n = [], self._n

@@ -64,7 +64,7 @@ def write(
         processors_of: Logits processors for a list of row numbers.
         in_stretches: Must be False for models whose rows cannot be dropped.
         on_end: Called with a row's number and tokens when it has ended; an exception stops all
-        rows.
+            rows.
         goes_on: Called after each token; returning False stops generation.
     """
     limit, width = config.max_new_tokens, input_ids.size(1)

@@ -212,8 +212,7 @@ def local_revision(model: str) -> str:
 
     Raises:
         OSError, ValueError: The folder does not exist, and the Hub cannot be reached or does not
-        have
-            the model.
+            have the model.
         TeacherError: The configuration of an adapter cannot be used, or its base is missing.
     """
     adapter = adapter_of(model)

@@ -70,8 +70,7 @@ def read_rows(
 
     Raises:
         ConfigError: The folder holds no sets, the file cannot be read, or (during iteration) a row
-        is
-            damaged.
+            is damaged.
     """
     if not (folder / MANIFEST).is_file():
         raise ConfigError(

@@ -44,8 +44,7 @@ def read(text: str) -> sympy.Expr:
 
     Raises:
         Unread: ``unsafe_answer`` if the text is not a formula or is ambiguous, ``too_complex`` if
-        it is
-            too large.
+            it is too large.
     """
     if len(text) > MOST_CHARACTERS or deepest(text) > MOST_DEPTH:
         raise Unread("too_complex")
@@ -133,7 +132,7 @@ def _value(tree: sympy.Expr, x: sympy.Symbol, point: float) -> Any:
 
     Raises:
         ArithmeticError, ValueError: The formula has no value at the point, or it exceeds
-        ``LARGEST``.
+            ``LARGEST``.
     """
     parts = [_value(part, x, point) for part in tree.args]
     with mpmath.workdps(DIGITS):
