@@ -99,7 +99,8 @@ def evaluate(
     for control in plan.controls:
         console.rule(f"plan: {control.name}")
         total += (most := control.requests(problems))
-        say(f"{control.description}: up to {most:,} requests", console)
+        requests = "" if control.not_asked else f": up to {most:,} requests"
+        say(f"{control.description}{requests}", console)
     if total:
         say(f"All controls: up to {total:,} requests", console)
     if dry_run:

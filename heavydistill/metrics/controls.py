@@ -11,7 +11,9 @@ sides of their differences have these problems.
 ``alone`` is the better of two runs: the thinker's prompt, and the deliberator's without attempts.
 It is chosen by its mean, which favours ``alone``.
 
-With ``SKILL``, a single attempt of the evaluated run is compared with both.
+With ``SKILL``, a single attempt of the evaluated run is compared with both, and the answers that
+show the protocol are counted: those with at least three final answers, attempts included. Thinking
+that the server does not return is not seen.
 
 ``Worth`` says what the attempts' values add: deliberation with them, minus ``garbled``. A
 ``Transplant`` says what one kind of attempt adds, over the problems where it could be exchanged.
@@ -28,6 +30,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +74,8 @@ WORDINGS = ("thinker", "deliberator")
 """Prompts of ``ALONE``; the run ``alone-thinker`` has the first one."""
 _ORDER = "order-"
 _PAIR = 2
+_SEVERAL = 3  # the fewest attempts that the skill deliberates on, and their deliberation
+_FINAL_ANSWER = re.compile(r"\\boxed\s*\{|^```\w", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +162,7 @@ class Controlled:
     orders: Orders | None  # None if there is only one order
     attempt: Control | None = None  # a single attempt of the thinker; None without ``SKILL``
     skill_minus_attempt: Interval | None = None  # paired by problem; None without ``SKILL``
+    skill_followed: int | None = None  # answers that show the protocol; None without ``SKILL``
     not_asked: dict[str, str] = field(default_factory=dict)
     """Controls that were not asked because no context holds their prompt, each with the reason."""
 
@@ -214,6 +220,7 @@ def hold_against(
         if SKILL in {*others, *missing}
         else None,
         skill_minus_attempt=bootstrap_mean([*skill.minus(attempt).values()]) if skill else None,
+        skill_followed=skill.several if skill else None,
         not_asked=dict(missing),
     )
 
@@ -252,6 +259,7 @@ class _Answers:
         self.failed: set[str] = set()  # problems on which a step failed
         self.prompts: set[str] = set()
         self.verifiers: set[str] = set()
+        self.several = 0  # answers with at least ``_SEVERAL`` final answers
         self._tokens: dict[Cost, list[float]] = {cost: [] for cost in COSTS}
         self._tally = GenerationTally()
         self._round = round
@@ -272,6 +280,10 @@ class _Answers:
         self.failed |= {problem} if trace.status.startswith(FAILED) else set()
         self.prompts |= prompts_of(trace)
         self.verifiers |= verifiers_of(trace)
+        self.several += sum(
+            len(_FINAL_ANSWER.findall(f"{each.reasoning}\n{each.answer_text}")) >= _SEVERAL
+            for each in given
+        )
         self._tally.add(given)
         for cost in COSTS:
             of_one = Round.of(trace, round).tokens[cost] if round else mean_tokens(given, cost)

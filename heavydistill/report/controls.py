@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from heavydistill.metrics.controls import ATTEMPT, NAMES, Answering, Control, Controlled
+from heavydistill.metrics.controls import ATTEMPT, NAMES, SKILL, Answering, Control, Controlled
 from heavydistill.metrics.intervals import Interval
 from heavydistill.report.grid import (
     Grid,
@@ -118,14 +118,17 @@ def _answers(controlled: Controlled) -> list[tuple[str, str, Answering, Interval
     """Return (name, meaning, metrics, gain of heavy answers over it) for each way to answer."""
     single = [controlled.attempt] if controlled.attempt else []
     others = [
-        (each.name, _meaning(each), each.answering, each.heavy_minus)
+        (each.name, _meaning(each, controlled), each.answering, each.heavy_minus)
         for each in (*single, *controlled.controls)
     ]
     return [(HEAVY, "deliberation on the attempts", controlled.heavy, None), *others]
 
 
-def _meaning(control: Control) -> str:
+def _meaning(control: Control, controlled: Controlled) -> str:
     meaning = "one attempt of the thinker" if control.name == ATTEMPT else NAMES[control.name]
+    if control.name == SKILL and controlled.skill_followed is not None:
+        samples = control.answering.samples
+        meaning += f", shown in {controlled.skill_followed:,} of {samples:,} answers"
     return f"{meaning}, {control.wording}'s prompt" if control.wording else meaning
 
 

@@ -7,7 +7,7 @@ installed version exports. Otherwise it has a level:
 
     unverified  nothing shows where its texts come from
     declared    each file has its hash, and the texts are those of the installed version
-    tested      declared, and it has evals from a run with each of its wordings
+    tested      declared, and it has evals and the figures of a run with each of its wordings
 
 Hashes alone show damage, not who wrote the folder: whoever changes a file can change its hash. Only
 a signature that is checked with a known key shows that.
@@ -18,7 +18,6 @@ Not covered: whether the skill helps.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import stat
@@ -30,7 +29,7 @@ from typing import Literal
 
 import heavydistill
 from heavydistill.errors import ConfigError
-from heavydistill.skill.evals import EVALS, RUN, faults_of_evals
+from heavydistill.skill.evals import EVALS, RUN, faults_of_evals, measured_wordings
 from heavydistill.skill.export import SUMS
 from heavydistill.skill.frontmatter import SKILL, Refusal, read_frontmatter
 from heavydistill.skill.instructions import forbidden
@@ -42,7 +41,7 @@ _KINDS = re.compile(
     rf"(?:\w[\w.-]*/)?\w[\w.-]*\.md|evals/\w[\w.-]*\.json|{SUMS}|{SIGNATURE}|LICENSE(?:\.txt)?"
 )
 _SUM = re.compile(r"([0-9a-f]{64})  (\S.*)")
-_EXPORT = "Remove the folder and export it again: heavydistill skill export DIR"
+_AGAIN = "Remove the folder and get it again: from its author, or by heavydistill skill export DIR"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,9 @@ def check_skill(folder: Path, key: Path | None = None) -> SkillReport:
     """
     if not (folder / SKILL).is_file():
         inside = sorted(folder.glob(f"*/{SKILL}"))
-        hint = f"Give the folder of one skill, e.g. {inside[0].parent}" if inside else _EXPORT
-        raise ConfigError(f"{folder} is not a skill: it has no file {SKILL}", f"{hint}.")
+        one = inside[0].parent if inside else "the one that heavydistill skill export DIR printed"
+        what = f"{folder} is not a skill: it has no file {SKILL}"
+        raise ConfigError(what, f"Give the folder of one skill, e.g. {one}.")
     name = Path(os.path.abspath(folder)).name
     files, refusals = _read(folder)
     texts: dict[str, str] = {}
@@ -87,7 +87,7 @@ def check_skill(folder: Path, key: Path | None = None) -> SkillReport:
     for path, text in texts.items():
         refusals += forbidden(path, text, files)
     if EVALS in texts:
-        refusals += faults_of_evals(texts[EVALS], name)
+        refusals += faults_of_evals(texts[EVALS], name, files)
     if SUMS in texts:
         refusals += _faults_of_sums(texts[SUMS], files)
     refusals += _differences(texts, metadata)
@@ -141,23 +141,22 @@ def _faults_of_sums(text: str, files: Mapping[str, bytes]) -> Iterator[Refusal]:
         parts = _SUM.fullmatch(line)
         if not parts or parts[2] in listed:
             what = "no line `HASH  PATH`, or a path that is listed twice"
-            yield Refusal(SUMS, number, what, _EXPORT)
+            yield Refusal(SUMS, number, what, _AGAIN)
             continue
         digits, path = parts.groups()
         listed.add(path)
         if path not in files:
-            yield Refusal(SUMS, number, f"{path} is listed, and is no file of the skill", _EXPORT)
+            yield Refusal(SUMS, number, f"{path} is listed, and is no file of the skill", _AGAIN)
         elif hashlib.sha256(files[path]).hexdigest() != digits:
-            yield Refusal(SUMS, number, f"{path} was changed: its hash is another one", _EXPORT)
+            yield Refusal(SUMS, number, f"{path} was changed: its hash is another one", _AGAIN)
     for path in files.keys() - listed - {SUMS, SIGNATURE}:
-        yield Refusal(path, 1, f"the file is not listed in {SUMS}", _EXPORT)
+        yield Refusal(path, 1, f"the file is not listed in {SUMS}", _AGAIN)
 
 
 def _differences(texts: Mapping[str, str], metadata: Mapping[str, str]) -> Iterator[Refusal]:
     """Yield where the skill differs from what the installed version exports."""
-    installed = heavydistill.__version__
-    version = metadata.get(VERSION_KEY)
-    if version is None:
+    installed, version = heavydistill.__version__, metadata.get(VERSION_KEY, "")
+    if VERSION_KEY not in metadata and not wordings_in(metadata):
         return
     pairs = [name.split(".")[1:] for name in wordings_in(metadata)]
     try:
@@ -165,18 +164,18 @@ def _differences(texts: Mapping[str, str], metadata: Mapping[str, str]) -> Itera
         expected = skill_texts(domains, languages, version)
     except (ConfigError, ValueError):
         what = f"the metadata name wordings that heavydistill {installed} does not have"
-        yield Refusal(SKILL, 1, what, _EXPORT)
+        yield Refusal(SKILL, 1, what, _AGAIN)
         return
     for path, text in expected.items():
         if path not in texts:
-            yield Refusal(path, 1, "the file is missing", _EXPORT)
+            yield Refusal(path, 1, "the file is missing", _AGAIN)
         elif texts[path] != text:
             pairs_of_lines = zip_longest(texts[path].split("\n"), text.split("\n"))
             line = next(n for n, (ours, theirs) in enumerate(pairs_of_lines, 1) if ours != theirs)
-            what = f"it differs from what heavydistill {installed} exports (this is of {version})"
-            yield Refusal(path, line, what, _EXPORT)
+            what = f"it differs from what heavydistill {installed} exports (this is of {version!r})"
+            yield Refusal(path, line, what, _AGAIN)
     for path in texts.keys() - expected.keys() - {SUMS, SIGNATURE, EVALS, RUN}:
-        yield Refusal(path, 1, "the file is no part of the export", _EXPORT)
+        yield Refusal(path, 1, "the file is no part of the export", _AGAIN)
 
 
 def _signature(
@@ -206,14 +205,7 @@ def _level(
         return "unverified", lacks
     if EVALS not in texts or RUN not in texts:
         return "declared", [f"{EVALS} and {RUN}: heavydistill skill export DIR --evals RUN"]
-    used = _wordings_of_run(texts[RUN])
+    used = measured_wordings(texts[RUN])
     if unused := [name for name, digits in wordings.items() if f"{name}@{digits}" not in used]:
-        return "declared", [f"evals from a run with these wordings: {', '.join(unused)}"]
+        return "declared", [f"evals and figures of a run with these wordings: {', '.join(unused)}"]
     return "tested", []
-
-
-def _wordings_of_run(text: str) -> list[str]:
-    try:
-        return [name for name in json.loads(text)["wordings"] if isinstance(name, str)]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,22 @@ def _figures(run: Path) -> dict[str, Any]:
         ) from error
 
 
-def faults_of_evals(text: str, name: str) -> Iterator[Refusal]:
-    """Yield why the text of ``evals/evals.json`` is not in the form of the specification's page."""
+def measured_wordings(text: str) -> list[str]:
+    """Return the wordings in the text of ``evals/run.json``; none without its figures."""
+    try:
+        tree = json.loads(text)
+        accuracies = [tree[name]["mean"] for name in ("mean_at_k", "heavy_mean_at_d")]
+        is_measured = tree["problems"] > 0 and all(0 <= each <= 1 for each in accuracies)
+        return [name for name in tree["wordings"] if is_measured]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+def faults_of_evals(text: str, name: str, files: Collection[str]) -> Iterator[Refusal]:
+    """Yield why the text of ``evals/evals.json`` is not in the form of the specification's page.
+
+    ``files`` are the paths of all files of the skill, of which an eval may use some.
+    """
     fix = "Export it again with --evals RUN."
     try:
         tree = json.loads(text)
@@ -125,6 +139,9 @@ def faults_of_evals(text: str, name: str) -> Iterator[Refusal]:
             texts = [case["prompt"], case["expected_output"], *case["assertions"]]
             if len(texts) < 3 or not all(isinstance(each, str) and each.strip() for each in texts):
                 what = f"eval {case['id']!r} lacks a prompt, an expected output or an assertion"
+                yield Refusal(EVALS, 1, what, fix)
+            if apart := [each for each in case.get("files", []) if each not in files]:
+                what = f"eval {case['id']!r} needs a file that is not in the skill: {apart[0]!a}"
                 yield Refusal(EVALS, 1, what, fix)
     except json.JSONDecodeError as error:
         yield Refusal(EVALS, error.lineno, f"it is not valid JSON: {error.msg}", fix)

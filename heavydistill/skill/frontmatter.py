@@ -34,7 +34,7 @@ class Refusal:
     fix: str  # what to do
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.what}. {self.fix}"
+        return "\\n".join(f"{self.file}:{self.line}: {self.what}. {self.fix}".splitlines())
 
 
 class _RefusedError(Exception):

@@ -26,12 +26,12 @@ def sign(folder: Path, key: Path) -> None:
     library, hashing = _library()
     try:
         config = library.signing.Config().use_elliptic_key_signer(private_key=key)
-        config.set_hashing_config(hashing).sign(folder, folder / SIGNATURE)
     except Exception as error:  # the library raises whatever its own libraries raise
         raise ConfigError(
-            f"--sign: {key} is not a private key that can sign: {error}",
+            f"--sign: {key} is not a private key that can sign: {_fault_of_key(error)}",
             "Make one: openssl ecparam -name prime256v1 -genkey -noout -out key.pem",
         ) from error
+    config.set_hashing_config(hashing).sign(folder, folder / SIGNATURE)
 
 
 def why_unverified(folder: Path, key: Path) -> str | None:
@@ -45,14 +45,26 @@ def why_unverified(folder: Path, key: Path) -> str | None:
         config = library.verifying.Config().use_elliptic_key_verifier(public_key=key)
     except Exception as error:
         raise ConfigError(
-            f"--key: {key} is not a public key: {error}",
+            f"--key: {key} is not a public key: {_fault_of_key(error)}",
             "Make it from the private key: openssl ec -in key.pem -pubout -out key.pub",
         ) from error
     try:
         config.set_hashing_config(hashing).verify(folder, folder / SIGNATURE)
     except Exception as error:
-        return str(error) or "the key did not make this signature"
+        if not str(error).startswith("Signature mismatch"):
+            return "it was not made with this key, or it is damaged"
+        paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+        changed = [path for path in paths if path in str(error)]
+        return (
+            f"the files are not those that were signed ({', '.join(changed) or 'some are missing'})"
+        )
     return None
+
+
+def _fault_of_key(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "it is no PEM file with an elliptic curve key (P-256, P-384, P-521) without a password"
 
 
 def _library() -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """The texts of the skill ``heavy-thinking``, made from the wordings that runs and trainings use.
 
-``SKILL.md`` is ``template.md`` with both wordings of the first domain and language;
+``SKILL.md`` is ``template.md`` with both wordings of the first domain and language, and a table of
+the others, if there are any;
 ``references/ROLE.DOMAIN.LANGUAGE.md`` holds each wording in the form in which a model reads it: the
 prompt of a thinker, and that of a cache. What stands in brackets is for the reader to fill. The
 metadata name the version of heavydistill and the hash of each wording.
@@ -60,6 +61,7 @@ def skill_texts(
         ConfigError: A role has no wording for one of the domains and languages.
     """
     pairs = list(itertools.product(domains, languages))
+    several = len(pairs) > 1
     wordings = {
         f"{role}.{domain}.{language}": prompts.load(role, domain, language)
         for domain, language in pairs
@@ -74,13 +76,18 @@ def skill_texts(
     versions |= {f"heavydistill-{name}": digits for name, digits in hashes.items()}
     slots = {
         "metadata": "\n".join(f'  {key}: "{value}"' for key, value in versions.items()),
-        "first": f"{domains[0]}, {languages[0]}",
+        "first": f" for {domains[0]}, {languages[0]}" if several else "",
         "table": _table(domains, languages),
-        "formats": "\n".join(f"  - {domain}: {DOMAINS[domain][1]}." for domain in domains),
+        "formats": "\n".join(
+            f"- Format{f' for {domain}' if several else ''}: {DOMAINS[domain][1]}."
+            for domain in domains
+        ),
         "thinker": rendered[f"thinker.{first}"],
         "deliberator": rendered[f"deliberator.{first}"],
     }
     template = (resources.files("heavydistill.skill") / "template.md").read_text(encoding="utf-8")
+    conditional = r"(?s)\{\{if several\}\}\n(.*?)\{\{end\}\}\n"
+    template = re.sub(conditional, r"\1" if several else "", template)
     text = re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], template)
     return {SKILL: text} | {reference_of(name): f"{each}\n" for name, each in rendered.items()}
 
@@ -109,4 +116,4 @@ def _table(domains: Sequence[str], languages: Sequence[str]) -> str:
             for role in ROLES
         ]
         rows.append(f"| {domain} | {DOMAINS[domain][0]} | {' | '.join(links)} |")
-    return "\n".join(f"   {row}" for row in rows)
+    return "\n".join(rows)

@@ -66,20 +66,18 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Contr
 
 
 def follows(body: dict[str, Any]) -> Answer:
-    """A thinker that is mostly wrong, and a model that follows the skill, or writes no answer."""
+    """A thinker that is mostly wrong, and models that follow the skill, ignore it or fail at it."""
     prompt, model = body["messages"][0]["content"], body["model"]
     number = int(prompt.rpartition("What is ")[2].partition(" ")[0])
     if "# Heavy thinking" in prompt:
         assert body["max_tokens"] == 8 * 64 + 64 and "Use this skill" in prompt
-        attempts = f"\\boxed{{{number}}}\n\nAgain: \\boxed{{7}}\n\n"
-        end = "I compared them." if model == "prose" else f"So \\boxed{{{2 * number}}}"
-        return completion(
-            attempts.replace("boxed", "it") + end if model == "prose" else attempts + end
-        )
+        final = f"So \\boxed{{{2 * number}}}"
+        attempts = f"\\boxed{{{number}}}\n\nAgain: \\boxed{{7}}\n\n{final}"
+        return completion({"follows": attempts, "ignores": final, "prose": "I did it."}[model])
     return completion(f"\\boxed{{{2 * number + (number + body['seed']) % 3}}}")
 
 
-@pytest.mark.parametrize("model", ["follows", "prose"])
+@pytest.mark.parametrize("model", ["follows", "ignores", "prose"])
 def test_what_the_skill_is_worth_in_one_context_is_told(model, tmp_path):
     problems, out = doubles(tmp_path, 6), tmp_path / "x"
     with serving(follows) as server:
@@ -90,18 +88,20 @@ def test_what_the_skill_is_worth_in_one_context_is_told(model, tmp_path):
         done = run_command("evaluate", *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     told, printed = read_controlled(out / CONTROLS), " ".join(done.stdout.split())
+    page = " ".join(re.sub(r"<[^>]*>", " ", "".join(of_folder(out))).split())
     (skill,), gain = told.controls, told.skill_minus_attempt
     assert told.attempt and gain and skill.name == "skill" and not told.not_asked
     assert any(version.startswith("skill.") for version in told.prompts)
-    right = 1.0 if model == "follows" else 0.0
+    right = 0.0 if model == "prose" else 1.0
+    followed = 12 if model == "follows" else 0
+    assert told.skill_followed == followed and f"shown in {followed} of 12 answers" in page
     assert skill.answering.accuracy.mean == right and skill.answering.samples == 12
     assert gain.mean == pytest.approx(right - told.attempt.answering.accuracy.mean)
     assert "The skill in one context adds" in printed and "follows the skill in one" in printed
     no_answer = "Of 12 answers (skill): 12 with text but no final answer; they count as wrong"
     assert (no_answer in printed) == (model == "prose")
     assert skill.answering.tokens == 7 and told.attempt.answering.tokens == 7
-    page = " ".join(re.sub(r"<[^>]*>", " ", "".join(of_folder(out))).split())
-    assert "one attempt of the thinker" in page and "the whole protocol in one context" in page
+    assert "one attempt of the thinker" in page
 
 
 def sign(value: Interval) -> str:

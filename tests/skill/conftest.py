@@ -47,7 +47,6 @@ def foreign(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
     """Called with a name: its private and its public key."""
-    pytest.importorskip("model_signing", reason="model-signing is not installed")
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import skills_ref
 from command_line import run_command
 
 from heavydistill.skill.check import check_skill
@@ -177,6 +178,15 @@ CONTENT = {
         ),
         "evals/evals.json:1: eval 1 lacks a prompt, an expected output or an assertion",
     ),
+    "an eval with a file from elsewhere": (
+        added(
+            "evals/evals.json",
+            b'{"skill_name": "other", "evals": [{"id": 1, "prompt": "p",'
+            b'"expected_output": "e", "assertions": ["a"], "files": ["../x"]}]}',
+        ),
+        "evals/evals.json:1: eval 1 needs a file that is not in the skill: '../x'",
+    ),
+    "a name of two lines": (added("a\nb.md:1: x"), r"a\nb.md:1: x:1: a file of a kind that"),
     "a changed file": (
         hashed(added("references/notes.md", b"Two.\n")),
         f"{SUMS}:2: references/notes.md was changed",
@@ -224,7 +234,6 @@ def test_what_the_specification_allows_is_accepted(name, foreign):
 
 
 def is_valid(folder: Path) -> bool:
-    skills_ref = pytest.importorskip("skills_ref", reason="skills-ref is not installed")
     try:
         return not skills_ref.validate(folder)
     except Exception:  # it raises for some skills
@@ -255,6 +264,7 @@ def test_a_tampered_skill_is_refused_for_this_reason_alone(name, foreign):
         ),
         (replaced("thinker.code.en: ", "thinker.law.en: "), ["SKILL.md"]),
         (replaced('en: "', 'en: "0'), ["SKILL.md"]),
+        (replaced("heavydistill-version: ", "version: "), ["SKILL.md"]),
         (added("references/more.md"), ["references/more.md"]),
     ],
 )

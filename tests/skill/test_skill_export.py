@@ -5,9 +5,13 @@ import json
 from pathlib import Path
 
 import pytest
+import skills_ref
 from command_line import run_command
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from runs import traces, write_run
 
+from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.schema import Trace
 from heavydistill.skill.check import check_skill
@@ -57,7 +61,6 @@ def test_a_changed_prompt_changes_the_skill(ours, tmp_path, monkeypatch):
 
 
 def test_the_skill_has_the_shape_that_clients_load(exported):
-    skills_ref = pytest.importorskip("skills_ref")
     assert skills_ref.validate(exported) == []
     properties = skills_ref.read_properties(exported)
     assert properties.description.startswith("Use for ") and len(properties.description) < 300
@@ -113,8 +116,16 @@ def test_evals_of_other_wordings_do_not_test_the_skill(tmp_path):
     report = check_skill(folder)
     assert report.level == "declared"
     assert report.missing == [
-        "evals from a run with these wordings: thinker.stem.en, deliberator.stem.en"
+        "evals and figures of a run with these wordings: thinker.stem.en, deliberator.stem.en"
     ]
+
+
+@pytest.mark.parametrize("summary", [{}, {"problems": 9, "heavy_mean_at_d": None}])
+def test_evals_of_a_run_without_deliberations_do_not_test_the_skill(summary, tmp_path):
+    run = write_run(tmp_path / "run")
+    (run / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    report = check_skill(export_skill(tmp_path, ["brief"], ["en"], run))
+    assert report.level == "declared" and "thinker.brief.en" in report.missing[0]
 
 
 def unverified_run(folder: Path) -> Path:
@@ -134,7 +145,8 @@ def unverified_run(folder: Path) -> Path:
         (["--evals", "nothing"], "nothing is not the folder of a finished run: it does not exist"),
         (["--evals", "unverified"], "--evals: none of the 4 problems of unverified has"),
         (["--evals", "run"], "--evals: run/summary.json cannot be read"),
-        (["--sign", "run/config.yaml"], "--sign: run/config.yaml is not a private key"),
+        (["--sign", "run/config.yaml"], "--sign: run/config.yaml is not a private key that can"),
+        (["--sign", "nothing"], "--sign: nothing is not a private key that can sign: No such file"),
     ],
 )
 def test_bad_input_is_reported_with_a_fix_and_nothing_is_written(flags, told, tmp_path, keys):
@@ -159,11 +171,30 @@ def test_a_signature_is_valid_for_its_key_and_folder_alone(tmp_path, keys):
     assert check_skill(folder).signature == "not checked"
     assert check_skill(folder, public).signature == "valid"
     other = check_skill(folder, keys("other")[1])
-    assert other.signature == "not valid" and "Key mismatch" in other.refusals[0].what
+    assert other.signature == "not valid" and "not made with this key" in other.refusals[0].what
     (folder / ".gitignore").write_text("*\n", encoding="utf-8")
     changed = check_skill(folder, public)
     assert changed.signature == "not valid"
-    assert any(".gitignore" in each.what for each in changed.refusals)
+    assert any("not those that were signed (.gitignore)" in each.what for each in changed.refusals)
+    (folder / "skill.oms.sig").write_text("{}", encoding="utf-8")
+    assert any("or it is damaged" in each.what for each in check_skill(folder, public).refusals)
+
+
+@pytest.mark.parametrize("kind", ["rsa", "password", "public"])
+def test_a_key_of_another_kind_is_refused_without_words_of_a_library(kind, tmp_path, keys):
+    private, public = keys("author")
+    key = public
+    if kind != "public":
+        made = rsa.generate_private_key(65537, 2048) if kind == "rsa" else None
+        made = made or serialization.load_pem_private_key(private.read_bytes(), None)
+        no, form = serialization.NoEncryption(), serialization.PrivateFormat.PKCS8
+        lock = no if kind == "rsa" else serialization.BestAvailableEncryption(b"x")
+        key = tmp_path / "key.pem"
+        key.write_bytes(made.private_bytes(serialization.Encoding.PEM, form, lock))
+    with pytest.raises(ConfigError) as caught:
+        export_skill(tmp_path / "skills", ["general"], ["en"], key=key)
+    assert "it is no PEM file with an elliptic curve key" in caught.value.what
+    assert "object" not in str(caught.value) and not [*(tmp_path / "skills").rglob("*")]
 
 
 def test_a_key_without_a_signature_is_refused(exported, keys):

@@ -21,6 +21,7 @@ def test_it_is_the_body_with_both_wordings_and_then_the_problem_unchanged(domain
     body, invokes = opening.rsplit("\n\n", 1)
     assert "no subagents" in invokes and body.startswith("# Heavy thinking")
     skill = skill_texts([domain], [language])["SKILL.md"]
+    assert "references/" not in skill and "{{" not in skill
     assert skill.endswith(f"---\n\n{body}\n") and "license:" not in body
     for role in ("thinker", "deliberator"):
         assert prompts.load(role, domain, language).closing in body

@@ -372,10 +372,15 @@ def test_the_skill_may_have_the_tokens_of_all_and_its_server_must_have_room_for_
     pools = pool_folder(tmp_path / "pools", [pool_of(n, ["1", "2"]) for n in (1, 2)])
     asked = generate.check(moved(skill, pools), asks=False).run
     assert (asked.deliberator.sampling, asked.config.rounds) == (skill.run.deliberator.sampling, 1)
-    assert asked.config.cache.budget_tokens and asked.config.cache.budget_tokens > 2500
+    assert asked.config.cache.budget_tokens and asked.config.cache.budget_tokens > 2000
     assert skill.requests(100) == 200
-    (less,) = controls_of(planned(tmp_path, **served | {"endpoint__context": 3000}), ["skill"], 1)
+    (less,) = controls_of(planned(tmp_path, **served | {"endpoint__context": 2500}), ["skill"], 1)
     assert "tokens of the 500 that the heavy answer may have" in less.description
+
+
+def test_the_context_of_the_micro_models_holds_the_skill_and_an_answer(tmp_path):
+    (skill,) = controls_of(planned(tmp_path, teacher="micro", problems__limit=100), ["skill"], 1)
+    assert skill.run and skill.run.deliberator.sampling.max_tokens > 256
 
 
 def test_a_context_that_cannot_hold_the_skill_is_said_and_the_rest_is_run(trained, tmp_path):
