@@ -53,7 +53,8 @@ def why_unverified(folder: Path, key: Path) -> str | None:
     except Exception as error:
         if not str(error).startswith("Signature mismatch"):
             return "it was not made with this key, or it is damaged"
-        paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        paths = [path.relative_to(folder).as_posix() for path in files]
         changed = [path for path in paths if path in str(error)]
         return (
             f"the files are not those that were signed ({', '.join(changed) or 'some are missing'})"
