@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ROWS = {
     name: [json.loads(line) for line in (HERE / f"{name}.jsonl").read_text("utf-8").splitlines()]
-    for name in ("seen", "unseen", "fresh", "heldout")
+    for name in ("seen", "unseen", "fresh", "heldout", "hard")
 }
 ALL = [row for rows in ROWS.values() for row in rows]
 KEYS = ["id", "kind", "language", "problem", "attempts", "reasoning_text", "answer_text", "claims"]
@@ -16,7 +16,7 @@ KEYS = ["id", "kind", "language", "problem", "attempts", "reasoning_text", "answ
 
 def test_ids_are_unique_and_name_file_and_kind():
     ids = [row["id"] for row in ALL]
-    assert len(set(ids)) == len(ids) == 290
+    assert len(set(ids)) == len(ids) == 322
     assert [
         row["id"]
         for name, rows in ROWS.items()
