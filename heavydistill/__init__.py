@@ -107,7 +107,7 @@ def evaluate(
         config: Configuration of a run with the models to measure.
         before: Model before training; both roles are compared with it.
         controls: Control runs in which only the coordination or the attempts differ: ``alone``,
-            ``chain``, ``choose``, ``garbled``, ``foreign``, ``transplant``, ``skill``.
+            ``chain``, ``choose``, ``garbled``, ``foreign``, ``transplant``, ``skill``; or ``all``.
         orders: Number of orders in which the same caches are read.
     """
     from heavydistill.models.contact import Contact

@@ -87,11 +87,10 @@ def evaluate(
     from heavydistill.report.summary import print_summary
     from heavydistill.run.experiments import evaluation
     from heavydistill.run.experiments.comparison import AFTER
-    from heavydistill.run.experiments.evaluation import control_names
 
     console = Console()
     with checking(console) as on_checked:
-        names = control_names(controls.split(",")) if controls else []
+        names = controls.split(",") if controls else []
         contact = None if dry_run else Contact()
         plan = evaluation.check(asked, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)

@@ -45,8 +45,8 @@ MEANINGS = {
     "heavy_minus_vote": "what deliberation adds",
 }
 _JUDGE_AGAIN = (
-    "Judge them anew with this version: `heavydistill replay RUN --out FOLDER` asks nobody (an "
-    "imported pool is imported again)."
+    "Judge them with this version: `heavydistill replay RUN --out FOLDER` sends no request (import "
+    "an imported pool again)."
 )
 _MOST_LISTED = 3
 _HALF = 0.5

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 COUNTED: dict[Cost, str] = {"completion": "tokens written", "all": "tokens written and read"}
 STRATA_NOTE = (
-    "Strata are told by the vote itself: in pools of K, HM - V is at most 0 where that is right "
+    "The vote defines the strata: in pools of K, HM - V is at most 0 where that is right "
     "(all-right, majority-right), and at least 0 where it is wrong (minority-right, all-wrong)."
 )
 CURVE_NOTE = (
@@ -139,13 +139,11 @@ def shares_line(summary: Summary) -> str:
 
 def claims_line(summary: Summary) -> Iterator[str]:
     """Yield the metrics of claims on one line, if there are any claims."""
-    values = (getattr(summary, key) for key in CLAIMS)
-    coverage, accuracy, contradictions = (percent(each.mean if each else None) for each in values)
-    if summary.claim_coverage and summary.claim_coverage.mean:
-        yield (
-            f"on {coverage} of attempts, {accuracy} true (balanced); {contradictions} "
-            "self-contradictions"
-        )
+    coverage, accuracy, contradictions = (getattr(summary, key) for key in CLAIMS)
+    if coverage and coverage.mean:
+        true = f", {percent(accuracy.mean)} true (balanced)" if accuracy else ""
+        against = f"{percent(contradictions.mean)} self-contradictions"
+        yield f"on {percent(coverage.mean)} of attempts{true}; {against}"
 
 
 def lost_samples(summary: Summary) -> str:

@@ -259,7 +259,7 @@ def test_a_control_that_is_not_possible_ends_with_2_before_it_is_asked(problems,
         assert len(server.requests) == 3 * (3 + 2)
         told = " ".join(errors.split())
         assert "The control garbled is not possible on the run after: no cache has" in told
-        assert "leave out garbled in --controls, which sends no request again" in told
+        assert "repeat the command without garbled in --controls: no request is sent twice" in told
         assert not (tmp_path / "x").exists()
         asked[2] = "--controls=alone"
         measured("evaluate", server.base_url, problems, *asked)

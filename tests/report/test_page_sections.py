@@ -88,8 +88,8 @@ def test_a_cost_that_only_the_rows_tell_says_that_another_run_may_have_paid(trac
 
 
 def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
-    def side_by_side(*compared: list[Trace]) -> str:
-        named = [runs.ReportedRun(name=name, files=[]) for name in "ab"]
+    def side_by_side(*compared: list[Trace], names: tuple[str, str] = ("a", "b")) -> str:
+        named = [runs.ReportedRun(name=name, files=[]) for name in names]
         return "".join(sections.of_all(named, [runs.figures(RUN, run) for run in compared]))
 
     def asked(**changes: str) -> list[Trace]:
@@ -99,6 +99,9 @@ def test_runs_side_by_side_say_whether_they_were_asked_and_judged_alike(traces):
     assert "pairs two runs by problem" in alike and "warning" not in alike
     assert "math@2" in alike and "thinker.brief.en@" in alike
     assert alike.count("<td>12 (few)</td>") == 2 and FEW_NOTE in alike
+    assert re.search(r"2 runs with [a-z ]+: a, b\.", alike)
+    names = ("x / after", "x / garbled")  # the vote on garbled attempts is no measure
+    assert re.search(r"1 run with [a-z ]+: after\.", side_by_side(traces, traces, names=names))
     for other in (asked(verifier="exact"), asked(verifier_args='{"units": true}')):
         shown = side_by_side(traces, other)
         assert "different problems" in shown and shown.count("warning") == 1

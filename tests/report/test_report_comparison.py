@@ -127,7 +127,7 @@ def test_groups_and_strata_of_few_problems_are_marked(comparison, printed):
     # Where nothing was deliberated, nothing is said of what that adds.
     alone = summary(by_stratum={"tie": dataclasses.replace(group(40), heavy_minus_vote=None)})
     text = as_markdown(changed(comparison, "before", "after", summary=alone))
-    assert "| tie | 40 | - | 40 | - |" in text and "Strata are told" not in text
+    assert "| tie | 40 | - | 40 | - |" in text and "The vote defines" not in text
 
 
 def test_many_unanswered_ones_are_told_of_each_run(comparison):

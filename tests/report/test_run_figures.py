@@ -45,6 +45,8 @@ def test_a_result_is_ten_lines_with_what_was_lost_and_what_it_took(summary, prin
     assert "Failed requests: 8 overloaded, 3 timeout" in text
     assert "Claims: on 97.1% of attempts, 68.3% true (balanced); 12.5% self-contr" in text
     assert "Took: 14,400 samples, 130,456 tokens read and 12,353,678 written" in text
+    one_sided = dataclasses.replace(summary, claim_balanced_accuracy=None)
+    assert "Claims: on 97.1% of attempts; 12.5% self-contr" in printed(print_summary, one_sided)
 
 
 def test_caches_whose_tokens_are_estimated_are_marked(printed):
@@ -112,7 +114,7 @@ def test_a_run_without_deliberations_says_so(printed):
 def test_groups_of_few_problems_are_marked(summary, printed):
     text = printed(tables, summary)
     assert "(few)" not in text
-    assert "Strata are told by the vote itself: in pools of K, HM - V is" in " ".join(text.split())
+    assert "The vote defines the strata: in pools of K, HM - V is" in " ".join(text.split())
     # A rate's own interval holds for few problems too.
     rare = dataclasses.replace(summary, emergent=Rate(9, 9, 1.0, Interval(1.0, 0.7, 1.0)))
     assert "(few)" not in printed(tables, rare)

@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, read_comparison
-from heavydistill.metrics.controls import CONTROLS, read_controlled
+from heavydistill.metrics.controls import CONTROLS, PARTIAL, read_controlled
 from heavydistill.metrics.counts import statuses_alone
 from heavydistill.metrics.crossing import CROSSING, read_crossing
 from heavydistill.metrics.curve import Point
@@ -71,7 +71,11 @@ def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Ite
     summaries = {name: each.summary for name, each in zip(names, figures, strict=True)}
     same = len({each.problems for each in figures}) == 1
     judges = {tuple(each.verifiers) for each in summaries.values() if each.verifiers}
-    added = {name: s.heavy_minus_vote for name, s in summaries.items() if s.heavy_minus_vote}
+    added = {
+        name: each.heavy_minus_vote
+        for name, each in summaries.items()  # the vote on replaced attempts is no measure
+        if each.heavy_minus_vote and name.rpartition(" / ")[2] not in PARTIAL
+    }
     support = [
         f"{counted(len(alike), 'run')} with {claim}: {', '.join(alike)}."
         for word, claim in _CLAIMS.items()

@@ -37,7 +37,7 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -221,7 +221,7 @@ def check(
     Args:
         config: Configuration as given by the user.
         before: Baseline model for both roles; None for no comparison.
-        controls: A selection from ``metrics.controls.NAMES``.
+        controls: A selection from ``metrics.controls.NAMES``, or ``all``.
         orders: Number of different orders of the attempts in the caches of the run after.
         on_checked: As in ``generate.check``, for each run in turn.
         contact: As in ``generate.check``.
@@ -229,14 +229,14 @@ def check(
     Raises:
         UserError: The user has to fix something; nothing was written.
     """
-    configs = {AFTER: config}
+    names, configs = control_names(controls, config), {AFTER: config}
     if before is None:
         config.refuse_unnamed("--before BASE")
     else:
         configs = dict(zip((BEFORE, AFTER), paired(config, before, contact), strict=True))
     place = ExperimentFolder.of(config, Path(configs[AFTER].roles[1]).name)
     runs = {which: place.check(each, which, on_checked, contact) for which, each in configs.items()}
-    return EvaluationPlan(place, runs, controls_of(runs[AFTER], controls, orders))
+    return EvaluationPlan(place, runs, controls_of(runs[AFTER], names, orders))
 
 
 def paired(
@@ -315,20 +315,21 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
         return Evaluated(comparison, controlled)
 
 
-def control_names(given: Sequence[str]) -> list[str]:
-    """Return the controls named by ``--controls alone,chain`` or ``--controls all``.
+def control_names(given: Iterable[str], config: RunConfig) -> list[str]:
+    """Return the names of controls; ``all`` stands for all that are possible with ``config``.
 
     Raises:
         ConfigError: A control is unknown.
     """
-    if list(given) == ["all"]:
-        return list(NAMES)
-    if unknown := sorted(set(given) - set(NAMES)):
+    names = list(dict.fromkeys(map(str.strip, given)))
+    if "all" in names:
+        return [name for name in NAMES if name != CHAIN or not config.pools]
+    if unknown := sorted({*names} - {*NAMES}):
         raise ConfigError(
             f"--controls: unknown control {unknown[0]!r}",
             f"Give all, or some of {', '.join(NAMES)}, separated by commas.",
         )
-    return list(dict.fromkeys(given))
+    return names
 
 
 def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -> list[ControlRun]:

@@ -260,7 +260,7 @@ def test_a_control_without_any_pool_is_refused_before_one_is_asked(trained, tmp_
 
     with pytest.raises(ConfigError, match="The control transplant is not possible") as caught:
         evaluate(plan, run_one)
-    assert asked == [AFTER] and "leave out transplant in --controls" in str(caught.value)
+    assert asked == [AFTER] and "without transplant in --controls" in str(caught.value)
     assert not list(plan.place.folder.parent.iterdir())
 
 
@@ -458,8 +458,10 @@ def test_a_chooser_whose_prompt_does_not_fit_is_refused_before_anything_is_spent
 
 def test_all_means_all():
     names = ["alone", "chain", "choose", "garbled", "foreign", "transplant", "skill"]
-    assert control_names(["all"]) == names
-    assert control_names(["chain", "alone", "chain"]) == ["chain", "alone"]
+    assert control_names(["alone", " all"], config()) == names
+    names.remove("chain")
+    assert control_names(["all"], config(pools="run")) == names
+    assert control_names(["foreign", " alone", "foreign"], config()) == ["foreign", "alone"]
     with pytest.raises(ConfigError, match="unknown control 'lone'") as caught:
-        control_names(["alone", "lone"])
-    assert f"Give all, or some of {', '.join(names)}, separated by commas" in str(caught.value)
+        check(config(), controls=["alone", "lone"])
+    assert f"Give all, or some of {', '.join(NAMES)}, separated by commas" in str(caught.value)
