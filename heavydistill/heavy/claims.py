@@ -154,14 +154,7 @@ class _Reader:
         # Two names with only a comma between them may belong to different clauses.
         written = re.sub(r", (?=(?:attempt|thinker|programmer)s? \d)", ",  ", written, flags=re.I)
         masked = _QUOTED.sub(self._masked, written)
-        names = [(m.span, m.numbers) for m in mentions(masked, shown=True) if m.kind == "cited"]
-        for m in _SHORT.finditer(masked):
-            names.append((m.span(), (int(m[m.lastindex or 1]),)))
-        for m in _ITEM.finditer(written):
-            answer = self._answers.get(int(m[1]))
-            if answer and (m["after"].startswith(answer[:30]) or _JUDGED.match(m["after"])):
-                names.append((m.span(1), (int(m[1]),)))
-        names.sort()
+        names = sorted(self._names(written, masked))
         self._uses_ordinals |= any(not re.search(r"\d", masked[slice(*span)]) for span, _ in names)
         starts = [start for (start, _), _ in names]
         begins = True
@@ -186,6 +179,17 @@ class _Reader:
                     yield _Sentence(self._signed(signs), quote, begins, starts_line, is_line)
                     begins = False
                 start = end
+
+    def _names(
+        self, written: str, masked: str
+    ) -> Iterator[tuple[tuple[int, int], tuple[int, ...]]]:
+        """Yield (place, attempts) of each name of attempts; ``masked`` has no quotes."""
+        yield from ((m.span, m.numbers) for m in mentions(masked, shown=True) if m.kind == "cited")
+        yield from ((m.span(), (int(m[m.lastindex or 1]),)) for m in _SHORT.finditer(masked))
+        for m in _ITEM.finditer(written):
+            answer = self._answers.get(int(m[1]))
+            if answer and (m["after"].startswith(answer[:30]) or _JUDGED.match(m["after"])):
+                yield m.span(1), (int(m[1]),)
 
     def _masked(self, quoted: re.Match[str]) -> str:
         inside = quoted[0][1:-1]
@@ -247,35 +251,14 @@ class _Reader:
 
     def _grouped(self, kind: str, m: re.Match[str]) -> str:
         """The sign of words that name several attempts, or the words if it is not clear which."""
-        words, text, named = m.groupdict(), m[0], _numbers(m[0])
-        earlier = _numbers(m.string[: m.start()]) | self._of_values(m.string[: m.start()])
+        text, before = m[0], m.string[: m.start()]
+        earlier = _numbers(before) | self._of_values(before)
+        if not self._is_on_attempts(kind, m.string, earlier):
+            return text
         bare = re.findall(r"[a-z]+|[一-龥]|\d", re.sub(r"[«‹][^»›]*[»›]", "", text))
         count = next((n for word in reversed(bare) if (n := _COUNTS.get(word, 0)) > 1), 0)
         count = {"both": 2, "bare": 0}.get(kind, count)
-        order, known = sorted(self._all), earlier | self._group | self._focus | self._singles
-        is_part = len(earlier or self._focus) == 1 and not self._uses_ordinals
-        is_named = known or self.claims or re.search("attempt|thinker|尝试|思考者", m.string)
-        if kind in ("ordinals", "ends") and is_part:
-            return text  # "Attempt 4 has two lines; the first is right"
-        if kind in ("ordinals", "ends", "both", "them") and not is_named:
-            return text  # "The first two are right" may be on equations
-        several = next((g for g in (earlier, self._group, self._focus) if len(g) > 1), _NONE)
-        is_them = several and re.search(r"\b(?:them|these|those|they)\b", text)
-        every = several if is_them else self._all
-        last = _numbers(self._last.text)
-        seen = (earlier, last if len(last) > 1 else _NONE, self._focus | self.claims.keys())
-        rests = [self._all - each for each in (*seen, last, self._singles) if each]
-        options: dict[str, Iterable[int]] = {
-            "bare": map(int, re.findall(r"\d+", text)),
-            **dict.fromkeys(("gave", "values"), self._of_values(text)),
-            "rest": next((rest for rest in rests if count in (0, len(rest))), _NONE),
-            "except": self._all - named,
-            "ends": order[:count] if words.get("end") in ("first", "前") else order[-count:],
-            "ordinals": [i for i, word in enumerate(_ORDINALS, 1) if word in text],
-            **dict.fromkeys(("both", "them"), several),
-            **dict.fromkeys(("none", "all"), named or every),
-        }
-        found = [*options.get(kind, named)]
+        found = [*self._members(kind, m, earlier, count)]
         numbers = frozenset(found) & self._all
         if len(numbers) != len(found) or (kind == "bare" and found != sorted(found)):
             return text
@@ -286,6 +269,43 @@ class _Reader:
             self._group = numbers
         sign = {"none": "-", "only": "=", "except": "="}.get(kind, "")
         return self._name(numbers, sign) if numbers else text
+
+    def _is_on_attempts(self, kind: str, text: str, earlier: frozenset[int]) -> bool:
+        """Whether words like "the first two" mean attempts, and not e.g. equations."""
+        is_part = len(earlier or self._focus) == 1 and not self._uses_ordinals
+        if kind in ("ordinals", "ends") and is_part:
+            return False  # "Attempt 4 has two lines; the first is right"
+        known = earlier | self._group | self._focus | self._singles | self.claims.keys()
+        is_named = bool(known or re.search("attempt|thinker|尝试|思考者", text))
+        return is_named or kind not in ("ordinals", "ends", "both", "them")
+
+    def _members(
+        self, kind: str, m: re.Match[str], earlier: frozenset[int], count: int
+    ) -> Iterable[int]:
+        """The attempts that words mean; ``count`` is how many they say, or 0."""
+        text, named, order = m[0], _numbers(m[0]), sorted(self._all)
+        several = next((g for g in (earlier, self._group, self._focus) if len(g) > 1), _NONE)
+        if kind == "bare":
+            return map(int, re.findall(r"\d+", text))
+        if kind in ("gave", "values"):
+            return self._of_values(text)
+        if kind == "rest":
+            last = _numbers(self._last.text)
+            seen = (earlier, last if len(last) > 1 else _NONE, self._focus | self.claims.keys())
+            rests = [self._all - each for each in (*seen, last, self._singles) if each]
+            return next((rest for rest in rests if count in (0, len(rest))), _NONE)
+        if kind == "except":
+            return self._all - named
+        if kind == "ends":
+            return order[:count] if m["end"] in ("first", "前") else order[-count:]
+        if kind == "ordinals":
+            return [i for i, word in enumerate(_ORDINALS, 1) if word in text]
+        if kind in ("both", "them"):
+            return several
+        if kind in ("none", "all") and not named:
+            is_them = re.search(r"\b(?:them|these|those|they)\b", text)
+            return several if several and is_them else self._all
+        return named
 
     def _of_values(self, text: str) -> frozenset[int]:
         """The attempts that the text says gave the answers in a part of it."""
