@@ -1,7 +1,7 @@
 """Checks what a deliberation says of the attempts in its cache.
 
-A claim is true or false by the verdict of the attempt that it is made of; of an undecided attempt
-it is neither. A claim contradicts the deliberation if it calls right an attempt with another final
+A claim is true or false by the verdict of its attempt; if the attempt is undecided, the claim is
+neither. A claim contradicts the deliberation if it calls right an attempt with another final
 answer, or wrong an attempt with the same one. Two answers are the same if their extracted texts are
 equal, as in ``voting``, or if the verifier accepts both. Texts of several lines, such as programs,
 may differ and mean the same, so they are different answers only if the verifier accepts one and
@@ -21,7 +21,7 @@ from heavydistill.schema import Cache, Claim, Deliberation, Generation, Trace
 
 @dataclass(frozen=True, slots=True)
 class CheckedClaim:
-    """A claim with the attempt that it is made of."""
+    """A claim, its attempt, and whether it is true."""
 
     claim: Claim
     attempt: Generation

@@ -12,9 +12,9 @@ an id of its own:
 
 Kind: verifier, family of a procedural problem, and number of options of a choice. A foreign pool
 comes from the problems nearby in the run, of another stratum if there is none of the same, and
-without the right answer if possible.
-A transplant takes wrong attempts that are not shown first, and repeats shown ones if these are too
-few. Its verdicts remain valid; attempts that are garbled or foreign have none and are judged.
+without the right answer if possible. A transplant takes wrong attempts from the pool, those that no
+cache shows before the others, and repeats them if they are too few. Transplanted attempts keep
+their verdicts; garbled and foreign ones have none and are judged.
 
 Not covered: deliberations as attempts of a later round, which the control writes itself.
 """

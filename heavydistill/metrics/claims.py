@@ -1,4 +1,4 @@
-"""Metrics of claims: of how many attempts a deliberation judges, and whether that is true.
+"""Metrics of claims: how many attempts a deliberation judges, and whether that is true.
 
     claim_coverage             share of the attempts shown on which a deliberation makes a claim
     claim_balanced_accuracy    mean of two shares of claims: of those on right attempts that say

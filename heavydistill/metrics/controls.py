@@ -177,7 +177,7 @@ def order_name(places: int) -> str:
     return f"{_ORDER}{places}"
 
 
-def hold_against(
+def compare_with_controls(
     evaluated: Iterable[Trace],
     rounds: int,
     controls: Mapping[str, Iterable[Trace]],
@@ -231,7 +231,7 @@ def minus_controls(
     """HM@D minus the accuracy of each control, by control and problem.
 
     The keys ``FALLS`` and ``RISES`` have HM@D after a transplant minus HM@D. Arguments and errors
-    are those of ``hold_against``.
+    are those of ``compare_with_controls``.
     """
     heavy, _, others, alone = _read(evaluated, rounds, controls)
     return _differences(heavy, others, alone)

@@ -1,4 +1,4 @@
-"""Claims on attempts, held against the verdicts of the attempts and the deliberation's answer."""
+"""Claims, checked against the verdicts of their attempts and the deliberation's own answer."""
 
 from typing import Any
 

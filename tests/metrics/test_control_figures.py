@@ -18,7 +18,7 @@ from heavydistill.metrics.controls import (
     SKILL,
     TRANSPLANT,
     alone_name,
-    hold_against,
+    compare_with_controls,
     minus_controls,
     order_name,
 )
@@ -37,7 +37,7 @@ def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace):
     heavy = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["7", "2"])])
     chain = named([make_trace(["7", "3"]), make_trace(["4", "3"])])
     choose = named([make_trace(["7", "1"], ["7", "1"]), make_trace(["1", "2"], ["1", "1"])])
-    told = hold_against(heavy, 1, {CHAIN: chain, CHOOSE: choose})
+    told = compare_with_controls(heavy, 1, {CHAIN: chain, CHOOSE: choose})
     assert told.problems == 2 and told.heavy.accuracy.mean == 0.75
     assert [control.name for control in told.controls] == [CHAIN, CHOOSE]
     assert [control.answering.accuracy.mean for control in told.controls] == [0.25, 0.25]
@@ -48,7 +48,7 @@ def test_each_way_has_its_accuracy_and_what_deliberation_adds(make_trace):
 def test_the_skill_is_held_against_the_workflow_and_one_attempt(make_trace):
     heavy = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["7", "2"])])
     skill = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["1", "2"], ["1", "2"])])
-    told = hold_against(iter(heavy), 1, {SKILL: skill})
+    told = compare_with_controls(iter(heavy), 1, {SKILL: skill})
     assert told.attempt and told.skill_minus_attempt and not told.not_asked
     assert (told.attempt.answering.accuracy.mean, told.attempt.heavy_minus.mean) == (0.25, 0.5)
     assert (told.controls[0].answering.accuracy.mean, told.skill_minus_attempt.mean) == (0.5, 0.25)
@@ -60,7 +60,7 @@ def test_alone_is_the_better_of_both_prompts_and_the_other_is_kept(make_trace, b
     heavy = named([make_trace(["7", "1"], ["7", "7"])] * 2)
     answers = {"thinker": ["1", "7"], "deliberator": ["1", "7"]} | {better: ["7", "7"]}
     runs = {alone_name(name): named([make_trace(["1"], of)] * 2) for name, of in answers.items()}
-    told = hold_against(heavy, 1, runs)
+    told = compare_with_controls(heavy, 1, runs)
     ((alone,), (other,)) = told.controls, told.unreported
     assert alone.name == other.name == "alone" and alone.wording == better != other.wording
     assert (alone.answering.accuracy.mean, other.answering.accuracy.mean) == (1, 0.5)
@@ -73,7 +73,7 @@ def test_garbled_attempts_tell_what_the_values_are_worth_where_there_are_any(mak
     garbled = named([make_trace(["3", "9"], ["7", "1"]), make_trace(["4", "5"], ["2", "2"])])
     alone = named([make_trace(["7"], ["7", "7"]), make_trace(["7"], ["1", "7"])])
     alone.append(altered(make_trace(["7"], ["1", "1"]), asked={"id": "prose"}))
-    told = hold_against(heavy, 1, {GARBLED: garbled, alone_name("thinker"): alone})
+    told = compare_with_controls(heavy, 1, {GARBLED: garbled, alone_name("thinker"): alone})
     assert told.worth and told.worth.problems == 2 and told.problems == 3
     # By problem: votes .5 and 0, deliberations 1 and .5, garbled .5 and 0, alone 1 and .5.
     assert told.worth.heavy_minus_vote.mean == 0.5
@@ -82,7 +82,7 @@ def test_garbled_attempts_tell_what_the_values_are_worth_where_there_are_any(mak
     assert told.worth.garbled_minus_alone and told.worth.garbled_minus_alone.mean == -0.5
     control = told.controls[1]
     assert (control.name, control.problems, control.answering.samples) == (GARBLED, 2, 4)
-    same = hold_against(heavy, 1, {GARBLED: heavy}).worth
+    same = compare_with_controls(heavy, 1, {GARBLED: heavy}).worth
     assert same and not same.is_shown and same.garbled_minus_alone is None
 
 
@@ -97,18 +97,18 @@ def test_transplants_fall_where_the_cache_had_a_right_attempt_and_rise_elsewhere
         ]
     )
     after = named([make_trace(["1"] * 3, ["1", "7"]), make_trace(["7"] * 3, ["7", "1"])])
-    told = hold_against(heavy, 1, {TRANSPLANT: after})
+    told = compare_with_controls(heavy, 1, {TRANSPLANT: after})
     assert not told.controls and told.falls and told.rises
     assert (told.falls.problems, told.rises.problems) == (1, 1)
     assert (told.falls.before.mean, told.falls.after.mean, told.falls.change.mean) == (1, 0.5, -0.5)
     assert (told.rises.before.mean, told.rises.after.mean, told.rises.change.mean) == (0, 0.5, 0.5)
-    only = hold_against(heavy, 1, {TRANSPLANT: after[:1]})
+    only = compare_with_controls(heavy, 1, {TRANSPLANT: after[:1]})
     assert only.falls and only.rises is None
 
 
 def test_controls_of_the_attempts_have_the_rounds_of_the_run(make_trace):
     heavy = named([make_trace(["7"], ["7", "7"], ["7", "1"])])
-    told = hold_against(heavy, 2, {GARBLED: heavy, FOREIGN: heavy, CHOOSE: heavy})
+    told = compare_with_controls(heavy, 2, {GARBLED: heavy, FOREIGN: heavy, CHOOSE: heavy})
     assert [each.answering.accuracy.mean for each in told.controls] == [1, 0.5, 0.5]
 
 
@@ -128,7 +128,7 @@ def test_tokens_are_those_of_one_answer_and_of_the_pool_that_it_reads(make_trace
         ]
     )
     chain = named([spending(make_trace(["7", "1"]), 900), spending(make_trace(["7", "1"]), 300)])
-    told = hold_against(heavy, 1, {CHAIN: chain})
+    told = compare_with_controls(heavy, 1, {CHAIN: chain})
     assert (told.heavy.tokens, told.heavy.unknown_tokens) == (240, 1)
     answering = told.controls[0].answering
     assert (answering.tokens, answering.unknown_tokens) == (600, 0)
@@ -146,7 +146,7 @@ def test_what_is_cut_off_or_missing_counts_as_wrong_and_is_counted(make_trace):
         whole,
         unboxed(),
     ]
-    told = hold_against(
+    told = compare_with_controls(
         [trace], 1, {CHAIN: [dataclasses.replace(trace, pool=pool, deliberations=[])]}
     )
     answering = told.controls[0].answering
@@ -170,7 +170,7 @@ def test_flips_are_those_of_all_pairs(make_trace, right):
         answers = [["7" if one else "1" for one in problem[order]] for problem in right]
         return named([make_trace(["7"], each) for each in answers], order)
 
-    told = hold_against(traces(0), 1, {order_name(n): traces(n) for n in (1, 2)}).orders
+    told = compare_with_controls(traces(0), 1, {order_name(n): traces(n) for n in (1, 2)}).orders
 
     def between(problem: list[list[bool]]) -> float:
         pairs = itertools.combinations(problem, 2)
@@ -188,25 +188,25 @@ def test_flips_are_those_of_all_pairs(make_trace, right):
 def test_only_problems_deliberated_in_every_order_and_other_caches_tell_of_the_order(make_trace):
     first = named([make_trace(["7"], ["7", "1"]), make_trace(["7"], ["7", "7"])])
     second = named([make_trace(["7"], ["7", "7"]), make_trace(["7"])], 1)
-    told = hold_against(first, 1, {order_name(1): second}).orders
+    told = compare_with_controls(first, 1, {order_name(1): second}).orders
     assert told and told.problems == 1 and told.between.mean == 0.5
-    assert hold_against(second[1:], 1, {order_name(1): first[1:]}).orders is None
+    assert compare_with_controls(second[1:], 1, {order_name(1): first[1:]}).orders is None
     same = named([make_trace(["7"], ["7", "1"])])
-    told = hold_against(same, 1, {order_name(1): same}).orders
+    told = compare_with_controls(same, 1, {order_name(1): same}).orders
     # Its deliberations are the same ones, and not two draws that agree.
     assert told and told.within and told.between.mean == told.within.mean == 1.0
 
 
 def test_with_one_deliberation_sampling_cannot_be_told_from_order(make_trace):
     first, second = named([make_trace(["7"], ["7"])]), named([make_trace(["7"], ["1"])], 1)
-    told = hold_against(first, 1, {order_name(1): second}).orders
+    told = compare_with_controls(first, 1, {order_name(1): second}).orders
     assert told and told.between.mean == 1.0 and told.within is None and told.flips is None
 
 
 def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(make_trace):
     whole, failed = named([make_trace(["7", "1"], ["7", "7"]), make_trace(["7", "1"])])
     failed = dataclasses.replace(failed, status="failed: build_caches: BudgetError: too long")
-    told = hold_against([whole, failed], 1, {CHOOSE: [whole], order_name(1): [whole]})
+    told = compare_with_controls([whole, failed], 1, {CHOOSE: [whole], order_name(1): [whole]})
     assert told.problems == 2 and told.heavy.accuracy.mean == 0.5 and told.heavy.unasked == 1
     choose = told.controls[0].answering
     assert choose.accuracy.mean == 0.5 and choose.unasked == 1 and choose.unknown_tokens == 0
@@ -215,13 +215,13 @@ def test_problems_that_a_step_failed_on_count_as_wrong_in_what_reads_the_pools(m
 
 def test_of_several_rounds_the_last_counts_also_where_a_problem_did_not_come_so_far(make_trace):
     first, second = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"], ["7"])])
-    told = hold_against([first, second], 2, {CHAIN: named([make_trace(["7"])] * 2)})
+    told = compare_with_controls([first, second], 2, {CHAIN: named([make_trace(["7"])] * 2)})
     assert told.heavy.accuracy.mean == 0.5 and told.heavy.unasked == 1
 
 
 def test_other_problems_are_refused(make_trace):
     traces = named([make_trace(["7"], ["7"]), make_trace(["7"], ["7"])])
     with pytest.raises(ConfigError, match="chain does not have the same problems"):
-        hold_against(traces, 1, {CHAIN: traces[1:]})
+        compare_with_controls(traces, 1, {CHAIN: traces[1:]})
     with pytest.raises(ConfigError, match="garbled does not have the same problems"):
-        hold_against(traces[1:], 1, {GARBLED: traces})
+        compare_with_controls(traces[1:], 1, {GARBLED: traces})

@@ -12,7 +12,7 @@ from generations import altered
 from heavydistill.config.versioned import write_versioned
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON, compare, read_comparison
-from heavydistill.metrics.controls import CONTROLS, hold_against
+from heavydistill.metrics.controls import CONTROLS, compare_with_controls
 from heavydistill.metrics.crossing import CROSSING, cross
 from heavydistill.report.grid import FEW_NOTE, percent
 from heavydistill.report.page import writer
@@ -41,7 +41,7 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_versioned(compare(sides[0], sides[1], {}), folder / COMPARISON)
     traces = {name: list(read_traces(folder / name)) for name in ("before", "after")}
     controls = dict.fromkeys(("alone-thinker", "garbled", "order-1"), traces["before"])
-    write_versioned(hold_against(traces["after"], 1, controls), folder / CONTROLS)
+    write_versioned(compare_with_controls(traces["after"], 1, controls), folder / CONTROLS)
     return folder
 
 
@@ -67,7 +67,7 @@ def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_u
     none = [_unknown(trace, *lost[0]) for trace in known]
     controls = {"chain": none, "choose": known}
     shutil.copy(evaluation / COMPARISON, tmp_path)
-    write_versioned(hold_against([*some, *known[5:]], 1, controls), tmp_path / CONTROLS)
+    write_versioned(compare_with_controls([*some, *known[5:]], 1, controls), tmp_path / CONTROLS)
     told = words("".join(of_folder(tmp_path)).partition("Way to answer")[2])
     assert "Written And read Of heavy Heavy adds" in told
     assert "controls are not matched in tokens" in told

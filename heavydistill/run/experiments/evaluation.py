@@ -61,7 +61,7 @@ from heavydistill.metrics.controls import (
     WORDINGS,
     Controlled,
     alone_name,
-    hold_against,
+    compare_with_controls,
     order_name,
 )
 from heavydistill.models.contact import Contact
@@ -310,7 +310,7 @@ def evaluate(plan: EvaluationPlan, run_one: RunOne) -> Evaluated:
         traces = {name: all_traces(made.folder / name) for name in checked}
         missing = {each.name: each.not_asked for each in plan.controls if each.not_asked}
         evaluated = all_traces(folders[AFTER])
-        controlled = hold_against(evaluated, after.config.rounds, traces, missing)
+        controlled = compare_with_controls(evaluated, after.config.rounds, traces, missing)
         write_versioned(controlled, made.folder / CONTROLS)
         return Evaluated(comparison, controlled)
 
@@ -388,8 +388,8 @@ def _chain(evaluated: generate.Plan) -> ControlRun:
     config, thinker = evaluated.config, evaluated.run.in_stage(THINK)
     reader = reader_of(thinker.profile.tokenizer)
     prompts = (asked_of_thinker(problem, config) for problem in evaluated.problems)
-    most, told = _most_tokens(evaluated, thinker, max(map(reader.count, prompts)))
-    does = f"writes one chain of {told}, {_CHAINS} times"
+    most, tokens = _most_tokens(evaluated, thinker, max(map(reader.count, prompts)))
+    does = f"writes one chain of {tokens}, {_CHAINS} times"
     sampling = config.think.sampling.model_copy(update={"max_tokens": most})
     folder = evaluated.folder.with_name(CHAIN)
     changes: dict[str, Any] = {
@@ -412,7 +412,7 @@ def _skill(evaluated: generate.Plan) -> ControlRun:
     skill = reading_pools(config, cache=cache, deliberate=deliberate)
     reader = reader_of(reads.profile.tokenizer)
     sizes = (frame_tokens(each, 0, for_reader(each, skill), reader) for each in evaluated.problems)
-    most, told = _most_tokens(evaluated, reads, longest := max(sizes))
+    most, tokens = _most_tokens(evaluated, reads, longest := max(sizes))
     if most < 1:
         counted = f" ({ESTIMATED})" if reader.name == ESTIMATED else ""
         why = f"the skill with the longest problem has {longest:,} tokens{counted}, "
@@ -425,7 +425,7 @@ def _skill(evaluated: generate.Plan) -> ControlRun:
     }
     skill = reading_pools(config, **changes)
     run = resolve(skill.model_copy(update={"pools": AFTER}))
-    does = f"follows the skill in one response of {told}, {deliberate.d} times"
+    does = f"follows the skill in one response of {tokens}, {deliberate.d} times"
     return ControlRun(SKILL, skill, f"{config.roles[1]} {does}", run=run)
 
 
