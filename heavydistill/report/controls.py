@@ -31,8 +31,8 @@ from heavydistill.report.terminal import print_grid, print_lines, say
 HEAVY = "heavy"
 _NOTE = (
     "With 95% intervals. Tokens are those of one answer, with the attempts that it reads: written, "
-    "and with those read. Of heavy: share of the tokens written for a heavy answer, since controls "
-    "are not matched in tokens. Heavy adds: points, paired by problem."
+    "and with those read. Controls are not matched in tokens. Heavy adds: points, paired by "
+    "problem."
 )
 _LARGER_POOLS = "sample more attempts than a cache shows, e.g. --k 16 --set cache.width=8"
 
@@ -104,13 +104,10 @@ def _ways(controlled: Controlled) -> Grid:
             "unknown" if mean is None else f"{mean:,.0f}"
             for mean in (answering.tokens, answering.all_tokens)
         ]
-        adds = bracketed(heavy_minus, signed=True).replace(" (", "\n(") if heavy_minus else ""
-        heavy, of_heavy = controlled.heavy.tokens, "unknown"
-        if answering.tokens is not None and heavy:
-            of_heavy = f"{100 * answering.tokens / heavy:.0f}%"
-        rows.append(Line(name, [share(answering.accuracy), *tokens, of_heavy, adds], meaning))
-    rows += [Line(name, ["not asked", *[""] * 4], NAMES[name]) for name in controlled.not_asked]
-    head = ["Way to answer", "Right", "Written", "And read", "Of heavy", "Heavy adds"]
+        adds = difference(heavy_minus) if heavy_minus else ""
+        rows.append(Line(name, [share(answering.accuracy), *tokens, adds], meaning))
+    rows += [Line(name, ["not asked", *[""] * 3], NAMES[name]) for name in controlled.not_asked]
+    head = ["Way to answer", "Right", "Written", "And read", "Heavy adds"]
     return Grid(head, rows, [_NOTE])
 
 
@@ -144,7 +141,7 @@ def lines(controlled: Controlled) -> Iterator[str]:
         yield f"The skill in one context adds {adds} points over one attempt of the thinker"
     for control in controlled.controls:
         if left := controlled.problems - control.problems:
-            yield f"{left:,} problem(s) are left out, which have no such attempts ({control.name})"
+            yield f"{left:,} problem(s) without such attempts are left out ({control.name})"
     for name, _, answering, _ in _answers(controlled):
         flaws = {
             "cut off": answering.cut_off,

@@ -69,11 +69,11 @@ def test_tokens_are_told_as_written_and_read_and_of_how_many_problems_they_are_u
     shutil.copy(evaluation / COMPARISON, tmp_path)
     write_versioned(compare_with_controls([*some, *known[5:]], 1, controls), tmp_path / CONTROLS)
     told = words("".join(of_folder(tmp_path)).partition("Way to answer")[2])
-    assert "Written And read Of heavy Heavy adds" in told
-    assert "controls are not matched in tokens" in told
+    assert "Written And read Heavy adds" in told
+    assert "Controls are not matched in tokens" in told
     right = "100.0% 100.0 to 100.0%"
-    assert f"attempts {right} 200 350 100%" in told and f"attempt {right} 200 350 100% 0.0" in told
-    assert "of the thinker 55.0%" in told and "unknown unknown unknown +45.0" in told
+    assert f"attempts {right} 200 350 " in told and f"attempt {right} 200 350 0.0" in told
+    assert "of the thinker 55.0%" in told and "unknown unknown +45.0" in told
     for tokens, heavy in (("written", 3), ("read", 5)):
         of_each = f"problem(s) with an unknown number of {tokens} tokens"
         assert f"{heavy} {of_each} (heavy)" in told

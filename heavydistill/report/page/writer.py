@@ -256,7 +256,7 @@ def whole(trace: Trace) -> dict[str, Any]:
                 "is_true": each.is_true,
                 "contradicts": each.is_contradiction,
             }
-            for each in (checked_claims(answer, read) if read else ())
+            for each in checked_claims(answer, read)
         ]
     return row
 
