@@ -1,6 +1,7 @@
 """The pools of controls: what is replaced, by what, and that nothing else changes."""
 
 import dataclasses
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -158,14 +159,20 @@ def test_a_transplant_takes_right_attempts_out_or_puts_one_in(answers, width):
     if falls:
         assert len(changed) == sum(one.is_correct for one in before)
         assert not any(one.is_correct for one in after)
-        spare = [one for one in trace.pool if one not in before and not one.is_correct]
-        texts = [one.answer_text for one in changed]
-        assert texts[: len(spare)].count(_text("60")) == 0
-        known = {one.answer_text for one in spare[: len(changed)] or before}
-        assert set(texts) <= {one.answer_text for one in [*spare, *before]} and known
     else:
         assert len(changed) == 1 and changed[0].is_correct
         assert sum(one.is_correct for one in after) == 1
+
+
+def test_a_transplant_takes_wrong_attempts_that_are_not_shown_first():
+    found = 0
+    for answers in set(itertools.permutations(["60", "7135", "7135", "7935"])):
+        trace = trace_of(*answers, width=3)
+        if {one.extracted for one in shown(trace, trace.pool)} == {"60", "7135"}:
+            after = shown(trace, other("transplant", trace)["p1"])
+            assert sorted(one.extracted or "" for one in after) == ["7135", "7135", "7935"]
+            found += 1
+    assert found
 
 
 def test_pools_without_verdicts_or_caches_allow_no_transplant():
@@ -175,6 +182,16 @@ def test_pools_without_verdicts_or_caches_allow_no_transplant():
     unjudged = [dataclasses.replace(one, verdict=None) for one in trace.pool]
     assert not other("transplant", dataclasses.replace(trace, pool=unjudged))
     assert other("garbled", dataclasses.replace(trace, pool=unjudged, caches=[]))
+
+
+def test_garbled_needs_a_final_answer_that_a_cache_shows():
+    found = set()
+    for place in range(3):
+        trace = trace_of(*("60" if n == place else None for n in range(3)), width=2)
+        is_shown = any(one.extracted for one in shown(trace, trace.pool))
+        assert bool(other("garbled", trace)) == is_shown
+        found.add(is_shown)
+    assert found == {True, False}
 
 
 def test_replaced_pools_come_from_the_problems_nearby():

@@ -22,6 +22,7 @@ from heavydistill.metrics.controls import (
     minus_controls,
     order_name,
 )
+from heavydistill.metrics.intervals import Interval
 from heavydistill.schema import Trace
 
 
@@ -84,6 +85,8 @@ def test_garbled_attempts_tell_what_the_values_are_worth_where_there_are_any(mak
     assert (control.name, control.problems, control.answering.samples) == (GARBLED, 2, 4)
     same = compare_with_controls(heavy, 1, {GARBLED: heavy}).worth
     assert same and not same.is_shown and same.garbled_minus_alone is None
+    wide = dataclasses.replace(same, heavy_minus_garbled=Interval(0.1, 0.0, 0.2))
+    assert not wide.is_shown, "the interval reaches 0"
 
 
 def test_transplants_fall_where_the_cache_had_a_right_attempt_and_rise_elsewhere(
