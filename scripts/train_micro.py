@@ -46,6 +46,7 @@ from heavydistill.micro.training import Schedule, Size, Stream, new_model, train
 from heavydistill.micro.worked import solve
 from heavydistill.models.local.engine import LocalEngine
 from heavydistill.models.request import Request, sample_seed, user_turn
+from heavydistill.problems.procedural import MICRO_LEVELS
 from heavydistill.verifiers.extraction import boxed
 
 CONTEXT = 2048
@@ -153,7 +154,7 @@ class Maker:
         return self._stage("teacher", caches, TEACHER_STAGE, streams)
 
     def _problems(
-        self, stream: int, levels: Mapping[str, Mapping[str, Any]] = rows.LEVELS
+        self, stream: int, levels: Mapping[str, Mapping[str, Any]] = MICRO_LEVELS
     ) -> tuple[Iterator[MicroProblem], random.Random]:
         """The problems of a stream and its random numbers; each use has a stream of its own."""
         number = self.seed * 100 + stream

@@ -48,7 +48,7 @@ class Filters(Section):
 
     uses_attempts: bool = True
     """Require that a deliberation works with the attempts instead of solving the problem alone."""
-    false_claims: Literal["leave_out", "keep"] = "keep"
+    false_claims: Literal["leave_out", "keep"] = "leave_out"
     """Treatment of a deliberation with a false claim, i.e. one that calls an attempt right or wrong
     against the attempt's verdict or against its own final answer."""
     most_copied: float = Field(0.8, gt=0.0, le=1.0)

@@ -23,24 +23,12 @@ from heavydistill.micro.worked import (
     solve,
     thinker_solution,
 )
+from heavydistill.problems.procedural import MICRO_LEVELS
 from heavydistill.verifiers.extraction import boxed
 
 TRAINING_SEEDS = 10**12
 PROMPT_DOMAIN = "brief"
 MOST_ATTEMPTS = 12
-# Families and settings of the problems.
-LEVELS: dict[str, dict[str, Any]] = {
-    "chain_sum": {"min_terms": 5, "max_terms": 8, "min_digits": 2, "max_digits": 2},
-    "decimal_chain_sum": {
-        "min_terms": 5,
-        "max_terms": 8,
-        "min_digits": 1,
-        "max_digits": 1,
-        "min_decimal_places": 1,
-        "max_decimal_places": 1,
-    },
-    "leg_counting": {"min_animals": 4, "max_animals": 6},
-}
 # Longer problems of the same families, with more arithmetic for each token.
 LONG_LEVELS: dict[str, dict[str, Any]] = {
     family: level
@@ -49,7 +37,7 @@ LONG_LEVELS: dict[str, dict[str, Any]] = {
         if family == "leg_counting"
         else {"min_terms": 16, "max_terms": 28}
     )
-    for family, level in LEVELS.items()
+    for family, level in MICRO_LEVELS.items()
 }
 
 
@@ -71,7 +59,7 @@ class MicroProblem:
 
 
 def problems(
-    stream: int, levels: Mapping[str, Mapping[str, Any]] = LEVELS
+    stream: int, levels: Mapping[str, Mapping[str, Any]] = MICRO_LEVELS
 ) -> Iterator[MicroProblem]:
     """An endless sequence of training problems, determined by the number ``stream``."""
     import reasoning_gym

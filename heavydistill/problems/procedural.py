@@ -25,16 +25,16 @@ from heavydistill.verifiers.procedural.verifier import (
 
 # Families and settings of the source ``micro``, on which the bundled models were trained.
 MICRO_LEVELS: dict[str, dict[str, Any]] = {
-    "chain_sum": {"min_terms": 3, "max_terms": 5, "min_digits": 2, "max_digits": 2},
+    "chain_sum": {"min_terms": 5, "max_terms": 8, "min_digits": 2, "max_digits": 2},
     "decimal_chain_sum": {
-        "min_terms": 3,
-        "max_terms": 3,
+        "min_terms": 5,
+        "max_terms": 8,
         "min_digits": 1,
-        "max_digits": 2,
+        "max_digits": 1,
         "min_decimal_places": 1,
         "max_decimal_places": 1,
     },
-    "leg_counting": {"min_animals": 2, "max_animals": 4},
+    "leg_counting": {"min_animals": 4, "max_animals": 6},
 }
 
 _INSTEAD = (

@@ -31,6 +31,7 @@ from heavydistill.micro.worked import (
     solve,
     thinker_solution,
 )
+from heavydistill.problems.procedural import MICRO_LEVELS
 from heavydistill.verifiers.extraction import boxed
 
 NUMBER = r"-?\d+(?:\.\d+)?"
@@ -63,7 +64,7 @@ def solved(request) -> list[tuple[dict[str, Any], Worked]]:
     import reasoning_gym
 
     family = request.param
-    items = reasoning_gym.create_dataset(family, size=300, seed=7, **rows.LEVELS[family])
+    items = reasoning_gym.create_dataset(family, size=300, seed=7, **MICRO_LEVELS[family])
     return [(item, solve(read_task(family, item["metadata"]))) for item in items]
 
 
@@ -184,7 +185,7 @@ def test_training_problems_take_training_seeds_and_each_but_once():
     with pytest.raises(ValidationError):
         Problems(seed=10**9)
     assert TRAINING_SEEDS > 10**9 + 10**11
-    assert tuple(rows.LEVELS) == FAMILIES
+    assert tuple(MICRO_LEVELS) == FAMILIES
     assert stream_of(5, 20) == stream_of(5, 20) != stream_of(6, 20)
     with few_problems_a_chunk() as asked:
         for stream in range(3):
