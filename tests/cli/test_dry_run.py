@@ -199,7 +199,7 @@ def test_a_model_in_this_process_costs_nothing(tmp_path, said):
 @pytest.mark.parametrize(
     ("more", "fix"),
     [
-        (["--k=300"], "At most 36 attempts of 32 tokens fit: --set cache.width=36"),
+        (["--k=300"], "At most 35 attempts of 32 tokens fit: --set cache.width=35"),
         (["--set=cache.budget_tokens=20"], "Not even 2 attempts of 32 tokens fit"),
         (
             ["--set=deliberate.sampling.max_tokens=1980"],

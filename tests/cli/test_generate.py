@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -22,8 +23,9 @@ from problem_files import doubles
 
 from heavydistill.heavy.checked_claims import attempts_in, checked_claims
 from heavydistill.metrics.summary import summarize
+from heavydistill.schema import Trace
 from heavydistill.store.sets.folder import read_manifest, read_rows
-from heavydistill.store.traces import read_traces
+from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
 GRACE_S = 20.0
 TRACES = "traces/train-00000-of-00001.parquet"
@@ -86,8 +88,11 @@ def test_claims_are_measured_shown_and_kept_out_of_sets_if_false(micro_run, tmp_
         marked = f"#{each.claim.attempt} {each.claim.says} ({word})"
         assert marked in " ".join(ran("show", str(out), "--problem", trace.problem.id).split())
 
-    flags = ["--preset=natural", "--set=filters.false_claims=leave_out", f"--out={tmp_path / 's'}"]
-    done = subprocess.run([COMMAND, "build", out, *flags], capture_output=True, text=True)
+    # The teacher's claims are nearly all true: those of each first deliberation are reversed.
+    lying = Path(shutil.copytree(out, tmp_path / "lying"))
+    write_traces(map(contradicted, traces), lying / TRACES_FOLDER)
+    flags = ["--preset=natural", f"--out={tmp_path / 's'}"]
+    done = subprocess.run([COMMAND, "build", lying, *flags], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = list(read_rows(tmp_path / "s", "deliberations"))
     false = {row["id"] for row in rows if row["false_claims"]}
@@ -96,6 +101,14 @@ def test_claims_are_measured_shown_and_kept_out_of_sets_if_false(micro_run, tmp_
     assert all(row["verdict"]["label"] == "correct" and row["id"] in false for row in left_out)
     strata = read_manifest(tmp_path / "s").strata
     assert sum(each.false_claims for each in strata.values()) == len(left_out) > 0
+
+
+def contradicted(trace: Trace) -> Trace:
+    """The trace, whose first deliberation says the opposite of each attempt."""
+    first, *rest = trace.deliberations
+    opposite = {"right": "wrong", "wrong": "right"}
+    claims = [replace(claim, says=opposite[claim.says]) for claim in first.claims or ()]
+    return replace(trace, deliberations=[replace(first, claims=claims), *rest])
 
 
 def test_the_saved_configuration_repeats_the_run(micro_run, tmp_path):

@@ -40,13 +40,17 @@ class Pupil:
         self._references = [problem.reference for problem, _ in pairs(len(LABELS))]
         self._lock = threading.Lock()
 
-    def answer(self, body: dict[str, Any]) -> Any:
+    def place(self, body: dict[str, Any]) -> tuple[int, int]:
+        """Number of the prompt, and how often it was asked before."""
         prompt = body["messages"][0]["content"]
         with self._lock:
             count = self.asked[prompt]
             self.asked[prompt] += 1
+        return self._numbers[prompt], count
+
+    def answer(self, body: dict[str, Any]) -> Any:
+        number, count = self.place(body)
         time.sleep(self.seconds)
-        number = self._numbers[prompt]
         right = count % D < number % 5
         return completion(f"\\boxed{{{self._references[number] if right else 9999}}}")
 
@@ -133,8 +137,9 @@ def test_prompts_that_the_checkpoint_gets_right_sometimes_are_the_new_set(sets, 
 
 def test_what_is_undecided_is_not_measured(sets, tmp_path):
     def mumbling(body: dict[str, Any]) -> Any:
-        right = body["seed"] % 2
-        return completion("\\boxed{5}" if right else "so", "stop" if right else "length")
+        number, count = pupil.place(body)
+        is_decided = count < number % D
+        return completion("\\boxed{5}" if is_decided else "so", "stop" if is_decided else "length")
 
     def half(body: dict[str, Any]) -> Any:
         return pupil.answer(body) if body["messages"][0]["content"] in few else mumbling(body)
