@@ -48,7 +48,7 @@ top_k {top_k}. {versions}
 """
 SHOWN = """## What this does not show
 
-- Both models have 0.6 million parameters, and the problems are procedural arithmetic. Nothing here
+- Both models have 0.9 million parameters, and the problems are procedural arithmetic. Nothing here
   says by how much a model of billions of parameters gains, or on which problems.
 - A part of what GRPO adds at this temperature is only that the student is surer of its tokens;
   [configs/grpo](../../configs/grpo/README.md) has what is left of it at a low one, seed by seed.
