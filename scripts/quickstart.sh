@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh checkout to a first result: makes .venv, installs heavydistill into it, then lets
-# the bundled micro teacher think and deliberate on the bundled problems, on this machine's CPU.
+# the bundled micro teacher think and deliberate on the bundled problems, on this machine's CPU, and
+# measures what its deliberations owe to the attempts.
 #
 #   bash scripts/quickstart.sh
 #
@@ -12,5 +13,9 @@ set -euo pipefail
 
 prepare_environment
 cd "$root"
+run="runs/quickstart-$(date +%Y%m%d-%H%M%S)"
 say "heavydistill generate"
-exec "$venv/bin/heavydistill" generate
+"$venv/bin/heavydistill" generate --out "$run"
+say "heavydistill evaluate --controls garbled"
+exec "$venv/bin/heavydistill" evaluate --pools "$run" --deliberator micro --controls garbled \
+  --out "$run-controls"
