@@ -12,7 +12,10 @@ stopped run continues there:
 3. student       and deliberations that only restate one attempt
 4. small-caches  the teacher: deliberations on two or three attempts
 5. caches        deliberations on up to twelve attempts
-6. teacher       more of all of these
+6. practice      arithmetic on long problems again, beside thinkers and deliberations
+7. slips         the same with slips in every row, so that nothing computes without them
+8. deliberation  more thinkers and deliberations
+9. teacher       more deliberations on garbled attempts, and on copies of one to three attempts
 
 A share of the deliberations reads garbled attempts or none. There the teacher is on its own, and
 learns to slip as often as a thinker: its advantage must come from the attempts. No row is chosen
@@ -55,12 +58,18 @@ THINKER_STAGE = Schedule(2000, 4e-3)
 STUDENT_STAGE = Schedule(400, 2e-3)
 SMALL_CACHES_STAGE = Schedule(800, 3e-3)
 CACHES_STAGE = Schedule(1000, 3e-3)
-TEACHER_STAGE = Schedule(1050, 3e-3)
+PRACTICE_STAGE = Schedule(1050, 3e-3)
+SLIPS_STAGE = Schedule(450, 2e-3)
+DELIBERATION_STAGE = Schedule(800, 2e-3)
+TEACHER_STAGE = Schedule(450, 2e-3)
 SLIP_RATE = 0.15
-# Lower in the last stages, because the model's own errors add to its slips.
-TEACHER_SLIP_RATE = 0.12
+# Lower while the model's own errors add to its slips.
+PRACTICE_SLIP_RATE = 0.12
+TEACHER_SLIP_RATE = 0.16
 SLIP_RATES = (0.08, 0.15, 0.15, 0.25, 0.4)  # of the attempts in a cache, by turns
 NO_ATTEMPTS, GARBLED = 0.05, 0.15  # shares of the deliberations
+# In the last stage. Copies agree on wrong values, which are rare otherwise.
+OFTEN_GARBLED, COPIES = 0.35, 0.25
 WATCHED, K, SAMPLING = 100, 8, Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=400)
 
 
@@ -111,9 +120,8 @@ class Maker:
         return AutoTokenizer.from_pretrained(folder)
 
     def thinker(self) -> Path:
-        long_rows = map(rows.long_row, self._problems(9, rows.LONG_LEVELS)[0])
         streams = [
-            Stream("long", long_rows, 16, 0.6),
+            Stream("long", self._long(9, 0.0), 16, 0.6),
             Stream("thinker", self._thinkers(3), 12, 0.4),
         ]
         return self._stage("thinker", None, THINKER_STAGE, streams)
@@ -131,27 +139,37 @@ class Maker:
             Stream("deliberator", self._deliberators(4, 2, 3), 16, 0.7),
         ]
         small = self._stage("small-caches", self.thinker(), SMALL_CACHES_STAGE, streams)
+        most, rate = rows.MOST_ATTEMPTS, PRACTICE_SLIP_RATE
         streams = [
-            Stream("thinker", self._thinkers(7, TEACHER_SLIP_RATE), 8, 0.3),
-            Stream(
-                "deliberator",
-                self._deliberators(6, 2, rows.MOST_ATTEMPTS, TEACHER_SLIP_RATE),
-                8,
-                0.7,
-            ),
+            Stream("thinker", self._thinkers(7, rate), 8, 0.3),
+            Stream("deliberator", self._deliberators(6, 2, most, rate), 8, 0.7),
         ]
         caches = self._stage("caches", small, CACHES_STAGE, streams)
         streams = [
-            Stream("long", map(rows.long_row, self._problems(10, rows.LONG_LEVELS)[0]), 8, 0.2),
-            Stream("thinker", self._thinkers(11, TEACHER_SLIP_RATE), 8, 0.3),
+            Stream("long", self._long(10, 0.0), 8, 0.2),
+            Stream("thinker", self._thinkers(11, rate), 8, 0.3),
+            Stream("deliberator", self._deliberators(12, 2, most, rate), 8, 0.5),
+        ]
+        practice = self._stage("practice", caches, PRACTICE_STAGE, streams)
+        rate = TEACHER_SLIP_RATE
+        streams = [
+            Stream("long", self._long(13, rate), 8, 0.2),
+            Stream("thinker", self._thinkers(14, rate), 8, 0.3),
+            Stream("deliberator", self._deliberators(15, 2, most, rate), 8, 0.5),
+        ]
+        slips = self._stage("slips", practice, SLIPS_STAGE, streams)
+        streams = [
+            Stream("thinker", self._thinkers(16, rate), 8, 0.3),
+            Stream("deliberator", self._deliberators(17, 2, most, rate), 10, 0.7),
+        ]
+        deliberation = self._stage("deliberation", slips, DELIBERATION_STAGE, streams)
+        streams = [
+            Stream("thinker", self._thinkers(18, rate), 8, 0.3),
             Stream(
-                "deliberator",
-                self._deliberators(12, 2, rows.MOST_ATTEMPTS, TEACHER_SLIP_RATE),
-                8,
-                0.5,
+                "deliberator", self._deliberators(19, 2, most, rate, OFTEN_GARBLED, COPIES), 10, 0.7
             ),
         ]
-        return self._stage("teacher", caches, TEACHER_STAGE, streams)
+        return self._stage("teacher", deliberation, TEACHER_STAGE, streams)
 
     def _problems(
         self, stream: int, levels: Mapping[str, Mapping[str, Any]] = MICRO_LEVELS
@@ -159,6 +177,10 @@ class Maker:
         """The problems of a stream and its random numbers; each use has a stream of its own."""
         number = self.seed * 100 + stream
         return rows.problems(number, levels), random.Random(number)
+
+    def _long(self, stream: int, slip_rate: float) -> Iterator[MicroRow]:
+        problems, rng = self._problems(stream, rows.LONG_LEVELS)
+        return (rows.long_row(problem, slip_rate, rng) for problem in problems)
 
     def _thinkers(self, stream: int, slip_rate: float = SLIP_RATE) -> Iterator[MicroRow]:
         problems, rng = self._problems(stream)
@@ -172,7 +194,13 @@ class Maker:
             yield rows.restating_row(problem, attempts, rng)
 
     def _deliberators(
-        self, stream: int, fewest: int, most: int, slip_rate: float = SLIP_RATE
+        self,
+        stream: int,
+        fewest: int,
+        most: int,
+        slip_rate: float = SLIP_RATE,
+        garbled: float = GARBLED,
+        copies: float = 0.0,
     ) -> Iterator[MicroRow]:
         """Rows on ``fewest`` to ``most`` attempts: mostly 8, if ``most`` is more than that."""
         problems, rng = self._problems(stream)
@@ -180,9 +208,11 @@ class Maker:
             count = K if most > K and rng.random() < 0.6 else rng.randint(fewest, most)
             of_attempts, kind = rng.choice(SLIP_RATES), rng.random()
             attempts = [solve(problem.task, rng, of_attempts) for _ in range(count)]
+            if copies and rng.random() < copies:
+                attempts = rng.choices(attempts[: rng.randint(1, 3)], k=count)
             if kind < NO_ATTEMPTS:
                 yield rows.deliberator_row(problem, [], slip_rate, rng)
-            elif kind < NO_ATTEMPTS + GARBLED:
+            elif kind < NO_ATTEMPTS + garbled:
                 yield rows.garbled_row(problem, attempts, slip_rate, rng)
             else:
                 yield rows.deliberator_row(problem, attempts, slip_rate, rng)

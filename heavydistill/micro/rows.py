@@ -92,9 +92,9 @@ def thinker_row(problem: MicroProblem, slip_rate: float, rng: random.Random) -> 
     return MicroRow(thinker_prompt(problem), *thinker_solution(solve(problem.task, rng, slip_rate)))
 
 
-def long_row(problem: MicroProblem) -> MicroRow:
-    """A row that teaches arithmetic: the steps without slips, and the answer alone."""
-    worked = solve(problem.task)
+def long_row(problem: MicroProblem, slip_rate: float, rng: random.Random) -> MicroRow:
+    """A row that teaches arithmetic: the steps of a long problem, and the answer alone."""
+    worked = solve(problem.task, rng, slip_rate)
     return MicroRow(thinker_prompt(problem), worked.steps, f"Answer: \\boxed{{{worked.answer}}}")
 
 
