@@ -15,7 +15,8 @@ stopped run continues there:
 6. practice      arithmetic on long problems again, beside thinkers and deliberations
 7. slips         the same with slips in every row, so that nothing computes without them
 8. deliberation  more thinkers and deliberations
-9. teacher       more deliberations on garbled attempts, and on copies of one to three attempts
+9. garbled       more deliberations on garbled attempts, and on copies of one to three attempts
+10. teacher      the same, less often
 
 A share of the deliberations reads garbled attempts or none. There the teacher is on its own, and
 learns to slip as often as a thinker: its advantage must come from the attempts. No row is chosen
@@ -61,15 +62,17 @@ CACHES_STAGE = Schedule(1000, 3e-3)
 PRACTICE_STAGE = Schedule(1050, 3e-3)
 SLIPS_STAGE = Schedule(450, 2e-3)
 DELIBERATION_STAGE = Schedule(800, 2e-3)
-TEACHER_STAGE = Schedule(450, 2e-3)
+GARBLED_STAGE = Schedule(450, 2e-3)
+TEACHER_STAGE = Schedule(600, 2e-3)
 SLIP_RATE = 0.15
 # Lower while the model's own errors add to its slips.
 PRACTICE_SLIP_RATE = 0.12
 TEACHER_SLIP_RATE = 0.16
 SLIP_RATES = (0.08, 0.15, 0.15, 0.25, 0.4)  # of the attempts in a cache, by turns
 NO_ATTEMPTS, GARBLED = 0.05, 0.15  # shares of the deliberations
-# In the last stage. Copies agree on wrong values, which are rare otherwise.
-OFTEN_GARBLED, COPIES = 0.35, 0.25
+# Shares of garbled attempts and of copies in the last stages. Copies agree on wrong values, which
+# other attempts seldom do.
+OFTEN, LESS_OFTEN = (0.35, 0.25), (0.25, 0.2)
 WATCHED, K, SAMPLING = 100, 8, Sampling(temperature=1.0, top_p=0.95, top_k=10, max_tokens=400)
 
 
@@ -165,11 +168,14 @@ class Maker:
         deliberation = self._stage("deliberation", slips, DELIBERATION_STAGE, streams)
         streams = [
             Stream("thinker", self._thinkers(18, rate), 8, 0.3),
-            Stream(
-                "deliberator", self._deliberators(19, 2, most, rate, OFTEN_GARBLED, COPIES), 10, 0.7
-            ),
+            Stream("deliberator", self._deliberators(19, 2, most, rate, *OFTEN), 10, 0.7),
         ]
-        return self._stage("teacher", deliberation, TEACHER_STAGE, streams)
+        garbled = self._stage("garbled", deliberation, GARBLED_STAGE, streams)
+        streams = [
+            Stream("thinker", self._thinkers(20, rate), 6, 0.2),
+            Stream("deliberator", self._deliberators(21, 2, most, rate, *LESS_OFTEN), 10, 0.8),
+        ]
+        return self._stage("teacher", garbled, TEACHER_STAGE, streams)
 
     def _problems(
         self, stream: int, levels: Mapping[str, Mapping[str, Any]] = MICRO_LEVELS
