@@ -37,8 +37,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Caches of the micro student's own attempts, on which it is right sometimes."""
     folder = tmp_path_factory.mktemp("real")
     command(
-        *["generate", "--teacher", "micro-student", "--k", 4, "--d", 4],
-        *["--set", "problems.size=60", "--set", "problems.seed=1000000"],
+        *["generate", "--teacher", "micro-student", "--k", 3, "--d", 3],
+        *["--set", "problems.size=40", "--set", "problems.seed=1000000"],
         *["--out", folder / "runs" / "own"],
     )
     built = ["--student", "micro-student", "--set", "validation=0.2", "--out", folder / "sets"]

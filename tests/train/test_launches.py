@@ -191,7 +191,7 @@ def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
     asked = tmp_path / "run.yaml"
     asked.write_text(
         "problems: {source: micro, size: 8, seed: 9}\ndomain: brief\n"
-        "think: {k: 2, sampling: {max_tokens: 96}}\n",
+        "think: {k: 2, sampling: {max_tokens: 192}}\n",
         "utf-8",
     )
     ran = run(
@@ -201,7 +201,7 @@ def test_deepspeed_plays_episodes_learns_from_them_and_is_measured(
         *["--bf16", "true", "--config", str(ROOT / "configs" / "grpo" / "micro" / "joint.yaml")],
         *["--run", str(asked), "--model_name_or_path", "micro-student", "--output_dir", str(out)],
         *["--num_generations", "12", "--per_device_train_batch_size", "6", "--max_steps", "4"],
-        *["--max_completion_length", "160", "--warmup_steps", "0", "--save_steps", "4"],
+        *["--max_completion_length", "240", "--warmup_steps", "0", "--save_steps", "4"],
         *["--held_out_from", str(sets), "--held_out", "2", "--eval_steps", "4"],
         *["--per_device_eval_batch_size", "2", "--logging_steps", "1", "--disable_tqdm", "true"],
         **compiled,

@@ -21,7 +21,7 @@ STEPS = {
     "save_strategy": "steps",
     "save_steps": 4,
     "num_generations": 8,
-    "max_completion_length": 160,
+    "max_completion_length": 240,
 }
 
 
@@ -44,7 +44,7 @@ def test_a_deliberator_is_really_trained(trained):
     assert max(logged(trained.folder, "clip_ratio/region_mean")) > 0
     assert result.rollouts["reward"].first == pytest.approx(generations[0]["reward"])
     assert result.tokens == generations[-1]["num_tokens"]
-    assert record.rl is not None and record.max_length == record.rl.longest_prompt + 160
+    assert record.rl is not None and record.max_length == record.rl.longest_prompt + 240
     names = {path.name for path in trained.folder.iterdir()}
     assert {"model.safetensors", "config.json", "training.json"} <= names
     assert {"checkpoint-4", "checkpoint-8"} <= names and "README.md" not in names
@@ -82,7 +82,7 @@ def episodes_of(folder: Path) -> dict[str, Any]:
     run = folder / "run.yaml"
     run.write_text(
         "problems: {source: micro, size: 20, seed: 9}\ndomain: brief\n"
-        "think: {k: 2, sampling: {max_tokens: 96}}\n",
+        "think: {k: 2, sampling: {max_tokens: 192}}\n",
         "utf-8",
     )
     return {"mode": "joint", "run": run, "num_generations": 6, "per_device_train_batch_size": 6}
@@ -143,7 +143,7 @@ def test_thinkers_and_a_deliberation_learn_as_one_episode(real, tmp_path):
     assert record.result is not None and record.result.steps == 8
     assert {"eval_hm", "eval_pass_at_1"} <= record.result.rollouts.keys()
     assert logged(tmp_path / "out", "attempts/right")
-    assert max(logged(tmp_path / "out", "thinker/mean_length")) <= 96
+    assert max(logged(tmp_path / "out", "thinker/mean_length")) <= 192
 
 
 def test_episodes_that_go_on_end_as_the_same_model(tmp_path):
