@@ -16,7 +16,8 @@ stopped run continues there:
 7. slips         the same with slips in every row, so that nothing computes without them
 8. deliberation  more thinkers and deliberations
 9. garbled       more deliberations on garbled attempts, and on copies of one to three attempts
-10. teacher      the same, less often
+10. reading      the same, less often
+11. teacher      the mean of the weights of stages 8, 9 and twice 10, which errs less than each
 
 A share of the deliberations reads garbled attempts or none. There the teacher is on its own, and
 learns to slip as often as a thinker: its advantage must come from the attempts. No row is chosen
@@ -63,7 +64,7 @@ PRACTICE_STAGE = Schedule(1050, 3e-3)
 SLIPS_STAGE = Schedule(450, 2e-3)
 DELIBERATION_STAGE = Schedule(800, 2e-3)
 GARBLED_STAGE = Schedule(450, 2e-3)
-TEACHER_STAGE = Schedule(600, 2e-3)
+READING_STAGE = Schedule(600, 2e-3)
 SLIP_RATE = 0.15
 # Lower while the model's own errors add to its slips.
 PRACTICE_SLIP_RATE = 0.12
@@ -175,7 +176,8 @@ class Maker:
             Stream("thinker", self._thinkers(20, rate), 6, 0.2),
             Stream("deliberator", self._deliberators(21, 2, most, rate, *LESS_OFTEN), 10, 0.8),
         ]
-        return self._stage("teacher", garbled, TEACHER_STAGE, streams)
+        reading = self._stage("reading", garbled, READING_STAGE, streams)
+        return self._mean("teacher", [deliberation, garbled, reading, reading])
 
     def _problems(
         self, stream: int, levels: Mapping[str, Mapping[str, Any]] = MICRO_LEVELS
@@ -237,8 +239,24 @@ class Maker:
         ).to(self.device)
         log(f"{name}: {model.num_parameters() / 1e6:.2f} M parameters on {self.device}")
         train(model, tokenizer, streams, schedule, lambda line: log(f"{name}: {line}"))
+        return self._finish(folder, tokenizer, model)
+
+    def _mean(self, name: str, stages: Sequence[Path]) -> Path:
+        """Average the weights of stages; see arXiv 2203.05482."""
+        folder = self.work / name
+        if folder.is_dir():
+            return folder
+        models = [LlamaForCausalLM.from_pretrained(stage, dtype=torch.float32) for stage in stages]
+        weights = [model.state_dict() for model in models]
+        mean = {key: torch.stack([w[key] for w in weights]).mean(dim=0) for key in weights[0]}
+        models[0].load_state_dict(mean)
+        return self._finish(folder, self.tokenizer(), models[0])
+
+    def _finish(
+        self, folder: Path, tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM
+    ) -> Path:
         self._save(folder, tokenizer, model)
-        log(f"{name}: {figures(folder, itertools.islice(self._problems(8)[0], WATCHED))}")
+        log(f"{folder.name}: {figures(folder, itertools.islice(self._problems(8)[0], WATCHED))}")
         return folder
 
     def _save(self, folder: Path, *parts: PreTrainedTokenizerFast | LlamaForCausalLM) -> None:
