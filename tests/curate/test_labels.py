@@ -326,7 +326,8 @@ def test_a_copy_is_measured_against_the_nearest_attempt():
     assert copied(own, [attempt]) == 0.0
     half = " ".join((*attempt.split()[:20], *own.split()[:20]))
     assert 0.3 < copied(half, [attempt]) < 0.5
-    assert copied("The answer is 5.", ["The answer is 5."]) == 0.0
+    for alike in ("The answer is 5.", "42 -25=17 +73=90 +67=157 -70=87 +93=180\nAnswer: 180" * 2):
+        assert copied(alike, [alike]) == 0.0
     assert copied(attempt, []) == 0.0
 
 

@@ -59,10 +59,11 @@ def uses_attempts(text: str, attempts: int, problem: str = "") -> bool:
 def copied(text: str, attempts: Iterable[str]) -> float:
     """Return the largest share (0 to 1) of the text's eight-word sequences found in one attempt.
 
-    The share is 0 for a text of fewer than sixteen words, because short answers are often alike.
+    The share is 0 for a text of fewer than sixteen words other than numbers, because short answers
+    are often alike, and so are right calculations.
     """
     words = words_of(text)
-    if len(words) < 2 * RUN:
+    if sum(not word.isdecimal() for word in words) < 2 * RUN:
         return 0.0
     runs = Counter(runs_of(words, RUN))
     held = (
