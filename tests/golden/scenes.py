@@ -136,8 +136,6 @@ def quickstart(stage: Stage) -> None:
     student = ("--student=./student", "--preset=natural")
     stage.run("quickstart-build", "build", "runs/quickstart", *student, "--out=sets/micro")
     stage.keep("sets/micro")
-    truthful = (*student, "--set=filters.false_claims=leave_out", "--out=sets/truthful")
-    stage.run("truthful-build", "build", "runs/quickstart", *truthful)
 
 
 def served(stage: Stage) -> None:
@@ -266,7 +264,7 @@ def others(stage: Stage) -> None:
         *("evaluate --before=./teacher --thinker=./student --limit=2 --out=runs/dry --dry-run",),
         *(
             "build runs/served --student=model --out=sets/new --dry-run",
-            "generate --dry-run --limit=3",
+            "generate --dry-run --limit=3 --problems=problems.jsonl",  # prints a prompt as it is
         ),
     ):
         stage.run("", *words.split())
