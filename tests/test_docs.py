@@ -24,7 +24,7 @@ LANGUAGES = {"bash", "python", "text", "yaml", "json", "jinja"}
 REASONS = {"gpu", "key", "network", "long"}
 SLOW = {"docs/guides/train", "docs/recipes/micro"}
 """Pages whose blocks take more than about ten seconds."""
-SIZE = 40
+SIZE = 20
 """Number of problems of the given run, of which pages say that it has 100."""
 PROBLEMS = """\
 {"text": "What is 12 + 7?", "reference": "19"}

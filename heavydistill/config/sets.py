@@ -53,7 +53,7 @@ class Filters(Section):
     against the attempt's verdict or against its own final answer."""
     most_copied: float = Field(0.8, gt=0.0, le=1.0)
     """An answer counts as a copy if at least this share of its eight-word sequences is in one
-    attempt."""
+    attempt. Answers of fewer than sixteen words other than numbers never count."""
     length_quantile: float = Field(0.95, gt=0.0, le=1.0)
     """Quantile of the response lengths of a role; longer responses are left out; 1 keeps all."""
     per_set: int = Field(4, ge=1)
