@@ -101,7 +101,7 @@ def given(
     made = tmp_path_factory.mktemp("given")
     commands = {
         "runs/micro": f"heavydistill generate --set problems.size={SIZE} --out runs/micro",
-        "sets/micro": "heavydistill build runs/micro --out sets/micro",
+        "sets/micro": "heavydistill build runs/micro --preset natural --out sets/micro",
     }
 
     def make(name: str) -> None:
