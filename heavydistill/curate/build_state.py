@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ from heavydistill.curate.mixture import preset_of
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache, recut
-from heavydistill.heavy.checked_claims import attempts_in
+from heavydistill.heavy.checked_claims import attempts_in, generations_of
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
@@ -383,7 +383,7 @@ class BuildState:
             note.trajectories.append(self._note(attempt, label))
         by_id = generations_of(trace)
         for cache in trace.caches:
-            shown = [by_id[item.generation] for item in cache.items]
+            shown = attempts_in(cache, by_id)
             own = SetNote(set_of(key, shown), cache.id, _writers(shown))
             own.deliberations = [
                 self.look_at_deliberation(problem, shown, deliberation)
@@ -425,11 +425,6 @@ class BuildState:
         """Return whether ``--cache-from`` allows attempts of a model."""
         written_by = self.config.sets.written_by
         return written_by == "any" or (written_by == "student") == (model in self.own_names)
-
-
-def generations_of(trace: Trace) -> Mapping[str, Generation]:
-    """Return all generations of the trace that a cache may show, by id."""
-    return {each.id: each for each in (*trace.pool, *trace.deliberations)}
 
 
 def _writers(shown: Iterable[Generation]) -> tuple[str, ...]:

@@ -49,13 +49,18 @@ def attempts_in(cache: Cache, generations: Mapping[str, Generation]) -> list[Gen
     return [generations[item.generation] for item in cache.items]
 
 
+def generations_of(trace: Trace) -> dict[str, Generation]:
+    """Return all generations of a trace that a cache may show, by id."""
+    return {each.id: each for each in (*trace.pool, *trace.deliberations)}
+
+
 def attempts_by_cache(trace: Trace) -> dict[str, list[Generation]]:
     """Return the attempts of the caches of a trace, by the id of the cache.
 
     A cache whose attempts are not all in the trace is left out: a trace that failed in a step may
     have one.
     """
-    generations = {each.id: each for each in (*trace.pool, *trace.deliberations)}
+    generations = generations_of(trace)
     return {
         cache.id: attempts_in(cache, generations)
         for cache in trace.caches
