@@ -78,8 +78,10 @@ def test_what_no_gpu_has_run_says_so_and_what_to_measure(file):
 def test_a_launch_ends_with_the_exit_code_of_its_processes_and_no_traceback(name, capfd):
     code = launching.launch(CONFIGS / "accelerate" / f"{name}.yaml", [], ["sft", "--max_step", "1"])
     said = capfd.readouterr().err
-    assert code == 2 and "Traceback" not in said
-    assert len(said.splitlines()) == (2 if name == "cpu2" else 1), said
+    assert code == 2
+    # The launcher ends the second process when the first has failed, perhaps before it says so too.
+    assert 1 <= len(said.splitlines()) <= (2 if name == "cpu2" else 1), said
+    assert all("There is no flag --max_step." in line for line in said.splitlines()), said
 
 
 def launch(file: Path, *flags: str) -> Any:
