@@ -64,7 +64,7 @@ def _main() -> None:
         with (folder / "requests.jsonl").open("a") as file:
             file.write(json.dumps({**body, "pid": os.getpid()}) + "\n")
         if how.startswith("ends:") and len(asked(folder)) > int(how.removeprefix("ends:")):
-            time.sleep(1)  # those before get their answers, on a busy machine too
+            time.sleep(3)  # those before get their answers, on a busy machine too
             os.kill(os.getpid(), signal.SIGKILL)
         time.sleep({"slow": 2, "hangs": 600}.get(how, 0))
         return completion("\\boxed{2}", reasoning="one and one")
