@@ -81,27 +81,27 @@ class FaultServer:
     base_url: str = ""
     requests: list[tuple[float, Body]] = field(default_factory=list)  # in order, and when
     bill: list[tuple[int, int]] = field(default_factory=list)  # tokens read and written, if sent
+    in_flight: int = 0
     most_in_flight: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
     _attempts: Counter[str] = field(default_factory=Counter)
-    _in_flight: int = 0
     _count: Iterator[int] = field(default_factory=itertools.count)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
     def taking(self, body: Body) -> Iterator[str | None]:
         """The fault that this request meets."""
         key = json.dumps([body["messages"], body.get("seed")])
-        with self._lock:
+        with self.lock:
             attempt = self._attempts[key]
             self._attempts[key] += 1
             self.requests.append((time.monotonic(), body))
-            self._in_flight += 1
-            self.most_in_flight = max(self.most_in_flight, self._in_flight)
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
         try:
             yield self.plan(body, attempt)
         finally:
-            with self._lock:
-                self._in_flight -= 1
+            with self.lock:
+                self.in_flight -= 1
 
     def text_of(self, body: Body, index: int) -> tuple[str, str]:
         """(thought, answer) of a choice."""

@@ -1,10 +1,17 @@
-"""The server that the tests of the client start as often as they need it."""
+"""The server that the tests of the client start as often as they need it, and their clock."""
 
 import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
 from asking import Body, Reply, Replying, replying
+from fair_clock import fair_clock
+
+
+@pytest.fixture(autouse=True)
+def a_busy_machine_is_no_silent_server() -> Iterator[None]:
+    with fair_clock():
+        yield
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
@@ -15,10 +16,13 @@ from unittest import mock
 import pytest
 from asking import always, ask, asking, first_attempt, is_right, requests
 from fault_server import ERRORS, REASONING, faulty
+from marked import eventually
 
 from heavydistill.errors import StoppedError, TeacherError
+from heavydistill.models.http import transport
 from heavydistill.models.http.circuit_breaker import CircuitBreaker
 from heavydistill.models.http.completion import failed
+from heavydistill.models.http.failures import RefusedError
 from heavydistill.models.request import Request, Response
 
 PLAIN = "What is 1 + 1?"
@@ -82,14 +86,26 @@ def test_a_text_without_pieces_for_a_while_is_no_time_out_as_long_as_pieces_come
 
 
 def test_a_server_that_is_busy_is_asked_less_and_all_are_answered():
-    busy_until = time.monotonic() + 1.5
-    with faulty(seconds=0.05) as server:
-        server.plan = lambda body, attempt: "busy" if time.monotonic() < busy_until else None
+    in_flight: list[int] = []  # when each came
+    volleys = {16: threading.Barrier(16), 24: threading.Barrier(8)}
+
+    def plan(body: Any, attempt: int) -> str | None:
+        with server.lock:
+            in_flight.append(server.in_flight)
+            last = next((last for last in volleys if len(in_flight) <= last), None)
+        if last:  # breaks unless so many are sent at once
+            volleys[last].wait(60)
+        return "busy" if last else None
+
+    with faulty() as server:
+        server.plan = plan
         responses = ask(server, requests(40), concurrency=16, retries=1)
         assert all(response.finish_reason == "stop" for response in responses)
+        assert len(server.requests) == 16 + 8 + 40
         # All slots at first, then half of them each time, ever more seldom.
-        refused = [at for at, _ in server.requests if at < busy_until]
-        assert 16 <= len(refused) <= 16 + 8 + 4 + 2
+        assert (max(in_flight[16:24]), max(in_flight[24:28])) <= (8, 4)
+        sent = [at for at, _ in server.requests]
+        assert sent[16] - sent[15] > 0.3 and sent[24] - sent[23] > 0.7
 
 
 def test_a_server_that_wants_to_be_left_alone_for_a_day_stops_the_run_and_it_goes_on_later():
@@ -115,12 +131,16 @@ def test_a_server_that_wants_to_be_left_alone_for_a_day_leaves_its_requests_to_a
 
 
 def test_several_servers_share_the_load():
-    with faulty(seconds=0.05) as one, faulty(seconds=0.05) as two:
-        responses = ask(f"{one.base_url},{two.base_url}", requests(40), concurrency=4)
+    together = threading.Barrier(8)
+
+    def plan(body: Any, attempt: int) -> None:
+        together.wait(60)  # breaks, and fails the requests, unless all slots are used
+
+    with faulty(plan=plan) as one, faulty(plan=plan) as two:
+        responses = ask(f"{one.base_url},{two.base_url}", requests(40), concurrency=4, retries=0)
         assert all(response.finish_reason == "stop" for response in responses)
-        counts = [len(server.requests) for server in (one, two)]
-        assert sum(counts) == 40 and min(counts) >= 10
-        assert max(one.most_in_flight, two.most_in_flight) <= 4
+        assert [len(server.requests) for server in (one, two)] == [20, 20]
+        assert (one.most_in_flight, two.most_in_flight) == (4, 4)
 
 
 @pytest.mark.parametrize("fault", ["hang up", "broken", "hang"])
@@ -134,11 +154,11 @@ def test_a_dead_server_is_taken_out_and_its_requests_go_to_the_others(fault):
 
 
 def test_a_server_that_comes_back_is_asked_again():
-    back = time.monotonic() + 1.0
-    with faulty(seconds=0.1) as other, faulty(seconds=0.1) as flaky:
-        flaky.plan = lambda body, attempt: "hang up" if time.monotonic() < back else None
+    with faulty(seconds=0.1) as other, faulty() as flaky:
+        # Three in a row, and one that looks whether it is back.
+        flaky.plan = lambda body, attempt: "hang up" if len(flaky.requests) <= 4 else None
         ask(f"{flaky.base_url},{other.base_url}", requests(120), concurrency=2)
-        assert any(at > back for at, _ in flaky.requests)
+        assert len(flaky.requests) > 4
 
 
 def prompts(count: int, samples: int = 1) -> list[Request]:
@@ -221,28 +241,31 @@ def test_prompts_that_are_refused_do_not_stop_the_run():
 )
 def test_a_run_that_must_stop_keeps_what_is_in_flight(fault, error, said):
     kept: list[int] = []
-    with faulty() as server:
+    with faulty() as server, asking(server, concurrency=8) as engine:
 
         def plan(body: Any, attempt: int) -> str | None:
-            server.seconds = 0.0 if body["seed"] == 3 else 0.5
-            return fault if body["seed"] == 3 else None
+            if body["seed"] == 3:
+                return fault
+            assert eventually(lambda: engine.is_drained, 60)
+            return None
 
         server.plan = plan
-        with asking(server, concurrency=8) as engine, pytest.raises(error, match=said):
+        with pytest.raises(error, match=said):
             engine.generate(requests(50), lambda request, response: kept.append(request.seed))
-        assert len(server.requests) <= 16
-        assert {body["seed"] for _, body in server.requests} - {3} == set(kept) - {3}
+        assert sorted(body["seed"] for _, body in server.requests) == list(range(8))
+        assert set(kept) - {3} == set(range(8)) - {3}
 
 
 def test_requests_that_are_cancelled_are_no_failures_of_the_server(caplog):
-    with faulty() as server:
-        server.seconds = 1.0
+    is_over = threading.Event()
+    with faulty(plan=lambda body, attempt: is_over.wait(60) and None) as server:
         with ThreadPoolExecutor() as caller:
             with asking(server, concurrency=8) as engine:
                 call = caller.submit(engine.generate, requests(8))
-                time.sleep(0.5)
+                assert eventually(lambda: len(server.requests) == 8, 60)
             with pytest.raises(CancelledError):
                 call.result()
+        is_over.set()
         assert len(server.requests) == 8 and not caplog.records
 
 
@@ -295,17 +318,29 @@ def test_time_in_which_nothing_is_asked_is_no_silence():
 
 
 def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():
-    with faulty() as server:
+    clock, send = transport.loop(), transport.Transport.ask
+    sent: list[float] = []
+    refused: list[float] = []
+
+    async def noted(*request: Any) -> None:
+        sent.append(clock.time())
+        try:
+            await send(*request)
+        except RefusedError:
+            refused.append(clock.time())
+            raise
+
+    with faulty() as server, mock.patch.object(transport.Transport, "ask", noted):
         server.plan = lambda body, attempt: (
             "busy, wait" if body["seed"] == 0 and attempt == 0 else None
         )
         # Ten a second, of which ten are sent at once.
         responses = ask(server, requests(30), requests_per_minute=600, concurrency=32)
         assert all(response.finish_reason == "stop" for response in responses)
-        sent = [at for at, _ in server.requests]
-        # It is left alone for as long as it asks.
-        assert not [at for at in sent if sent[0] + 0.3 < at < sent[0] + 0.95]
-        assert max(sum(start <= at < start + 0.5 for at in sent) for start in sent) <= 20
+    # It is left alone for as long as it asks.
+    (pause,) = refused
+    assert not [at for at in sent if pause < at < pause + 0.95]
+    assert max(sum(start <= at < start + 0.5 for at in sent) for start in sent) <= 20
 
 
 def asked_plainly(server: Any) -> int:
