@@ -98,13 +98,11 @@ class _Garbler:
         self._right = {_value(number) for text in right for number in re.findall(_NUMBER, text)}
         self._right_words = {word.lower() for text in right for word in _words(text)}
         self._letters = string.ascii_lowercase[: len(options)]
-        several = (text.lower() for text in right if len(text) <= len(options))
-        self._right_words |= {letter for text in several for letter in text}  # "AC" is A and C
-        named = ((text.lower(), place) for place, text in enumerate(options))
-        self._texts = {text: place for text, place in named if _LONG_ENOUGH.search(text)}
+        named = zip(self._letters, map(str.lower, options), strict=False)
+        self._texts = {text: letter for letter, text in named if _LONG_ENOUGH.search(text)}
         self._options = options
         # The first letters make the search three times as fast.
-        spelled = rf"\b(?=[tfsenTFSEN])(?i:{'|'.join(_SPELLED)})\b"
+        spelled = rf"\b(?=[tfsenTFSEN])(?ai:{'|'.join(_SPELLED)})\b"
         patterns = {"number": _NUMBER, "spelled": spelled}
         if options:
             letters = f"[{self._letters}]"
@@ -161,7 +159,9 @@ class _Garbler:
         )
 
     def _other_option(self, old: str) -> str:
-        letter = self._letters[self._texts[old]]
+        letter = self._texts.get(old)
+        if letter is None:  # "ı" and "ſ" match "i" and "s"
+            return old
         if letter not in self._new:
             self._new[letter] = self._other_letter(letter)
         return self._options[self._letters.index(self._new[letter])]

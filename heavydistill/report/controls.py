@@ -58,9 +58,13 @@ def headline(controlled: Controlled) -> tuple[str, str] | None:
     worth = controlled.worth
     if not worth:
         return None
-    without = worth.garbled_minus_vote.mean
-    of_it = f"{points(without)} of it" if without > 0 else f"none of it ({points(without)})"
-    claim = f"Deliberation {points(worth.heavy_minus_vote.mean)} points over the vote"
+    heavy, without = worth.heavy_minus_vote.mean, worth.garbled_minus_vote.mean
+    of_it = points(without)
+    if heavy > 0 >= without:
+        of_it = f"none of it ({of_it})"
+    elif heavy >= without > 0:
+        of_it += " of it"
+    claim = f"Deliberation {points(heavy)} points over the vote"
     claim += f"; {of_it} without the attempts' values"
     claim += "" if worth.is_shown else ": no use of the attempts shown"
     facts = [

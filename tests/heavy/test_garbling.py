@@ -107,6 +107,15 @@ def test_number_words_are_numbers_too_and_other_words_are_kept():
     assert first != "Twelve" and first.istitle() and second not in ("two", "seven")
 
 
-@pytest.mark.parametrize("text", ["", "No answer.", "\\boxed{\\pi}", "I see a train. A dog."])
-def test_what_holds_no_value_is_unchanged(text):
-    assert garble([text], "s") == [text]
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("", ()),
+        ("No answer. \\boxed{\\pi} I see a train. A dog.", ()),
+        ("sıx", ()),
+        ("maſs", ["Mass", "Time"]),
+        ("zinc", [*["iron"] * 26, "zinc"]),
+    ],
+)
+def test_what_holds_no_value_is_unchanged(text, options):
+    assert garble([text], "s", options=options) == [text]

@@ -23,6 +23,7 @@ from heavydistill.metrics.controls import (
     order_name,
 )
 from heavydistill.metrics.intervals import Interval
+from heavydistill.report.controls import headline
 from heavydistill.schema import Trace
 
 
@@ -87,6 +88,26 @@ def test_garbled_attempts_tell_what_the_values_are_worth_where_there_are_any(mak
     assert same and not same.is_shown and same.garbled_minus_alone is None
     wide = dataclasses.replace(same, heavy_minus_garbled=Interval(0.1, 0.0, 0.2))
     assert not wide.is_shown, "the interval reaches 0"
+
+
+@pytest.mark.parametrize(
+    ("heavy", "without", "said"),
+    [
+        (0.2, 0.1, "+20.0 points over the vote; +10.0 of it without"),
+        (0.2, 0.0, "+20.0 points over the vote; none of it (0.0) without"),
+        (0.2, 0.3, "+20.0 points over the vote; +30.0 without"),
+        (-0.2, -0.3, "-20.0 points over the vote; -30.0 without"),
+        (-0.2, 0.1, "-20.0 points over the vote; +10.0 without"),
+    ],
+)
+def test_the_headline_calls_only_a_part_a_part(make_trace, heavy, without, said):
+    traces = named([make_trace(["7", "1"], ["7"])])
+    told = compare_with_controls(traces, 1, {GARBLED: traces})
+    values = [Interval(value, value, value) for value in (heavy, without)]
+    changes = zip(("heavy_minus_vote", "garbled_minus_vote"), values, strict=True)
+    worth = dataclasses.replace(told.worth, **dict(changes))
+    found = headline(dataclasses.replace(told, worth=worth))
+    assert found and found[0].startswith(f"Deliberation {said} the attempts' values")
 
 
 def test_transplants_fall_where_the_cache_had_a_right_attempt_and_rise_elsewhere(
