@@ -67,10 +67,14 @@ def check_skill(folder: Path, key: Path | None = None) -> SkillReport:
         ConfigError: The folder holds no skill, or the key cannot be used.
     """
     if not (folder / SKILL).is_file():
-        inside = sorted(folder.glob(f"*/{SKILL}"))
-        one = inside[0].parent if inside else "the one that heavydistill skill export DIR printed"
-        what = f"{folder} is not a skill: it has no file {SKILL}"
-        raise ConfigError(what, f"Give the folder of one skill, e.g. {one}.")
+        near = [folder.parent / SKILL, *sorted(folder.glob(f"*/{SKILL}"))]
+        one = next((path.parent for path in near if path.is_file()), None)
+        why = f"it has no file {SKILL}" if folder.is_dir() else "there is no such folder"
+        raise ConfigError(
+            f"{folder} is not a skill: {why}",
+            "Give the folder of one skill, e.g. "
+            f"{one or 'the one that heavydistill skill export DIR printed'}.",
+        )
     name = Path(os.path.abspath(folder)).name
     files, refusals = _read(folder)
     texts: dict[str, str] = {}
@@ -102,8 +106,8 @@ def _read(folder: Path) -> tuple[dict[str, bytes], list[Refusal]]:
     files, refusals = dict[str, bytes](), list[Refusal]()
     remove = "Remove it; a skill of instructions holds Markdown, evals/*.json and its hashes."
 
-    def refuse(path: str, what: str) -> None:
-        refusals.append(Refusal(path, 1, what, remove))
+    def refuse(path: str, what: str, fix: str = remove) -> None:
+        refusals.append(Refusal(path, 1, what, fix))
 
     def refuse_folder(error: OSError) -> None:
         refuse(os.path.relpath(error.filename, folder), f"a folder that cannot be read: {error}")
@@ -118,8 +122,6 @@ def _read(folder: Path) -> tuple[dict[str, bytes], list[Refusal]]:
                 continue
             elif not stat.S_ISREG(state.st_mode) or not _KINDS.fullmatch(relative):
                 refuse(relative, "a file of a kind that instructions do not need")
-            elif state.st_mode & 0o111:
-                refuse(relative, "a file that can be executed")
             elif relative.lower() == SKILL.lower() and relative != SKILL:
                 refuse(relative, f"a second {SKILL}, which some clients would load")
             elif state.st_size > _MOST_BYTES:
@@ -128,6 +130,9 @@ def _read(folder: Path) -> tuple[dict[str, bytes], list[Refusal]]:
                 refuse(relative, f"more than {_MOST_FILES} files")
                 return files, refusals
             else:
+                if state.st_mode & 0o111:
+                    fix = f"Remove that permission: chmod -x {relative}"
+                    refuse(relative, "a file that can be executed", fix)
                 try:
                     files[relative] = path.read_bytes()
                 except OSError as error:
@@ -207,5 +212,7 @@ def _level(
         return "declared", [f"{EVALS} and {RUN}: heavydistill skill export DIR --evals RUN"]
     used = measured_wordings(texts[RUN])
     if unused := [name for name, digits in wordings.items() if f"{name}@{digits}" not in used]:
-        return "declared", [f"evals and figures of a run with these wordings: {', '.join(unused)}"]
+        what = f"evals and figures of a run with these wordings: {', '.join(unused)}"
+        fix = "export the wordings of the run: --domain DOMAINS --language LANGUAGES"
+        return "declared", [f"{what}; or {fix}"]
     return "tested", []

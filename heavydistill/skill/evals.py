@@ -7,9 +7,8 @@ there. It is no measurement of the skill in a client.
 
 from __future__ import annotations
 
-import heapq
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,50 +38,41 @@ def evals_of(run: Path) -> dict[str, str]:
         ConfigError: The folder holds no finished run, or no problem of it is verified.
     """
     problems, wordings = 0, set[str]()
-
-    def verified() -> Iterator[tuple[float, str, Problem]]:
-        nonlocal problems
-        for trace in read_traces(run):
-            problems += 1
-            wordings.update(
-                [trace.thinker_prompt_version, *(c.prompt_version for c in trace.caches)]
-            )
-            if _is_verified(trace):
-                share = sum(each.is_correct for each in trace.pool) / max(1, len(trace.pool))
-                yield share, trace.problem.id, trace.problem
-
-    chosen = heapq.nsmallest(_MOST, verified(), key=lambda each: each[:2])
-    if not chosen:
+    hardest = list[tuple[float, str, Problem]]()
+    for trace in read_traces(run):
+        problems += 1
+        wordings |= {trace.thinker_prompt_version, *(c.prompt_version for c in trace.caches)}
+        if _is_verified(trace):
+            share = sum(each.is_correct for each in trace.pool) / max(1, len(trace.pool))
+            hardest.append((share, trace.problem.id, trace.problem))
+            hardest = sorted(hardest, key=lambda each: each[:2])[:_MOST]
+    if not hardest:
         raise ConfigError(
             f"--evals: none of the {problems:,} problems of {run} has a short reference answer and "
             "a response that a verifier found correct",
             f"Give another run; `heavydistill show {run} --full` prints the verdicts.",
         )
-    cases = [_case(number, problem) for number, (_, _, problem) in enumerate(chosen, 1)]
+    cases = [_case(number, problem) for number, (_, _, problem) in enumerate(hardest, 1)]
     measured = {"wordings": sorted(wordings - {""}), **_figures(run)}
-    trees = {EVALS: {"skill_name": NAME, "evals": cases}, RUN: measured}
-    return {
-        path: f"{json.dumps(tree, ensure_ascii=False, indent=2)}\n" for path, tree in trees.items()
-    }
+    return {EVALS: _json({"skill_name": NAME, "evals": cases}), RUN: _json(measured)}
+
+
+def _json(tree: Mapping[str, object]) -> str:
+    return f"{json.dumps(tree, ensure_ascii=False, indent=2)}\n"
 
 
 def _is_verified(trace: Trace) -> bool:
     from heavydistill.verifiers import registry  # with sympy, which a check does not need
 
     problem = trace.problem
-    texts = problem.text + problem.reference + problem.verifier_args
     try:
         compares = registry.get(problem.verifier).needs_reference
     except ProblemsError:  # a user's own verifier, whose name says nothing to others
         return False
+    texts = problem.text + problem.reference + problem.verifier_args
     is_short = 0 < len(problem.reference.strip()) <= _LONGEST_REFERENCE
-    responses = (*trace.pool, *trace.deliberations)
-    return (
-        compares
-        and is_short
-        and not HIDDEN.regex.search(texts)
-        and any(r.is_correct for r in responses)
-    )
+    is_solved = any(each.is_correct for each in (*trace.pool, *trace.deliberations))
+    return compares and is_short and is_solved and not HIDDEN.regex.search(texts)
 
 
 def _case(number: int, problem: Problem) -> dict[str, Any]:
@@ -145,5 +135,7 @@ def faults_of_evals(text: str, name: str, files: Collection[str]) -> Iterator[Re
                 yield Refusal(EVALS, 1, what, fix)
     except json.JSONDecodeError as error:
         yield Refusal(EVALS, error.lineno, f"it is not valid JSON: {error.msg}", fix)
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        yield Refusal(EVALS, 1, f"it has not the form of the specification: {error!r}", fix)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        what = "it does not have the specification's form: skill_name, and a list evals of objects "
+        what += "with id, prompt, expected_output and assertions"
+        yield Refusal(EVALS, 1, what, fix)

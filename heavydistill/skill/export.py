@@ -13,7 +13,7 @@ from pathlib import Path
 
 from heavydistill.errors import ConfigError
 from heavydistill.skill.evals import evals_of
-from heavydistill.skill.signature import sign
+from heavydistill.skill.signature import signer
 from heavydistill.skill.texts import NAME, skill_texts
 from heavydistill.store.atomic import new_folder
 
@@ -47,13 +47,14 @@ def export_skill(
     files = skill_texts(domains, languages) | (evals_of(run) if run else {})
     content = {path: text.encode() for path, text in files.items()}
     content[SUMS] = sums_of(content).encode()
+    sign = signer(key) if key else None
     try:
         with new_folder(folder) as place:
             for path, data in content.items():
                 (place / path).parent.mkdir(exist_ok=True)
                 (place / path).write_bytes(data)
-            if key:
-                sign(place, key)
+            if sign:
+                sign(place)
     except ConfigError as error:
         fix = error.fix.replace("another --out", "another DIR")
         raise ConfigError(error.what.removeprefix("out: "), fix) from error

@@ -9,6 +9,7 @@ Not covered: signatures by an identity (Sigstore) or a certificate.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from heavydistill.errors import ConfigError
 SIGNATURE = "skill.oms.sig"
 
 
-def sign(folder: Path, key: Path) -> None:
-    """Write the signature of a folder into it.
+def signer(key: Path) -> Callable[[Path], object]:
+    """Return a function that writes the signature of a folder into it.
 
     Raises:
         ConfigError: The key is not usable, or the package that signs is not installed.
@@ -31,7 +32,8 @@ def sign(folder: Path, key: Path) -> None:
             f"--sign: {key} is not a private key that can sign: {_fault_of_key(error)}",
             "Make one: openssl ecparam -name prime256v1 -genkey -noout -out key.pem",
         ) from error
-    config.set_hashing_config(hashing).sign(folder, folder / SIGNATURE)
+    config.set_hashing_config(hashing)
+    return lambda folder: config.sign(folder, folder / SIGNATURE)
 
 
 def why_unverified(folder: Path, key: Path) -> str | None:

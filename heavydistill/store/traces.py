@@ -225,9 +225,10 @@ def trace_files(run: Path) -> list[Path]:
     """
     files = sorted((run / TRACES_FOLDER).glob("*.parquet"))
     if not files:
+        lacks = f"has no {TRACES_FOLDER}/*.parquet" if run.is_dir() else "does not exist"
         raise ConfigError(
-            f"{run} is not the folder of a finished run: it "
-            f"{f'has no {TRACES_FOLDER}/*.parquet' if run.is_dir() else 'does not exist'}",
+            f"{run} is not the folder of a finished run: "
+            f"it {'is a file' if run.is_file() else lacks}",
             "Give the folder that `heavydistill generate --out FOLDER` wrote.",
         )
     for path in files:

@@ -369,7 +369,7 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
         elif name == SKILL:
             made += [_skill(evaluated)]
         else:
-            does = f"{config.roles[1]} deliberates on {_SHOWS[name]}, {config.deliberate.d} times"
+            does = f"{config.roles[1]} deliberates on {_SHOWS[name]}, {_times(config.deliberate.d)}"
             cache = config.cache.model_copy(update={"attempts": name})
             made += [ControlRun(name, reading_pools(config, cache=cache), does)]
     return made + _other_orders(config, orders)
@@ -379,7 +379,7 @@ def _alone(config: RunConfig, wording: str) -> ControlRun:
     task = "think" if wording == "thinker" else "deliberate"
     cache = config.cache.model_copy(update={"attempts": "none"})
     deliberate = config.deliberate.model_copy(update={"task": task, "rounds": 1})
-    does = f"{config.roles[1]} answers alone, with the {wording}'s prompt, {deliberate.d} times"
+    does = f"{config.roles[1]} answers alone, with the {wording}'s prompt, {_times(deliberate.d)}"
     alone = reading_pools(config, cache=cache, deliberate=deliberate)
     return ControlRun(alone_name(wording), alone, does)
 
@@ -425,7 +425,7 @@ def _skill(evaluated: generate.Plan) -> ControlRun:
     }
     skill = reading_pools(config, **changes)
     run = resolve(skill.model_copy(update={"pools": AFTER}))
-    does = f"follows the skill in one response of {tokens}, {deliberate.d} times"
+    does = f"follows the skill in one response of {tokens}, {_times(deliberate.d)}"
     return ControlRun(SKILL, skill, f"{config.roles[1]} {does}", run=run)
 
 
@@ -448,8 +448,12 @@ def _most_tokens(evaluated: generate.Plan, model: ResolvedModel, prompt: int) ->
         (room, "more do not fit its context"),
         ((seen and seen.max_output) or full, "its server allows no more in one response"),
     )
-    short = f" of the {full:,} that the heavy answer may have; {why}" if why else ""
+    short = f" of the {full:,} that the heavy answer may have ({why})" if why else ""
     return most, f"at most {most:,} tokens{short}"
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _choose(evaluated: generate.Plan) -> ControlRun:
@@ -457,7 +461,7 @@ def _choose(evaluated: generate.Plan) -> ControlRun:
     deliberate = config.deliberate.model_copy(update={"task": "choose", "rounds": 1})
     chooses = evaluated.run.with_config(deliberate=deliberate)
     generate.check_room(chooses, evaluated.problems, asks=evaluated.contact is not None)
-    does = f"{config.roles[1]} names the best of the same attempts, {deliberate.d} times"
+    does = f"{config.roles[1]} names the best of the same attempts, {_times(deliberate.d)}"
     if {problem.domain or config.domain for problem in evaluated.problems} != {"general"}:
         does += ", with the prompt for all domains"
     return ControlRun(CHOOSE, reading_pools(config, deliberate=deliberate), does)
