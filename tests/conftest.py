@@ -1,13 +1,21 @@
 """What holds for all tests."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from claims import CLAIMS
+from fair_clock import fair_verdicts
 
 # With a key a run asks a server for one token more, see ``models.contact``; a developer's own key
 # must not change what the servers of tests are asked.
 os.environ.pop("OPENAI_API_KEY", None)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def a_busy_machine_is_no_verdict() -> Iterator[None]:
+    with fair_verdicts():
+        yield
 
 
 @pytest.fixture(autouse=True)

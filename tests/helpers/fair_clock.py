@@ -1,36 +1,82 @@
-"""A clock for the client's event loop on which a busy machine is no silent server."""
+"""Clocks on which a busy machine is no silent server and no program without end.
+
+Limits are as long as ever where the machine is idle. Where this process gets no processor for a
+while, or is stopped, its time all but stands still.
+"""
 
 import contextlib
+import selectors
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
-from heavydistill.models.http import transport
+_TURN_S = 0.05  # the most that passes between two looks at the clock
 
-_TURN_S = 0.05
+
+def _clock() -> Callable[[], float]:
+    lock = threading.Lock()
+    now = seen = time.monotonic()
+
+    def read() -> float:
+        nonlocal now, seen
+        with lock:
+            before, seen = seen, time.monotonic()
+            now += min(seen - before, _TURN_S)
+            return now
+
+    return read
+
+
+def _brief(timeout: float | None) -> float:
+    """Half a turn at most; whoever waits looks at the clock then, and waits again."""
+    return min(1.0 if timeout is None else timeout, _TURN_S / 2)
 
 
 @contextlib.contextmanager
-def fair_clock() -> Iterator[None]:
-    """While the block runs, the time between two turns of the client's loop is at most 50 ms.
+def fair_requests() -> Iterator[None]:
+    """The client's event loop has such a clock while the block runs."""
+    from heavydistill.models.http import transport
 
-    Time-outs and pauses are as long as ever where the machine is idle. Where this process gets no
-    processor for a while, or is stopped, its clock all but stands still.
-    """
     loop: Any = transport.loop()
-    select, now, seen = loop._selector.select, time.monotonic(), time.monotonic()
-
-    def clock() -> float:
-        nonlocal now, seen
-        seen, before = time.monotonic(), seen
-        now += min(max(0.0, seen - before), _TURN_S)
-        return now
-
-    def short(timeout: float | None = None) -> Any:
-        return select(_TURN_S / 2 if timeout is None else min(timeout, _TURN_S / 2))
-
-    loop.time, loop._selector.select = clock, short
+    select = loop._selector.select
+    loop.time, loop._selector.select = _clock(), lambda timeout=None: select(_brief(timeout))
     try:
         yield
     finally:
         del loop.time, loop._selector.select
+
+
+@contextlib.contextmanager
+def fair_verdicts() -> Iterator[None]:
+    """Whoever waits for a worker's verdict has such a clock while the block runs."""
+    poll = Connection.poll
+
+    def polled(connection: Connection, timeout: float | None = 0.0) -> bool:
+        if timeout is None:
+            return poll(connection, None)
+        turns, rest = divmod(timeout, _TURN_S)
+        return any(poll(connection, _TURN_S) for _ in range(int(turns))) or poll(connection, rest)
+
+    with mock.patch.object(Connection, "poll", polled):
+        yield
+
+
+@contextlib.contextmanager
+def fair_sandbox() -> Iterator[None]:
+    """The sandbox of this process has such a clock while the block runs."""
+    from heavydistill.verifiers.sandbox import bubblewrap
+
+    class _Selector(selectors.DefaultSelector):
+        def select(self, timeout: float | None = None) -> list[Any]:
+            return super().select(_brief(timeout))
+
+    patched = SimpleNamespace(DefaultSelector=_Selector, EVENT_READ=selectors.EVENT_READ)
+    with (
+        mock.patch.object(bubblewrap, "time", SimpleNamespace(monotonic=_clock())),
+        mock.patch.object(bubblewrap, "selectors", patched),
+    ):
+        yield

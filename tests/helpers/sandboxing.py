@@ -16,7 +16,7 @@ from heavydistill.config.run import Sandboxing
 from heavydistill.verifiers.sandbox import Limits, Ran, open_sandbox
 
 _PR_SET_CHILD_SUBREAPER = 36
-_GONE_S = 10.0
+_GONE_S = 60.0
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 # What attacks are written with: `attempt` says what came of one try.
@@ -43,7 +43,7 @@ def need_sandbox() -> None:
 def ran(
     program: str,
     *,
-    cpu_s: float = 3,
+    cpu_s: float = 20,
     wall_s: float = 60,
     memory_mb: int = 256,
     output_bytes: int = 1 << 16,

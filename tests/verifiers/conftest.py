@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fair_clock import fair_sandbox
 from sandboxing import adopted_all_end, adopting, children, need_sandbox
 from verdict_pools import SETTINGS
 
@@ -15,7 +16,7 @@ from heavydistill.verifiers import registry
 from heavydistill.verifiers.pool import VerdictPool
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
-_GRACE_S = 5.0
+_GRACE_S = 60.0
 
 
 def _state() -> object:
@@ -30,6 +31,12 @@ def _lasting(pid: int) -> bool:
     except OSError:  # it has ended
         return True
     return b"resource_tracker" in command or b"forkserver" in command
+
+
+@pytest.fixture(autouse=True, scope="session")
+def a_busy_machine_ends_no_program() -> Iterator[None]:
+    with fair_sandbox():
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -131,7 +131,7 @@ def test_a_future_that_an_interrupt_left_locked_does_not_hold_up_the_end(monkeyp
     monkeypatch.setattr(workers, "_MOST_CLOSE_S", 1.0)
     pool = VerdictPool(SETTINGS)
     said(pool, "7")
-    future = pool.submit(problem(text="locked"), "sleep")
+    future = pool.submit(problem(text="locked"), "hang")
     future._condition.acquire()
     time.sleep(0.5)
     before = time.monotonic()

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from asking import Body, Reply, Replying, replying
-from fair_clock import fair_clock
+from fair_clock import fair_requests
 
 
 @pytest.fixture(autouse=True)
 def a_busy_machine_is_no_silent_server() -> Iterator[None]:
-    with fair_clock():
+    with fair_requests():
         yield
 
 

@@ -51,7 +51,7 @@ def test_what_has_no_end_is_ended_by_processor_time_or_the_clock(name):
         f"print('z', flush=True)\n{program}", cpu_s=1, wall_s=60 if ended == "cpu" else 1.5
     )
     assert (result.ended, result.stdout) == (ended, b"z\n")
-    assert ended == "cpu" or time.monotonic() - begun < 10
+    assert ended == "cpu" or time.monotonic() - begun < 60
     assert ended == "wall" or 0.9 <= result.cpu_s < 2.5
 
 
@@ -149,19 +149,23 @@ def test_a_program_that_computes_nothing_is_ended_before_the_clock():
     result = ran(
         "import threading; threading.Lock().acquire(); x = threading.Lock(); x.acquire(); "
         "x.acquire()",
-        wall_s=60,
+        wall_s=600,
     )
     assert result.ended == "wall"
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 250
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_output_is_cut_and_ends_the_program(stream):
     begun = time.monotonic()
-    result = ran(f"import sys\nwhile True: sys.{stream}.write('x' * 10_000)", output_bytes=100_000)
+    result = ran(
+        f"import sys\nwhile True: sys.{stream}.write('x' * 10_000)",
+        output_bytes=100_000,
+        wall_s=600,
+    )
     assert result.ended == "output"
     assert getattr(result, stream) == b"x" * 100_000
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 250
 
 
 def test_output_up_to_the_limit_is_whole():
