@@ -9,7 +9,8 @@ Not covered: signatures by an identity (Sigstore) or a certificate.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,9 @@ def signer(key: Path) -> Callable[[Path], object]:
         ConfigError: The key is not usable, or the package that signs is not installed.
     """
     library, hashing = _library()
-    try:
+    fix = "Make one: openssl ecparam -name prime256v1 -genkey -noout -out key.pem"
+    with _usable(f"--sign: {key} is not a private key that can sign", fix):
         config = library.signing.Config().use_elliptic_key_signer(private_key=key)
-    except Exception as error:  # the library raises whatever its own libraries raise
-        raise ConfigError(
-            f"--sign: {key} is not a private key that can sign: {_fault_of_key(error)}",
-            "Make one: openssl ecparam -name prime256v1 -genkey -noout -out key.pem",
-        ) from error
     config.set_hashing_config(hashing)
     return lambda folder: config.sign(folder, folder / SIGNATURE)
 
@@ -43,31 +40,31 @@ def why_unverified(folder: Path, key: Path) -> str | None:
         ConfigError: The key cannot be read, or the package that verifies is not installed.
     """
     library, hashing = _library()
-    try:
+    fix = "Make it from the private key: openssl ec -in key.pem -pubout -out key.pub"
+    with _usable(f"--key: {key} is not a public key", fix):
         config = library.verifying.Config().use_elliptic_key_verifier(public_key=key)
-    except Exception as error:
-        raise ConfigError(
-            f"--key: {key} is not a public key: {_fault_of_key(error)}",
-            "Make it from the private key: openssl ec -in key.pem -pubout -out key.pub",
-        ) from error
     try:
         config.set_hashing_config(hashing).verify(folder, folder / SIGNATURE)
     except Exception as error:
         if not str(error).startswith("Signature mismatch"):
             return "it was not made with this key, or it is damaged"
-        files = sorted(path for path in folder.rglob("*") if path.is_file())
-        paths = [path.relative_to(folder).as_posix() for path in files]
-        changed = [path for path in paths if path in str(error)]
-        return (
-            f"the files are not those that were signed ({', '.join(changed) or 'some are missing'})"
-        )
+        files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        paths = (path.relative_to(folder).as_posix() for path in files)
+        which = ", ".join(path for path in paths if path in str(error)) or "some are missing"
+        return f"the files are not those that were signed ({which})"
     return None
 
 
-def _fault_of_key(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return "it is no PEM file with an elliptic curve key (P-256, P-384, P-521) without a password"
+@contextlib.contextmanager
+def _usable(what: str, fix: str) -> Iterator[None]:
+    """Raise a ConfigError in place of whatever the libraries raise for a key."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{what}: {error.strerror or error}", fix) from error
+    except Exception as error:
+        form = "a PEM file with an elliptic curve key (P-256, P-384, P-521) without a password"
+        raise ConfigError(f"{what}: it is not {form}", fix) from error
 
 
 def _library() -> tuple[Any, Any]:

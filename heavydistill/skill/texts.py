@@ -1,10 +1,9 @@
 """The texts of the skill ``heavy-thinking``, made from the wordings that runs and trainings use.
 
-``SKILL.md`` is ``template.md`` with both wordings of the first domain and language, and a table of
-the others, if there are any;
-``references/ROLE.DOMAIN.LANGUAGE.md`` holds each wording in the form in which a model reads it: the
-prompt of a thinker, and that of a cache. What stands in brackets is for the reader to fill. The
-metadata name the version of heavydistill and the hash of each wording.
+``SKILL.md`` is ``template.md`` with both wordings of the first domain and language and, if there
+are others, a table of all. ``references/ROLE.DOMAIN.LANGUAGE.md`` holds each wording in the form in
+which a model reads it: the prompt of a thinker, and that of a cache. What stands in brackets is for
+the reader to fill. The metadata name the version of heavydistill and the hash of each wording.
 
 The same arguments give the same bytes. Not covered: files that depend on a run (``evals``).
 """
@@ -60,60 +59,46 @@ def skill_texts(
     Raises:
         ConfigError: A role has no wording for one of the domains and languages.
     """
-    pairs = list(itertools.product(domains, languages))
-    several = len(pairs) > 1
-    wordings = {
-        f"{role}.{domain}.{language}": prompts.load(role, domain, language)
-        for domain, language in pairs
-        for role in ROLES
-    }
-    rendered = {
-        name: serialize(_QUESTION, _ATTEMPTS, wording) for name, wording in wordings.items()
-    }
-    first = f"{domains[0]}.{languages[0]}"
-    hashes = {name: wording.version.rpartition("@")[2] for name, wording in wordings.items()}
+    rendered = dict[str, str]()
     versions = {VERSION_KEY: version or heavydistill.__version__}
-    versions |= {f"heavydistill-{name}": digits for name, digits in hashes.items()}
+    for domain, language, role in itertools.product(domains, languages, ROLES):
+        wording = prompts.load(role, domain, language)
+        rendered[f"{role}.{domain}.{language}"] = serialize(_QUESTION, _ATTEMPTS, wording)
+        name, _, digits = wording.version.partition("@")
+        versions[f"heavydistill-{name}"] = digits
+    several = len(rendered) > len(ROLES)
+    suffix = {domain: f" for {domain}" if several else "" for domain in domains}
     slots = {
         "metadata": "\n".join(f'  {key}: "{value}"' for key, value in versions.items()),
-        "first": f" for {domains[0]}, {languages[0]}" if several else "",
+        "first": f"{suffix[domains[0]]}, {languages[0]}" if several else "",
         "table": _table(domains, languages),
-        "formats": "\n".join(
-            f"- Format{f' for {domain}' if several else ''}: {DOMAINS[domain][1]}."
-            for domain in domains
-        ),
-        "thinker": rendered[f"thinker.{first}"],
-        "deliberator": rendered[f"deliberator.{first}"],
+        "formats": "\n".join(f"- Format{suffix[each]}: {DOMAINS[each][1]}." for each in domains),
+        "thinker": rendered[f"thinker.{domains[0]}.{languages[0]}"],
+        "deliberator": rendered[f"deliberator.{domains[0]}.{languages[0]}"],
     }
     template = (resources.files("heavydistill.skill") / "template.md").read_text(encoding="utf-8")
     conditional = r"(?s)\{\{if several\}\}\n(.*?)\{\{end\}\}\n"
     template = re.sub(conditional, r"\1" if several else "", template)
     text = re.sub(r"\{\{(\w+)\}\}", lambda slot: slots[slot[1]], template)
-    return {SKILL: text} | {reference_of(name): f"{each}\n" for name, each in rendered.items()}
+    return {SKILL: text} | {_path_of(name): f"{each}\n" for name, each in rendered.items()}
 
 
-def reference_of(wording: str) -> str:
-    """Return the path of a wording in the skill."""
+def _path_of(wording: str) -> str:
     return f"references/{wording}.md"
 
 
 def wordings_in(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the hashes of the wordings that the metadata of a skill name, by wording."""
-    found = (
-        re.fullmatch(r"heavydistill-((?:thinker|deliberator)\.\w+\.\w+)", key) for key in metadata
-    )
-    return {match[1]: metadata[match[0]] for match in found if match}
+    pattern = re.compile(r"heavydistill-((?:thinker|deliberator)\.\w+\.\w+)")
+    return {name[1]: metadata[name[0]] for name in map(pattern.fullmatch, metadata) if name}
 
 
 def _table(domains: Sequence[str], languages: Sequence[str]) -> str:
-    rows = [
-        "| domain | questions | thinker's wording | deliberator's wording |",
-        "|---|---|---|---|",
-    ]
+    rows = ["| domain | questions | thinker's wording | deliberator's wording |", "|---" * 4 + "|"]
     for domain in domains:
-        links = [
-            ", ".join(f"[{each}]({reference_of(f'{role}.{domain}.{each}')})" for each in languages)
+        links = (
+            ", ".join(f"[{each}]({_path_of(f'{role}.{domain}.{each}')})" for each in languages)
             for role in ROLES
-        ]
+        )
         rows.append(f"| {domain} | {DOMAINS[domain][0]} | {' | '.join(links)} |")
     return "\n".join(rows)

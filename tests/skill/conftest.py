@@ -1,10 +1,13 @@
 """An exported skill, a foreign one, and keys."""
 
+import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization as pem
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from heavydistill.skill.export import export_skill
 
@@ -46,21 +49,18 @@ def foreign(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
-    """Called with a name: its private and its public key."""
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
+    """Called with a name: a private key and its public key; "rsa" and "password" cannot be used."""
+    folder, form = tmp_path_factory.mktemp("keys"), pem.Encoding.PEM
 
-    folder = tmp_path_factory.mktemp("keys")
-
+    @functools.cache
     def make(name: str) -> tuple[Path, Path]:
+        key = rsa.generate_private_key(65537, 2048) if name == "rsa" else None
+        key = key or ec.generate_private_key(ec.SECP256R1())
+        lock = pem.BestAvailableEncryption(b"x") if name == "password" else pem.NoEncryption()
         private, public = folder / f"{name}.pem", folder / f"{name}.pub"
-        if not private.exists():
-            key = ec.generate_private_key(ec.SECP256R1())
-            pem = serialization.Encoding.PEM
-            form = serialization.PrivateFormat.PKCS8
-            private.write_bytes(key.private_bytes(pem, form, serialization.NoEncryption()))
-            form = serialization.PublicFormat.SubjectPublicKeyInfo
-            public.write_bytes(key.public_key().public_bytes(pem, form))
+        private.write_bytes(key.private_bytes(form, pem.PrivateFormat.PKCS8, lock))
+        content = key.public_key().public_bytes(form, pem.PublicFormat.SubjectPublicKeyInfo)
+        public.write_bytes(content)
         return private, public
 
     return make

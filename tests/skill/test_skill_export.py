@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 import skills_ref
 from command_line import run_command
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from runs import traces, write_run
 
 from heavydistill.errors import ConfigError
@@ -77,14 +75,11 @@ def test_the_skill_has_the_shape_that_clients_load(exported):
     assert (report.level, report.signature, report.refusals) == ("declared", "none", [])
 
 
-def test_two_exports_are_equal_to_the_byte(exported, tmp_path):
+def test_two_exports_and_the_skill_of_the_documentation_are_equal_to_the_byte(exported, tmp_path):
+    """`heavydistill skill export docs/skills` makes the latter, after `rm -r docs/skills`."""
     done = run_command("skill", "export", tmp_path)
     assert done.returncode == 0 and str(tmp_path / "heavy-thinking") in done.stdout
     assert content_of(tmp_path / "heavy-thinking") == content_of(exported)
-
-
-def test_the_skill_of_the_documentation_is_the_export(exported):
-    """`heavydistill skill export docs/skills` makes it, after `rm -r docs/skills`."""
     assert content_of(ROOT / "docs/skills/heavy-thinking") == content_of(exported)
 
 
@@ -189,16 +184,8 @@ def test_a_signature_is_valid_for_its_key_and_folder_alone(exported, tmp_path, k
 
 @pytest.mark.parametrize("kind", ["rsa", "password", "public"])
 def test_a_key_of_another_kind_is_refused_without_words_of_a_library(kind, tmp_path, keys):
-    private, public = keys("author")
-    key = public
-    if kind != "public":
-        made = rsa.generate_private_key(65537, 2048) if kind == "rsa" else None
-        made = made or serialization.load_pem_private_key(private.read_bytes(), None)
-        no, form = serialization.NoEncryption(), serialization.PrivateFormat.PKCS8
-        lock = no if kind == "rsa" else serialization.BestAvailableEncryption(b"x")
-        key = tmp_path / "key.pem"
-        key.write_bytes(made.private_bytes(serialization.Encoding.PEM, form, lock))
+    key = keys(kind)[kind == "public"]
     with pytest.raises(ConfigError) as caught:
         export_skill(tmp_path / "skills", ["general"], ["en"], key=key)
-    assert "it is no PEM file with an elliptic curve key" in caught.value.what
+    assert "it is not a PEM file with an elliptic curve key" in caught.value.what
     assert "object" not in str(caught.value) and not (tmp_path / "skills").exists()
