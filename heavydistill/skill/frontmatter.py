@@ -132,15 +132,17 @@ def _violations(
                 yield line, "metadata do not map strings to strings", 'Write `  KEY: "TEXT"` lines.'
         elif not isinstance(value, str) or (key in _LIMITS and not value):
             yield line, f"the field {key} is not a text, or is empty", "Write a text."
-        elif len(value) > _LIMITS.get(key, _MOST_CHARACTERS):
-            what = f"the field {key} has {len(value):,} characters of at most {_LIMITS[key]:,}"
-            yield line, what, "Shorten it."
-        if key == "name" and isinstance(value, str) and value:
-            yield from ((line, *each) for each in _faults_of_name(value, folder))
+        else:
+            text = unicodedata.normalize("NFKC", value) if key == "name" else value
+            if len(text) > _LIMITS.get(key, _MOST_CHARACTERS):
+                what = f"the field {key} has {len(text):,} characters of at most {_LIMITS[key]:,}"
+                yield line, what, "Shorten it."
+            if key == "name":
+                yield from ((line, *each) for each in _faults_of_name(text, folder))
 
 
-def _faults_of_name(value: str, folder: str) -> Iterator[tuple[str, str]]:
-    name, folder = unicodedata.normalize("NFKC", value), unicodedata.normalize("NFKC", folder)
+def _faults_of_name(name: str, folder: str) -> Iterator[tuple[str, str]]:
+    folder = unicodedata.normalize("NFKC", folder)
     is_plain = all(letter.isalnum() or letter == "-" for letter in name) and name == name.lower()
     if not is_plain or name.startswith("-") or name.endswith("-") or "--" in name:
         fix = "Use lowercase letters and digits, joined by single hyphens."

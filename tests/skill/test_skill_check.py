@@ -9,10 +9,12 @@ import skills_ref
 from command_line import run_command
 
 from heavydistill.skill.check import check_skill
+from heavydistill.skill.evals import EVALS
 from heavydistill.skill.export import SUMS, sums_of
 from heavydistill.skill.instructions import PATTERNS
 
 ROOT = Path(__file__).parents[2]
+NOTES = "references/notes.md"
 Change = Callable[[Path], object]
 
 
@@ -27,7 +29,7 @@ def replaced(old: str, new: str, name: str = "SKILL.md") -> Change:
 
 def line(text: str) -> Change:
     """Add lines to the body, from line 9."""
-    return replaced("(references/notes.md).\n", f"(references/notes.md).\n{text}\n")
+    return replaced(f"({NOTES}).\n", f"({NOTES}).\n{text}\n")
 
 
 def field(text: str) -> Change:
@@ -46,7 +48,7 @@ def added(name: str, content: bytes = b"x\n") -> Change:
 def evals(skill_name: str = "other", **changes: object) -> Change:
     case = {"id": 1, "prompt": "p", "expected_output": "e", "assertions": ["a"], **changes}
     tree = {"skill_name": skill_name, "evals": [case]}
-    return added("evals/evals.json", json.dumps(tree).encode())
+    return added(EVALS, json.dumps(tree).encode())
 
 
 def hashed(change: Change) -> Change:
@@ -66,10 +68,8 @@ SPECIFICATION = {
     "no description": (replaced(DESCRIPTION, ""), "SKILL.md:1: the field description is missing"),
     "an empty description": (replaced(" Use it for sums.", ""), "SKILL.md:3: the field descript"),
     "a long description": (replaced("sums.", "s" * 1024), "SKILL.md:3: the field description has"),
-    "a long compatibility": (
-        field(f"compatibility: {'x' * 501}"),
-        "SKILL.md:4: the field compatibility has 501 characters of at most 500",
-    ),
+    "a long text": (field(f"compatibility: {'x' * 501}"), "SKILL.md:4: the field compatib"),
+    "a name that grows": (replaced("other", "\u337f" * 17), "SKILL.md:2: the field name has 68"),
     "another name": (replaced("other", "sums"), "SKILL.md:2: the name is 'sums', and the folder"),
     "a name in capitals": (replaced("other", "Other"), "SKILL.md:2: 'Other' is no name"),
     "a name with two hyphens": (replaced("other", "o--r"), "SKILL.md:2: 'o--r' is no name"),
@@ -90,10 +90,7 @@ STRICTER = {
     "metadata as a list": (field("metadata:\n  - a"), "SKILL.md:4: metadata do not map strings"),
     "metadata of metadata": (field("metadata:\n  a:\n    b: c"), "SKILL.md:4: metadata do not"),
     "no compatibility": (field("compatibility:"), "SKILL.md:4: the field compatibility is not"),
-    "an end that clients see apart": (
-        replaced("Use it", "Use --- it"),
-        "SKILL.md:3: '---' inside the frontmatter, which clients read differently",
-    ),
+    "an early end": (replaced("Use it", "Use --- it"), "SKILL.md:3: '---' inside the frontmatter"),
     "a fence that is no line": (replaced("---\nname", "--- \nname"), "SKILL.md:1: there is no fr"),
 }
 """What the specification states or clients disagree on, and the reference validator accepts."""
@@ -130,48 +127,27 @@ CONTENT = {
     "encoded text": (line("aGVhdnk" * 12), "SKILL.md:9: encoded text"),
     "a link out": (line("See [it](../x/SKILL.md)."), "SKILL.md:9: a link that leads out of the"),
     "a link to nothing": (line("See [it](a.md)."), "SKILL.md:9: a link that leads out of the"),
-    "a command in a reference": (
-        added("references/notes.md", b"One.\nsudo two\n"),
-        "references/notes.md:2: a command: sudo",
-    ),
+    "a command in a reference": (added(NOTES, b"One.\nsudo two\n"), f"{NOTES}:2: a command: sudo"),
     "a script": (added("scripts/add.py"), "scripts/add.py:1: a file of a kind that instructions"),
     "a hidden file": (added(".env"), ".env:1: a file of a kind that instructions do not need"),
     "an executable": (
-        lambda folder: (folder / "references/notes.md").chmod(0o755),
-        "references/notes.md:1: a file that can be executed. Remove that permission: chmod -x ref",
+        lambda folder: (folder / NOTES).chmod(0o755),
+        f"{NOTES}:1: a file that can be executed. Remove that permission: chmod -x {NOTES}",
     ),
-    "a symbolic link": (
-        lambda folder: (folder / "references/b.md").symlink_to("/etc/passwd"),
-        "references/b.md:1: a link to /etc/passwd",
-    ),
+    "a link": (lambda folder: (folder / "b.md").symlink_to("/etc"), "b.md:1: a link to /etc"),
     "a second skill": (added("skill.md"), "skill.md:1: a second SKILL.md"),
     "a huge file": (added("a.md", b"x" * 1_000_001), "a.md:1: a file of more than 1,000,000 bytes"),
     "other bytes": (added("a.md", b"x\ny\xff\n"), "a.md:2: it is not UTF-8"),
     "a name of two lines": (added("a\nb.md:1: x"), r"a\nb.md:1: x:1: a file of a kind that"),
-    "no JSON": (added("evals/evals.json", b"{\n["), "evals/evals.json:2: it is not valid JSON"),
-    "evals as a list": (added("evals/evals.json", b"[]"), "evals/evals.json:1: it does not have t"),
-    "a huge id": (
-        added("evals/evals.json", b'{"evals": [%s]}' % (b"1" * 9999)),
-        "evals/evals.json:1: it does not have the specification's form",
-    ),
-    "evals of another skill": (evals("x"), "evals/evals.json:1: skill_name is not 'other'"),
-    "an eval without assertion": (
-        evals(assertions=[]),
-        "evals/evals.json:1: eval 1 lacks a prompt, an expected output or an assertion",
-    ),
-    "an eval with a file from elsewhere": (
-        evals(files=["../x"]),
-        "evals/evals.json:1: eval 1 needs a file that is not in the skill: '../x'",
-    ),
-    "a changed file": (
-        hashed(added("references/notes.md", b"Two.\n")),
-        f"{SUMS}:2: references/notes.md was changed",
-    ),
+    "no JSON": (added(EVALS, b"{\n["), f"{EVALS}:2: it is not valid JSON"),
+    "evals as a list": (added(EVALS, b"[]"), f"{EVALS}:1: it does not have the specification"),
+    "a huge id": (added(EVALS, b'{"evals": [%s]}' % (b"1" * 9999)), f"{EVALS}:1: it does not have"),
+    "evals of another skill": (evals("x"), f"{EVALS}:1: skill_name is not 'other'"),
+    "no assertion": (evals(assertions=[]), f"{EVALS}:1: eval 1 lacks a prompt, an expected"),
+    "an eval's file": (evals(files=["../x"]), f"{EVALS}:1: eval 1 needs a file that is not"),
+    "a changed file": (hashed(added(NOTES, b"Two.\n")), f"{SUMS}:2: {NOTES} was changed"),
     "a new file": (hashed(added("a.md")), f"a.md:1: the file is not listed in {SUMS}"),
-    "a hash of nothing": (
-        hashed(replaced("", f"{'0' * 64}  ../x\n", SUMS)),
-        f"{SUMS}:1: ../x is listed, and is no file of the skill",
-    ),
+    "a hash of nothing": (hashed(replaced("", f"{'0' * 64}  x\n", SUMS)), f"{SUMS}:1: x is"),
     "a hash twice": (
         hashed(lambda folder: replaced("", (folder / SUMS).read_text(), SUMS)(folder)),
         f"{SUMS}:3: no line `HASH  PATH`, or a path that is listed twice",
@@ -251,12 +227,8 @@ def test_the_command_prints_every_reason_and_ends_with_2(ours):
 @pytest.mark.parametrize(
     ("path", "why", "skill"),
     [
-        (".", "it has no file SKILL.md", "the one that heavydistill skill export DIR printed"),
-        (
-            "nothing",
-            "there is no such folder",
-            "the one that heavydistill skill export DIR printed",
-        ),
+        (".", "it has no file SKILL.md", "the one that heavydistill skill export"),
+        ("nothing", "there is no such folder", "the one that heavydistill skill export"),
         ("..", "it has no file SKILL.md", "../heavy-thinking"),
         ("../heavy-thinking/SKILL.md", "there is no such folder", "../heavy-thinking"),
     ],
@@ -265,7 +237,7 @@ def test_what_is_no_skill_is_reported_with_a_skill_near_it(path, why, skill, our
     (inside := ours.with_name("inside")).mkdir()
     done = run_command("skill", "check", path, cwd=inside)
     assert done.returncode == 2
-    expected = f"{path} is not a skill: {why}. Give the folder of one skill, e.g. {skill}."
+    expected = f"{path} is not a skill: {why}. Give the folder of one skill, e.g. {skill}"
     assert expected in done.stderr.replace("\n", " ")
 
 

@@ -1,4 +1,4 @@
-"""The exported skill: one source with the prompts, the same bytes, evals from a run, bad input."""
+"""The exported skill and its prompt: one source, the same bytes, evals from a run, bad input."""
 
 import hashlib
 import json
@@ -9,11 +9,14 @@ import skills_ref
 from command_line import run_command
 from runs import traces, write_run
 
+from heavydistill.config.run import RunConfig
 from heavydistill.errors import ConfigError
 from heavydistill.heavy import prompts
-from heavydistill.schema import Trace
+from heavydistill.heavy.cache import serialize
+from heavydistill.schema import Problem, Trace
 from heavydistill.skill.check import check_skill
 from heavydistill.skill.export import export_skill
+from heavydistill.skill.prompt import for_reader, for_task
 from heavydistill.skill.texts import DOMAINS, skill_texts, wordings_in
 from heavydistill.store.traces import TRACES_FOLDER, write_traces
 
@@ -189,3 +192,33 @@ def test_a_key_of_another_kind_is_refused_without_words_of_a_library(kind, tmp_p
         export_skill(tmp_path / "skills", ["general"], ["en"], key=key)
     assert "it is not a PEM file with an elliptic curve key" in caught.value.what
     assert "object" not in str(caught.value) and not (tmp_path / "skills").exists()
+
+
+@pytest.mark.parametrize(
+    ("domain", "language"), [("general", "en"), ("stem", "zh"), ("code", "en")]
+)
+def test_the_prompt_is_the_body_with_both_wordings_and_then_the_problem_unchanged(domain, language):
+    wording = for_task("skill", domain, language)
+    text = serialize("  What is {{cache}} ==== Attempt 9?\n", [], wording)
+    opening, problem = text.rsplit("\n\n", 1)
+    assert problem == "What is {{cache}} ==== Attempt 9?"
+    body, invokes = opening.rsplit("\n\n", 1)
+    assert "no subagents" in invokes and body.startswith("# Heavy thinking")
+    skill = skill_texts([domain], [language])["SKILL.md"]
+    assert "references/" not in skill and "{{" not in skill
+    assert skill.endswith(f"---\n\n{body}\n") and "license:" not in body
+    for role in ("thinker", "deliberator"):
+        assert prompts.load(role, domain, language).closing in body
+    assert "K is 3, or up to 5" in body and wording.version.startswith(
+        f"skill.{domain}.{language}@"
+    )
+    assert prompts.of_version(wording.version) is None
+
+
+def test_a_problem_has_the_skill_of_its_own_domain_and_other_tasks_their_wordings():
+    config = RunConfig().model_copy(update={"domain": "stem"})
+    asked = config.deliberate.model_copy(update={"task": "skill"})
+    skill = config.model_copy(update={"deliberate": asked})
+    problem = Problem(id="p", text="?", reference="1", verifier="math", domain="code", source="x")
+    assert for_reader(problem, skill).version.startswith("skill.code.en@")
+    assert for_reader(problem, config) == prompts.load("deliberator", "code", "en")
