@@ -36,6 +36,9 @@ from heavydistill.skill.instructions import forbidden
 from heavydistill.skill.signature import SIGNATURE, why_unverified
 from heavydistill.skill.texts import VERSION_KEY, skill_texts, wordings_in
 
+Level = Literal["unverified", "declared", "tested"]
+Signature = Literal["none", "not checked", "valid", "not valid"]
+
 _MOST_FILES, _MOST_BYTES = 200, 1_000_000
 _KINDS = re.compile(
     rf"(?:\w[\w.-]*/)?\w[\w.-]*\.md|evals/\w[\w.-]*\.json|{SUMS}|{SIGNATURE}|LICENSE(?:\.txt)?"
@@ -51,9 +54,9 @@ class SkillReport:
     name: str  # name of the folder
     files: int  # number of files
     refusals: list[Refusal]  # why it is refused, by file and line; empty if it is not
-    level: Literal["unverified", "declared", "tested"]  # ``unverified`` if it is refused
+    level: Level  # ``unverified`` if it is refused
     missing: list[str]  # what the next level needs
-    signature: Literal["none", "not checked", "valid", "not valid"]
+    signature: Signature
 
 
 def check_skill(folder: Path, key: Path | None = None) -> SkillReport:
@@ -70,21 +73,18 @@ def check_skill(folder: Path, key: Path | None = None) -> SkillReport:
         near = [folder.parent / SKILL, *sorted(folder.glob(f"*/{SKILL}"))]
         one = next((path.parent for path in near if path.is_file()), None)
         why = f"it has no file {SKILL}" if folder.is_dir() else "there is no such folder"
-        raise ConfigError(
-            f"{folder} is not a skill: {why}",
-            "Give the folder of one skill, e.g. "
-            f"{one or 'the one that heavydistill skill export DIR printed'}.",
-        )
+        skill = one or "the one that heavydistill skill export DIR printed"
+        fix = f"Give the folder of one skill, e.g. {skill}."
+        raise ConfigError(f"{folder} is not a skill: {why}", fix)
     name = Path(os.path.abspath(folder)).name
     files, refusals = _read(folder)
-    texts: dict[str, str] = {}
+    texts, metadata = dict[str, str](), dict[str, str]()
     for path, data in files.items():
         try:
             texts[path] = data.decode()
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
             refusals.append(Refusal(path, line, "it is not UTF-8", "Save it as UTF-8."))
-    metadata = dict[str, str]()
     if SKILL in texts:
         metadata, faults = read_frontmatter(texts[SKILL], name)
         refusals += faults
@@ -97,7 +97,7 @@ def check_skill(folder: Path, key: Path | None = None) -> SkillReport:
     refusals += _differences(texts, metadata)
     signature, faults = _signature(folder, files, key)
     refusals = sorted({*refusals, *faults})
-    level, missing = ("unverified", []) if refusals else _level(texts, metadata)
+    level, missing = ("unverified", []) if refusals else _level(texts, wordings_in(metadata))
     return SkillReport(name, len(files), refusals, level, missing, signature)
 
 
@@ -185,7 +185,7 @@ def _differences(texts: Mapping[str, str], metadata: Mapping[str, str]) -> Itera
 
 def _signature(
     folder: Path, files: Mapping[str, bytes], key: Path | None
-) -> tuple[Literal["none", "not checked", "valid", "not valid"], list[Refusal]]:
+) -> tuple[Signature, list[Refusal]]:
     if key is None:
         return ("not checked" if SIGNATURE in files else "none"), []
     if SIGNATURE not in files:
@@ -197,11 +197,9 @@ def _signature(
     return "valid", []
 
 
-def _level(
-    texts: Mapping[str, str], metadata: Mapping[str, str]
-) -> tuple[Literal["unverified", "declared", "tested"], list[str]]:
+def _level(texts: Mapping[str, str], wordings: Mapping[str, str]) -> tuple[Level, list[str]]:
     """Return the level of a skill without refusals, and what it lacks for the next one."""
-    wordings, lacks = wordings_in(metadata), []
+    lacks = []
     if SUMS not in texts:
         lacks.append(f"{SUMS} with the hash of each file")
     if not wordings:
