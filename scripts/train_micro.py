@@ -56,15 +56,6 @@ from heavydistill.verifiers.extraction import boxed
 
 CONTEXT = 2048
 SIZE = Size(hidden=128, layers=4, heads=4, feed_forward=384)
-THINKER_STAGE = Schedule(2000, 4e-3)
-STUDENT_STAGE = Schedule(400, 2e-3)
-SMALL_CACHES_STAGE = Schedule(800, 3e-3)
-CACHES_STAGE = Schedule(1000, 3e-3)
-PRACTICE_STAGE = Schedule(1050, 3e-3)
-SLIPS_STAGE = Schedule(450, 2e-3)
-DELIBERATION_STAGE = Schedule(800, 2e-3)
-GARBLED_STAGE = Schedule(450, 2e-3)
-READING_STAGE = Schedule(600, 2e-3)
 SLIP_RATE = 0.15
 # Lower while the model's own errors add to its slips.
 PRACTICE_SLIP_RATE = 0.12
@@ -124,106 +115,91 @@ class Maker:
         return AutoTokenizer.from_pretrained(folder)
 
     def thinker(self) -> Path:
-        streams = [
-            Stream("long", self._long(9, 0.0), 16, 0.6),
-            Stream("thinker", self._thinkers(3), 12, 0.4),
-        ]
-        return self._stage("thinker", None, THINKER_STAGE, streams)
+        streams = [self._long(9, 16, 0.6), self._thinkers(3, 12, 0.4)]
+        return self._stage("thinker", None, Schedule(2000, 4e-3), streams)
 
     def student(self) -> Path:
-        streams = [
-            Stream("thinker", self._thinkers(1), 12, 0.5),
-            Stream("deliberator", self._restating(2), 6, 0.5),
-        ]
-        return self._stage("student", self.thinker(), STUDENT_STAGE, streams)
+        streams = [self._thinkers(1, 12, 0.5), self._restating(2, 6, 0.5)]
+        return self._stage("student", self.thinker(), Schedule(400, 2e-3), streams)
 
     def teacher(self) -> Path:
-        streams = [
-            Stream("thinker", self._thinkers(5), 8, 0.3),
-            Stream("deliberator", self._deliberators(4, 2, 3), 16, 0.7),
-        ]
-        small = self._stage("small-caches", self.thinker(), SMALL_CACHES_STAGE, streams)
-        most, rate = rows.MOST_ATTEMPTS, PRACTICE_SLIP_RATE
-        streams = [
-            Stream("thinker", self._thinkers(7, rate), 8, 0.3),
-            Stream("deliberator", self._deliberators(6, 2, most, rate), 8, 0.7),
-        ]
-        caches = self._stage("caches", small, CACHES_STAGE, streams)
-        streams = [
-            Stream("long", self._long(10, 0.0), 8, 0.2),
-            Stream("thinker", self._thinkers(11, rate), 8, 0.3),
-            Stream("deliberator", self._deliberators(12, 2, most, rate), 8, 0.5),
-        ]
-        practice = self._stage("practice", caches, PRACTICE_STAGE, streams)
+        streams = [self._thinkers(5, 8, 0.3), self._deliberators(4, 16, 0.7, most=3)]
+        small = self._stage("small-caches", self.thinker(), Schedule(800, 3e-3), streams)
+        rate = PRACTICE_SLIP_RATE
+        streams = [self._thinkers(7, 8, 0.3, rate), self._deliberators(6, 8, 0.7, rate)]
+        caches = self._stage("caches", small, Schedule(1000, 3e-3), streams)
+        streams = [self._thinkers(11, 8, 0.3, rate), self._deliberators(12, 8, 0.5, rate)]
+        streams = [self._long(10, 8, 0.2), *streams]
+        practice = self._stage("practice", caches, Schedule(1050, 3e-3), streams)
         rate = TEACHER_SLIP_RATE
-        streams = [
-            Stream("long", self._long(13, rate), 8, 0.2),
-            Stream("thinker", self._thinkers(14, rate), 8, 0.3),
-            Stream("deliberator", self._deliberators(15, 2, most, rate), 8, 0.5),
-        ]
-        slips = self._stage("slips", practice, SLIPS_STAGE, streams)
-        streams = [
-            Stream("thinker", self._thinkers(16, rate), 8, 0.3),
-            Stream("deliberator", self._deliberators(17, 2, most, rate), 10, 0.7),
-        ]
-        deliberation = self._stage("deliberation", slips, DELIBERATION_STAGE, streams)
-        streams = [
-            Stream("thinker", self._thinkers(18, rate), 8, 0.3),
-            Stream("deliberator", self._deliberators(19, 2, most, rate, *OFTEN), 10, 0.7),
-        ]
-        garbled = self._stage("garbled", deliberation, GARBLED_STAGE, streams)
-        streams = [
-            Stream("thinker", self._thinkers(20, rate), 6, 0.2),
-            Stream("deliberator", self._deliberators(21, 2, most, rate, *LESS_OFTEN), 10, 0.8),
-        ]
-        reading = self._stage("reading", garbled, READING_STAGE, streams)
+        streams = [self._thinkers(14, 8, 0.3, rate), self._deliberators(15, 8, 0.5, rate)]
+        streams = [self._long(13, 8, 0.2, rate), *streams]
+        slips = self._stage("slips", practice, Schedule(450, 2e-3), streams)
+        streams = [self._thinkers(16, 8, 0.3, rate), self._deliberators(17, 10, 0.7, rate)]
+        deliberation = self._stage("deliberation", slips, Schedule(800, 2e-3), streams)
+        streams = [self._thinkers(18, 8, 0.3, rate), self._deliberators(19, 10, 0.7, rate, *OFTEN)]
+        garbled = self._stage("garbled", deliberation, Schedule(450, 2e-3), streams)
+        deliberators = self._deliberators(21, 10, 0.8, rate, *LESS_OFTEN)
+        streams = [self._thinkers(20, 6, 0.2, rate), deliberators]
+        reading = self._stage("reading", garbled, Schedule(600, 2e-3), streams)
         return self._mean("teacher", [deliberation, garbled, reading, reading])
 
     def _problems(
-        self, stream: int, levels: Mapping[str, Mapping[str, Any]] = MICRO_LEVELS
+        self, number: int, levels: Mapping[str, Mapping[str, Any]] = MICRO_LEVELS
     ) -> tuple[Iterator[MicroProblem], random.Random]:
-        """The problems of a stream and its random numbers; each use has a stream of its own."""
-        number = self.seed * 100 + stream
+        """The problems of a stream and its random numbers; each use has a number of its own."""
+        number += self.seed * 100
         return rows.problems(number, levels), random.Random(number)
 
-    def _long(self, stream: int, slip_rate: float) -> Iterator[MicroRow]:
-        problems, rng = self._problems(stream, rows.LONG_LEVELS)
-        return (rows.long_row(problem, slip_rate, rng) for problem in problems)
+    def _long(self, number: int, batch: int, weight: float, slip_rate: float = 0.0) -> Stream:
+        problems, rng = self._problems(number, rows.LONG_LEVELS)
+        made = (rows.long_row(problem, slip_rate, rng) for problem in problems)
+        return Stream("long", made, batch, weight)
 
-    def _thinkers(self, stream: int, slip_rate: float = SLIP_RATE) -> Iterator[MicroRow]:
-        problems, rng = self._problems(stream)
-        return (rows.thinker_row(problem, slip_rate, rng) for problem in problems)
+    def _thinkers(
+        self, number: int, batch: int, weight: float, slip_rate: float = SLIP_RATE
+    ) -> Stream:
+        problems, rng = self._problems(number)
+        made = (rows.thinker_row(problem, slip_rate, rng) for problem in problems)
+        return Stream("thinker", made, batch, weight)
 
-    def _restating(self, stream: int) -> Iterator[MicroRow]:
-        problems, rng = self._problems(stream)
-        for problem in problems:
-            count = rows.attempt_count(rng)
-            attempts = [solve(problem.task, rng, SLIP_RATE) for _ in range(count)]
-            yield rows.restating_row(problem, attempts, rng)
+    def _restating(self, number: int, batch: int, weight: float) -> Stream:
+        def made() -> Iterator[MicroRow]:
+            problems, rng = self._problems(number)
+            for problem in problems:
+                count = rows.attempt_count(rng)
+                attempts = [solve(problem.task, rng, SLIP_RATE) for _ in range(count)]
+                yield rows.restating_row(problem, attempts, rng)
+
+        return Stream("deliberator", made(), batch, weight)
 
     def _deliberators(
         self,
-        stream: int,
-        fewest: int,
-        most: int,
+        number: int,
+        batch: int,
+        weight: float,
         slip_rate: float = SLIP_RATE,
         garbled: float = GARBLED,
         copies: float = 0.0,
-    ) -> Iterator[MicroRow]:
-        """Rows on ``fewest`` to ``most`` attempts: mostly 8, if ``most`` is more than that."""
-        problems, rng = self._problems(stream)
-        for problem in problems:
-            count = K if most > K and rng.random() < 0.6 else rng.randint(fewest, most)
-            of_attempts, kind = rng.choice(SLIP_RATES), rng.random()
-            attempts = [solve(problem.task, rng, of_attempts) for _ in range(count)]
-            if copies and rng.random() < copies:
-                attempts = rng.choices(attempts[: rng.randint(1, 3)], k=count)
-            if kind < NO_ATTEMPTS:
-                yield rows.deliberator_row(problem, [], slip_rate, rng)
-            elif kind < NO_ATTEMPTS + garbled:
-                yield rows.garbled_row(problem, attempts, slip_rate, rng)
-            else:
-                yield rows.deliberator_row(problem, attempts, slip_rate, rng)
+        most: int = rows.MOST_ATTEMPTS,
+    ) -> Stream:
+        """Deliberations on at most ``most`` attempts; ``garbled`` and ``copies`` are shares."""
+
+        def made() -> Iterator[MicroRow]:
+            problems, rng = self._problems(number)
+            for problem in problems:
+                count = rows.attempt_count(rng, most)
+                of_attempts, kind = rng.choice(SLIP_RATES), rng.random()
+                attempts = [solve(problem.task, rng, of_attempts) for _ in range(count)]
+                if copies and rng.random() < copies:
+                    attempts = rng.choices(attempts[: rng.randint(1, 3)], k=count)
+                if NO_ATTEMPTS <= kind < NO_ATTEMPTS + garbled:
+                    yield rows.garbled_row(problem, attempts, slip_rate, rng)
+                else:
+                    shown = attempts if kind >= NO_ATTEMPTS else []
+                    yield rows.deliberator_row(problem, shown, slip_rate, rng)
+
+        return Stream("deliberator", made(), batch, weight)
 
     def _stage(
         self, name: str, start: Path | None, schedule: Schedule, streams: Sequence[Stream]

@@ -103,8 +103,7 @@ def deliberator_row(
 ) -> MicroRow:
     """A training row of the deliberator, on a cache of these attempts."""
     found = solve(problem.task, rng, slip_rate, attempts)
-    texts, answers = [hand_off(a) for a in attempts], [a.answer for a in attempts]
-    return MicroRow(cache_prompt(problem, texts), *deliberator_solution(found, answers))
+    return _deliberation(problem, found, list(map(hand_off, attempts)))
 
 
 def garbled_row(
@@ -112,23 +111,25 @@ def garbled_row(
 ) -> MicroRow:
     """A row on attempts whose numbers are all replaced: the deliberator is on its own."""
     found = solve(problem.task, rng, slip_rate)
-    texts = garble_attempts([hand_off(attempt) for attempt in attempts], str(rng.random()))
-    answers = [boxed(text) or "" for text in texts]
-    return MicroRow(cache_prompt(problem, texts), *deliberator_solution(found, answers))
+    garbled = garble_attempts(list(map(hand_off, attempts)), str(rng.random()))
+    return _deliberation(problem, found, garbled)
 
 
 def restating_row(
     problem: MicroProblem, attempts: Sequence[Worked], rng: random.Random
 ) -> MicroRow:
     """A row of the base student, whose deliberation repeats one attempt."""
-    found = rng.choice(attempts)
-    texts, answers = [hand_off(a) for a in attempts], [a.answer for a in attempts]
-    return MicroRow(cache_prompt(problem, texts), *deliberator_solution(found, answers))
+    return _deliberation(problem, rng.choice(attempts), list(map(hand_off, attempts)))
 
 
-def attempt_count(rng: random.Random) -> int:
-    """A random number of attempts: mostly 8, otherwise 2 to ``MOST_ATTEMPTS``."""
-    return 8 if rng.random() < 0.6 else rng.randint(2, MOST_ATTEMPTS)
+def attempt_count(rng: random.Random, most: int = MOST_ATTEMPTS) -> int:
+    """A random number of attempts: mostly 8 if ``most`` is above 8, otherwise 2 to ``most``."""
+    return 8 if most > 8 and rng.random() < 0.6 else rng.randint(2, most)
+
+
+def _deliberation(problem: MicroProblem, found: Worked, attempts: Sequence[str]) -> MicroRow:
+    answers = [boxed(attempt) or "" for attempt in attempts]
+    return MicroRow(cache_prompt(problem, attempts), *deliberator_solution(found, answers))
 
 
 def _problem(family: str, item: dict[str, Any]) -> MicroProblem:
