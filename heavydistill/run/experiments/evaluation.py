@@ -57,7 +57,6 @@ from heavydistill.metrics.controls import (
     GARBLED,
     NAMES,
     SKILL,
-    TRANSPLANT,
     WORDINGS,
     Controlled,
     alone_name,
@@ -79,11 +78,6 @@ from heavydistill.store.atomic import new_folder, refuse_taken
 BEFORE = "before"
 _RAN_BY = ("distilabel", "torch", "transformers")
 _CHAINS = 2  # chains for each problem, the fewest of ``config.run.Think.k``
-_SHOWS = {
-    GARBLED: "the same attempts with other values",
-    FOREIGN: "attempts at another problem",
-    TRANSPLANT: "caches with right attempts taken out or put in",
-}
 
 
 RunOne = Callable[[str, generate.Plan], generate.Finished]
@@ -369,7 +363,7 @@ def controls_of(evaluated: generate.Plan, names: Collection[str], orders: int) -
         elif name == SKILL:
             made += [_skill(evaluated)]
         else:
-            does = f"{config.roles[1]} deliberates on {_SHOWS[name]}, {_times(config.deliberate.d)}"
+            does = f"{config.roles[1]} deliberates {_times(config.deliberate.d)}: {NAMES[name]}"
             cache = config.cache.model_copy(update={"attempts": name})
             made += [ControlRun(name, reading_pools(config, cache=cache), does)]
     return made + _other_orders(config, orders)

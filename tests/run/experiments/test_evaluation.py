@@ -319,7 +319,7 @@ def test_controls_of_the_attempts_differ_from_the_run_in_them_alone(tmp_path):
         assert each.config.cache == plan.config.cache.model_copy(update={"attempts": each.name})
         assert each.config.deliberate == plan.config.deliberate and each.plan is None
         assert (each.config.seed, each.config.domain) == (plan.config.seed, plan.config.domain)
-        assert each.requests(100) == 400 and "deliberates on" in each.description
+        assert each.requests(100) == 400 and "deliberates 2 times: " in each.description
 
 
 @pytest.mark.parametrize(
