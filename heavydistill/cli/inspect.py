@@ -103,7 +103,7 @@ def print_figures(folder: Path, console: Console) -> None:
     elif (crossed := folder / CROSSING).is_file():
         comparison.print_crossing(read_crossing(crossed), console)
     else:
-        source = find(folder)[-1]
+        source = find(folder)[0]
         print_lines(filter(None, [source.unfinished]), console)
         print_summary(figures(source, read_files(source.files)).summary, console, full=True)
     if controlled:

@@ -130,7 +130,8 @@ def not_possible(attempts: Attempts, what: str) -> ConfigError:
     why, fix = _NO_OTHER[attempts]
     return ConfigError(
         f"The control {attempts} is not possible on {what}: {why}",
-        f"{fix}; or repeat the command without {attempts} in --controls: no request is sent twice.",
+        f"{fix}; or repeat the command without {attempts} in --controls or cache.attempts: no "
+        "request is sent twice.",
     )
 
 

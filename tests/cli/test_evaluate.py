@@ -1,6 +1,7 @@
 """``heavydistill evaluate``, ``cross`` and ``compare`` as a user runs them."""
 
 import os
+import re
 import shutil
 import signal
 import time
@@ -197,7 +198,7 @@ def measured(verb: str, url: str, problems: Path, *more: str, code: int = 0) -> 
 
 
 @pytest.mark.timeout(600)
-def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
+def test_an_evaluation_is_held_against_its_controls(problems, tmp_path, call):
     out = tmp_path / "x"
     asked = ["--teacher=first", "--controls=all", "--orders=3", f"--out={out}"]
     with serving(answer) as server:
@@ -213,6 +214,10 @@ def test_an_evaluation_is_held_against_its_controls(problems, tmp_path):
     assert "the context of first 2,048" in told.not_asked["skill"] and told.attempt
     assert told.attempt.answering.tokens == 7 and "skill not asked" in printed
     assert told.heavy.tokens == 3 * 7 + 7 and alone.tokens == chain.tokens == 7
+
+    # The tables are those of the evaluated run, and not of a control.
+    figures = re.search(r"M@3 .* HP@2 [\d.]+%", printed)
+    assert figures and figures[0] in " ".join(call("show", str(out))[1].split())
 
     # Whoever can name the right attempt is right whenever there is one.
     pools = {trace.problem.id: trace.pool for trace in read_traces(out / "after")}
@@ -259,7 +264,7 @@ def test_a_control_that_is_not_possible_ends_with_2_before_it_is_asked(problems,
         assert len(server.requests) == 3 * (3 + 2)
         told = " ".join(errors.split())
         assert "The control garbled is not possible on the run after: no cache has" in told
-        assert "repeat the command without garbled in --controls: no request is sent twice" in told
+        assert "without garbled in --controls or cache.attempts: no request is sent twice" in told
         assert not (tmp_path / "x").exists()
         asked[2] = "--controls=alone"
         measured("evaluate", server.base_url, problems, *asked)

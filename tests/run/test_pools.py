@@ -288,7 +288,7 @@ def test_a_control_without_any_pool_is_refused_with_what_to_do(tmp_path, attempt
     folder = pool_folder(tmp_path / "pools", traces)
     told = refused(ConfigError, folder, cache__attempts=attempts)
     assert f"The control {attempts} is not possible on the run pools: no" in told and said in told
-    assert f"without {attempts} in --controls: no" in told
+    assert f"without {attempts} in --controls or cache.attempts: no" in told
 
 
 def test_problems_without_other_attempts_are_left_out_and_said(tmp_path, capsys):
