@@ -90,7 +90,7 @@ def evaluate(
 
     console = Console()
     with checking(console) as on_checked:
-        names = controls.split(",") if controls else []
+        names = [] if controls is None else controls.split(",")
         contact = None if dry_run else Contact()
         plan = evaluation.check(asked, before, names, orders, on_checked, contact)
     _print_plans(plan.runs, console)
