@@ -60,8 +60,12 @@ def _is_argument(parameter: Any) -> bool:
     return bool(parameter.param_type_name == "argument")
 
 
+def _word(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.strip("_").upper())
+
+
 def _usage(parameter: Any) -> str:
-    word = parameter.name.strip("_").upper()
+    word = _word(parameter)
     if not _is_argument(parameter):
         return f"{parameter.opts[0]} {word}"
     word = f"{word}..." if parameter.nargs == -1 else word
@@ -71,8 +75,10 @@ def _usage(parameter: Any) -> str:
 def _row(parameter: Any) -> tuple[str, str, str]:
     names = [*parameter.opts, *parameter.secondary_opts]
     if _is_argument(parameter):
-        names = [parameter.name.strip("_").upper()]
+        names = [_word(parameter)]
     help_text = parameter.help or ""
+    if isinstance(default := parameter.default, str | int) and not isinstance(default, bool):
+        help_text += f" [default: {default}]"
     return ", ".join(f"`{name}`" for name in names), _type(parameter), _text(help_text)
 
 

@@ -100,10 +100,18 @@ def export(
         ),
     ],
     domain: Annotated[
-        str, typer.Option(help="Domains of the wordings; the first is the default of the skill.")
+        str,
+        typer.Option(
+            help="Domains of the wordings, with commas between: general, stem, code, brief; the "
+            "first is the default of the skill."
+        ),
     ] = "general,stem,code",
     language: Annotated[
-        str, typer.Option(help="Languages of the wordings; the first is the default of the skill.")
+        str,
+        typer.Option(
+            help="Languages of the wordings, with commas between: en, zh (brief has en alone); the "
+            "first is the default of the skill."
+        ),
     ] = "en,zh",
     evals: Annotated[
         Path | None, typer.Option(help="Finished run whose verified problems become evals.")

@@ -74,7 +74,7 @@ WORDINGS = ("thinker", "deliberator")
 """Prompts of ``ALONE``; the run ``alone-thinker`` has the first one."""
 _ORDER = "order-"
 _PAIR = 2
-_SEVERAL = 3  # the fewest attempts that the skill deliberates on, and their deliberation
+_SEVERAL = 3  # final answers that show the skill's protocol: two attempts and a deliberation
 _FINAL_ANSWER = re.compile(r"\\boxed\s*\{|^```\w", re.MULTILINE)
 
 
