@@ -306,17 +306,18 @@ class _Flow:
 
     def _drain(self) -> None:
         """Wait until all requests are answered and their rows have moved as far as they can."""
-        if any(stage.at_work for stage in self._stages if stage.asks_a_server):
-            _log.warning(
-                "Waiting for the requests in flight, which are already billed. Ctrl-C again stops "
-                "at once."
-            )
 
         def is_drained() -> bool:
             busy = any(s.at_work or (s.waiting and s.model is None) for s in self._stages)
             return self.is_ending or not busy
 
+        # The message comes after the signal handler, so that Ctrl-C works as soon as it is read.
         with contextlib.suppress(KeyboardInterrupt), as_exceptions():
+            if any(stage.at_work for stage in self._stages if stage.asks_a_server):
+                _log.warning(
+                    "Waiting for the requests in flight, which are already billed. Ctrl-C again "
+                    "stops at once."
+                )
             self._await(is_drained)
 
     def _await(self, condition: Callable[[], bool], seconds: float = float("inf")) -> None:
