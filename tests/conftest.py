@@ -6,10 +6,17 @@ from collections.abc import Iterator
 import pytest
 from claims import CLAIMS
 from fair_clock import fair_verdicts
+from hypothesis import HealthCheck, settings
 
 # With a key a run asks a server for one token more, see ``models.contact``; a developer's own key
 # must not change what the servers of tests are asked.
 os.environ.pop("OPENAI_API_KEY", None)
+
+# How long an example takes says something about the machine.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going"]
     built = subprocess.run(
-        [*command, "docs", str(out)], cwd=ROOT, capture_output=True, text=True, timeout=280
+        [*command, "docs", str(out)], cwd=ROOT, capture_output=True, text=True, timeout=800
     )
     assert built.returncode == 0 and not built.stderr, built.stderr
     return out
@@ -161,7 +161,7 @@ def ran(block: Block, folder: Path, environment: dict[str, str]) -> str:
 
 
 def run(words: list[str], folder: Path, environment: dict[str, str]) -> CompletedProcess[str]:
-    where = {"cwd": folder, "env": environment, "stdin": subprocess.DEVNULL, "timeout": 280}
+    where = {"cwd": folder, "env": environment, "stdin": subprocess.DEVNULL, "timeout": 800}
     return subprocess.run(words, capture_output=True, text=True, **where)
 
 

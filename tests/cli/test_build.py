@@ -59,7 +59,7 @@ def test_another_process_writes_the_same_bytes(command, run, sets, tmp_path):
         one, two = tmp_path / "one" / name, tmp_path / "two" / name
         assert command(*verb, f"--out={one}")[0] == 0
         process = started(*verb, f"--out={two}", env={**os.environ, "PYTHONHASHSEED": "1"})
-        assert process.wait(240) == 0
+        assert process.wait(800) == 0
         assert files_in(one) == files_in(two) and "README.md" in files_in(one)
     assert {"rl.yaml", "README.md"} < files_in(two).keys()
 

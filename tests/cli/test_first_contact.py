@@ -46,7 +46,7 @@ def in_turn(commands: list[list[str]], folder: Path) -> list[tuple[int, str, lis
         capture_output=True,
         text=True,
         cwd=folder,
-        timeout=300,
+        timeout=800,
     )
     assert done.returncode == 0, done.stderr
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]

@@ -246,7 +246,6 @@ def test_rows_outside_the_window_are_counted(tmp_path, call):
     assert "Left out: 1 row(s) outside contest_date 2024-08-01 to 2025-05-31" in printed
 
 
-@pytest.mark.timeout(900)
 def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(tmp_path):
     rows = [{"question": f"How much is {n} + 1?", "answer": f"#### {n + 1}"} for n in range(4)]
     path, out = lines(tmp_path / "rows.jsonl", *rows), tmp_path / "evaluation"
@@ -266,7 +265,7 @@ def test_the_micro_model_is_evaluated_on_a_file_of_a_benchmarks_shape(tmp_path):
 def test_no_name_is_folded_in_a_narrow_terminal():
     # In a process of its own, for rich keeps what it once thought of a terminal.
     terminal = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "80"}
-    printed, _ = started("teachers", env={**os.environ, **terminal}).communicate(timeout=60)
+    printed, _ = started("teachers", env={**os.environ, **terminal}).communicate(timeout=300)
     for name in shipped("configs/teachers"):
         assert f"\n{name} " in printed
     assert "Hub id" not in printed

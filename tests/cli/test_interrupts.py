@@ -58,7 +58,7 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=800,
         start_new_session=True,
         preexec_fn=heard,
     )
@@ -69,7 +69,6 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("command", "module"),
     [
@@ -109,7 +108,7 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs():
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, preexec_fn=heard
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, preexec_fn=heard
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 

@@ -9,8 +9,6 @@ import pytest
 import scenes
 from rich.cells import cell_len
 
-pytestmark = pytest.mark.timeout(900)
-
 SHOWN = 12  # differences of a result
 
 

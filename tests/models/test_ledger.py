@@ -93,7 +93,7 @@ def _spend_until_killed(file: Path, ends: list[Cost], in_flight: int) -> None:
             ledger.settle(Cost(100), end)
         for _ in range(in_flight):
             ledger.reserve(Cost(100))
-        time.sleep(60)
+        time.sleep(600)
 
 
 def killed(file: Path, ends: list[Cost], in_flight: int) -> Ledger:

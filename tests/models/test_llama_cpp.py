@@ -44,7 +44,6 @@ threading.Event().wait()
 pytestmark = [
     pytest.mark.skipif(not (PYTHON and GGUF), reason="no llama.cpp and no GGUF file are named"),
     pytest.mark.slow,
-    pytest.mark.timeout(900),
 ]
 
 

@@ -65,7 +65,6 @@ ON_CPU = {
 pytestmark = [
     pytest.mark.skipif(not PYTHON, reason="HEAVYDISTILL_VLLM_PYTHON names no Python with vLLM"),
     pytest.mark.slow,
-    pytest.mark.timeout(900),  # the first test waits for the server
 ]
 
 

@@ -67,7 +67,7 @@ if __name__ == "__main__":
 def ended(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     home = {"HOME": str(cwd / "home"), "HF_DATASETS_CACHE": str(cwd / "hf")}
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=240, cwd=cwd, env={**os.environ, **home}
+        command, capture_output=True, text=True, timeout=800, cwd=cwd, env={**os.environ, **home}
     )
 
 

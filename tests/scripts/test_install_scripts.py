@@ -27,7 +27,7 @@ class Script:
             env={"PATH": str(path)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         assert not done.stdout
         return done.returncode, done.stderr

@@ -25,7 +25,7 @@ def run(*command: object, **environment: str) -> subprocess.CompletedProcess[str
         env=os.environ | {"HF_HUB_OFFLINE": "1"} | environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
     )
 
 

@@ -27,7 +27,7 @@ def told(folder: Path) -> list[str]:
     text = SCRIPT.read_text(encoding="utf-8")
     own = text[text.index("# Whether a folder is") : text.index("generate() {")]
     command = ["bash", "-c", AROUND + own + STAGES]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.stderr == ""
     return done.stdout.splitlines()
 

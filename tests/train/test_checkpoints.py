@@ -237,7 +237,7 @@ torch.save = slow
 
 
 def await_file(path: Path, process: subprocess.Popen[str]) -> None:
-    until = time.monotonic() + 240
+    until = time.monotonic() + 600
     while not path.exists():
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < until
@@ -245,7 +245,6 @@ def await_file(path: Path, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_a_training_that_is_killed_while_it_saves_ends_as_if_it_was_not(sets, tmp_path):
     given = flags(sets, tmp_path / "killed", save_total_limit=1, **STEPS)
     with start(given, SLOW_DISK) as process:
@@ -288,7 +287,7 @@ def test_ctrl_c_ends_with_130_and_what_to_do(sets, tmp_path):
     with start(given) as process:
         await_file(tmp_path / "out" / "checkpoint-2" / "whole.json", process)
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=120)
+        said, _ = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Interrupted. --resume_from_checkpoint true continues" in said
     assert "Traceback" not in said

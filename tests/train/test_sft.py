@@ -23,8 +23,6 @@ from heavydistill.train.datasets import ROLES
 from heavydistill.train.sft import SftPlan, new_trainer, parse, prepare, summary, train
 
 # Setting up the training that several tests look at counts for the first of them.
-pytestmark = pytest.mark.timeout(900)
-
 MODEL = {
     "model.safetensors",
     "config.json",

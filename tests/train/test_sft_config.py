@@ -200,7 +200,9 @@ OTHER: dict[str, Any] = {
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @settings(
-    max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+    max_examples=25,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None,
 )
 @given(keys=st.sets(st.sampled_from(sorted(OTHER)), min_size=1, max_size=3))
 def test_whatever_else_is_asked_for_what_would_be_ignored_or_cut_is_refused(tmp_path, keys):

@@ -13,7 +13,7 @@ from heavydistill.train.grpo.passk import TOO_FEW
 from heavydistill.train.grpo.train import prepare, summary, train
 
 # Setting up what several tests look at counts for the first of them.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 # Of seven prompts three generations an epoch, each learnt from in four steps.
 STEPS = {

@@ -15,7 +15,7 @@ from students import PAD
 
 from heavydistill.train.grpo.passk import advantages
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[3]
 
 # Of 5 caches and 5 problems, 3 answers each: 15 are an odd number for two processes. A judge calls

@@ -23,8 +23,6 @@ from heavydistill.train.loop import trainer_options
 from heavydistill.verifiers.pool import VerdictPool
 
 # Setting up what several tests look at counts for the first of them.
-pytestmark = pytest.mark.timeout(900)
-
 FEW = {"steps_per_generation": 2}  # for two prompts
 
 
