@@ -23,11 +23,12 @@ from problem_files import doubles
 
 from heavydistill.heavy.checked_claims import attempts_in, checked_claims
 from heavydistill.metrics.summary import summarize
+from heavydistill.run.status import running
 from heavydistill.schema import Trace
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
-GRACE_S = 20.0
+GRACE_S = 300.0
 TRACES = "traces/train-00000-of-00001.parquet"
 
 
@@ -190,10 +191,13 @@ class Running:
         command = of_server(url, doubles(folder, problems), self.out)
         self.process = started(*command, env={**os.environ, MARK: self.mark})
 
-    def interrupt_again(self) -> None:
-        """Ctrl-C while the run waits for the requests in flight."""
-        time.sleep(3)
+    def interrupt_again(self) -> str:
+        """Ctrl-C while the run waits for the requests in flight; what it printed before."""
+        printed = ""
+        while "Waiting for" not in printed and (line := self.process.stdout.readline()):
+            printed += line
         self.process.send_signal(signal.SIGINT)
+        return printed
 
     def alive(self) -> list[int]:
         return marked.alive(self.mark)
@@ -203,12 +207,11 @@ class Running:
 def test_no_process_outlives_the_run(signum, tmp_path):
     with serving(lambda body: time.sleep(300) or completion("late")) as server:  # type: ignore[func-returns-value]
         run = Running(server.base_url, tmp_path)
-        assert eventually(lambda: len(server.requests) > 0, 120), "the run has begun to ask"
+        assert eventually(lambda: len(server.requests) > 0, 300), "the run has begun to ask"
         assert run.alive()
         run.process.send_signal(signum)
-        if signum is signal.SIGINT:
-            run.interrupt_again()
-        printed, _ = run.process.communicate(timeout=GRACE_S)
+        before = run.interrupt_again() if signum is signal.SIGINT else ""
+        printed = before + run.process.communicate(timeout=GRACE_S)[0]
         assert eventually(lambda: not run.alive(), GRACE_S), run.alive()
     assert not run.out.exists()
     if signum is not signal.SIGKILL:
@@ -228,11 +231,10 @@ def test_what_was_finished_before_an_interrupt_is_kept(tmp_path):
 
     with serving(answer) as server:
         run = Running(server.base_url, tmp_path, problems=20)
-        assert eventually(lambda: sum(map(is_deliberation, server.requests)) == 32, 120)
-        time.sleep(5)
+        assert eventually(lambda: (now := running(run.out)) and now[1].finished == 16, 300)
+        assert sum(map(is_deliberation, server.requests)) == 32
         run.process.send_signal(signal.SIGINT)
-        run.interrupt_again()
-        printed, _ = run.process.communicate(timeout=GRACE_S)
+        printed = run.interrupt_again() + run.process.communicate(timeout=GRACE_S)[0]
     assert run.process.returncode == 130
     assert f"what was finished is in {run.out}" in " ".join(printed.split())
     assert len(list(read_traces(run.out))) == 16

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from command_line import COMMAND, broken_off, records_of, run_command, served, started
+from fair_clock import fair_requests
 from fake_server import FakeServer, completion, serving
 from fault_server import FaultServer, faulty
 from problem_files import remainders
@@ -79,7 +80,7 @@ def on_a_full_disk(*words: str) -> subprocess.CompletedProcess[str]:
         [COMMAND, *words],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=800,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
     )
 
@@ -103,7 +104,7 @@ def kill_somewhere(command: list[str], server: FakeServer, draw: random.Random) 
         Whether it was still running.
     """
     process = started(*command, stdout=subprocess.DEVNULL)
-    latest = time.monotonic() + draw.choice([60, 60, 60, draw.uniform(0.2, 4)])
+    latest = time.monotonic() + draw.choice([600, 600, 600, draw.uniform(0.2, 4)])
     while process.poll() is None and not server.requests and time.monotonic() < latest:
         time.sleep(0.01)
     try:
@@ -121,7 +122,6 @@ def journaled_seeds(folder: Path) -> set[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kills", [4, 12])
 def test_a_run_that_is_killed_again_and_again_ends_as_if_undisturbed(tmp_path, kills, run):
     draw, done = random.Random(4), 0
@@ -297,7 +297,6 @@ def test_the_same_command_asks_again_for_what_failed_and_for_nothing_else(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_a_model_in_this_process_keeps_what_ended_in_a_batch_that_is_broken_off(tmp_path, run):
     samples = 16 * 64  # of all problems, in one batch
     folder = tmp_path / "run"
@@ -365,7 +364,8 @@ def failing(faults: list[str], lasting: list[str]) -> Any:
 
 @pytest.mark.parametrize("faults", [FREE_FAULTS, FREE_FAULTS + COSTLY_FAULTS])
 def test_no_row_is_lost_and_every_failure_has_its_kind(tmp_path, faults):
-    with faulty(plan=failing(faults, list(LASTING)), reasoning="reasoning") as server:
+    plan = failing(faults, list(LASTING))
+    with faulty(plan=plan, reasoning="reasoning") as server, fair_requests():
         hangs = faults != FREE_FAULTS
         done = run_command(*faulty_run(server, tmp_path, timeout_s=2 if hangs else 60))
         assert done.returncode in (0, 1), done.stdout + done.stderr

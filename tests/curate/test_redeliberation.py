@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +213,8 @@ def test_the_slots_of_an_endpoint_are_full_and_caches_are_read_as_they_are_neede
     def look(tally: DeliberationTally) -> None:
         assert read - tally.caches <= 64
 
-    with faulty(seconds=0.05) as server:
+    together = threading.Barrier(4)  # breaks, and fails the requests, unless four are here at once
+    with faulty(plan=lambda body, attempt: together.wait(60) and None) as server:
         deliberator = deliberator_of(server, tmp_path, endpoint__concurrency=4)
         everything(deliberator, 120, lambda count: Counted(pairs(count)), on_progress=look)
         assert server.most_in_flight == 4 and len(server.requests) == 240

@@ -1,6 +1,7 @@
 """The page of a report in a real browser, as a person uses it."""
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import runs
 from browsing import PHONE, visiting
 from generations import altered, problem, trajectory, unboxed
+from marked import eventually
 
 from heavydistill.report.page import writer as chunks
 from heavydistill.report.page.writer import whole, write_report
@@ -181,7 +183,8 @@ def test_keys_lead_to_their_part_of_a_long_trace(browser, written, opened):
         for key, part in (("a", "deliberations-1"), ("t", "trajectories"), ("c", "cache-1")):
             visit.press(key)
             visit.page.wait_for_timeout(300)  # until the layout of what came in sight stands
-            assert abs(visit.page.evaluate(from_top, part)) < 40, key
+            there = functools.partial(visit.page.evaluate, from_top, part)
+            assert eventually(lambda at=there: abs(at()) < 40, 60), key
             visit.press("p")
 
 

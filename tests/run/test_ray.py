@@ -149,11 +149,10 @@ def test_the_key_of_the_endpoint_goes_to_the_shards(tmp_path, monkeypatch):
 
 
 def test_an_address_where_nothing_answers_is_said_soon(tmp_path):
-    before = time.monotonic()
     words = ["generate", "--ray=127.0.0.1:9", "--set=problems.size=2"]
     code, printed = ended(started(*words, cwd=tmp_path))
     assert code == 2 and "--ray 127.0.0.1:9: the cluster cannot be joined" in printed, printed
-    assert time.monotonic() - before < 30
+    assert "Connection refused" in printed, "Ray itself would look for a minute"
 
 
 @pytest.mark.parametrize("address", ["cluster", "ray://host", "ray://:10001"])

@@ -2,7 +2,6 @@
 
 import copy
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +43,7 @@ from heavydistill.schema import (
     to_row,
 )
 from heavydistill.verifiers import registry
+from heavydistill.verifiers.workers import Crew
 
 MICRO = profile_at("micro", Endpoint())
 
@@ -246,7 +246,14 @@ def own_verifiers(monkeypatch):
     return Verifying(own=[str(OWN)], workers=2, timeout_s=1.0, memory_mb=1024)
 
 
-def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers):
+def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers, monkeypatch):
+    submit, unfinished = Crew.submit, []
+
+    def noted(crew: Crew, *task: Any) -> None:
+        submit(crew, *task)
+        unfinished.append(crew._unfinished)
+
+    monkeypatch.setattr(Crew, "submit", noted)
     rows = [problem_row(f"p{n}", f"{n}?") for n in range(6)]
     for row in rows:
         row["problem"]["verifier"] = "obedient"
@@ -256,16 +263,14 @@ def test_a_response_that_hangs_its_verifier_costs_itself_alone(own_verifiers):
     )
     rows = run(SampleTrajectories(llm=model, num_generations=3, domain="brief"), rows)
     step = Verify(column="pool", verify=own_verifiers)
-    started = time.monotonic()
     rows = run(step, rows)
-    seconds = time.monotonic() - started
     step.unload()
     assert [row["problem"]["id"] for row in rows] == [f"p{n}" for n in range(6)]
     for row in rows:
         assert row["status"] == OK
         told = [(t["verdict"]["label"], t["verdict"]["reason"]) for t in row["pool"]]
         assert told == [("correct", "told"), ("undecided", "timeout"), ("incorrect", "told")]
-    assert seconds < 6 * own_verifiers.timeout_s + 20, "all rows of a batch are judged side by side"
+    assert max(unfinished) > 3, "all rows of a batch are judged side by side"
 
 
 def test_a_saved_step_keeps_how_it_verifies(own_verifiers):
