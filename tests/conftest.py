@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, settings
 # With a key a run asks a server for one token more, see ``models.contact``; a developer's own key
 # must not change what the servers of tests are asked.
 os.environ.pop("OPENAI_API_KEY", None)
+
+# A shell starts jobs of the background with Ctrl-C ignored, and what they start inherits that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says something about the machine.
 settings.register_profile(

@@ -40,11 +40,6 @@ sys.meta_path.insert(0, Interrupting())
 """
 
 
-def heard() -> None:
-    """Before a command: SIGINT is not ignored, as it is in a job of the background."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def interrupted(command: list[str], module: str, folder: Path) -> str:
     """What a command prints that is interrupted when a module is imported."""
     (folder / "site").mkdir()
@@ -60,7 +55,6 @@ def interrupted(command: list[str], module: str, folder: Path) -> str:
         text=True,
         timeout=800,
         start_new_session=True,
-        preexec_fn=heard,
     )
     assert once.exists(), f"{module} was not imported: {done.stdout}"
     assert done.returncode == 130, done.stdout
@@ -107,9 +101,7 @@ def test_an_interrupt_while_the_command_line_is_made_from_its_verbs():
         "sys.argv = ['heavydistill', '--version']\n"
         "main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, preexec_fn=heard
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "Interrupted.\n")
 
 

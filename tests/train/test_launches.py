@@ -263,7 +263,6 @@ def test_ctrl_c_ends_all_processes_with_130(launch, sets, tmp_path):
             stdout=said,
             stderr=subprocess.STDOUT,
             env={**os.environ, "CUDA_VISIBLE_DEVICES": "", MARK: mark},
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert eventually(lambda: " 2/400 " in file.read_text(), 900), file.read_text()
         process.send_signal(signal.SIGINT)  # to the verb alone

@@ -20,13 +20,10 @@ pytestmark = pytest.mark.usefixtures("known_here_alone")
 
 
 SCRIPT = """
-import signal
 from heavydistill.config.run import Verifying
 from heavydistill.schema import Problem
 from heavydistill.verifiers.pool import VerdictPool
 
-# As in a terminal, whatever runs the tests has made of it.
-signal.signal(signal.SIGINT, signal.default_int_handler)
 print("begins")
 pool = VerdictPool(Verifying(own=[{own!r}], workers=2, timeout_s=60))
 posed = Problem(id="p", text="?", reference="7", verifier="obedient")
