@@ -42,7 +42,7 @@ from heavydistill.curate.mixture import preset_of
 from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import build_cache, recut
-from heavydistill.heavy.checked_claims import attempts_in, generations_of
+from heavydistill.heavy.checked_claims import attempts_by_cache
 from heavydistill.heavy.pruning import defuse
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
@@ -273,7 +273,7 @@ class BuildState:
                 )
             except BudgetError:
                 return None
-        shown = attempts_in(cache, generations_of(trace))
+        shown = attempts_by_cache(replace(trace, caches=[cache]))[cache.id]
         return SetOfTrace(source, trace.problem, note, cache, shown)
 
     def readable(self, of_trace: SetOfTrace, most_tokens: int) -> Cache | None:
@@ -381,9 +381,9 @@ class BuildState:
                 signs = uses_attempts(spoken(attempt), widest, problem.text)
                 self.attention["blind_using"] += signs
             note.trajectories.append(self._note(attempt, label))
-        by_id = generations_of(trace)
+        attempts = attempts_by_cache(trace)
         for cache in trace.caches:
-            shown = attempts_in(cache, by_id)
+            shown = attempts[cache.id]
             own = SetNote(set_of(key, shown), cache.id, _writers(shown))
             own.deliberations = [
                 self.look_at_deliberation(problem, shown, deliberation)
@@ -407,8 +407,7 @@ class BuildState:
             shown_already={own.of.texts for own in note.sets},
         )
         note.sets += [
-            SetNote(each, None, _writers(by_id[member] for member in each.members))
-            for each in drawn
+            SetNote(of, None, _writers(one for one in pool if one.id in of.members)) for of in drawn
         ]
         return note
 

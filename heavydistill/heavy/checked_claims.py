@@ -12,11 +12,11 @@ Not covered: reading claims (``claims``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from heavydistill.heavy.claims import read_claims
-from heavydistill.schema import Cache, Claim, Deliberation, Generation, Trace
+from heavydistill.schema import Claim, Deliberation, Generation, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +34,25 @@ class CheckedClaim:
         return self.is_true is False or self.is_contradiction
 
 
-def with_claims(
-    deliberations: Iterable[Deliberation],
-    caches: Iterable[Cache],
-    generations: Mapping[str, Generation],
-) -> list[Deliberation]:
-    """Return deliberations with their claims; ``generations`` has the attempts by id."""
-    shown = {cache.id: attempts_in(cache, generations) for cache in caches}
-    return [replace(each, claims=claims_of(each, shown[each.cache])) for each in deliberations]
-
-
-def attempts_in(cache: Cache, generations: Mapping[str, Generation]) -> list[Generation]:
-    """Return the attempts of a cache in their order; ``generations`` has them by id."""
-    return [generations[item.generation] for item in cache.items]
-
-
-def generations_of(trace: Trace) -> dict[str, Generation]:
-    """Return all generations of a trace that a cache may show, by id."""
-    return {each.id: each for each in (*trace.pool, *trace.deliberations)}
+def with_claims(trace: Trace) -> list[Deliberation]:
+    """Return the deliberations of a trace with their claims; it has the attempts of all caches."""
+    shown = attempts_by_cache(trace)
+    return [
+        replace(each, claims=claims_of(each, shown[each.cache])) for each in trace.deliberations
+    ]
 
 
 def attempts_by_cache(trace: Trace) -> dict[str, list[Generation]]:
-    """Return the attempts of the caches of a trace, by the id of the cache.
+    """Return the attempts of the caches of a trace, in their order, by the id of the cache.
 
     A cache whose attempts are not all in the trace is left out: a trace that failed in a step may
     have one.
     """
-    generations = generations_of(trace)
+    generations: dict[str, Generation] = {
+        each.id: each for each in (*trace.pool, *trace.deliberations)
+    }
     return {
-        cache.id: attempts_in(cache, generations)
+        cache.id: [generations[item.generation] for item in cache.items]
         for cache in trace.caches
         if all(item.generation in generations for item in cache.items)
     }

@@ -349,12 +349,9 @@ class LabelTraces(Step):
         }
         row = {**blank, **row, "schema_version": SCHEMA_VERSION}
         if not row["status"].startswith(FAILED):
-            pool = [from_row(Trajectory, item) for item in row["pool"]]
-            deliberations = [from_row(Deliberation, item) for item in row["deliberations"]]
-            caches = [from_row(Cache, item) for item in row["caches"]]
-            generations = {each.id: each for each in (*pool, *deliberations)}
-            deliberations = with_claims(deliberations, caches, generations)
+            trace = from_row(Trace, row)
+            deliberations = with_claims(trace)
             row["deliberations"] = list(map(to_row, deliberations))
-            row["stratum"] = voting.stratum(pool)
-            row["outcome"] = voting.outcome(pool, deliberations)
+            row["stratum"] = voting.stratum(trace.pool)
+            row["outcome"] = voting.outcome(trace.pool, deliberations)
         return {column: row[column] for column in COLUMNS}

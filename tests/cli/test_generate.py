@@ -21,7 +21,7 @@ from marked import MARK, eventually
 from pool_folders import pool_folder, pool_of
 from problem_files import doubles
 
-from heavydistill.heavy.checked_claims import attempts_in, checked_claims
+from heavydistill.heavy.checked_claims import attempts_by_cache, checked_claims
 from heavydistill.metrics.summary import summarize
 from heavydistill.run.status import running
 from heavydistill.schema import Trace
@@ -82,9 +82,8 @@ def test_claims_are_measured_shown_and_kept_out_of_sets_if_false(micro_run, tmp_
     assert saved["claim_coverage"]["mean"] == summarize(traces).claim_coverage.mean > 0.5
     assert "Claims: on " in printed
     trace = traces[1]
-    by_id = {each.id: each for each in (*trace.pool, *trace.deliberations)}
-    cache, said = trace.caches[0], trace.deliberations[0]
-    for each in checked_claims(said, attempts_in(cache, by_id)):
+    said, shown = trace.deliberations[0], attempts_by_cache(trace)
+    for each in checked_claims(said, shown[said.cache]):
         word = {True: "true", False: "false", None: "unknown"}[each.is_true]
         marked = f"#{each.claim.attempt} {each.claim.says} ({word})"
         assert marked in " ".join(ran("show", str(out), "--problem", trace.problem.id).split())
