@@ -84,6 +84,15 @@ class Problem:
     the run's configuration decides. A row without a domain gets its verifier's."""
     source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the verifier; empty if they are no JSON object."""
+        try:
+            arguments = json.loads(self.verifier_args)
+        except ValueError:
+            return {}
+        return arguments if isinstance(arguments, dict) else {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:

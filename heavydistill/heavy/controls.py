@@ -23,11 +23,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import fmean
-from typing import Any
 
 from heavydistill.config.run import Attempts
 from heavydistill.heavy.garbling import final_box, garble
@@ -168,19 +166,11 @@ def _right_answers(trace: Trace) -> set[str]:
 
 def _options(problem: Problem) -> list[str]:
     """The texts of a choice's options, which are empty if only their number is known."""
-    options = _arguments(problem).get("options")
+    options = problem.arguments.get("options")
     if isinstance(options, int):
         return [""] * options
     return list(map(str, options)) if isinstance(options, list) else []
 
 
 def _kind(problem: Problem) -> tuple[object, ...]:
-    return problem.verifier, _arguments(problem).get("family"), len(_options(problem))
-
-
-def _arguments(problem: Problem) -> dict[str, Any]:
-    try:
-        arguments = json.loads(problem.verifier_args)
-    except ValueError:
-        return {}
-    return arguments if isinstance(arguments, dict) else {}
+    return problem.verifier, problem.arguments.get("family"), len(_options(problem))

@@ -11,7 +11,6 @@ and a proportional share of the unusable ones. Not covered: tokens of a judge.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -157,11 +156,7 @@ def most_common(sizes: Iterable[int]) -> int:
 
 def family_of(problem: Problem) -> str:
     """Family of a procedural problem, from its verifier arguments; empty for other problems."""
-    try:
-        args = json.loads(problem.verifier_args)
-    except ValueError:
-        return ""
-    family = args.get("family") if isinstance(args, dict) else None
+    family = problem.arguments.get("family")
     return family if isinstance(family, str) else ""
 
 
