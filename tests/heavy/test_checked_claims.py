@@ -86,7 +86,7 @@ def test_claims_are_numbered_by_the_order_of_the_cache():
     pool = attempts("5+", "6-", "7-")
     said = deliberation("Attempt 1 is wrong and attempt 2 is right. \\boxed{5}")
     caches = [cache(item("t2"), item("t0"))]
-    (read,) = with_claims(Trace(problem(), pool, caches=caches, deliberations=[said]))
+    (read,) = with_claims(Trace(problem=problem(), pool=pool, caches=caches, deliberations=[said]))
     assert [(each.attempt, each.says) for each in read.claims or ()] == [(1, "wrong"), (2, "right")]
     assert "attempt 2 is right" in (read.claims or ())[1].quote
     checked = checked_claims(read, [pool[2], pool[0]])
