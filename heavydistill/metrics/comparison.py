@@ -366,6 +366,6 @@ def _claim_changes(*runs: list[ClaimFigures | None]) -> dict[str, Any]:
     old, new = claim_metrics(before[0]) if before else {}, claim_metrics(after)
     differences = claim_differences(after, before[0]) if before else {}
     return {
-        name: Change(old.get(name), value, differences.get(name)) if value else None
+        name: Change(old.get(name), value, old.get(name) and differences[name]) if value else None
         for name, value in new.items()
     }

@@ -103,8 +103,11 @@ def test_claims_are_compared_over_the_problems_that_both_runs_deliberated(make_t
     assert told.claim_balanced_accuracy == Change(half, alone, half)
     assert told.self_contradiction_share == Change(alone, nothing, Interval(-1.0, -1.0, -1.0))
     assert told.before and told.before.summary.claim_coverage.mean == 0.75, "over both problems"
-    told = compare(side(after, "trained"), None, {})
-    assert told.claim_coverage == Change(None, alone, None)
+    assert compare(side(after, "trained"), None, {}).claim_coverage == Change(None, alone, None)
+    silent = numbered([claiming(), make_trace(["7", "8"])])
+    told = compare(side(after, "trained"), side(silent), {})
+    assert told.claim_coverage == Change(nothing, alone, alone)
+    assert told.self_contradiction_share == Change(None, nothing, None), "nothing to subtract from"
 
 
 @settings(max_examples=15, deadline=None)
