@@ -140,6 +140,11 @@ def test_it_stands_in_the_page_once_before_the_runs_which_must_be_there(evaluati
     page = writer.write_report([evaluation], tmp_path / "page.html").file.read_text("utf-8")
     assert page.count("<h3>Controls</h3>") == 1
     assert page.index("<h3>Controls</h3>") < page.index('id="summary-0"')
+    garbled = Path(shutil.copytree(evaluation, tmp_path / "x")) / "garbled"
+    (garbled.parent / "before").rename(garbled)
+    page = writer.write_report([garbled.parent], tmp_path / "page.html").file.read_text("utf-8")
+    title = "x / garbled Deliberation on other attempts: 80.0% right 95% interval"
+    assert title in words(page), "their vote is no measure"
 
     (tmp_path / COMPARISON).write_bytes((evaluation / COMPARISON).read_bytes())
     with pytest.raises(ConfigError, match=r"traces/\*\.parquet"):

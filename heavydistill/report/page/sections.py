@@ -73,8 +73,8 @@ def of_all(sources: Sequence[ReportedRun], figures: Sequence[RunFigures]) -> Ite
     judges = {tuple(each.verifiers) for each in summaries.values() if each.verifiers}
     added = {
         name: each.heavy_minus_vote
-        for name, each in summaries.items()  # the vote on replaced attempts is no measure
-        if each.heavy_minus_vote and name.rpartition(" / ")[2] not in PARTIAL
+        for name, each in summaries.items()
+        if each.heavy_minus_vote and not _is_on_others(name)
     }
     support = [
         f"{counted(len(alike), 'run')} with {claim}: {', '.join(alike)}."
@@ -146,6 +146,21 @@ def _claims(summaries: Mapping[str, Summary]) -> Grid:
     return Grid(["Run", *(name for name, _ in run.CLAIMS.values())], rows, [run.CLAIMS_NOTE])
 
 
+def _is_on_others(name: str) -> bool:
+    """Whether a control replaced the attempts of a run, so that their vote is no measure."""
+    return name.rpartition(" / ")[2] in PARTIAL
+
+
+def _headline(source: ReportedRun, summary: Summary) -> tuple[str, str]:
+    """Return the headline of a run and the numbers that support it."""
+    right = summary.heavy_mean_at_d
+    if not right or not _is_on_others(source.name):
+        return run.headline(summary)
+    over = f"95% interval {grids.ends(right)}, over {counted(summary.problems, 'problem')}."
+    support = " ".join([over, *grids.few_warning(summary.problems)])
+    return f"Deliberation on other attempts: {grids.percent(right.mean)} right", support
+
+
 def _facts(source: ReportedRun, summary: Summary) -> Iterator[str]:
     yield from run.sizes_of(summary)
     yield f"traces: {listed(statuses_alone(summary.statuses)).replace('_', ' ')}"
@@ -199,7 +214,7 @@ def environment() -> jinja2.Environment:
     )
     made.filters |= {"lines": lines, "column_classes": column_classes, "narrow": narrow}
     made.globals |= {"plots": plots, "summary": run, "compared": compared, "metric_names": NAMES}
-    made.globals |= {"controlled": controlled}
+    made.globals |= {"controlled": controlled, "headline": _headline}
     made.globals |= {"facts": _facts, "named": _named, "points": _points, "rates": _rates}
     made.globals |= {"outcomes_of": _outcomes, "few_note": grids.FEW_NOTE, "claims_of": _claims}
     for function in (counted, grids.few_warning, grids.mean_and_ends, grids.reading):
