@@ -50,7 +50,7 @@ def evals_of(run: Path) -> dict[str, str]:
         raise ConfigError(
             f"--evals: none of the {problems:,} problems of {run} has a short reference answer and "
             "a response that a verifier found correct",
-            f"Give another run; `heavydistill show {run} --full` prints the verdicts.",
+            f"Give another run; `heavydistill show {run}` prints how many responses are right.",
         )
     cases = [_case(number, problem) for number, (_, _, problem) in enumerate(hardest, 1)]
     measured = {"wordings": sorted(wordings - {""}), **_figures(run)}
