@@ -322,49 +322,40 @@ def test_controls_of_the_attempts_differ_from_the_run_in_them_alone(tmp_path):
         assert each.requests(100) == 400 and "deliberates 2 times: " in each.description
 
 
+SERVED = {"teacher": "served", "endpoint__base_url": "http://localhost:9/v1"}
+SERVED |= {"endpoint__tokenizer": MICRO, "think__sampling__max_tokens": 100}
+SERVED |= {"deliberate__sampling__max_tokens": 300}
+
+
 @pytest.mark.parametrize(
-    ("keys", "most"),
+    ("keys", "most", "said"),
     [
-        ({}, 4 * 100 + 300),
+        ({}, 4 * 100 + 300, ", 2 times"),
         # A cache at random, and all rounds.
-        ({"cache__width": 2, "deliberate__rounds": 2}, 2 * 100 + 2 * 300 + 300),
+        ({"cache__width": 2, "deliberate__rounds": 2}, 2 * 100 + 2 * 300 + 300, ", 2 times"),
+        # Else the configuration would contradict itself once all other runs were paid for.
+        (
+            {"endpoint__capabilities__max_output": 300},
+            *(300, " of the 700 that the heavy answer may have (its server allows no more in one"),
+        ),
+        ({"endpoint__capabilities__max_output": 700}, 700, ", 2 times"),
+        (
+            {"think__k": 64, "cache__selection": "max_length", "cache__width": 4}
+            | {"endpoint__context": 2048},
+            *(1822, " of the 6,700 that the heavy answer may have (more do not fit its context"),
+        ),
     ],
 )
-def test_the_chain_may_have_the_tokens_of_all(tmp_path, keys, most):
-    sizes = {"think__sampling__max_tokens": 100, "deliberate__sampling__max_tokens": 300}
-    chain = control(tmp_path, "chain", **sizes, **keys)
+def test_the_chain_may_have_the_tokens_of_all_that_fit(tmp_path, keys, most, said):
+    chain = control(tmp_path, "chain", **SERVED, **keys)
+    assert chain.plan and chain.plan.run.in_stage(THINK).sampling.max_tokens == most
+    assert f"one chain of at most {most:,} tokens{said}" in chain.description
     assert chain.config.think.sampling.max_tokens == most and chain.config.rounds == 0
-    assert f"at most {most:,} tokens, 2 times" in chain.description
-
-
-def test_a_chain_that_does_not_fit_the_context_is_shorter_and_said(tmp_path):
-    sizes = {"think__k": 64, "cache__selection": "max_length", "cache__width": 4}
-    sizes |= {"think__sampling__max_tokens": 192}
-    chain = control(tmp_path, "chain", **sizes)
-    assert chain.config.think.sampling.max_tokens < 2048
-    assert "of the 12,736 that the heavy answer may have" in chain.description
-    generate.check(chain.config.model_copy(update={"out": str(tmp_path / "chain")}))
-
-
-def test_a_chain_is_no_longer_than_its_server_takes_and_says_so(tmp_path):
-    served = {"teacher": "served", "endpoint__base_url": "http://localhost:9/v1"}
-    served |= {"endpoint__tokenizer": MICRO, "think__sampling__max_tokens": 100}
-    served |= {"deliberate__sampling__max_tokens": 300}
-    chain = control(tmp_path, "chain", endpoint__capabilities__max_output=300, **served)
-    # Else the configuration would contradict itself once all other runs were paid for.
-    assert chain.plan and chain.plan.run.in_stage(THINK).sampling.max_tokens == 300
-    expected = "one chain of at most 300 tokens of the 700 that the heavy answer may"
-    assert expected in chain.description
-    assert "its server allows no more in one response" in chain.description
-    at_most = control(tmp_path, "chain", endpoint__capabilities__max_output=700, **served)
-    assert "at most 700 tokens, 2 times" in at_most.description
+    generate.check(chain.config.model_copy(update={"out": str(tmp_path / "chain")}), asks=False)
 
 
 def test_the_skill_may_have_the_tokens_of_all_and_its_server_must_have_room_for_them(tmp_path):
-    served = {"teacher": "served", "endpoint__base_url": "http://localhost:9/v1"}
-    served |= {"endpoint__tokenizer": MICRO, "think__sampling__max_tokens": 100}
-    served |= {"deliberate__sampling__max_tokens": 300, "endpoint__context": 8192}
-    served |= {"cache__width": 2, "domain": "stem"}
+    served = SERVED | {"endpoint__context": 8192, "cache__width": 2, "domain": "stem"}
     plan = planned(tmp_path, **served)
     (skill,) = controls_of(plan, ["skill"], 1)
     assert skill.description.startswith("served follows the skill in one response of at most 500")
