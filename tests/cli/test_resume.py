@@ -60,6 +60,7 @@ def arguments(server: FakeServer, folder: Path, run: str, **flags: object) -> li
         *(f"--{name}={value}" for name, value in chosen.items()),
         *("--set=endpoint.retries=0", f"--set=endpoint.concurrency={IN_FLIGHT}"),
         "--set=endpoint.context=131072",  # that of the tokenizer's folder is smaller
+        "--set=verify.timeout_s=60",  # no verdict depends on how busy the machine is
     ]
 
 
@@ -224,7 +225,7 @@ def test_an_interrupted_run_waits_for_what_is_paid_and_the_same_command_goes_on(
     with serving(unhurried) as server:
         command = arguments(server, tmp_path, "run", limit=20)
         code, printed = broken_off(command, lambda: sum(bill.finished.values()) >= 60)
-        assert code == 130 and "same command goes on" in printed
+        assert code == 130 and "same command goes on" in " ".join(printed.split())
         # Whatever was sent was answered, and every answer is in the journal.
         assert sum(bill.finished.values()) == len(server.requests)
         assert len(journaled_seeds(tmp_path)) == len(server.requests)

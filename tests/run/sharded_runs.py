@@ -37,6 +37,7 @@ def planned(server: FakeServer, folder: Path, **keys: Any) -> Plan:
         "think.k": K,
         "deliberate.d": D,
         "journal": str(folder / "journal"),
+        "verify.timeout_s": 60,
         "out": str(folder / "run"),
     }
     return check(load_config(None, keys_of_all | keys))
@@ -63,4 +64,5 @@ def seeds(folder: Path) -> int:
 def asking(url: str, out: str, *more: str) -> list[str]:
     """Flags of the run that is planned, given in its folder."""
     files = ["--problems=problems.jsonl", f"--out={out}", f"--k={K}", f"--d={D}"]
-    return served(url, *files, f"--set=endpoint.concurrency={IN_FLIGHT}", *more)
+    sizes = [f"--set=endpoint.concurrency={IN_FLIGHT}", "--set=verify.timeout_s=60"]
+    return served(url, *files, *sizes, *more)

@@ -231,7 +231,7 @@ save = torch.save
 def slow(what, where, *rest, **more):
     save(what, where, *rest, **more)
     if "checkpoint-4/optimizer" in str(where):
-        time.sleep(300)
+        time.sleep(3000)
 torch.save = slow
 """
 

@@ -49,7 +49,7 @@ sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 _LIMIT_S = 1700
-_GONE_S = 20
+_GONE_S = 300
 
 
 @dataclass(frozen=True)
