@@ -227,7 +227,7 @@ class _Stage:
         self.size: float = float("inf") if step.is_global else step.input_batch_size
         self.most = int(getattr(step, "batches_in_flight", 1))
         self.waiting: deque[Row] = deque()
-        self.batches: queue.SimpleQueue[list[Row]] = queue.SimpleQueue()
+        self.batches: queue.SimpleQueue[list[Row] | None] = queue.SimpleQueue()  # None: the end
         self.threads = 0
         self.at_work = 0  # batches in progress
         self.model: Any = getattr(step, "llm", None)  # the ``LLM`` of a step that uses one
@@ -303,6 +303,9 @@ class _Flow:
         self._await(lambda: not any(stage.at_work for stage in self._stages), _GRACE_S)
         for step in list(self._opened.values()):
             self._unload(step)
+        for stage in self._stages:
+            for _ in range(stage.most):
+                stage.batches.put(None)
 
     def _drain(self) -> None:
         """Wait until all requests are answered and their rows have moved as far as they can."""
@@ -406,8 +409,7 @@ class _Flow:
         """Load the step if this is its first thread, then process its batches."""
         if stage.step.name not in self._opened:
             self._open(stage.step)
-        while True:
-            batch = stage.batches.get()
+        while (batch := stage.batches.get()) is not None:
             count = len(batch)  # the step may remove rows
             rows: list[Row] | None = None
             try:

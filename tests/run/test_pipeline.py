@@ -106,6 +106,12 @@ def test_however_many_rows_there_are_a_window_of_them_is_inside():
     assert passing.most_inside <= 24 + 8
 
 
+def test_no_thread_of_a_run_is_left():
+    before = set(threading.enumerate())
+    ran(40, 24, wait("first", at_once=8), wait("last"))
+    assert eventually(lambda: set(threading.enumerate()) <= before, 60)
+
+
 class Overtaken(OfNumbers):
     """Keeps row 0 until 21 others have overtaken it in both steps."""
 
