@@ -4,7 +4,8 @@
 trajectory has the place of the old one, so that caches are selected and shuffled as in the run, and
 an id of its own:
 
-    garbled     the same attempts, with other values (see ``garbling``)
+    garbled     the same attempts, with other values (see ``garbling``), where all final answers
+                shown can have other ones
     foreign     the attempts at another problem of the same kind and stratum, of similar length
     transplant  where a minority of the attempts shown is right: wrong attempts in the place of the
                 right ones. Where all attempts shown are wrong, but another attempt of the pool is
@@ -55,9 +56,9 @@ def other_pools(attempts: Attempts, traces: Iterable[Trace]) -> Iterator[tuple[T
 
 
 def _garbled(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
-    """The pool with other values; None if no final answer that is shown could be replaced."""
+    """The pool with other values; None if not all final answers that are shown have other ones."""
     right, options, ids = _right_answers(trace), _options(trace.problem), _shown(trace)
-    pool, is_garbled = list(trace.pool), False
+    pool, are_others = list(trace.pool), []
     for place, old in enumerate(trace.pool):
         if old.unusable_because is None:
             reasoning, answer_text = garble(
@@ -69,9 +70,12 @@ def _garbled(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:
             )
             new = dataclasses.replace(old, reasoning=reasoning, answer_text=answer_text)
             pool[place] = old if new == old else _instead(old, new, verdict=None)
-            has_answer = old.extracted is not None or final_box(old.answer_text)
-            is_garbled |= old.id in ids and bool(has_answer) and answer_text != old.answer_text
-    return pool if is_garbled else None
+            final = final_box(old.answer_text)
+            if old.id in ids and (final or old.extracted is not None):
+                are_others.append(
+                    (final_box(answer_text) or answer_text) != (final or old.answer_text)
+                )
+    return pool if are_others and all(are_others) else None
 
 
 def _foreign(trace: Trace, nearby: Sequence[Trace]) -> Pool | None:

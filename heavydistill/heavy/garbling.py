@@ -108,7 +108,8 @@ class _Garbler:
             letters = f"[{self._letters}]"
             alone = _ALONE.format(letters.upper())
             patterns = {"option": _any_of(self._texts), **patterns}
-            patterns["letter"] = rf"{alone}|(?<=[({{]){letters}(?=[)}}])"
+            at_end = rf"(?:(?<=: )|(?<=：)|(?<=is )){letters}(?=[*.。]*(?:\n|\Z))"
+            patterns["letter"] = rf"{alone}|(?<=[({{]){letters}(?=[)}}])|{at_end}"
         else:
             finals = [answer, *map(final_box, texts)]
             wordy = [each for each in finals if len(each) <= _LONGEST_ANSWER]

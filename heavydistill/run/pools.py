@@ -40,7 +40,7 @@ from heavydistill.verifiers import registry
 _READ = ("problem", "pool.id", "pool.model", "pool.verdict.verifier", "pool.verdict.reason")
 _NO_OTHER: dict[Attempts, tuple[str, str]] = {
     "garbled": (
-        "no cache has a final answer with something to garble",
+        "no cache has final answers that can all be garbled",
         "Use problems with numbers, letters or words as final answers",
     ),
     "foreign": (

@@ -192,6 +192,9 @@ def test_garbled_needs_a_final_answer_that_a_cache_shows():
         assert bool(other("garbled", trace)) == is_shown
         found.add(is_shown)
     assert found == {True, False}
+    # A cache that still shows a right answer would not tell what the values are worth.
+    assert other("garbled", trace_of("60", "7135"))
+    assert not other("garbled", trace_of("60", "\\pi", right="\\pi"))
 
 
 def test_replaced_pools_come_from_the_problems_nearby():

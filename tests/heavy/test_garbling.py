@@ -61,13 +61,16 @@ def test_letters_of_a_choice_become_those_of_other_options(count, data):
     planets = ["Mercury", "Venus", "Earth", "Mars", "Jupiter", "Saturn", "Uranus", "Vesta"][:count]
     own = planets[letters.index(said)]
     text = f"A planet like {own}: {said} is it, not ({said.lower()})? I say \\boxed{{{said}}}"
+    text += f"\nAnswer: {said.lower()}"
     (garbled,) = garble([text], data.draw(st.text(max_size=3)), right=[right], options=planets)
     found = re.fullmatch(
-        r"A planet like (\w+): (\w) is it, not \((\w)\)\? I say \\boxed\{(\w)\}", garbled
+        r"A planet like (\w+): (\w) is it, not \((\w)\)\? I say \\boxed\{(\w)\}\nAnswer: (\w)",
+        garbled,
     )
     assert found
     letter = found[2]
-    assert letter in letters and letter != said and found.group(3, 4) == (letter.lower(), letter)
+    assert letter in letters and letter != said
+    assert found.group(3, 4, 5) == (letter.lower(), letter, letter.lower())
     assert letter != right or count == 2
     assert found[1] == planets[letters.index(letter)]
 

@@ -278,7 +278,7 @@ def test_a_prompt_without_attempts_is_that_of_either_role(pools):
 @pytest.mark.parametrize(
     ("attempts", "traces", "said"),
     [
-        ("garbled", [pool_of(1, ["", ""])], "has a final answer with something to garble"),
+        ("garbled", [pool_of(1, ["", ""])], "no cache has final answers that can all be"),
         ("garbled", [pool_of(1, ["\\pi", "?"])], "Use problems with numbers, letters or words"),
         ("foreign", [pool_of(1, ["1", "2"])], "no two of the problems are of one kind"),
         ("transplant", [pool_of(1, ["1", "2", "2"])], "--k 16 --set cache.width=8"),
