@@ -4,15 +4,15 @@
 trajectory has the place of the old one, so that caches are selected and shuffled as in the run, and
 an id of its own:
 
-    garbled     the same attempts, with other values (see ``garbling``), where all final answers
-                shown can have other ones
+    garbled     the same attempts, with other values (see ``garbling``)
     foreign     the attempts at another problem of the same kind and stratum, of similar length
     transplant  where a minority of the attempts shown is right: wrong attempts in the place of the
                 right ones. Where all attempts shown are wrong, but another attempt of the pool is
                 right: this one in the place of a wrong one
 
-Kind: verifier, family of a procedural problem, and number of options of a choice. A foreign pool
-comes from the problems nearby in the run, of another stratum if there is none of the same, and
+A cache can be garbled if all final answers that it shows can have other values. A foreign pool has
+the same kind, that is verifier, family of a procedural problem, and number of options of a choice.
+It comes from the problems nearby in the run, of another stratum if there is none of the same, and
 without the right answer if possible. A transplant takes wrong attempts from the pool, those that no
 cache shows before the others, and repeats them if they are too few. Transplanted attempts keep
 their verdicts; garbled and foreign ones have none and are judged.
