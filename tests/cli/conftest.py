@@ -29,6 +29,6 @@ def command(call: Callable[..., tuple[int, str, str]]) -> Callable[..., tuple[in
 
     def run(*words: object) -> tuple[int, str]:
         code, *printed = call(*words)
-        return code, " ".join("".join(printed).split())
+        return code, " ".join("".join(printed).replace("\\\n", "").split())
 
     return run

@@ -103,7 +103,8 @@ sys.exit(3)
     ],
 )  # fmt: skip
 def test_limits_hold_on_the_other_side(real, program, ended, exit_code):
-    result = real.run({"main.py": program}, Limits(1, 4, 256, 10_000))
+    wall_s = 4 if ended == "wall" else 60
+    result = real.run({"main.py": program}, Limits(1, wall_s, 256, 10_000))
     assert (result.ended, result.exit_code) == (ended, exit_code)
     assert len(result.stdout) <= 10_000
 
