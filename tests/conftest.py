@@ -10,8 +10,9 @@ from fair_clock import fair_verdicts
 from hypothesis import HealthCheck, settings
 
 # With a key a run asks a server for one token more, see ``models.contact``; a developer's own key
-# must not change what the servers of tests are asked.
-os.environ.pop("OPENAI_API_KEY", None)
+# must not change what the servers of tests are asked, nor a terminal what is printed.
+for name in ("OPENAI_API_KEY", "COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE"):
+    os.environ.pop(name, None)
 
 # A shell starts jobs of the background with Ctrl-C ignored, and what they start inherits that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
