@@ -337,9 +337,9 @@ def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_afte
         # Ten a second, of which ten are sent at once.
         responses = ask(server, requests(30), requests_per_minute=600, concurrency=32)
         assert all(response.finish_reason == "stop" for response in responses)
-    # It is left alone for as long as it asks.
+    # It is left alone for as long as it asks, but for those that were on their way.
     (pause,) = refused
-    assert not [at for at in sent if pause < at < pause + 0.95]
+    assert not [at for at in sent if pause + 0.3 < at < pause + 0.95]
     assert max(sum(start <= at < start + 0.5 for at in sent) for start in sent) <= 20
 
 
