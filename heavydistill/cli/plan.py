@@ -55,7 +55,7 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
     if in_full:
         lines = [Line(_name(each, plan), _cells(each.amounts)) for each in figures.stages]
         lines.append(Line("all", _cells(figures.amounts)))
-        head = ["Still to ask", "calls", "tokens in", "tokens out", "USD", "hours"]
+        head = ["Requests left", "calls", "tokens in", "tokens out", "USD", "hours"]
         print_grid(Grid(head, lines), console)
         print_lines(_notes(figures, plan), console)
         return
@@ -152,7 +152,7 @@ def _notes_on_servers(plan: Plan) -> Iterator[tuple[str, bool]]:
             yield f"Warning: {error}", True
     seen = config.endpoint.capabilities
     if seen and seen != Capabilities():
-        yield f"Obeys what doctor saw: {seen.checked or 'as configured'}", False
+        yield f"Settings found by doctor: {seen.checked or 'as configured'}", False
 
 
 def _cells(amounts: Amounts) -> list[str]:

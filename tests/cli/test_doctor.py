@@ -81,7 +81,7 @@ def test_a_run_after_it_obeys_the_file(run, tmp_path):
         code, printed = run(*generate, *flags, "--dry-run")
         assert code == 0 and len(served.asked) == asked
         told = unfolded(printed)
-        assert "Obeys what doctor saw: 20" in told and ".yaml" in told
+        assert "Settings found by doctor: 20" in told and ".yaml" in told
         assert told.count("max_tokens: 2048") == 2
         done = run_command(*generate, *flags)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -192,7 +192,7 @@ def test_without_a_price_there_are_tokens_and_how_to_give_it(tmp_path, said):
 def test_a_model_in_this_process_costs_nothing(tmp_path, said):
     printed = said([DRY, "--limit=10", f"--out={tmp_path / 'run'}"])
     assert "thinking 80 " in printed and " 0.00 " in printed
-    assert "Still to ask" in printed
+    assert "Requests left" in printed
     assert not list(tmp_path.iterdir())
 
 
