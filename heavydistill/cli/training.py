@@ -126,7 +126,6 @@ def options_of(script: str) -> type[TrainingOptions]:
 
 def _checked(script: str, words: Sequence[str]) -> None:
     from heavydistill.train.arguments import FlagParser, given_values, shipped_file, spellings
-    from heavydistill.train.datasets import require_folder_or_id
     from heavydistill.train.launch import FLAGS, is_launched, launch
 
     parser = FlagParser(script)
@@ -134,23 +133,21 @@ def _checked(script: str, words: Sequence[str]) -> None:
         parser.add_argument(*spellings(name))
     given, rest = parser.parse_known_args(words)
     chosen = {name: text for name, text in vars(given).items() if text is not None}
-    values = given_values(
-        options_of(script), rest, [f"--{name}" for name in ("accelerate", *FLAGS)]
-    )
-    if values.get("dataset_name"):  # before TRL is imported
-        require_folder_or_id(values["dataset_name"])
+    options = options_of(script)
+    values = given_values(options, rest, [f"--{name}" for name in ("accelerate", *FLAGS)])
     for name, text in chosen.items():
         if name not in ("accelerate", "main_process_ip") and not text.isdecimal():
             raise ConfigError(f"--{name}: {text!r} is not a whole number", f"Give --{name} N.")
-    if not chosen:
-        from heavydistill.train.script import run_script
-
-        run_script(script, rest)
-    elif given.accelerate is None:
+    if chosen and given.accelerate is None:
         raise ConfigError(
             f"--{next(iter(chosen))} is given without --accelerate",
             "Give --accelerate ddp, or another of configs/accelerate.",
         )
+    from heavydistill.train.script import check_files, run_script
+
+    check_files(options, values, on_this_machine=not chosen)
+    if not chosen:
+        run_script(script, rest)
     else:
         file = shipped_file("accelerate", chosen.pop("accelerate"))
         flags = [word for name, text in chosen.items() for word in (f"--{name}", text)]

@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from heavydistill.errors import TeacherError
+from heavydistill.errors import TeacherError, did_you_mean
 
 _TIMEOUT_S = 10.0
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -72,17 +72,30 @@ def obstacle() -> str:
 def unloadable(kind: str, name: str, error: Exception, folder: str) -> TeacherError:
     """The error for a model that cannot be loaded; ``folder`` says what folder may be given."""
     return TeacherError(
-        f"The {kind} {name!r} cannot be loaded: {why_missing(name, error)}", remedy(folder, name)
+        f"The {kind} {name!r} cannot be loaded: {why_missing(name, error)}",
+        f"{similar_folder(name)}{remedy(folder, name)}",
     )
+
+
+def similar_folder(name: str) -> str:
+    """Return a question with the folder beside ``name`` whose name is most similar, then a blank.
+
+    Empty if ``name`` is a folder or no folder beside it is similar.
+    """
+    path = Path(name)
+    try:
+        beside = [other.name for other in path.parent.iterdir() if other.is_dir()]
+    except OSError:
+        beside = []
+    near = "" if path.is_dir() else did_you_mean(path.name, beside)
+    return near and near.replace("mean ", f"mean {name[: len(name) - len(path.name)]}")
 
 
 def why_missing(model: str, error: Exception) -> str:
     """Short reason why a file of a model cannot be loaded."""
     from huggingface_hub.errors import LocalEntryNotFoundError, OfflineModeIsEnabled
 
-    if Path(model).is_dir():
-        return f"{type(error).__name__}: {error}"
-    if not is_hub_id(model):
+    if not Path(model).is_dir() and not is_hub_id(model):
         return f"there is no folder {model}"
     is_offline = isinstance(error, LocalEntryNotFoundError | OfflineModeIsEnabled)
     if is_offline and (hindrance := obstacle()):

@@ -65,6 +65,21 @@ _NOT_RECORDED = re.compile(
 )
 
 
+# What other trainers call an argument.
+_OTHER_NAMES = {
+    **{"lr": "learning_rate", "epochs": "num_train_epochs", "steps": "max_steps"},
+    **dict.fromkeys(("batch_size", "train_batch_size"), "per_device_train_batch_size"),
+    **dict.fromkeys(("model", "base", "student"), "model_name_or_path"),
+    **dict.fromkeys(("data", "sets"), "dataset_name"),
+    **{
+        "out": "output_dir",
+        "lora_rank": "lora_r",
+        "rank": "lora_r",
+        "max_seq_length": "max_length",
+    },
+}
+
+
 def option(default: Any, text: str, *choices: str) -> Any:
     """Return a dataclass field for a training option, with its default, help text and choices."""
     metadata = {"help": text} | ({"choices": [*choices]} if choices else {})
@@ -142,7 +157,7 @@ def read_arguments(
     except (ArithmeticError, ValueError, TypeError, ImportError, OSError, RuntimeError) as error:
         fix = _keys_of(options.script)
         if "bf16" in str(error):
-            fix = "On a machine without a GPU set bf16: false (--bf16 false)."
+            fix = "This needs a GPU; for a small model on a CPU add --use_cpu true --bf16 false."
         raise ConfigError(str(error), fix) from error
     return found
 
@@ -234,7 +249,10 @@ def spellings(name: str) -> list[str]:
 
 
 def _nearest(name: str, known: Sequence[str], script: str) -> str:
-    longer = [other for other in known if other.startswith(name)][:3]
+    bare = name.lstrip("-")
+    usual = _OTHER_NAMES.get(bare.replace("-", "_"))
+    longer = [f"{name[: -len(bare)]}{usual}"] if usual else []
+    longer = longer or [other for other in known if other.startswith(name)][:3]
     near = f"Did you mean {' or '.join(longer)}? " if longer else did_you_mean(name, known)
     return f"{near}{_keys_of(script)}"
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.chat.student import stops_of
 from heavydistill.chat.template import Chat, own_template, read_template
 from heavydistill.errors import ConfigError, TeacherError
-from heavydistill.models.hub_files import obstacle
+from heavydistill.models.hub_files import file_in, unloadable
 from heavydistill.models.local.engine import local_revision
 from heavydistill.models.registry import profile_file
 from heavydistill.store.portable import name_alone
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from heavydistill.train.arguments import TrainArguments
     from heavydistill.train.datasets import SetsFolder
 
+_CHECKPOINT = "a folder with a transformers checkpoint (config.json and tokenizer.json)"
 _QUESTION, _ANSWER = "3f9c1a57 question", "8d02b6e4 answer"
 
 
@@ -58,16 +59,14 @@ class BaseCheckpoint:
         )
 
 
-def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> BaseCheckpoint:
-    """Find the model named in the arguments, and load its tokenizer.
+def locate_base(given: str, revision: str | None = None) -> str:
+    """Return the folder or Hub id of the model to train, without importing transformers.
 
     Raises:
-        ConfigError: The model cannot be loaded or is an adapter; its template has no generation
-            prompt or differs from the sets' template; or the sets have different templates.
+        ConfigError: The model is an adapter.
+        TeacherError: There is no such model.
     """
-    from transformers import AutoConfig, AutoTokenizer
-
-    given = path = str(arguments.model.model_name_or_path)
+    path = given
     with contextlib.suppress(TeacherError):
         if file := profile_file(given):  # template of a profile
             path = file.folder or file.hub or given
@@ -76,12 +75,29 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
             f"{given} is an adapter, and a training needs a whole model",
             f"Merge it first: heavydistill merge --adapter {given} --out {given}-merged",
         )
+    try:
+        file_in(path, "config.json", revision)
+    except Exception as error:  # not found or no network; the Hub's library has its own exceptions
+        raise unloadable("model", given, error, _CHECKPOINT) from error
+    return path
+
+
+def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> BaseCheckpoint:
+    """Find the model named in the arguments, and load its tokenizer.
+
+    Raises:
+        ConfigError: The model is an adapter; its template has no generation prompt or differs from
+            the sets' template; or the sets have different templates.
+        TeacherError: The model cannot be loaded.
+    """
+    from transformers import AutoConfig, AutoTokenizer
+
+    given = str(arguments.model.model_name_or_path)
+    path = locate_base(given, arguments.model.model_revision)
     options = {
         "revision": arguments.model.model_revision,
         "trust_remote_code": arguments.config.trust_remote_code,
     }
-    if not Path(path).is_dir():
-        obstacle()
     try:
         config = AutoConfig.from_pretrained(path, **options).get_text_config()
         # TRL decodes with this tokenizer, and cleaning up spaces would change the text
@@ -91,11 +107,7 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
         )
         revision = getattr(config, "_commit_hash", None) or local_revision(path)
     except Exception as error:  # no such model, network or tokenizer; these share no base class
-        where = "" if Path(path).exists() else "there is no such folder, and on the Hub: "
-        raise ConfigError(
-            f"model_name_or_path: {given} cannot be loaded: {where}{error}",
-            "Give a folder, an id on the Hub (HF_TOKEN for a private one), or a profile's name.",
-        ) from error
+        raise unloadable("model", given, error, _CHECKPOINT) from error
     template = _template(arguments, tokenizer, found)
     chat = Chat(tokenizer, stops_of(path), template)
     _check_opening(chat, given)

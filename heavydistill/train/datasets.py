@@ -13,7 +13,7 @@ from pydantic import Field
 
 from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
-from heavydistill.models.hub_files import obstacle
+from heavydistill.models.hub_files import obstacle, similar_folder
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     MANIFEST,
@@ -135,7 +135,7 @@ def _digest(path: Path) -> str:
 def require_folder_or_id(path: str) -> None:
     """Raise a ``ConfigError`` if ``path`` is neither a folder nor a possible Hub id."""
     if not (Path(path).is_dir() or _HUB_ID.fullmatch(path)):
-        raise ConfigError(f"There is no folder {path}", _FIX)
+        raise ConfigError(f"There is no folder {path}", f"{similar_folder(path)}{_FIX}")
 
 
 def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
@@ -152,5 +152,5 @@ def _downloaded(path: str, names: Sequence[str], revision: str | None) -> Path:
         reason = obstacle() or error
         raise ConfigError(
             f"There is no folder {path}, and no such dataset on the Hub: {reason}",
-            f"{_FIX} A private one needs HF_TOKEN.",
+            f"{similar_folder(path)}{_FIX} A private one needs HF_TOKEN.",
         ) from error

@@ -8,19 +8,25 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from heavydistill.config.run import load_config
-from heavydistill.errors import RunError
+from heavydistill.errors import ConfigError, RunError
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.publish import check_before, publish_trained
 from heavydistill.report.terminal import print_command
 from heavydistill.store.training_record import EVALUATION, TrainingRecord
+from heavydistill.train import checkpoints
+from heavydistill.train.arguments import TrainingOptions
+from heavydistill.train.base_model import locate_base
+from heavydistill.train.datasets import locate, locate_source
 from heavydistill.train.launch import is_main
+from heavydistill.train.sft_options import folder_of, roles_of, sources_of
 
 # Module with ``parse``, and module with ``prepare``, ``train`` and ``summary``; both import TRL.
 _STAGES = {"sft": ("sft", "sft"), "grpo": ("grpo.config", "grpo.train")}
@@ -29,6 +35,60 @@ _OF_LAUNCH = re.compile(
     r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|LOCAL_WORLD_SIZE|ROLE_NAME|MASTER_(ADDR|PORT)|"
     r"(ACCELERATE|TORCHELASTIC|FSDP|TORCH_NCCL)_.*"
 )
+
+
+def check_files(
+    options: type[TrainingOptions], values: Mapping[str, Any], on_this_machine: bool = True
+) -> None:
+    """Check what can be checked before torch and TRL are imported, which takes many seconds.
+
+    Args:
+        options: Class of our arguments of the training.
+        values: Given values by name; see ``given_values``.
+        on_this_machine: Whether this process trains; a launcher's processes check for a GPU.
+
+    Raises:
+        UserError: There are no such sets, no such model or no such file; ``output_dir`` has a
+            training; or the training computes in bfloat16 and there is no GPU.
+    """
+    if on_this_machine:
+        _require_gpu(options.script, values)
+    sources = () if options.script == "grpo" else sources_of(values)
+    for source in sources:
+        locate_source(source)
+    if values.get("dataset_name") and not sources:
+        locate(values["dataset_name"], ())
+    for key in ("run", "evaluate"):
+        if values.get(key):
+            load_config(Path(values[key]))
+    locate_base(values["model_name_or_path"], values.get("model_revision"))
+    if output := values.get("output_dir") or (sources and folder_of(roles_of(sources))):
+        checkpoints.start_of(Path(output), values.get("resume_from_checkpoint"))
+
+
+def _require_gpu(script: str, values: Mapping[str, Any]) -> None:
+    """Raise ConfigError if bfloat16 is asked for, by default or explicitly, and there is no GPU."""
+    is_on_cpu = values.get("use_cpu") or os.environ.get("ACCELERATE_USE_CPU", "").lower() == "true"
+    computes_in_bf16 = values.get("bf16", not values.get("fp16"))
+    if computes_in_bf16 and not is_on_cpu and not may_have_gpu():
+        name = "micro" if script == "sft" else f"micro/{values.get('mode', 'deliberator')}"
+        raise ConfigError(
+            "This training computes in bfloat16 on a GPU, and this machine has none",
+            f"--config {name} is for CPUs; any other training of a small model runs on one with "
+            "--use_cpu true --bf16 false.",
+        )
+
+
+def may_have_gpu() -> bool:
+    """Return whether a driver of a GPU or another accelerator may be there.
+
+    False only on Linux without the device file of any driver, or if CUDA_VISIBLE_DEVICES hides all.
+    """
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
+    drivers = ("nvidia[0-9]*", "nvidiactl", "dxg", "kfd", "dri/render*", "accel*", "davinci*")
+    found = (path for pattern in drivers for path in Path("/dev").glob(pattern))
+    return sys.platform != "linux" or any(found)
 
 
 def run_script(script: str, words: Sequence[str]) -> None:
@@ -43,8 +103,6 @@ def run_script(script: str, words: Sequence[str]) -> None:
     if config.push_to_hub:
         private, licence = bool(config.hub_private_repo), config.license
         options = PublishOptions(config.hub_model_id, config.hub_revision, private, licence)
-    if config.evaluate:
-        load_config(Path(config.evaluate))
     plan = stage.prepare(arguments)
     if is_main():
         lines = stage.summary(plan)

@@ -6,7 +6,7 @@ Importing this module does not import TRL, because the fields are read before TR
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -91,7 +91,7 @@ class SftOptions(TrainingOptions):
 
     def __post_init__(self) -> None:
         roles, trl = self.roles, cast("Any", self)  # the fields from TRL have no types here
-        trl.output_dir = trl.output_dir or f"out/{roles}"
+        trl.output_dir = trl.output_dir or folder_of(roles)
         if trl.load_best_model_at_end and trl.metric_for_best_model is None:
             learner = "thinker" if roles == "thinker" else "deliberator"
             trl.metric_for_best_model = f"eval_{learner}_loss"
@@ -100,22 +100,38 @@ class SftOptions(TrainingOptions):
     @property
     def sources(self) -> tuple[SetSource, ...]:
         """Return the row sources; raises ``ConfigError`` if an entry is invalid."""
-        roles = ROLES if self.role == "both" else (self.role,)
-        entries = self.datasets or [{"path": self.dataset_name, "role": role} for role in roles]
-        fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two are optional."
-        sources = tuple(
-            parse_section(SetSource, {**entry}, f"datasets, entry {number}: ", fix)
-            for number, entry in enumerate(entries, start=1)
-        )
-        if len({source.fraction is None for source in sources}) > 1:
-            raise ConfigError(
-                "datasets: some entries have a fraction and some have none",
-                "Give a fraction to every entry, or to none.",
-            )
-        return sources
+        return sources_of(vars(self))
 
     @property
     def roles(self) -> str:
         """Return the role to train, or ``both``."""
-        roles = {source.role for source in self.sources}
-        return roles.pop() if len(roles) == 1 else "both"
+        return roles_of(self.sources)
+
+
+def sources_of(values: Mapping[str, Any]) -> tuple[SetSource, ...]:
+    """Return the row sources of given values; raises ``ConfigError`` if an entry is invalid."""
+    role, path = values.get("role"), values.get("dataset_name")
+    roles = ROLES if role == "both" else (role,)
+    entries = values.get("datasets") or [{"path": path, "role": each} for each in roles]
+    fix = f"An entry has {', '.join(SetSource.model_fields)}; the last two are optional."
+    sources = tuple(
+        parse_section(SetSource, {**entry}, f"datasets, entry {number}: ", fix)
+        for number, entry in enumerate(entries, start=1)
+    )
+    if len({source.fraction is None for source in sources}) > 1:
+        raise ConfigError(
+            "datasets: some entries have a fraction and some have none",
+            "Give a fraction to every entry, or to none.",
+        )
+    return sources
+
+
+def roles_of(sources: Sequence[SetSource]) -> str:
+    """Return the role of all sources, or ``both``."""
+    roles = {source.role for source in sources}
+    return roles.pop() if len(roles) == 1 else "both"
+
+
+def folder_of(roles: str) -> str:
+    """Return the default of ``output_dir``."""
+    return f"out/{roles}"

@@ -1,5 +1,6 @@
 """What is found out before anything large is imported, and what a run says without asking."""
 
+import fnmatch
 import json
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from heavydistill.models.capabilities import Source
 from heavydistill.models.contact import Contact
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.run.generate import check
+from heavydistill.train.script import may_have_gpu
 
 MICRO = Path(__file__).parents[2] / "heavydistill" / "micro" / "teacher"
 SETS = Path(__file__).parents[1] / "fixed_points" / "sets"
@@ -236,3 +238,59 @@ def test_pools_of_one_text_are_reported():
 )
 def test_there_is_no_remark_where_all_is_as_it_should_be(told, run):
     assert remarks(summary(**told), config(**run)) == []
+
+
+def test_what_is_wrong_with_a_training_is_said_before_torch_is_imported(tmp_path):
+    """Folders, model, files and GPU; importing torch and TRL takes many seconds."""
+    (tmp_path / "out" / "both").mkdir(parents=True)
+    (tmp_path / "out" / "both" / "config.json").write_text("{}", encoding="utf-8")
+    sets, on_cpu = f"--dataset_name={SETS}", "--config=micro"
+    mistakes = {
+        "There is no folder sets/none, and no such dataset": (
+            f"sft {on_cpu} --role=both --dataset_name=sets/none"
+        ),
+        f"holds no sets: manifest.json cannot be read. It is a run: `heavydistill build {RUN}`": (
+            f"sft {on_cpu} --role=both --dataset_name={RUN}"
+        ),
+        "output_dir: out/both already has a training. Give --resume_from_checkpoint true": (
+            f"sft {on_cpu} --role=both {sets}"
+        ),
+        "The model 'out/bth' cannot be loaded: there is no such folder": (
+            f"sft {on_cpu} --role=thinker {sets} --model_name_or_path=out/bth"
+        ),
+        "Did you mean out/both? Give a folder with a transformers checkpoint": (
+            f"grpo --config=micro/deliberator {sets} --model_name_or_path=out/bth"
+        ),
+        "and this machine has none. --config micro is for CPUs": (
+            f"sft --config=4b-lora --role=both {sets}"
+        ),
+        "--config micro/deliberator is for CPUs": (
+            f"grpo --config=1gpu/deliberator {sets} --model_name_or_path=micro-student"
+        ),
+        "none.yaml: No such file": f"sft {on_cpu} --role=thinker {sets} --evaluate=none.yaml",
+        "Did you mean --learning_rate?": f"sft {on_cpu} --role=thinker {sets} --lr=1e-4",
+        "Did you mean --per_device_train_batch_size?": f"sft {on_cpu} --batch-size=4",
+    }
+    results = in_turn([words.split() for words in mistakes.values()], tmp_path)
+    assert len(results) == len(mistakes)
+    for told, (code, said, imported) in zip(mistakes, results, strict=True):
+        assert told in said, said
+        assert (code, imported) == (2, []), (told, imported)
+
+
+@pytest.mark.parametrize(
+    ("there", "visible", "found"),
+    [([], None, False), (["nvidia0"], None, True), (["nvidia0"], "", False), (["kfd"], "0", True)],
+)
+def test_the_driver_says_whether_there_may_be_a_gpu(monkeypatch, there, visible, found):
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monkeypatch.setattr(sys, "platform", "linux")
+
+    def matching(folder: Path, pattern: str) -> list[Path]:
+        return [folder / name for name in there if fnmatch.fnmatch(name, pattern)]
+
+    monkeypatch.setattr(Path, "glob", matching)
+    assert may_have_gpu() == found

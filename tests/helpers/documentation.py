@@ -197,6 +197,7 @@ def _check_training(script: str, words: list[str]) -> None:
     nothing: Callable[..., int] = lambda *_: 0  # noqa: E731
     with (
         mock.patch("heavydistill.train.script.run_script", nothing),
+        mock.patch("heavydistill.train.script.check_files", lambda *_, **__: None),
         mock.patch("heavydistill.train.launch.launch", nothing),
     ):
         training._checked(script, words)

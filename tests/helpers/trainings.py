@@ -16,7 +16,7 @@ import pytest
 import yaml
 from set_folders import manifest
 
-from heavydistill.errors import ConfigError
+from heavydistill.errors import UserError
 from heavydistill.store.training_record import (
     BaseModelUsed,
     Launch,
@@ -167,7 +167,7 @@ def written(folder: Path, least: dict[str, Any], **keys: Any) -> str:
 
 def refusal(call: Callable[..., Any], *given: Any, **keys: Any) -> str:
     """What the error says with which a call of ours refuses this."""
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(UserError) as raised:
         call(*given, **keys)
     return str(raised.value)
 

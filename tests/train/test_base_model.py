@@ -10,7 +10,7 @@ from runs import build, write_run
 from students import MICRO
 from trainings import sft_arguments
 
-from heavydistill.errors import ConfigError
+from heavydistill.errors import UserError
 from heavydistill.train.base_model import load_base
 from heavydistill.train.datasets import locate_source
 from heavydistill.train.sft import prepare
@@ -25,7 +25,7 @@ def copied(folder: Path) -> Path:
 
 
 def refused(sets: Path, model: Path | str, out: Path, **keys: Any) -> str:
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(UserError) as raised:
         prepare(sft_arguments(sets, out, model_name_or_path=model, **keys))
     return str(raised.value)
 
@@ -48,10 +48,10 @@ def test_a_profile_a_folder_and_its_tokenizer(sets, tmp_path):
 
 
 def test_a_model_that_is_none(sets, tmp_path):
-    assert "model_name_or_path: nobody cannot be loaded" in refused(sets, "nobody", tmp_path)
+    assert "The model 'nobody' cannot be loaded" in refused(sets, "nobody", tmp_path)
     (tmp_path / "empty").mkdir()
     message = refused(sets, tmp_path / "empty", tmp_path / "out")
-    assert "cannot be loaded" in message and "Give a folder, an id on the Hub" in message
+    assert "config.json is not there. Give a folder with a transformers checkpoint" in message
 
 
 def test_an_adapter_is_to_be_merged_first(sets, tmp_path):
@@ -130,7 +130,7 @@ def test_sets_with_different_templates_are_refused(sets, tmp_path):
         encoding="utf-8",
     )
     wanted = sft_arguments(None, tmp_path / "out", config=config, role=None)
-    with pytest.raises(ConfigError, match="have different chat templates"):
+    with pytest.raises(UserError, match="have different chat templates"):
         load_base(wanted, [locate_source(source) for source in wanted.config.sources])
 
 

@@ -19,9 +19,9 @@ from pydantic import Field
 from heavydistill.config.versioned import read_versioned, write_versioned
 from heavydistill.config.yaml import Section
 from heavydistill.errors import ConfigError
+from heavydistill.store.traces import TRACES_FOLDER, rows_in
 from heavydistill.store.traces import Writer as Writer
 from heavydistill.store.traces import count_rows as count_rows
-from heavydistill.store.traces import rows_in
 
 VIEWS = ("problems", "trajectories", "caches", "deliberations")
 TRAINED = ("sft_deliberator", "sft_thinker", "rl")
@@ -214,11 +214,14 @@ def read_manifest(folder: Path) -> Manifest:
     Raises:
         ConfigError: The folder holds no sets, or sets of another version.
     """
+    missing = "Give the folder that `heavydistill build --out FOLDER` wrote."
+    if not (folder / MANIFEST).exists() and (folder / TRACES_FOLDER).is_dir():
+        missing = f"It is a run: `heavydistill build {folder}` makes sets of it."
     return read_versioned(
         folder / MANIFEST,
         Manifest,
         FORMAT,
         what="sets",
-        missing="Give the folder that `heavydistill build --out FOLDER` wrote.",
+        missing=missing,
         other="Build the sets again.",
     )
