@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION = "5"
-READABLE_VERSIONS = ("4", SCHEMA_VERSION)
+SCHEMA_VERSION = "6"
+READABLE_VERSIONS = ("4", "5", SCHEMA_VERSION)
 """Versions that this one reads; a field that an older row lacks has its default."""
 
 # Values of ``Trace.status``; for a failed row, the step and the error follow the prefix.
@@ -39,8 +39,10 @@ FinishReason = Literal["stop", "length", "error"]
 # (``context_overflow``), the server was too busy (``overloaded``), did not answer in time
 # (``timeout``), could not be reached (``unreachable``), had an internal error (``server``) or ended
 # in the middle of a response (``cut_off``), rejected the request (``rejected``), sent something
-# other than a completion (``malformed``), ended a response for an unknown reason (``unknown_end``;
-# the text is kept), or sent no thinking although the model is known to think (``no_reasoning``);
+# other than a completion (``malformed``), ended a response for an unknown reason without a final
+# answer (``unknown_end``; the text is kept), sent the final answer as part of the thinking
+# (``answer_in_thinking``; the text is kept), read less than the prompt (``prompt_cut``), or sent no
+# thinking although the model is known to think (``no_reasoning``);
 # the account has no credit (``no_credit``), a replay found no record (``not_in_journal``), or the
 # request was never sent because the run was stopped (``interrupted``).
 Failure = Literal[
@@ -56,6 +58,8 @@ Failure = Literal[
     "rejected",
     "malformed",
     "unknown_end",
+    "answer_in_thinking",
+    "prompt_cut",
     "no_reasoning",
     "no_credit",
     "not_in_journal",
@@ -137,6 +141,12 @@ class Generation:
     failure: Failure | None = None  # kind of failure; null unless ``finish_reason`` is ``error``
     cached_tokens: int = -1
     """Prompt tokens that came from the server's prefix cache; -1 if unknown."""
+    served_model: str = ""  # model that the reply names; empty if it names none, as the next two
+    host: str = ""  # host that a router passed the request to (``provider`` in the reply)
+    system_fingerprint: str = ""  # the server's name of its configuration
+    unknown_finish_reason: str = ""
+    """The server's finish reason, if it is not known: a text with a final answer then counts as
+    ``stop``. Empty otherwise."""
 
     @property
     def unusable_because(self) -> LeftOutReason | None:

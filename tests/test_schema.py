@@ -29,7 +29,7 @@ def struct(columns: str, **rows: Any) -> dict[str, Any]:
 GENERATION = (
     "id index:int64 model seed:int64 reasoning answer_text finish_reason error verdict:verdict "
     "prompt_tokens:int64 completion_tokens:int64 latency_s:double request_id failure "
-    "cached_tokens:int64"
+    "cached_tokens:int64 served_model host system_fingerprint unknown_finish_reason"
 )
 VERDICT = struct("label reason extracted verifier score:double evidence")
 CACHE = struct(
@@ -38,7 +38,7 @@ CACHE = struct(
     items=[struct("generation mode tokens_before:int64 tokens_after:int64 sha256 defused:int64")],
     left_out=[struct("generation reason")],
 )
-VERSION_5 = struct(
+VERSION_6 = struct(
     "problem:problem pool:pool caches:caches deliberations:deliberations stratum outcome status "
     "thinker_prompt_version schema_version",
     problem=struct("id text reference verifier verifier_args domain source"),
@@ -66,9 +66,9 @@ def verdict(label: Label) -> Verdict:
 
 
 def test_the_arrow_schema_of_this_version_is_fixed():
-    assert SCHEMA_VERSION == "5"
+    assert SCHEMA_VERSION == "6"
     # As JSON, because the order of the columns counts too.
-    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_5, indent=1)
+    assert json.dumps(shape(arrow_schema(Trace)), indent=1) == json.dumps(VERSION_6, indent=1)
 
 
 def test_types_stay_where_all_that_may_be_null_is_null():

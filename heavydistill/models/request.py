@@ -21,6 +21,7 @@ _CONTENT = ("model", "index", "seed", "reasoning", "answer_text", "finish_reason
 _OF_RESPONSE = (
     *("reasoning", "answer_text", "finish_reason", "error", "failure", "prompt_tokens"),
     *("completion_tokens", "latency_s", "request_id", "cached_tokens"),
+    *("served_model", "host", "system_fingerprint", "unknown_finish_reason"),
 )
 
 
@@ -54,6 +55,11 @@ class Response:
     share the id and the token counts: the first sample gets the prompt tokens, and the completion
     tokens are divided in proportion to the text lengths."""
     cached_tokens: int = -1  # prompt tokens from the server's prefix cache; -1 if unknown
+    served_model: str = ""  # model, host and configuration that the reply names; empty if none
+    host: str = ""
+    system_fingerprint: str = ""
+    unknown_finish_reason: str = ""
+    """The server's finish reason, if it is not known; see ``schema.Generation``."""
     from_journal: bool = False  # whether it was read from a journal, i.e. already billed
     is_seeded: bool = True
     """Whether the seed of this sample was sent. A request sends only the seed of its first sample,

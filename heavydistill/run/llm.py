@@ -35,6 +35,10 @@ EXTRAS = (
     "latency_s",
     "request_id",
     "cached_tokens",
+    "served_model",
+    "host",
+    "system_fingerprint",
+    "unknown_finish_reason",
 )
 Conversation = list[dict[str, str]]
 Sample = tuple[Request, Response]

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.errors import ConfigError, RunError, remedy
 from heavydistill.schema import (
     READABLE_VERSIONS,
-    SCHEMA_VERSION,
     Trace,
     arrow_schema,
     from_row,
@@ -41,7 +40,15 @@ _FILE = "train-00000-of-00001.parquet"
 # Path components between a list and its items; they depend on the library that wrote the file.
 _LIST_PARTS = {"list", "element", "item"}
 _GROUP_CHARACTERS = 16 * 2**20
-_SINCE_VERSION_5 = "deliberations.claims"
+# Columns that traces of an earlier version lack, by the version that added them.
+_ADDED = {
+    5: ["deliberations.claims"],
+    6: [
+        f"{samples}.{name}"
+        for samples in ("pool", "deliberations")
+        for name in ("served_model", "host", "system_fingerprint", "unknown_finish_reason")
+    ],
+}
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
 
 
@@ -248,13 +255,14 @@ def _refuse_other_schema(path: Path) -> None:
     for version in versions.difference(READABLE_VERSIONS):
         raise ConfigError(
             f"{path} has schema version {version!r}, and this heavydistill reads "
-            f"{' and '.join(map(repr, READABLE_VERSIONS))}",
+            f"{', '.join(READABLE_VERSIONS)}",
             "Read it with the version that wrote it, or generate the traces again: responses in "
             "the journal are not asked again.",
         )
     lacking = [name for name in _dotted(arrow_schema(Trace)) if name not in theirs]
-    if SCHEMA_VERSION not in versions:
-        lacking = [name for name in lacking if not name.startswith(_SINCE_VERSION_5)]
+    newest = max(map(int, versions), default=0)
+    later = tuple(name for version in _ADDED if version > newest for name in _ADDED[version])
+    lacking = [name for name in lacking if not name.startswith(later)]
     if different := dict.fromkeys(name.partition(".")[0] for name in lacking):
         raise ConfigError(
             f"{path} lacks the columns {', '.join(different)}, or they have other fields",

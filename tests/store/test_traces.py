@@ -131,16 +131,27 @@ def test_single_files_are_read_in_the_order_in_which_they_are_given(tmp_path):
         assert str(path) in caught.value.what
 
 
-def test_rows_of_version_4_are_read_without_claims_also_beside_rows_of_this_version(tmp_path):
+NAMED = {"served_model", "host", "system_fingerprint", "unknown_finish_reason"}
+
+
+@pytest.mark.parametrize(("version", "lacks"), [("4", {"claims"} | NAMED), ("5", NAMED)])
+def test_rows_of_earlier_versions_are_read_also_beside_rows_of_this_version(
+    tmp_path, version, lacks
+):
     said = generation(Deliberation, cache="c", round=1)
-    old = dataclasses.replace(_trace(1), deliberations=[said], schema_version="4")
-    schema = arrow_schema(Trace)
-    place = schema.get_field_index("deliberations")
-    fields = [each for each in schema.field(place).type.value_type if each.name != "claims"]
-    older = schema.set(place, pa.field("deliberations", pa.list_(pa.struct(fields))))
+    old = dataclasses.replace(_trace(1), deliberations=[said], schema_version=version)
+    older = arrow_schema(Trace)
+    for samples in ("pool", "deliberations"):
+        place = older.get_field_index(samples)
+        fields = [each for each in older.field(place).type.value_type if each.name not in lacks]
+        older = older.set(place, pa.field(samples, pa.list_(pa.struct(fields))))
     path = write_traces([old], tmp_path / TRACES_FOLDER)
     pq.write_table(pa.Table.from_pylist([to_row(old)], older), path)
     assert list(read_traces(tmp_path)) == [old]
+    pretends = dataclasses.replace(old, schema_version="6")
+    pq.write_table(pa.Table.from_pylist([to_row(pretends)], older), path)
+    with pytest.raises(ConfigError, match="lacks the columns"):
+        read_traces(tmp_path)
     new = dataclasses.replace(_trace(2), deliberations=[dataclasses.replace(said, claims=[])])
     write_traces([old, new], tmp_path / TRACES_FOLDER)
     assert list(read_traces(tmp_path)) == [old, new]

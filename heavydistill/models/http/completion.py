@@ -37,6 +37,8 @@ _REASONING: dict[str, Place] = {
     "reasoning": "reasoning",
     "reasoning_details": "blocks",
 }
+# Columns that say who answered, and the fields of a reply that they are read from.
+_NAMES = {"served_model": "model", "host": "provider", "system_fingerprint": "system_fingerprint"}
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
 _ENDS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
 # Other finish reasons of providers. After a reason that is not listed, the text may be incomplete.
@@ -113,6 +115,7 @@ class ChatCompletion:
         self.pieces = self._bytes = 0  # counts of a stream
         self._unended: list[bytes] = []  # received part of the last line
         self._id = ""
+        self._names: dict[str, str] = {}  # what the reply says of who answered
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
         self.is_whole = False  # whether the end has arrived
@@ -225,6 +228,9 @@ class ChatCompletion:
         if not isinstance(choices, list):
             raise ValueError("the server answered with choices that are not a list")
         self._id = self._id or self._redact("" if (said := body.get("id")) is None else said)
+        for column, name in _NAMES.items():
+            if said := body.get(name):
+                self._names.setdefault(column, self._redact(said))
         if isinstance(usage := body.get("usage"), dict):
             self._usage = usage or self._usage
         indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
@@ -269,6 +275,7 @@ class ChatCompletion:
             failure=None if known else "unknown_end",
             latency_s=seconds,
             request_id=self._id,
+            **self._names,
         )
 
     def _counted(self, responses: list[Response]) -> list[Response]:
