@@ -1,9 +1,11 @@
 """Distinguishes failures of a server or a model from failures of single requests.
 
-An overload and a refused connection are never caused by a request. Any other failure counts as an
-outage if several prompts have failed since the last data arrived from the server. If too few
-prompts were sent to decide, or if all of the first prompts are refused, a simple test question is
-sent before a request is given up, and the response to it decides.
+An overload and a refused connection are never caused by a request. Any other failure may be: a
+prompt can break a server or a filter of a gateway, every time. After a few of them without any data
+in between, before a request is given up, or if all of the first prompts are refused, a simple test
+question is sent. If it is answered, the prompts that failed are at fault: their failures count as
+attempts and say nothing about the server, until one of them is answered. If not, it is an outage,
+and the question is repeated every minute.
 
 A model that is known to think must return thinking in one of its first responses. Until then, a
 response without thinking counts as a failure, so that it is requested again when the server is
@@ -16,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -26,7 +29,9 @@ from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
 from heavydistill.models.request import Request, Response
 from heavydistill.store.journal import prompt_id
 
-_PROMPTS = 3
+_REFUSED_PROMPTS = 3
+_UNCLEAR_FAILURES = 3  # without data in between
+_ASK_AGAIN_S = 60.0
 _IDLE_S = 120.0  # longer than any pause between attempts, so that no request was waiting
 _FIRST_WITHOUT = 3  # number of responses without thinking
 _SILENT = OUTAGES | OF_THE_SERVER
@@ -45,10 +50,13 @@ class CircuitBreaker:
     def __init__(self, model: str, where: str, patience_s: float, must_think: bool) -> None:
         self._model, self._where, self._patience_s = model, where, patience_s
         self._answered_at = self._doubted_at = self._failed_at = -math.inf
-        self._is_confirmed = False
+        self._is_asking = self._is_confirmed = False  # about the test question
         self._open: set[ChatCompletion] = set()
         # Maps each prompt that has only failed since the last data arrived to its first send time.
         self._since: dict[str, float] = {}
+        # How often each prompt has failed, maybe by itself, since the last response.
+        self._unclear: Counter[str] = Counter()
+        self._at_fault: set[str] = set()  # prompts that failed while a test question was answered
         self._refused: set[str] | None = set()  # the first prompts; None once one is accepted
         self._without: int | None = 0 if must_think else None  # None once a response has thinking
 
@@ -66,10 +74,19 @@ class CircuitBreaker:
         finally:
             self._open.remove(reply)
 
-    def note(self, response: Response) -> None:
+    def note(self, request: Request, response: Response) -> None:
         """Record the response to an attempt that has just ended."""
         if response.failure not in _SILENT:
             self._answered_at = asyncio.get_running_loop().time()
+            self._at_fault.discard(prompt_id(request.messages))
+            if not self._is_asking:
+                self._unclear.clear()
+
+    def excuses(self, request: Request, response: Response) -> bool:
+        """Whether a failure is due to the prompt and says nothing about the servers."""
+        return response.failure in OUTAGES - OF_THE_SERVER and (
+            prompt_id(request.messages) in self._at_fault
+        )
 
     def is_outage(self, request: Request, response: Response, sent: float) -> bool:
         """Whether the servers caused a failure, so that the attempt does not count.
@@ -77,37 +94,46 @@ class CircuitBreaker:
         Raises:
             StoppedError: All servers have failed for longer than ``patience_s``.
         """
-        heard_at = self.heard_at
-        if response.failure not in _SILENT or sent <= heard_at:
+        if response.failure not in _SILENT:
+            return False
+        heard_at, prompt = self.heard_at, prompt_id(request.messages)
+        is_sure = response.failure in OF_THE_SERVER
+        if not is_sure:
+            is_sure = self._is_confirmed and self._doubted_at > heard_at
+            if not is_sure and self.excuses(request, response):
+                return False
+            self._unclear[prompt] += 1
+        if sent <= heard_at:
             return False
         now, is_new = asyncio.get_running_loop().time(), sent - self._failed_at > _IDLE_S
         self._failed_at = now
         self._since = {p: t for p, t in self._since.items() if t > heard_at and not is_new}
-        self._since.setdefault(prompt_id(request.messages), sent)
-        is_doubted = self._doubted_at > heard_at
-        is_sure = response.failure in OF_THE_SERVER or len(self._since) >= _PROMPTS
-        is_sure |= is_doubted and self._is_confirmed
+        self._since.setdefault(prompt, sent)
         seconds = now - min(self._since.values())
         if is_sure and seconds > self._patience_s:
             raise StoppedError(
                 f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
                 "Repeat the same command when a server answers again; all responses are kept.",
             )
-        return is_sure or is_doubted
+        return is_sure or self._is_asking
 
     def doubts_servers(self, request: Request, sent: float, is_last: bool) -> bool:
-        """Whether to send a test question, as the failed prompts are too few to show an outage.
+        """Whether to send a test question, to find out whether the servers or the prompts fail.
 
-        True once per period without data; then all failures count as outages until data arrives.
+        Until the response arrives, all failures count as outages.
         """
-        heard_at = self.heard_at
-        since = self._since.get(prompt_id(request.messages), heard_at)
-        if since <= heard_at or self._doubted_at > heard_at or len(self._since) >= _PROMPTS:
+        heard_at, prompt = self.heard_at, prompt_id(request.messages)
+        if self._is_asking or not self._unclear[prompt]:
             return False
-        if not is_last and sent - since <= self._patience_s:
-            return False
-        self._doubted_at, self._is_confirmed = sent, False
-        return True
+        if self._is_confirmed and self._doubted_at > heard_at:
+            is_due = sent - self._doubted_at > _ASK_AGAIN_S
+        else:
+            since = self._since.get(prompt, heard_at)
+            is_due = since > heard_at and (is_last or sent - since > self._patience_s)
+            is_due |= self._unclear.total() >= _UNCLEAR_FAILURES
+        if is_due:
+            self._doubted_at, self._is_asking = asyncio.get_running_loop().time(), True
+        return is_due
 
     def doubts_refusals(self, request: Request, response: Response) -> bool:
         """Whether to send a test question because all first prompts were refused; at most once."""
@@ -115,14 +141,17 @@ class CircuitBreaker:
             return False
         if response.failure == "rejected":
             self._refused.add(prompt_id(request.messages))
-        is_reached = len(self._refused) >= _PROMPTS
+        is_reached = len(self._refused) >= _REFUSED_PROMPTS
         if is_reached or response.failure is None:
             self._refused = None
         return is_reached
 
     def note_plain_answer(self, response: Response) -> None:
         """Record the response to the test question. Raises TeacherError if it is refused too."""
-        self._is_confirmed = response.failure in _SILENT
+        self._is_asking, self._is_confirmed = False, response.failure in _SILENT
+        if not self._is_confirmed:
+            self._at_fault.update(self._unclear)
+            self._unclear.clear()
         if response.failure == "rejected":
             raise TeacherError(
                 f"{self._where} refuses every request to {self._model}: {response.error}",

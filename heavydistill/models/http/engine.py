@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -39,7 +38,7 @@ from heavydistill.models.http.failures import (
     failure_of,
     wrong_key,
 )
-from heavydistill.models.http.limits import Server
+from heavydistill.models.http.limits import Server, back_off, refusal_wait
 from heavydistill.models.http.replies import Redactor, retry_after
 from heavydistill.models.http.transport import loop, submit
 from heavydistill.models.ledger import Cost, Ledger, cost_of, most_cost
@@ -58,10 +57,10 @@ _Result = TypeVar("_Result")
 
 _WRONG_KEY = 401
 # Failures of a request for several samples that may be due to the number of samples.
-_DOUBTFUL: frozenset[Failure | None] = frozenset({"rejected", "malformed"})
+_DOUBTFUL: frozenset[Failure | None] = frozenset({"rejected", "malformed", "server", "cut_off"})
 _MOST_SAID = 2000  # maximum characters of an error
 _BUDGET_POLL_S = 0.5
-_FIRST_BACK_OFF_S, _LONGEST_BACK_OFF_S = 0.5, 30.0
+_LONGEST_BACK_OFF_S = 30.0
 _log = logging.getLogger("heavydistill.models")
 
 
@@ -211,7 +210,7 @@ class OpenAIEngine:
 
     async def _answered(self, samples: list[Request]) -> list[Response]:
         """The responses of one call, after one or more attempts; fewer if samples are missing."""
-        attempts, is_alone = 0, len(samples) == 1
+        attempts, refusals, is_alone = 0, 0, len(samples) == 1
         while True:
             try:
                 sent, outcome = await self._attempt(samples)
@@ -226,20 +225,25 @@ class OpenAIEngine:
                     await self._ask_plain_question(samples[0])
                 return self._breaker.require_thinking(responses)
             is_outage = self._breaker.is_outage(samples[0], best, sent)
-            if not self._endpoint.retries:
-                return responses
             attempts += failure != "overloaded" and not is_outage
-            is_last = attempts > self._endpoint.retries
-            if is_alone and self._breaker.doubts_servers(samples[0], sent, is_last):
+            retries = self._endpoint.retries
+            is_last = attempts > retries
+            # A request for several samples is not given up yet: they are requested one by one.
+            is_given_up = is_last and is_alone and retries > 0
+            if self._breaker.doubts_servers(samples[0], sent, is_given_up):
                 await self._ask_plain_question(samples[0])
                 is_outage = self._breaker.is_outage(samples[0], best, sent)
-            if is_last and not is_outage:
+            is_last |= not is_alone and self._breaker.excuses(samples[0], best)
+            if not retries or (is_last and not is_outage):
                 return responses
-            if failure != "overloaded":  # ``limits`` already pauses an overloaded server
-                longest_s = min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
-                seconds = min(longest_s, _FIRST_BACK_OFF_S * 2.0**attempts)
-                with suppress(_DismissedError):
-                    await self._dismissable(asyncio.sleep(seconds * random.uniform(0.5, 1.5)))
+            longest_s = min(_LONGEST_BACK_OFF_S, self._endpoint.timeout_s)
+            if failure == "overloaded":
+                refusals += 1
+                seconds = refusal_wait(refusals, outcome.wait_s, longest_s)
+            else:
+                seconds = back_off(attempts + 1, longest_s)
+            with suppress(_DismissedError):
+                await self._dismissable(asyncio.sleep(seconds))
 
     async def _ask_plain_question(self, doubted: Request) -> None:
         """Send a test question that any model answers, ahead of all waiting requests.
@@ -270,11 +274,12 @@ class OpenAIEngine:
             if self._ledger:
                 self._ledger.settle(reserved, cost)
             best = _best(outcome.responses)
-            self._breaker.note(best)
+            self._breaker.note(samples[0], best)
             if best is given_up:  # cancelled here, so it is no failure of the server
                 self._servers.release(server)
             else:
-                self._servers.give_back(server, best, outcome.wait_s)
+                is_excused = self._breaker.excuses(samples[0], best)
+                self._servers.give_back(server, best, outcome.wait_s, is_excused)
         self._check_credit_and_pause(server, best, outcome.wait_s)
         return sent, outcome
 

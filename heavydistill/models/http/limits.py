@@ -1,9 +1,11 @@
 """Limits of an endpoint: slots per server, pauses, requests and tokens per minute.
 
 All engines of this process that use the same endpoint share its limits; requests are served in
-order. Each server has a number of slots, i.e. of requests in flight. An overloaded server loses
-half of its slots and is paused, for as long as it asks for or for growing times; each response adds
-a fraction of a slot again. A server that fails several times in a row is paused, and single
+order. Each server has a number of slots, i.e. of requests in flight. A provider refuses a few
+requests (HTTP 429) whatever a client does, and more if the client sends too many, so the slots
+follow the share of refusals among the latest requests: above a tenth they shrink by half that
+share, and each response adds a part of a slot again. A server that refuses most of them, or asks
+for a long pause, is paused. A server that fails several times in a row is paused too, and single
 requests test whether it works again. All code runs in the event loop of ``transport`` and needs no
 lock.
 
@@ -24,10 +26,31 @@ from heavydistill.models.request import Response
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 60.0
 _FAULTS_IN_A_ROW = 3
+_LATEST = 32  # number of requests among which refusals are counted
+_FEWEST_REFUSALS = 3  # since the last change of the slots
+_TOLERATED_SHARE, _PAUSED_SHARE = 0.1, 0.5  # shares of refused requests
+_GROWTH = 0.1  # added share of slots when each slot has brought a response; a slot if more
+_BRIEF_S = 5.0  # a pause up to this length concerns the refused request only
+_WARN_EVERY_S = 30.0
 _WORDS = 160  # maximum characters of an error in a log line
 _CLOCK_S = 0.001  # a timer may fire early by this much
 _MINUTE_S = 60.0
 _log = logging.getLogger("heavydistill.models")
+
+
+def back_off(times: int, longest_s: float) -> float:
+    """Pause in seconds after ``times`` failures: doubled each time, varied by up to a quarter."""
+    seconds = _FIRST_PAUSE_S * 2.0 ** min(times - 1, 16)
+    return min(longest_s, seconds) * random.uniform(0.75, 1.25)
+
+
+def refusal_wait(times: int, asked_s: float | None, longest_s: float) -> float:
+    """Seconds until a request that was refused ``times`` times is sent again.
+
+    At least the ``asked_s`` seconds that the server asks for; a long pause is the server's own.
+    """
+    brief_s = asked_s if asked_s and asked_s <= _BRIEF_S else 0.0
+    return max(brief_s, back_off(times, longest_s))
 
 
 @dataclass(slots=True, eq=False)
@@ -38,11 +61,33 @@ class Server:
     most: int  # Maximum and initial number of slots
     slots: float = field(init=False)  # Current limit of requests in flight
     in_flight: int = 0  # Number of requests in flight
-    troubles: int = 0  # Number of overloads or outages since the last response
+    has_answered: bool = False
+    faults: int = 0  # Number of outages since the last response
+    pauses: int = 0  # Number of pauses for refusals since the last response
+    refused: int = 0  # Number of refusals since the last change of ``slots``
+    unreported: int = 0  # Number of refusals since the last warning
     paused_until: float = 0.0  # Event loop time before which the server gets no request
+    warned_at: dict[str, float] = field(default_factory=dict)  # Event loop time by kind of warning
+    latest: deque[bool] = field(default_factory=lambda: deque(maxlen=_LATEST))
+    """Whether each of the latest requests was refused."""
 
     def __post_init__(self) -> None:
         self.slots = self.most
+
+    @property
+    def most_in_flight(self) -> int:
+        """Current maximum number of requests in flight; 1 while it is tested after faults."""
+        return 1 if self.faults >= _FAULTS_IN_A_ROW else int(self.slots)
+
+    @property
+    def works(self) -> bool:
+        """Whether it has answered, and has not failed several times in a row since."""
+        return self.has_answered and self.faults < _FAULTS_IN_A_ROW
+
+    @property
+    def refused_share(self) -> float:
+        """Share of refusals among the latest requests, of which there must be one."""
+        return sum(self.latest) / len(self.latest)
 
 
 class Servers:
@@ -74,7 +119,7 @@ class Servers:
         return server.paused_until > asyncio.get_running_loop().time() + _CLOCK_S
 
     def release(self, server: Server) -> None:
-        """Return a slot that was not used."""
+        """Return a slot that says nothing about the server."""
         server.in_flight -= 1
         self._hand_out()
 
@@ -83,56 +128,101 @@ class Servers:
         soonest = min(server.paused_until for server in self._servers)
         return max(0.0, soonest - asyncio.get_running_loop().time())
 
-    def give_back(self, server: Server, response: Response, wait_s: float | None = None) -> None:
-        """Return a slot after a request; ``wait_s`` is the pause that the server asks for."""
+    def give_back(
+        self,
+        server: Server,
+        response: Response,
+        wait_s: float | None = None,
+        is_excused: bool = False,
+    ) -> None:
+        """Return a slot after a request.
+
+        Args:
+            server: Server of the slot.
+            response: What came of the request.
+            wait_s: Pause in seconds that the server asks for, if any.
+            is_excused: Whether a failure is due to the prompt if this server works.
+        """
         # Requests sent before a pause give no new information about the server.
         is_paused = asyncio.get_running_loop().time() < server.paused_until
         if response.failure == "overloaded":
-            if not is_paused:
-                server.troubles += 1
-                server.slots = max(1.0, server.slots / 2)
-                wait_s = self._back_off(server.troubles) if wait_s is None else wait_s
-            if wait_s is not None:
-                what = f"is overloaded and gets at most {int(server.slots)} requests at once"
-                self._pause(server, wait_s, what, response)
+            self._note_refusal(server, wait_s or 0.0, is_paused)
+            self._warn_of_refusals(server, response)
         elif response.failure not in OUTAGES:
-            server.troubles = 0
-            server.slots = min(server.most, server.slots + 1 / server.slots)
-        elif not is_paused:
-            server.troubles += 1
-            if server.troubles >= _FAULTS_IN_A_ROW:
-                server.slots = 1.0
-                what = f"does not work ({response.failure}, {server.troubles} times in a row)"
-                wait_s = self._back_off(server.troubles - _FAULTS_IN_A_ROW + 1)
-                self._pause(server, wait_s, what, response)
+            server.latest.append(False)
+            server.faults = server.pauses = 0
+            server.has_answered = True
+            growth = _GROWTH if any(server.latest) else max(_GROWTH, 1 / server.slots)
+            server.slots = min(server.most, server.slots + growth)
+        elif not (is_paused or (is_excused and server.works)):
+            server.faults += 1
+            if server.faults >= _FAULTS_IN_A_ROW:
+                self._pause(server, self._back_off(server.faults - _FAULTS_IN_A_ROW + 1))
+                self._warn_of_faults(server, response)
         self.release(server)
 
-    def _pause(self, server: Server, seconds: float, what: str, response: Response) -> None:
+    def _note_refusal(self, server: Server, wait_s: float, is_paused: bool) -> None:
+        if not is_paused:
+            server.latest.append(True)
+            server.refused += 1
+            share = server.refused_share
+            if server.refused >= _FEWEST_REFUSALS and share >= _TOLERATED_SHARE:
+                server.slots = max(1.0, server.slots * (1 - share / 2))
+                server.refused = 0
+                if share >= _PAUSED_SHARE:
+                    server.pauses += 1
+                    self._pause(server, max(wait_s, self._back_off(server.pauses)))
+        if wait_s > _BRIEF_S:
+            self._pause(server, wait_s)
+
+    def _pause(self, server: Server, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         server.paused_until = max(server.paused_until, loop.time() + seconds)
         loop.call_at(server.paused_until, self._hand_out)
+
+    def _warn_of_refusals(self, server: Server, response: Response) -> None:
+        server.unreported += 1
+        if self._is_due(server, "refusals"):
+            counts = f"refusals since the last warning: {server.unreported:,}"
+            most = f"requests in flight: at most {server.most_in_flight}"
+            server.unreported = 0
+            self._warn(server, f"is overloaded; {counts}; {most}", response)
+
+    def _warn_of_faults(self, server: Server, response: Response) -> None:
+        if self._is_due(server, "faults"):
+            what = f"does not work ({response.failure}, {server.faults} times in a row)"
+            self._warn(server, what, response)
+
+    def _is_due(self, server: Server, kind: str) -> bool:
+        """Whether to print a warning of this kind; at most one per half minute."""
+        now = asyncio.get_running_loop().time()
+        is_due = now - server.warned_at.get(kind, -math.inf) >= _WARN_EVERY_S
+        if is_due:
+            server.warned_at[kind] = now
+        return is_due
+
+    def _warn(self, server: Server, what: str, response: Response) -> None:
+        pause_s = server.paused_until - asyncio.get_running_loop().time()
+        retry = f"; retry in {pause_s:.1f} s" if pause_s > 0 else ""
         said = " ".join((response.error or "").split())[:_WORDS]
-        pause_s = server.paused_until - loop.time()
-        _log.warning("%s %s: retry in %.1f s (%s)", server.url, what, pause_s, said)
+        _log.warning("%s %s%s (%s)", server.url, what, retry, said)
 
     def _back_off(self, times: int) -> float:
-        """Pause in seconds, doubled with each trouble and varied randomly by up to a quarter."""
-        seconds = _FIRST_PAUSE_S * 2.0 ** min(times - 1, 16)
-        return min(self._longest_s, seconds) * random.uniform(0.75, 1.25)
+        return back_off(times, self._longest_s)
 
     def _hand_out(self) -> None:
         while self._waiting:
             free = [
                 server
                 for server in self._servers
-                if server.in_flight < int(server.slots) and not self.is_paused(server)
+                if server.in_flight < server.most_in_flight and not self.is_paused(server)
             ]
             if not free:
                 return
             waiter = self._waiting.popleft()
             if waiter.done():  # the waiting request was cancelled
                 continue
-            server = min(free, key=lambda s: (s.troubles, s.in_flight / s.slots))
+            server = min(free, key=lambda s: (s.faults + s.pauses, s.in_flight / s.slots))
             server.in_flight += 1
             waiter.set_result(server)
 

@@ -169,7 +169,7 @@ def test_an_error_in_a_200_is_the_error_that_it_says(serve, caplog, error, failu
     alone = ask_one(serve(answering({"error": error})), retries=0)
     assert alone.failure == failure
     assert (error if isinstance(error, str) else error["message"]) in alone.error
-    is_slowed_down = "is overloaded and gets at most" in caplog.text
+    is_slowed_down = "is overloaded; refusals" in caplog.text
     assert is_slowed_down is (failure == "overloaded")
 
 

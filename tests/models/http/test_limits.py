@@ -1,15 +1,18 @@
-"""The limits a minute, on a clock of their own."""
+"""Slots and limits a minute, on a clock of their own."""
 
 import asyncio
+import random
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heavydistill.models.http.limits import Allowance, Rates
+from heavydistill.models.http.completion import failed
+from heavydistill.models.http.limits import Allowance, Rates, Server, Servers, refusal_wait
+from heavydistill.models.request import Response
 
 
 class _Jump(selectors.DefaultSelector):
@@ -114,3 +117,102 @@ def test_a_request_larger_than_a_minute_is_made_up_for_by_those_after_it():
         return at
 
     assert on_a_jumping_clock(when()) == pytest.approx([0, 100], abs=0.1)
+
+
+SLOTS, LATENCY_S = 64, 1.0
+ANSWERED = Response(finish_reason="stop")
+
+
+async def course(refuses: Callable[[int, float], bool], asked_s: float | None) -> dict[str, float]:
+    """1,500 requests to a server that refuses by the requests it works on, and the time."""
+    loop, server = asyncio.get_running_loop(), Server("http://host/v1", SLOTS)
+    servers, working, refusals = Servers([server], 600.0), 0, 0
+
+    async def one() -> None:
+        nonlocal working, refusals
+        for times in range(1, 100):
+            leased = await servers.lease()
+            if refuses(working, loop.time()):
+                refusals += 1
+                await asyncio.sleep(0.01)
+                servers.give_back(leased, failed("overloaded", "HTTP 429", 0.01), asked_s)
+                await asyncio.sleep(refusal_wait(times, asked_s, 30.0))
+                continue
+            working += 1
+            await asyncio.sleep(LATENCY_S)
+            working -= 1
+            servers.give_back(leased, ANSWERED)
+            return
+        raise AssertionError("refused for ever")
+
+    await asyncio.gather(*(one() for _ in range(1500)))
+    return {"a second": 1500 / loop.time(), "refused": refusals / (1500 + refusals)}
+
+
+@pytest.mark.parametrize("asked_s", [1.0, 0.0, None])
+@pytest.mark.parametrize("share", [0.01, 0.05])
+def test_refusals_that_do_not_depend_on_the_load_hardly_slow_a_run(share, asked_s):
+    draw = random.Random(7)
+    found = on_a_jumping_clock(course(lambda working, now: draw.random() < share, asked_s))
+    whole = on_a_jumping_clock(course(lambda working, now: False, None))
+    assert found["a second"] >= 0.8 * whole["a second"]
+
+
+def at_most_at_once(most: int) -> Callable[[int, float], bool]:
+    return lambda working, now: working >= most
+
+
+def at_most_a_second(most: int) -> Callable[[int, float], bool]:
+    left, at = float(most), 0.0
+
+    def refuses(working: int, now: float) -> bool:
+        nonlocal left, at
+        left, at = min(most, left + (now - at) * most), now
+        left -= (is_taken := left >= 1)
+        return not is_taken
+
+    return refuses
+
+
+@pytest.mark.parametrize("asked_s", [1.0, 0.0, None])
+@pytest.mark.parametrize(("limit", "most"), [(at_most_at_once, 20), (at_most_a_second, 20)])
+def test_refusals_that_depend_on_the_load_find_the_limit(limit, most, asked_s):
+    found = on_a_jumping_clock(course(limit(most), asked_s))
+    assert found["a second"] >= 0.8 * most / LATENCY_S
+    assert found["refused"] <= 0.25
+
+
+def test_a_server_that_refuses_everything_is_paused_ever_longer_whatever_it_asks_for(caplog):
+    async def work() -> list[float]:
+        server, loop, at = Server("http://host/v1", SLOTS), asyncio.get_running_loop(), []
+        servers = Servers([server], 600.0)
+        for _ in range(30):
+            leased = await servers.lease()
+            at.append(loop.time())
+            servers.give_back(leased, failed("overloaded", "HTTP 429: slow down", 0.0), 0.0)
+        return at
+
+    at = on_a_jumping_clock(work())
+    assert at[3] >= 0.3 and at[-1] >= 100
+    warnings = [record.getMessage() for record in caplog.records]
+    assert len(warnings) <= 2 + at[-1] / 30
+    assert "refusals since the last warning: 1;" in warnings[0]
+    assert "in flight: at most 1 (HTTP 429: slow down)" in warnings[-1]
+
+
+def test_a_prompt_at_fault_pauses_no_server_that_answers_others():
+    broken = failed("server", "HTTP 500", 0.0)
+
+    async def work(is_answered: bool) -> float:
+        server = Server("http://host/v1", SLOTS)
+        servers = Servers([server], 600.0)
+        if is_answered:
+            servers.give_back(await servers.lease(), ANSWERED)
+        else:  # one of several that answers nothing
+            servers.give_back(await servers.lease(), broken)
+        for _ in range(9):
+            servers.give_back(await servers.lease(), broken, is_excused=True)
+        return servers.pause_s()
+
+    assert on_a_jumping_clock(work(is_answered=True)) == 0
+    assert on_a_jumping_clock(work(is_answered=False)) > 1
