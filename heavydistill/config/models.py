@@ -132,8 +132,8 @@ class Endpoint(Section):
     tokens_per_second: float = Field(20.0, gt=0)
     """Tokens per second of one response, for estimates while the journal has no responses."""
     timeout_s: float = Field(600.0, gt=0)
-    """Maximum silence in seconds, before a response begins and between its pieces. A run stops if
-    all servers are silent or fail, or ask for a longer pause, for more than this time."""
+    """Maximum silence in seconds, before a response begins and between its pieces of text. A run
+    stops if all servers are silent or fail, or ask for a longer pause, for more than this time."""
     retries: int = Field(4, ge=0)
     """Number of retries after a time-out, a server error or a broken connection. A request that
     meets an overload is retried for as long as the server answers others."""

@@ -18,8 +18,8 @@ from typing import Any
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError, did_you_mean
 from heavydistill.models.http.failures import wrong_key
-from heavydistill.models.http.replies import Redactor, message_of, parsed, status_of
-from heavydistill.models.http.transport import beginning, proxy_of, submit
+from heavydistill.models.http.replies import Redactor, message_of, status_of
+from heavydistill.models.http.transport import exchange, submit
 from heavydistill.models.profiles import provider_at
 
 _TIMEOUT_S = 20.0
@@ -211,13 +211,14 @@ async def _other_base(url: str, key: str) -> str | None:
     others = [] if stem == url else [stem]
     if not _VERSION.search(stem):
         others.append(f"{stem}/v1")
+    faults: tuple[type[Exception], ...] = (TeacherError, *_faults())
     for other in others:
         try:
             reply = await _exchange(f"{other}/models", key)
             if reply.models is None and reply.code != _WRONG_KEY:
                 continue
             chat = await _exchange(f"{url}/chat/completions", key, {})
-        except _faults():
+        except faults:
             continue
         if chat.status in (_NOT_THERE, _NO_SUCH_METHOD) or chat.json is None:
             return other
@@ -225,22 +226,9 @@ async def _other_base(url: str, key: str) -> str | None:
 
 
 async def _exchange(url: str, key: str, body: dict[str, Any] | None = None) -> _Reply:
-    """Send GET, or POST with ``body``; the key is not forwarded to another host on a redirect."""
-    from aiohttp import ClientError, ClientSession, ClientTimeout
-
-    headers = {"User-Agent": "heavydistill"}
-    if key:
-        headers["Authorization"] = f"Bearer {key}"
-    async with (
-        ClientSession(timeout=ClientTimeout(total=_TIMEOUT_S), headers=headers) as session,
-        session.request(
-            "GET" if body is None else "POST", url, json=body, proxy=proxy_of(url)
-        ) as answer,
-    ):
-        try:
-            return _Reply(answer.status, parsed(await beginning(answer, _MOST_BYTES)))
-        except (ClientError, TimeoutError, ValueError):  # the body breaks off, or is not JSON
-            return _Reply(answer.status, None)
+    """Send GET, or POST with ``body``; a reply that is no JSON has the value None."""
+    reply = await exchange(url, key, body, timeout_s=_TIMEOUT_S, most_bytes=_MOST_BYTES)
+    return _Reply(*reply)
 
 
 def _faults() -> tuple[type[Exception], ...]:

@@ -11,20 +11,17 @@ import hashlib
 import logging
 import time
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from heavydistill.config.models import Endpoint
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.http.replies import Redactor
+from heavydistill.models.http.replies import Redactor, message_of
+from heavydistill.models.http.transport import exchange, submit
 from heavydistill.models.hub_files import file_in, unloadable
 from heavydistill.models.request import Response
 from heavydistill.store.journal import Journal
 from heavydistill.store.segment import Record
-
-if TYPE_CHECKING:
-    from openai import OpenAI
 
 SERVER = "server"  # special tokenizer name: the model's server counts
 TEMPLATE_TOKENS = 64  # tokens reserved for the chat template around a prompt
@@ -35,7 +32,10 @@ _INSTEAD = (
     "a folder with tokenizer.json (for a served model --tokenizer FOLDER, or --tokenizer server, "
     "so that its server counts)"
 )
-_TIMEOUT_S = 30.0
+_TIMEOUT_S = 30.0  # for a whole reply
+_MOST_BYTES, _BYTES_A_TOKEN = 2**16, 64  # of a reply; a text has a token for each byte at most
+_WAITS_S = (0.0, 0.5, 1.0)  # pause in seconds before each attempt
+_BUSY, _REFUSED = (429, 500, 502, 503, 504), 400
 _MOST_SAID = 200  # maximum characters of a shown error
 _MOST_COUNTS_OF_A_CUT = 6
 # Token shapes to neutralise in addition to those that ``heavy.pruning`` handles for every reader.
@@ -236,30 +236,33 @@ class ServerTokenizer:
 
     def _ask(self, text: str) -> int | str:
         """Number of tokens of a text, or why the first address does not count them."""
-        from openai import OpenAIError
-
         if not self._endpoint.urls:
             return "it has no address yet"
         # llama.cpp expects the text as content, vLLM and SGLang as prompt.
         texts = {"content": text, "prompt": text}
         body = {"model": self._model, "add_special_tokens": False, **texts}
-        try:
-            reply = self._client.post("/tokenize", body=body, cast_to=object)
-        except (OpenAIError, ValueError, RecursionError) as error:  # the last two: not JSON
-            return self._redact(f"{type(error).__name__}: {error}", _MOST_SAID)
-        tokens = reply.get("tokens") if isinstance(reply, dict) else None
-        if not isinstance(tokens, list) or not 0 < len(tokens) <= _ESTIMATE.count(text) + 2:
-            return "it answers with no list of tokens"
-        self._has_counted = True
-        return len(tokens)
-
-    @cached_property
-    def _client(self) -> OpenAI:
-        from openai import OpenAI
-
-        root = self._endpoint.urls[0].rstrip("/").removesuffix("/v1")
-        key = self._endpoint.key or "none"
-        return OpenAI(base_url=root, api_key=key, timeout=_TIMEOUT_S, max_retries=2)
+        url = f"{self._endpoint.urls[0].rstrip('/').removesuffix('/v1')}/tokenize"
+        most = _MOST_BYTES + _BYTES_A_TOKEN * _ESTIMATE.count(text)
+        said = ""
+        for wait_s in _WAITS_S:
+            time.sleep(wait_s)
+            try:
+                asked = exchange(
+                    url, self._endpoint.key, body, timeout_s=_TIMEOUT_S, most_bytes=most
+                )
+                status, reply = submit(asked).result()
+            except Exception as error:  # whatever a server or a network does
+                said = f"{type(error).__name__}: {error}"
+                continue
+            tokens = reply.get("tokens") if isinstance(reply, dict) else None
+            if isinstance(tokens, list) and 0 < len(tokens) <= _ESTIMATE.count(text) + 2:
+                self._has_counted = True
+                return len(tokens)
+            is_refused = status >= _REFUSED
+            said = f"HTTP {status}: {message_of(reply)}" if is_refused else "no list of tokens"
+            if status not in _BUSY:
+                break
+        return self._redact(said, _MOST_SAID)
 
 
 def reader_of(tokenizer: str) -> Reader:

@@ -1,5 +1,8 @@
+import contextlib
+import gzip
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,12 +12,14 @@ from counting_server import Counter, counting, tokens_of
 from generations import problem, trajectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from loopback import Handler, listening
 from samples import cache_of
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
 from heavydistill.heavy.prompts import for_cache
+from heavydistill.models import tokenizer
 from heavydistill.models.tokenizer import (
     ESTIMATED,
     SERVER,
@@ -37,20 +42,20 @@ texts = st.text("theansr w42é那答🙂\n", max_size=60)
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory):
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    learnt = Tokenizer(models.BPE())
+    learnt.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    learnt.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=320,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=[],
         show_progress=False,
     )
-    tokenizer.train_from_iterator(LEARNT_FROM, trainer)
-    tokenizer.add_special_tokens(list(CONTROL_TOKENS))
-    tokenizer.add_tokens(["<think>"])
+    learnt.train_from_iterator(LEARNT_FROM, trainer)
+    learnt.add_special_tokens(list(CONTROL_TOKENS))
+    learnt.add_tokens(["<think>"])
     folder = tmp_path_factory.mktemp("reader")
-    tokenizer.save(str(folder / "tokenizer.json"))
+    learnt.save(str(folder / "tokenizer.json"))
     return ReaderTokenizer(str(folder))
 
 
@@ -187,6 +192,38 @@ def test_what_a_server_says_that_stops_counting_shows_no_key_and_no_escapes(monk
         reader.close()
     assert "*** " in caplog.text and "gone" in caplog.text
     assert "sk-" not in caplog.text and caplog.messages[-1].isprintable()
+
+
+@pytest.mark.parametrize("kind", ["endless", "compressed", "dripping", "busy once"])
+def test_a_count_is_read_with_bounds_and_asked_for_again_if_the_server_is_busy(
+    kind, monkeypatch, caplog
+):
+    monkeypatch.setattr(tokenizer, "_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(tokenizer, "_WAITS_S", (0.0, 0.0))
+    is_over, asked, sent = threading.Event(), [], [0]
+
+    class _Handler(Handler):
+        def do_POST(self) -> None:
+            asked.append(self.body())
+            if kind == "busy once":
+                reply = (503, {}) if len(asked) == 1 else (200, {"tokens": [1, 2, 3]})
+                return self.send_json(*reply)
+            if kind == "compressed":
+                bomb = gzip.compress(b'{"tokens": [' + b" " * 10**8)
+                return self.send(200, bomb, "application/json", {"Content-Encoding": "gzip"})
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(b'{"tokens": [1')
+                while not is_over.wait(0.05 if kind == "dripping" else 0):
+                    sent[0] += self.wfile.write(b", 1" * (1 if kind == "dripping" else 10_000))
+
+    with listening(_Handler) as url:
+        reader = ServerTokenizer("m", Endpoint(base_url=url))
+        assert reader.count("one two") == (3 if kind == "busy once" else 7)
+        is_over.set()
+    assert len(asked) <= 2 and sent[0] < 2**25
+    assert bool(caplog.records) == (kind != "busy once")
 
 
 def test_counts_are_journaled_and_a_replay_asks_nobody(tmp_path):

@@ -68,6 +68,7 @@ class _Choice:
     place: Place = "blocks"  # Part in which ``reasoning`` was found
     finish_reason: str = ""
     fault: str = ""
+    characters: int = 0  # of all texts
 
     @property
     def texts(self) -> tuple[list[str], ...]:
@@ -90,6 +91,7 @@ class _Choice:
     def _take(self, block: object, into: list[str]) -> None:
         if isinstance(block, str | list | dict):
             into.append(_text(block))
+            self.characters += len(into[-1])
         elif block is not None:
             self.fault = f"a value of type {type(block).__name__} in place of a text"
 
@@ -135,7 +137,7 @@ class ChatCompletion:
         self.is_whole = True
 
     def add_bytes(self, read: bytes) -> bool:
-        """Read bytes of a stream; returns whether they completed a piece.
+        """Read bytes of a stream; returns whether they brought a piece with text.
 
         Raises:
             OverrunError: The stream is far longer than ``max_tokens`` allows.
@@ -146,28 +148,34 @@ class ChatCompletion:
             lines[0] = b"".join((*self._unended, lines[0]))
             self._unended = []
         self._unended.append(rest)
-        is_piece = sum(map(self.add_line, lines)) > 0
+        before = self._characters
+        for line in lines:
+            self.add_line(line)
         self._bytes += len(read)
         if self._bytes > self.most_bytes:
             raise self.overrun(unread=sum(map(len, self._unended)))
-        return is_piece
+        return self._characters > before
 
-    def add_line(self, line: bytes) -> bool:
-        """Read a line of a stream of server-sent events; returns whether it held a piece.
+    @property
+    def _characters(self) -> int:
+        return sum(choice.characters for choice in self._choices.values())
+
+    def add_line(self, line: bytes) -> None:
+        """Read a line of a stream of server-sent events; ignored after the end of the stream.
 
         Raises:
             ServerFault: The server reports an error.
             ValueError: The line is not a piece of a completion.
         """
-        if not line.startswith(_DATA):  # empty, or a comment that keeps the connection alive
-            return False
+        # Other lines are empty, or comments that keep the connection alive.
+        if self.is_whole or not line.startswith(_DATA):
+            return
         data = line[len(_DATA) :].strip()
         if data == _DONE:
             self.is_whole = True
         else:
             self._take(parsed(data), is_piece=True)
             self.pieces += 1
-        return True
 
     def overrun(self, unread: int) -> OverrunError:
         """The error for a reply with too many bytes, of which ``unread`` are not parsed yet."""

@@ -2,8 +2,9 @@
 
 Memory use is bounded: only the first 64 KiB of an error are read, and of a body or stream only as
 many bytes as ``max_tokens`` can need (``ChatCompletion.most_bytes``). Proxies are read from the
-environment; logins in ``~/.netrc`` are not used. All requests of a process are sent from one event
-loop in its own thread.
+environment; logins in ``~/.netrc`` are not used. A redirect to another host is refused, because it
+would get the prompts and its answers would be believed. All requests of a process are sent from one
+event loop in its own thread.
 
 aiohttp is used directly, because the openai library takes much more processor time for a streamed
 response (`benchmarks/throughput.py --stream`).
@@ -21,13 +22,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from heavydistill.errors import TeacherError
+from heavydistill.errors import TeacherError, printable
 from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.failures import OverrunError, RefusedError
 from heavydistill.models.http.replies import Redactor, message_of, parsed
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+    from aiohttp import ClientResponse, TraceConfig
 
 _Result = TypeVar("_Result")
 
@@ -62,7 +63,7 @@ class Transport:
     """The connections to all servers of a model; must be created in the event loop.
 
     The key is sent with every request; a server without keys ignores it. ``patience_s`` is the
-    maximum number of seconds without data.
+    maximum number of seconds without text.
     """
 
     def __init__(self, key: str, patience_s: float) -> None:
@@ -75,6 +76,7 @@ class Transport:
             connector=TCPConnector(limit=0),
             timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
             headers={"Authorization": f"Bearer {key or 'none'}", "User-Agent": "heavydistill"},
+            trace_configs=[_refusing_other_hosts()],
         )
         self._proxies: dict[str, str | None] = {}
 
@@ -82,10 +84,10 @@ class Transport:
         """Send a body to the server at a base URL and read its reply into ``completion``.
 
         Raises:
-            TeacherError: The request is invalid and was not sent.
+            TeacherError: The request is invalid, or is redirected to another host; it was not sent.
             RefusedError: The server refuses the request.
             OverrunError: The reply is far longer than ``max_tokens`` allows.
-            TimeoutError: The server sent no data for too long.
+            TimeoutError: The server sent no text for too long.
             Exception: Other failures that ``failures.failure_of`` knows: no connection, a broken
                 connection, a body that is not a completion.
         """
@@ -108,18 +110,20 @@ class Transport:
                         raise completion.overrun(unread=len(whole))
                     completion.add_whole(whole)
                     return
-                # Read to the end, so that the connection can be reused.
                 async for read in answer.content.iter_any():
+                    has_ended = completion.is_whole
                     if completion.add_bytes(read):
-                        completion.heard_at = now = loop.time()
-                        left_s = _LAST_BYTES_S if completion.is_whole else self._patience_s
-                        timer.reschedule(now + left_s)
+                        completion.heard_at = loop.time()
+                        timer.reschedule(completion.heard_at + self._patience_s)
+                    # Read to the end, so that the connection can be reused.
+                    if completion.is_whole and not has_ended:
+                        timer.reschedule(loop.time() + _LAST_BYTES_S)
         except OverrunError:
             if not completion.is_whole:
                 raise
         except TimeoutError:
             if not completion.is_whole:
-                raise TimeoutError(f"nothing came for {self._patience_s:g} s") from None
+                raise TimeoutError(f"no text came for {self._patience_s:g} s") from None
 
     async def _sent(self, url: str, body: dict[str, Any]) -> ClientResponse:
         """Send a request and return the response object as soon as the response begins."""
@@ -159,8 +163,77 @@ async def beginning(answer: ClientResponse, most: int) -> bytes:
     return b"".join(parts)
 
 
+async def exchange(
+    url: str, key: str, body: object = None, *, timeout_s: float, most_bytes: int
+) -> tuple[int, Any]:
+    """Send GET, or POST with ``body``, on a connection of its own.
+
+    Returns:
+        The HTTP status and the JSON of the reply; None if it is no JSON, breaks off, or has more
+        than ``most_bytes``.
+
+    Raises:
+        TeacherError: The proxy is invalid, or the server redirects to another host.
+        ClientError, OSError, TimeoutError: No server answers.
+        ValueError, TypeError: Nothing can be sent to this address or with this key.
+    """
+    from aiohttp import ClientError, ClientSession, ClientTimeout
+
+    headers = {"User-Agent": "heavydistill"}
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    timeout, traces = ClientTimeout(total=timeout_s), [_refusing_other_hosts()]
+    async with (
+        ClientSession(timeout=timeout, headers=headers, trace_configs=traces) as session,
+        session.request(
+            "GET" if body is None else "POST", url, json=body, proxy=proxy_of(url)
+        ) as answer,
+    ):
+        try:
+            return answer.status, parsed(await beginning(answer, most_bytes))
+        except (ClientError, TimeoutError, ValueError):
+            return answer.status, None
+
+
+def _refusing_other_hosts() -> TraceConfig:
+    """Makes a session raise a TeacherError before it follows a redirect to another host."""
+    from aiohttp import TraceConfig
+    from yarl import URL
+
+    async def check(session: object, context: object, redirect: Any) -> None:
+        try:
+            target = redirect.url.join(URL(redirect.response.headers.get("Location", "")))
+        except ValueError:
+            return  # the session refuses it
+        if target.host != redirect.url.host:
+            raise TeacherError(
+                f"{redirect.url.origin()} redirects to another host, {printable(target.host)}, "
+                "which would receive every prompt",
+                "If that host is right, name its address with --endpoint instead.",
+            )
+
+    trace = TraceConfig()
+    trace.on_request_redirect.append(check)
+    return trace
+
+
 def proxy_of(url: str) -> str | None:
-    """The proxy that the environment sets for an address; None if there is none."""
+    """The proxy that the environment sets for an address; None if there is none.
+
+    Raises:
+        TeacherError: It is not an address. Its value, which may hold a password, is not shown.
+    """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    return None if proxy_bypass(host) else getproxies().get(parts.scheme)
+    proxy = None if proxy_bypass(host) else getproxies().get(parts.scheme)
+    try:
+        is_valid = proxy is None or bool(urlsplit(proxy).hostname and (urlsplit(proxy).port or 1))
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        name = f"{parts.scheme}_proxy"
+        raise TeacherError(
+            f"The proxy in the environment variable {name} (or {name.upper()}) is not an address",
+            f"Set it to http://HOST:PORT, or exclude this server with `export no_proxy={host}`.",
+        )
+    return proxy

@@ -14,7 +14,9 @@ from asking import ask_one, completion
 from fault_server import faulty
 from loopback import Handler, listening
 
+from heavydistill.config.models import Endpoint
 from heavydistill.errors import TeacherError
+from heavydistill.models.contact import Contact
 from heavydistill.models.ledger import Ledger
 
 
@@ -155,10 +157,55 @@ def test_what_is_sent_after_the_end_costs_no_response():
     assert (response.finish_reason, server.asked) == ("stop", 1)
 
 
-def test_comments_that_keep_a_connection_alive_are_silence():
-    with endless(EVENTS, b": keep-alive\n\n", pause_s=0.05) as server:
+@pytest.mark.parametrize("drip", [b": keep-alive\n\n", b'data: {"choices": []}\n\n', piece("")])
+def test_what_keeps_a_connection_alive_without_text_is_silence(drip):
+    with endless(EVENTS, drip, pause_s=0.05) as server:
         response = ask_one(server.base_url, retries=0, timeout_s=0.5)
-    assert response.failure == "timeout" and "nothing came for 0.5 s" in response.error
+    assert response.failure == "timeout" and "no text came for 0.5 s" in response.error
+
+
+@pytest.mark.parametrize("drip", [b'data: {"choices": []}\n\n', piece(" or 8", "stop")])
+def test_what_drips_after_the_end_is_neither_read_nor_waited_for(drip):
+    end = piece("It is 7.", "length") + b"data: [DONE]\n\n"
+    with endless(EVENTS, drip, first=end, pause_s=0.05) as server:
+        response = ask_one(server.base_url, timeout_s=60)
+        assert server.endings or server.sent < 200 * len(drip)
+    assert (response.answer_text, response.finish_reason) == ("It is 7.", "length")
+
+
+@contextlib.contextmanager
+def redirecting(to: str) -> Iterator[str]:
+    class _Redirect(Handler):
+        def do_POST(self) -> None:
+            self.body()
+            place = to or "/v1/chat/completions/here"
+            if self.path.endswith("here"):
+                return self.send_json(200, completion())
+            self.send(307, b"", "text/plain", {"Location": place})
+
+    with listening(_Redirect) as url:
+        yield url
+
+
+def test_a_redirect_to_another_host_is_refused_before_the_prompt_goes_there():
+    with faulty() as other:
+        elsewhere = other.base_url.replace("127.0.0.1", "localhost") + "/chat/completions"
+        with redirecting(elsewhere) as url, pytest.raises(TeacherError) as caught:
+            ask_one(url)
+        assert "redirects to another host, localhost" in caught.value.what
+        assert "--endpoint" in caught.value.fix
+        assert not other.requests
+    with redirecting("") as url:
+        assert ask_one(url).answer_text == "7"
+
+
+@pytest.mark.parametrize("value", [":::not a url:SECRET", "http://", "http://me:SECRET@host:port"])
+def test_a_proxy_that_is_no_address_is_named_and_never_shown(monkeypatch, caplog, value):
+    monkeypatch.setenv("http_proxy", value)
+    for ask in (ask_one, lambda url: Contact().context("m", Endpoint(base_url=url))):
+        with pytest.raises(TeacherError, match="http_proxy") as caught:
+            ask("http://models.invalid/v1")
+        assert "SECRET" not in str(caught.value) + caplog.text
 
 
 def test_the_longest_tokens_of_an_honest_server_are_not_cut_off():
