@@ -99,6 +99,8 @@ class Capabilities(Section):
     )
     """Place of the thinking in a response: a field, blocks of the content, tags in the text, or
     none."""
+    finish_reasons: dict[str, Literal["stop", "length"]] = Field(default_factory=dict)
+    """Meaning of finish reasons that have other names at this server."""
     seed: Literal["honoured", "ignored", "refused", "forced", "unknown"] = "unknown"
     """Effect of a seed: honoured (the same text again), ignored, refused with an error, or forced
     (the same text for every seed)."""

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Literal
 
 from heavydistill.errors import RunError, remedy
+from heavydistill.models.http.finish_reasons import reread
 from heavydistill.models.request import Request, Response
 from heavydistill.store import segment
 from heavydistill.store.segment import Record, segments
@@ -85,19 +86,25 @@ class Journal:
         self._scan()
 
     def get(self, wanted: str) -> Response | None:
-        """The response to the request with this key; None if there is none or it failed."""
-        return _reused(self._record(bytes.fromhex(wanted)))
+        """The response to the request with this key; None if there is none or it failed.
+
+        A failure that this version does not count as one is a response.
+        """
+        if answered := _reused(self._record(bytes.fromhex(wanted))):
+            return answered
+        last = self._last_failure(wanted)
+        return last if last and last.finish_reason != "error" else None
 
     def last(self, wanted: str) -> Response | None:
         """The response to a request, or its last failure; None if it was never sent."""
-        response = self.get(wanted)
-        return response or _reused(self._record(bytes.fromhex(wanted), failed=True))
+        return self.get(wanted) or self._last_failure(wanted)
 
     def state(self, wanted: str) -> Literal["answered", "failed"] | None:
         """Whether a request was answered or failed; None if it was never sent."""
         if bytes.fromhex(wanted) in self._answered:
             return "answered"
-        return "failed" if bytes.fromhex(wanted) in self._failed else None
+        last = self._last_failure(wanted)
+        return last and ("failed" if last.finish_reason == "error" else "answered")
 
     @property
     def answered(self) -> int:
@@ -180,6 +187,10 @@ class Journal:
                 self._scan()
         return None
 
+    def _last_failure(self, wanted: str) -> Response | None:
+        """The last failure of a request as this version reads it, which may be a response."""
+        return _reused(self._record(bytes.fromhex(wanted), failed=True))
+
     def _scan(self) -> None:
         """Build the index: the first response to each request, and its last failure."""
         answered: dict[bytes, _Place] = {}
@@ -211,7 +222,7 @@ def _note(
 
 
 def _reused(record: Record | None) -> Response | None:
-    return dataclasses.replace(record.response, from_journal=True) if record else None
+    return dataclasses.replace(reread(record.response), from_journal=True) if record else None
 
 
 @functools.cache

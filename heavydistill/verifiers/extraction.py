@@ -73,6 +73,18 @@ def boxed(text: str) -> str | None:
     return last.content(text) if last else None
 
 
+def end_of_final_answer(text: str) -> int | None:
+    """Index after the last complete box or fenced code block.
+
+    None if there is neither, or if the last box or block is not closed.
+    """
+    outer, fences = outermost(boxes(text)), [fence.end() for fence in _FENCE.finditer(text)]
+    ends = [box.closes for box in outer[-1:]]
+    if None in ends or len(fences) % 2:
+        return None
+    return max([*(end + 1 for end in ends if end is not None), *fences[-1:]], default=None)
+
+
 def without_code(text: str) -> str:
     """``text`` without fenced code blocks; an unclosed fence runs to the end."""
     kept: list[str] = []

@@ -275,6 +275,28 @@ def test_the_first_answer_counts_and_no_later_failure_hides_it(tmp_path):
     assert opened.last(key("m", "", request())).answer_text == "first"
 
 
+@pytest.mark.parametrize(
+    ("end", "text", "finish_reason"),
+    [("end_turn", "7", "stop"), ("max_tokens", "7", "length"), ("odd", "\\boxed{7}", "stop"),
+     ("odd", "7", None), ("it's", "7", None)],
+)  # fmt: skip
+def test_a_paid_response_whose_end_was_not_known_then_is_read_again(
+    tmp_path, end, text, finish_reason
+):
+    wrong = {"finish_reason": "error", "failure": "unknown_end", "completion_tokens": 9}
+    put(tmp_path, record(request(), text, error=f"the server stopped for {end!r}", **wrong))
+    journal, wanted = Journal(tmp_path), key("m", "", request())
+    response = journal.get(wanted)
+    assert (response and response.finish_reason) == finish_reason
+    assert journal.state(wanted) == ("answered" if finish_reason else "failed")
+    last = journal.last(wanted)
+    assert (last.answer_text, last.completion_tokens, last.from_journal) == (text, 9, True)
+    assert (last.failure, last.unknown_finish_reason) == (
+        None if finish_reason else "unknown_end",
+        "" if end in ("end_turn", "max_tokens") else end,
+    )
+
+
 def test_what_is_in_flight_is_not_asked_twice(tmp_path):
     engine = Counting(wait_s=0.3)
     journaled = JournaledEngine(engine, Journal(tmp_path), "m")

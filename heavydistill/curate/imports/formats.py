@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 from heavydistill.config.sets import FormatName
 from heavydistill.errors import ProblemsError
-from heavydistill.models.http.completion import split_reasoning
+from heavydistill.models.thinking import split_reasoning
 from heavydistill.problems.columns import FIELDS
 from heavydistill.problems.tables import TableRow, choices, rows_of
 from heavydistill.schema import Failure, FinishReason, Trajectory

@@ -7,6 +7,9 @@ question is sent. If it is answered, the prompts that failed are at fault: their
 attempts and say nothing about the server, until one of them is answered. If not, it is an outage,
 and the question is repeated every minute.
 
+A server that misnames the end of its responses, or puts their answers into the thinking, does so
+for all of them: after ``_MOST_IN_A_ROW`` the run stops.
+
 A model that is known to think must return thinking in one of its first responses. Until then, a
 response without thinking counts as a failure, so that it is requested again when the server is
 configured correctly. Later, responses without thinking are accepted, because the model may answer
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import math
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +30,7 @@ from typing import Any
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
+from heavydistill.models.http.finish_reasons import PARSER_AT_FAULT
 from heavydistill.models.request import Request, Response
 from heavydistill.store.journal import prompt_id
 
@@ -34,6 +39,8 @@ _UNCLEAR_FAILURES = 3  # without data in between
 _ASK_AGAIN_S = 60.0
 _IDLE_S = 120.0  # longer than any pause between attempts, so that no request was waiting
 _FIRST_WITHOUT = 3  # number of responses without thinking
+_MOST_IN_A_ROW = 8  # number of responses in a row that end for a reason that is not known
+_log = logging.getLogger("heavydistill.models")
 _SILENT = OUTAGES | OF_THE_SERVER
 
 
@@ -59,6 +66,9 @@ class CircuitBreaker:
         self._at_fault: set[str] = set()  # prompts that failed while a test question was answered
         self._refused: set[str] | None = set()  # the first prompts; None once one is accepted
         self._without: int | None = 0 if must_think else None  # None once a response has thinking
+        # What is wrong with the end of the last responses, and how many in a row have it.
+        self._wrong_end, self._in_a_row = "", 0
+        self._warned: set[str] = set()
 
     @property
     def heard_at(self) -> float:
@@ -81,11 +91,47 @@ class CircuitBreaker:
             self._at_fault.discard(prompt_id(request.messages))
             if not self._is_asking:
                 self._unclear.clear()
+        self._note_end(response)
 
     def excuses(self, request: Request, response: Response) -> bool:
         """Whether a failure is due to the prompt and says nothing about the servers."""
         return response.failure in OUTAGES - OF_THE_SERVER and (
             prompt_id(request.messages) in self._at_fault
+        )
+
+    def _note_end(self, response: Response) -> None:
+        """Count responses in a row with the same wrong end; warn of the first one."""
+        wrong: str = response.unknown_finish_reason
+        if response.failure == "answer_in_thinking":
+            wrong = PARSER_AT_FAULT
+        elif response.failure and not wrong:  # no reply, so it says nothing about ends
+            return
+        self._in_a_row = self._in_a_row + 1 if wrong == self._wrong_end else 1
+        self._wrong_end = wrong
+        if wrong and wrong not in self._warned:
+            self._warned.add(wrong)
+            what, fix = self._end_fault("a response")
+            _log.warning("%s. %s", what, fix)
+
+    def require_known_ends(self) -> None:
+        """Raise a TeacherError if too many responses in a row have the same wrong end."""
+        if self._wrong_end and self._in_a_row >= _MOST_IN_A_ROW:
+            raise TeacherError(*self._end_fault(f"{self._in_a_row} responses in a row"))
+
+    def _end_fault(self, responses: str) -> tuple[str, str]:
+        """What is wrong with the end of these responses, and the fix."""
+        of = f"{responses} of {self._model} at {self._where}"
+        if self._wrong_end == PARSER_AT_FAULT:
+            return (
+                f"In {of} {PARSER_AT_FAULT}",
+                "Start vLLM or SGLang with the --reasoning-parser of this model (`heavydistill "
+                "teachers NAME` prints the command) or with none, so that the tags stay in the "
+                "text; at a provider, use another host.",
+            )
+        return (
+            f"The server ended {of} with the finish reason {self._wrong_end!r}, which is not known",
+            "Responses that hold a final answer are used. Run `heavydistill doctor` with the same "
+            "flags: it finds out what the reason means, and runs obey it.",
         )
 
     def is_outage(self, request: Request, response: Response, sent: float) -> bool:

@@ -13,14 +13,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from heavydistill.errors import encodable
-from heavydistill.models.http.failures import OverrunError, ServerFault
-from heavydistill.models.http.replies import UNKNOWN, Redactor, count, message_of, parsed, status_of
+from heavydistill.models.http.failures import OverrunError, ServerFault, failure_of
+from heavydistill.models.http.finish_reasons import ended, failure_of_end, stopped_for
+from heavydistill.models.http.replies import (
+    UNKNOWN,
+    Redactor,
+    message_of,
+    only_error,
+    parsed,
+    status_of,
+    token_counts,
+)
 from heavydistill.models.request import Response
+from heavydistill.models.thinking import Tags, split_reasoning
 from heavydistill.schema import Failure, FinishReason
 
 Place = Literal["reasoning_content", "reasoning", "blocks", "tags", "none"]
@@ -40,15 +50,6 @@ _REASONING: dict[str, Place] = {
 # Columns that say who answered, and the fields of a reply that they are read from.
 _NAMES = {"served_model": "model", "host": "provider", "system_fingerprint": "system_fingerprint"}
 _THINKING_BLOCKS = ("thinking", "reasoning", "reasoning.text", "reasoning.summary")
-_ENDS: dict[str, FinishReason] = {"stop": "stop", "length": "length"}
-# Other finish reasons of providers. After a reason that is not listed, the text may be incomplete.
-_FAILED_ENDS: dict[str, Failure] = {
-    "content_filter": "filtered",
-    "sensitive": "filtered",
-    "insufficient_system_resource": "overloaded",
-    "network_error": "server",
-    "error": "server",
-}
 # A reply is cut off after this many bytes for each token of max_tokens, plus a constant. No correct
 # server reaches the limit: the longest known tokens have 128 characters, each of which may be
 # escaped with six bytes; the probabilities of 20 alternative tokens take about two thousand bytes;
@@ -67,6 +68,8 @@ class _Choice:
     refusal: list[str] = field(default_factory=list)
     place: Place = "blocks"  # Part in which ``reasoning`` was found
     finish_reason: str = ""
+    usage: dict[str, Any] = field(default_factory=dict)  # where Moonshot's API has it
+    error: ServerFault | None = None
     fault: str = ""
     characters: int = 0  # of all texts
 
@@ -103,6 +106,7 @@ class ChatCompletion:
         is_seeded: Whether a seed was sent.
         most_tokens: The ``max_tokens`` that was sent, times the number of samples.
         redact: Removes the key from the server's error messages, ids and finish reasons.
+        ends: Meaning of the server's finish reasons that `heavydistill doctor` measured.
     """
 
     def __init__(
@@ -110,7 +114,9 @@ class ChatCompletion:
         is_seeded: bool = True,
         most_tokens: int = LONGEST_CONTEXT,
         redact: Redactor | None = None,
+        ends: Mapping[str, FinishReason] | None = None,
     ) -> None:
+        self._ends = ends or {}
         self._is_seeded, self._redact = is_seeded, redact or Redactor()
         self._most_tokens = most_tokens
         self.most_bytes = most_tokens * _BYTES_A_TOKEN + _MORE_BYTES  # limit of a body or stream
@@ -197,18 +203,19 @@ class ChatCompletion:
     @property
     def counts(self) -> tuple[int, int, int]:
         """(prompt, completion, cached) tokens of the whole request as reported; -1: unknown."""
-        details = self._usage.get("prompt_tokens_details")
-        cached = count(details.get("cached_tokens")) if isinstance(details, dict) else UNKNOWN
-        if cached == UNKNOWN:
-            cached = count(self._usage.get("prompt_cache_hit_tokens"))
-        prompt, completion = map(self._usage.get, ("prompt_tokens", "completion_tokens"))
-        return count(prompt), count(completion), cached
+        of_choices = [choice.usage for choice in self._choices.values() if choice.usage]
+        each = [token_counts(usage) for usage in ([self._usage] if self._usage else of_choices)]
+        if not each:
+            return UNKNOWN, UNKNOWN, UNKNOWN
+        prompt, _, cached = each[0]
+        written = [completion for _, completion, _ in each]
+        return prompt, sum(written) if min(written) >= 0 else UNKNOWN, cached
 
-    def choices(self, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
+    def choices(self, tags: Tags | None, seconds: float) -> list[Response]:
         """A response for each choice, in order, without token counts."""
         return [self._response(self._choices[n], tags, seconds) for n in sorted(self._choices)]
 
-    def responses(self, most: int, tags: tuple[str, str] | None, seconds: float) -> list[Response]:
+    def responses(self, most: int, tags: Tags | None, seconds: float) -> list[Response]:
         """A response for each choice, at most ``most``; a single failure if there are no choices.
 
         Copies are dropped: choices that are all equal, or a long choice that equals an earlier one.
@@ -220,9 +227,7 @@ class ChatCompletion:
         kind: Failure = "malformed" if self.is_whole else "cut_off"
         return self._counted([failed(kind, "the server answered without choices", seconds)])
 
-    def before_fault(
-        self, wanted: int, tags: tuple[str, str] | None, fault: Response
-    ) -> list[Response]:
+    def before_fault(self, wanted: int, tags: Tags | None, fault: Response) -> list[Response]:
         """``wanted`` responses: the choices completed before a fault, then copies of ``fault``."""
         if not any(choice.finish_reason for choice in self._choices.values()):
             return [fault] * wanted
@@ -230,6 +235,7 @@ class ChatCompletion:
         return read + [fault] * (wanted - len(read))
 
     def _take(self, body: Any, is_piece: bool) -> None:
+        body = only_error(body)
         if not isinstance(body, dict):
             raise ValueError("the server answered without a JSON object")
         choices = [] if body.get("choices") is None else body["choices"]
@@ -237,8 +243,8 @@ class ChatCompletion:
             raise ValueError("the server answered with choices that are not a list")
         self._id = self._id or self._redact("" if (said := body.get("id")) is None else said)
         for column, name in _NAMES.items():
-            if said := body.get(name):
-                self._names.setdefault(column, self._redact(said))
+            if named := body.get(name):
+                self._names.setdefault(column, self._redact(named))
         if isinstance(usage := body.get("usage"), dict):
             self._usage = usage or self._usage
         indices = [choice.get("index") if isinstance(choice, dict) else None for choice in choices]
@@ -254,44 +260,56 @@ class ChatCompletion:
             known.add(message)
             if end := choice.get("finish_reason"):
                 known.finish_reason = self._redact(end)
+            if isinstance(usage := choice.get("usage"), dict):
+                known.usage = usage or known.usage
+            if error := choice.get("error"):
+                message = self._redact(message_of(error))
+                known.error = ServerFault(message, status_of(error), is_midway=False)
         # Older vLLM and SGLang send an error without the field "error".
         if error := body.get("error") or (body.get("object") == "error" and body):
             message = self._redact(message_of(error))
-            raise ServerFault(message, status_of(error), is_midway=is_piece)
+            fault = ServerFault(message, status_of(error), is_midway=is_piece)
+            for known in self._choices.values():
+                if failure_of_end(known.finish_reason) == "server":
+                    known.error = fault
+            raise fault
 
-    def _response(self, choice: _Choice, tags: tuple[str, str] | None, seconds: float) -> Response:
+    def _response(self, choice: _Choice, tags: Tags | None, seconds: float) -> Response:
         text = encodable("".join(choice.text))
         reasoning, answer_text = encodable("".join(choice.reasoning)), text.strip()
         if not reasoning:
             reasoning, answer_text = split_reasoning(text, tags)
         end = choice.finish_reason
-        if kind := _FAILED_ENDS.get(end):
-            return failed(kind, f"the server stopped for {end!r}", seconds)
+        if choice.error:
+            return failed(failure_of(choice.error), str(choice.error), seconds)
+        if kind := failure_of_end(end):
+            return failed(kind, stopped_for(end), seconds)
         if choice.fault:
             return failed("malformed", f"the server answered with {choice.fault}", seconds)
         if not end:
             return failed("cut_off", "the response ended without a finish reason", seconds)
         if (refusal := "".join(choice.refusal)) and not text:
-            said = self._redact(f"the model refused: {refusal}", _MOST_REFUSAL)
-            return failed("refused", said, seconds)
-        known = _ENDS.get(end)
-        return Response(
+            refused = self._redact(f"the model refused: {refusal}", _MOST_REFUSAL)
+            return failed("refused", refused, seconds)
+        response = Response(
             reasoning=reasoning,
             answer_text=answer_text,
-            finish_reason=known or "error",
-            error=None if known else f"the server stopped for {end!r}",
-            failure=None if known else "unknown_end",
+            finish_reason="stop",
             latency_s=seconds,
             request_id=self._id,
             **self._names,
         )
+        return ended(response, end, self._ends, has_field=bool(choice.reasoning))
 
     def _counted(self, responses: list[Response]) -> list[Response]:
         """The responses with token counts: the exact sum, divided among several by length."""
         prompt, completion, cached = self.counts
+        written = sum(len(r.reasoning) + len(r.answer_text) for r in responses)
         lengths = [len(r.reasoning) + len(r.answer_text) or 1 for r in responses]
-        if len(responses) > 1 and 0 <= completion * MOST_CHARACTERS_OF_A_TOKEN < sum(lengths):
-            completion, self.is_undercounted = UNKNOWN, True
+        if 0 <= completion * MOST_CHARACTERS_OF_A_TOKEN < sum(lengths):
+            self.is_undercounted = len(responses) > 1
+            if self.is_undercounted or sum(lengths) >= _NO_CHANCE or (written and not completion):
+                completion = UNKNOWN
         shares = [UNKNOWN] * len(lengths)
         if completion >= 0:  # integer shares by length, with the exact sum
             ends = [completion * sum(lengths[:n]) // sum(lengths) for n in range(len(lengths) + 1)]
@@ -351,37 +369,3 @@ def _text(block: str | list[Any] | dict[str, Any]) -> str:
             names = ("text", "thinking", "content", "summary")
             pending.append(next((inner[name] for name in names if inner.get(name)), ""))
     return "".join(texts)
-
-
-def decoded(tokenizer: Any, ids: Sequence[int], tags: tuple[str, str] | None) -> str:
-    """Decode a completion without control tokens, but keep the tags of the thinking.
-
-    In some tokenizers these tags are control tokens.
-    """
-    control = {
-        id
-        for id, token in tokenizer.added_tokens_decoder.items()
-        if token.special and token.content not in (tags or ())
-    }
-    kept = [id for id in ids if id not in control]
-    # The configuration of a tokenizer may ask to clean up spaces, which would change the text.
-    return str(tokenizer.decode(kept, clean_up_tokenization_spaces=False))
-
-
-def split_reasoning(text: str, tags: tuple[str, str] | None) -> tuple[str, str]:
-    """Split a whole completion into (reasoning, answer text), both stripped.
-
-    The thinking is the text before the last closing tag. If there is none, the whole text is
-    thinking if it contains an opening tag. The opening tag may be missing, because some chat
-    templates put it into the prompt.
-    """
-    if tags is None:
-        return "", text.strip()
-    opening, closing = tags
-    thinking, found, answer = text.rpartition(closing)
-    if found:
-        return thinking.replace(opening, "", 1).strip(), answer.strip()
-    before, found, thinking = text.partition(opening)
-    if found:
-        return f"{before}{thinking}".strip(), ""
-    return "", text.strip()

@@ -18,9 +18,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
@@ -170,13 +170,8 @@ class OpenAIEngine:
         if task := asyncio.current_task():  # ``close`` may cancel it
             self._in_flight.add(task)
             task.add_done_callback(self._in_flight.discard)
-        try:
+        with self._stopping():
             answered = await self._answered(samples)
-        except (StoppedError, TeacherError) as error:
-            if not self.is_drained:
-                _log.warning("%s. Waiting for the requests in flight.", error.what.rstrip("."))
-            self.drain()
-            raise
         is_whole = any(response.failure is None for response in answered)
         # The cause may be the prompt, or the number of samples in one request.
         is_doubted = len(samples) > 1 and not is_whole and answered[0].failure in _DOUBTFUL
@@ -189,6 +184,8 @@ class OpenAIEngine:
         for index, response in ended.items():
             if response is not INTERRUPTED:
                 await self._loop.run_in_executor(self._keepers, keep, samples[index], response)
+        with self._stopping():
+            self._breaker.require_known_ends()
         left = [i for i in range(len(samples)) if i not in ended]
         calls = (self._call([samples[i]], keep) for i in left)
         # An error of one call must not cancel the others.
@@ -200,6 +197,17 @@ class OpenAIEngine:
         if is_doubted and any(response.failure is None for response in ended.values()):
             self._ask_singly("a request for several samples fails where one for each works")
         return [ended[index] for index in range(len(samples))]
+
+    @contextmanager
+    def _stopping(self) -> Iterator[None]:
+        """Send no more requests if the block raises an error that ends the run."""
+        try:
+            yield
+        except (StoppedError, TeacherError) as error:
+            if not self.is_drained:
+                _log.warning("%s. Waiting for the requests in flight.", error.what.rstrip("."))
+            self.drain()
+            raise
 
     def _ask_singly(self, why: str) -> None:
         if self._n > 1:
@@ -224,6 +232,7 @@ class OpenAIEngine:
                 if is_alone and self._breaker.doubts_refusals(samples[0], best):
                     await self._ask_plain_question(samples[0])
                 return self._breaker.require_thinking(responses)
+            self._breaker.require_known_ends()
             is_outage = self._breaker.is_outage(samples[0], best, sent)
             attempts += failure != "overloaded" and not is_outage
             retries = self._endpoint.retries
@@ -335,7 +344,8 @@ class OpenAIEngine:
         body = self._body(samples)
         most = body.get(self._able.max_tokens_name)
         most_tokens = most * len(samples) if isinstance(most, int) else LONGEST_CONTEXT
-        completion = ChatCompletion("seed" in body, most_tokens, self._redact)
+        ends = self._able.finish_reasons
+        completion = ChatCompletion("seed" in body, most_tokens, self._redact, ends)
         try:
             with self._breaker.listening(completion):
                 await self._client.transport.ask(server.url, body, completion)

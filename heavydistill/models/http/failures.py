@@ -12,11 +12,12 @@ from heavydistill.schema import Failure
 # Failures that may succeed on another attempt; all others would fail again, or were billed.
 REPEATABLE: frozenset[Failure | None] = frozenset(
     {"overloaded", "timeout", "unreachable", "server", "cut_off", "malformed"}
+    | {"answer_in_thinking"}
 )
 # Failures before the server processed the request; they say nothing about the request itself.
 OF_THE_SERVER: frozenset[Failure | None] = frozenset({"overloaded", "unreachable"})
 # Failures that a broken server returns for every request.
-OUTAGES = REPEATABLE - {"overloaded"}
+OUTAGES = REPEATABLE - {"overloaded", "answer_in_thinking"}
 
 # Servers have no common error code for a prompt that is too long; these are the phrases of vLLM,
 # SGLang, OpenAI, llama.cpp, TGI and others.

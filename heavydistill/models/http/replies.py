@@ -54,6 +54,31 @@ def count(value: object) -> int:
     return value if type(value) is int and 0 <= value < _MOST_COUNTED else UNKNOWN
 
 
+def token_counts(usage: Mapping[str, Any]) -> tuple[int, int, int]:
+    """(prompt, completion, cached) tokens of a usage; -1: unknown.
+
+    Thinking that a server hides is billed, but some leave it out of ``completion_tokens`` and count
+    it in the total or on its own. No prompt has 0 tokens.
+    """
+    prompt, completion, total = (
+        count(usage.get(f"{name}_tokens")) for name in ("prompt", "completion", "total")
+    )
+    thought, cached = (
+        count(details.get(name)) if isinstance(details := usage.get(place), dict) else UNKNOWN
+        for place, name in (
+            ("completion_tokens_details", "reasoning_tokens"),
+            ("prompt_tokens_details", "cached_tokens"),
+        )
+    )
+    if cached == UNKNOWN:
+        cached = count(usage.get("prompt_cache_hit_tokens"))
+    if thought > completion >= 0:  # so it is not part of it
+        completion += thought
+    if prompt > 0 and total >= 0:
+        completion = max(completion, total - prompt)
+    return prompt or UNKNOWN, completion, cached
+
+
 def seconds(value: object) -> float:
     """Read a duration: a finite number of at least 0; 0 for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -82,8 +107,10 @@ class Redactor:
 
 
 def message_of(error: Any) -> Any:
-    """The message in an error of any format."""
+    """The message in an error of any format, with what the provider behind a router said."""
+    error, behind = only_error(error), ""
     while isinstance(error, dict):
+        behind = behind or _said_behind(error)
         names = ("error", "message", "detail")
         inner = next((error[name] for name in names if error.get(name)), None)
         if inner is None:
@@ -91,7 +118,25 @@ def message_of(error: Any) -> Any:
         # The kind next to the message may be the only information.
         kind = next((error[n] for n in ("code", "type") if isinstance(error.get(n), str)), None)
         error = f"{inner} ({kind})" if isinstance(inner, str) and kind else inner
-    return error
+    return f"{error}: {behind}" if behind and isinstance(error, str) else error
+
+
+def only_error(body: Any) -> Any:
+    """The error in a body that is a list with an error, as Gemini sends it; other bodies
+    unchanged."""
+    first = body[0] if isinstance(body, list) and body else None
+    return first if isinstance(first, dict) and first.get("error") else body
+
+
+def _said_behind(error: Mapping[str, Any]) -> str:
+    """The provider's message in the ``metadata`` of OpenRouter; empty if there is none."""
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    text = raw if isinstance(raw, str) else ""
+    with suppress(ValueError):
+        raw = parsed(text)
+    message = raw if isinstance(raw, str) else message_of(raw) if isinstance(raw, dict) else ""
+    return message if isinstance(message, str) and message else text
 
 
 def status_of(error: Any) -> int:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.config.models import Sampling
 from heavydistill.errors import TeacherError
-from heavydistill.models.http.completion import decoded, split_reasoning
 from heavydistill.models.hub_files import file_in, has_chat_template, obstacle, unloadable
 from heavydistill.models.local.adapter import (
     CONFIG,
@@ -29,6 +28,7 @@ from heavydistill.models.local.adapter import (
     merge_adapter,
 )
 from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
+from heavydistill.models.thinking import decoded, split_reasoning
 
 if TYPE_CHECKING:
     import torch

@@ -32,8 +32,8 @@ from heavydistill.errors import BudgetError, ConfigError
 from heavydistill.heavy import prompts as wordings
 from heavydistill.heavy.cache import build_cache
 from heavydistill.heavy.pruning import Reader
-from heavydistill.models.http.completion import decoded, split_reasoning
 from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
+from heavydistill.models.thinking import decoded, split_reasoning
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, LeftOutReason, Problem, Trajectory, content_id
 from heavydistill.verifiers.pool import VerdictPool

@@ -2,25 +2,17 @@
 failure of its own, which can be kept."""
 
 import json
-import logging
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from students import MICRO
 
 from heavydistill.config.models import Sampling
-from heavydistill.models.http.completion import (
-    ChatCompletion,
-    decoded,
-    failed,
-    split_reasoning,
-)
+from heavydistill.models.http.completion import ChatCompletion, failed
 from heavydistill.models.http.failures import ServerFault, failure_of
-from heavydistill.models.http.replies import Redactor, message_of, seconds
-from heavydistill.models.local.engine import load_tokenizer
+from heavydistill.models.http.replies import Redactor, message_of, seconds, token_counts
 from heavydistill.models.request import Request, Response, fields_of, trajectory, user_turn
 from heavydistill.schema import Problem, Trace, arrow_schema, to_row
 from heavydistill.store.segment import FORMAT, Record, record_at
@@ -57,24 +49,36 @@ _message = _object(
     reasoning_details=st.lists(_object(text=_texts), max_size=3),
     refusal=_texts,
 )
+_usage = _object(
+    prompt_tokens=st.integers(0, 99),
+    completion_tokens=st.integers(0, 99),
+    total_tokens=st.integers(0, 999),
+    prompt_tokens_details=_object(cached_tokens=st.integers(0, 99)),
+    completion_tokens_details=_object(reasoning_tokens=st.integers(0, 999)),
+)
+_error = _object(
+    message=_texts,
+    code=st.sampled_from([402, 429, "insufficient_quota"]),
+    metadata=_object(raw=_texts | st.sampled_from(['{"error": {"message": "no"}}', "[[[", "7"])),
+)
 _choice = _object(
     index=st.integers(0, 3),
     message=_message,
     delta=_message,
-    finish_reason=st.sampled_from(["stop", "length", "content_filter", "tool_calls", None]),
-)
-_usage = _object(
-    prompt_tokens=st.integers(0, 99),
-    completion_tokens=st.integers(0, 99),
-    prompt_tokens_details=_object(cached_tokens=st.integers(0, 99)),
+    finish_reason=st.sampled_from(["stop", "end_turn", "error", "content_filter", "odd", None]),
+    usage=_usage,
+    error=_error,
 )
 _body = _object(
     id=_texts,
     choices=st.lists(_choice | _json, max_size=4),
     usage=_usage,
-    error=_object(message=_texts, code=st.sampled_from([402, 429, "insufficient_quota"])),
+    error=_error,
+    model=_texts,
+    provider=_texts,
+    system_fingerprint=_texts,
 )
-_sendable = _body | _json
+_sendable = _body | _json | st.lists(_body, max_size=2)
 
 
 def read(bodies: list[bytes], streams: bool, wanted: int) -> list[Response]:
@@ -188,61 +192,68 @@ def test_usage_of_any_shape_is_unknown(usage):
     assert response.answer_text == "7"
 
 
+@pytest.mark.parametrize(
+    ("usage", "counts"),
+    [
+        # Thinking is part of the completion (OpenAI), beside it and in the total (xAI, Gemini),
+        # beside it alone, or in the total alone.
+        ({"completion_tokens": 481, "total_tokens": 492, "reasoning": 469}, (11, 481, -1)),
+        ({"completion_tokens": 12, "total_tokens": 492, "reasoning": 469}, (11, 481, -1)),
+        ({"completion_tokens": 12, "total_tokens": 23, "reasoning": 469}, (11, 481, -1)),
+        ({"completion_tokens": 12, "total_tokens": 492}, (11, 481, -1)),
+        ({"total_tokens": 492}, (11, 481, -1)),
+        ({"completion_tokens": 12, "total_tokens": 3}, (11, 12, -1)),
+        # No server reads a prompt of no tokens.
+        ({"prompt_tokens": 0, "completion_tokens": 12, "total_tokens": 12}, (-1, 12, -1)),
+        ({"completion_tokens": 12, "prompt_cache_hit_tokens": 4}, (11, 12, 4)),
+    ],
+)
+@pytest.mark.parametrize("place", ["body", "choice"])
+def test_all_tokens_that_are_billed_are_counted_wherever_they_stand(usage, counts, place):
+    usage = {"prompt_tokens": 11, **usage}
+    if (thought := usage.pop("reasoning", None)) is not None:
+        usage["completion_tokens_details"] = {"reasoning_tokens": thought}
+    assert token_counts(usage) == counts
+    # Moonshot's API has the usage of a stream in the choice that ends.
+    body = (
+        completion(choice(usage=usage)) if place == "choice" else completion(choice(), usage=usage)
+    )
+    (response,) = read(body, False, 1)
+    assert tuple(getattr(response, name) for name in COUNTS) == counts
+
+
+def test_the_usages_of_several_choices_are_added():
+    usage = {"prompt_tokens": 11, "completion_tokens": 5}
+    responses = read(completion(*(choice(f"{n}", usage=usage) for n in (6, 8))), False, 2)
+    assert sum(r.completion_tokens for r in responses) == 10
+    assert responses[0].prompt_tokens == 11
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens", "counted"),
+    [("7" * 2400, 12, -1), ("7" * 2400, 600, 600), ("7", 0, -1), ("", 0, 0), ("7" * 90, 3, 3)],
+)
+def test_a_count_of_fewer_tokens_than_a_text_can_have_is_unknown(text, tokens, counted):
+    usage = {"prompt_tokens": 11, "completion_tokens": tokens}
+    (response,) = read(completion(choice(text), usage=usage), False, 1)
+    assert response.completion_tokens == counted
+
+
+def test_who_answered_is_read_from_the_reply():
+    names = {"model": "glm-4.6-fp8", "provider": "DeepInfra", "system_fingerprint": "fp_1"}
+    for streams in (False, True):
+        bodies = completion(choice(delta={"content": "7"}), **names)
+        (response,) = read(bodies, streams, 1)
+        named = response.served_model, response.host, response.system_fingerprint
+        assert named == tuple(names.values())
+    (response,) = read(completion(choice(), model=KEY, provider=[KEY]), False, 1)
+    assert (response.served_model, response.host) == ("***", '["***"]')
+
+
 def test_copies_among_the_samples_of_one_call_are_left_out_where_no_chance_explains_them():
     long, other = choice("7" * 300), choice("8" * 300)
     assert len(read(completion(long, other, long, other), False, 4)) == 2
     assert len(read(completion(*[choice("7")] * 2, choice("8")), False, 3)) == 3
-
-
-# --- Thinking in the text.
-
-
-@pytest.mark.parametrize(
-    ("text", "reasoning", "answer_text"),
-    [
-        ("<think>\na\n</think>\n\nc\n", "a", "c"),
-        ("<think></think>c", "", "c"),
-        ("<think>a</think>", "a", ""),
-        ("so <think>a</think>c", "so a", "c"),
-        # The answer follows the last closing tag.
-        ("<think>a</think>b</think>c", "a</think>b", "c"),
-        ("<think>a</think>b<think>c</think>d", "a</think>b<think>c", "d"),
-        # Thinking that was cut off: nothing of it is an answer.
-        ("<think>a, the answer is 7", "a, the answer is 7", ""),
-        ("so <think>a", "so a", ""),
-        (" only an answer ", "", "only an answer"),
-        ("", "", ""),
-    ],
-)
-def test_splits_at_the_tags(text, reasoning, answer_text):
-    assert split_reasoning(text, TAGS) == (reasoning, answer_text)
-
-
-def test_other_tags_are_text_like_any():
-    assert split_reasoning("<think>a</think>c", ("[T]", "[/T]")) == ("", "<think>a</think>c")
-    assert split_reasoning("[T]a[/T]c", ("[T]", "[/T]")) == ("a", "c")
-    assert split_reasoning(" <think>a</think>c\n", None) == ("", "<think>a</think>c")
-
-
-# No half of a tag can come about where two of these meet.
-plain = st.text(st.characters(codec="utf-8", exclude_characters="<>"))
-
-
-@given(thinking=plain, answer=plain, opened=st.booleans())
-def test_what_a_model_wrote_around_the_closing_tag_comes_back(thinking, answer, opened):
-    text = f"{'<think>' if opened else ''}{thinking}</think>{answer}"
-    assert split_reasoning(text, TAGS) == (thinking.strip(), answer.strip())
-
-
-def test_a_tokenizer_that_would_tidy_up_spaces_neither_alters_text_nor_warns(monkeypatch):
-    tokenizer = load_tokenizer(str(MICRO))
-    tokenizer.clean_up_tokenization_spaces = True
-    said: list[str] = []
-    logger = logging.getLogger("transformers.tokenization_utils_tokenizers")
-    monkeypatch.setattr(logger, "warning", lambda *words: said.append(words))
-    text = "it is 4 , not 5 ."
-    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-    assert decoded(tokenizer, ids, TAGS) == text and not said
 
 
 # --- Values.
@@ -290,6 +301,16 @@ def test_a_value_that_is_nested_too_deep_is_named():
         ({"detail": [{"msg": "no"}]}, [{"msg": "no"}]),
         ("no", "no"),
         ({}, {}),
+        # Gemini's list, and what the host behind OpenRouter said, as text or JSON.
+        ([{"error": {"message": "no", "status": "INVALID"}}], "no"),
+        ({"error": {"message": "no", "metadata": {"raw": "min_p is odd"}}}, "no: min_p is odd"),
+        (
+            {"message": "no", "metadata": {"raw": '{"error": {"message": "odd", "type": "bad"}}'}},
+            "no: odd (bad)",
+        ),
+        ({"message": "no", "metadata": {"raw": {"message": "odd"}}}, "no: odd"),
+        ({"message": "no", "metadata": {"raw": "[1, 2]"}}, "no: [1, 2]"),
+        ({"message": "no", "metadata": {"raw": [7]}}, "no"),
     ],
 )
 def test_the_message_of_an_error_is_found_however_it_is_wrapped(error, message):

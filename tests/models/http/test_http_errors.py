@@ -9,12 +9,14 @@ from asking import (
     answering,
     ask,
     ask_one,
+    asking,
     completion,
     is_error,
     requests,
 )
 from loopback import Handler, listening
 
+from heavydistill.config.models import Capabilities
 from heavydistill.errors import CONTROL, StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.replies import retry_after
@@ -27,7 +29,92 @@ TGI_SAYS = (
 TOO_LARGE_FOR_A_MINUTE = "Request too large for m on tokens per min (TPM): Limit 9, Requested 10"
 
 
-@pytest.mark.parametrize("end", ["tool_calls", "eos_token", 7, [1]])
+STOPS = ("eos", "eos_token", "end_turn", "stop_sequence", "STOP", "COMPLETE")
+LENGTHS = ("max_tokens", "MAX_TOKENS", "model_length", "model_context_window_exceeded")
+
+
+@pytest.mark.parametrize(
+    ("end", "finish_reason"),
+    [*((end, "stop") for end in STOPS), *((end, "length") for end in LENGTHS)],
+)
+def test_an_end_is_known_by_all_its_names(serve, end, finish_reason):
+    server = serve(answering(completion("7", finish_reason=end)))
+    response = ask_one(server)
+    assert (response.finish_reason, response.failure, response.error) == (finish_reason, None, None)
+    assert response.answer_text == "7" and response.unknown_finish_reason == ""
+
+
+@pytest.mark.parametrize("text", ["so \\boxed{7}", "so\n```python\nprint(7)\n```\nthat is it"])
+def test_a_whole_text_with_an_end_that_nobody_knows_is_a_response(serve, text):
+    response = ask_one(serve(answering(completion(text, finish_reason="odd"))))
+    assert (response.finish_reason, response.failure, response.error) == ("stop", None, None)
+    assert response.unknown_finish_reason == "odd" and response.answer_text == text
+
+
+@pytest.mark.parametrize("text", ["so \\boxed{7", "\\boxed{7} or \\boxed{", "```python\nprint(7)"])
+def test_a_text_that_stops_within_its_answer_is_not_whole(serve, text):
+    response = ask_one(serve(answering(completion(text, finish_reason="odd"))))
+    assert response.failure == "unknown_end" and response.answer_text == text
+
+
+@pytest.mark.parametrize("text", ["so", "so \\boxed{7}"])
+def test_a_run_stops_after_eight_responses_with_the_same_end_that_nobody_knows(serve, text, caplog):
+    ends = ["odd", "odd", "stop", *["odd"] * 50]
+    server = serve(lambda _: Reply(completion(text, finish_reason=ends[len(server.asked) - 1])))
+    kept: list[str | None] = []
+    stopped = pytest.raises(TeacherError, match=r"8 responses in a row .* reason 'odd'")
+    with asking(server, concurrency=1) as engine, stopped as raised:
+        engine.generate(requests(20), lambda _, response: kept.append(response.failure))
+    # Each is paid, so it is kept; one more may have been sent before the eighth was written.
+    assert len(server.asked) == len(kept) and len(kept) in (3 + 8, 3 + 9)
+    assert "heavydistill doctor" in raised.value.fix
+    assert caplog.text.count("reason 'odd'") == 2  # at the first one, and at the end
+
+
+def test_a_run_obeys_what_doctor_found_of_ends(serve):
+    able = Capabilities(finish_reasons={"odd": "stop", "cut": "length"})
+    for end, finish_reason in able.finish_reasons.items():
+        server = serve(answering(completion("so", finish_reason=end)))
+        response = ask_one(server, capabilities=able)
+        assert (response.finish_reason, response.unknown_finish_reason) == (finish_reason, "")
+
+
+THOUGHT = "3+4 is 7. So the answer is \\boxed{7}."
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_an_answer_in_the_field_of_the_thinking_is_asked_again(serve, field, caplog):
+    replies = iter([completion("", **{field: THOUGHT}), completion("It is \\boxed{7}")])
+    response = ask_one(serve(lambda _: Reply(next(replies))))
+    assert response.failure is None and response.answer_text == "It is \\boxed{7}"
+    assert "reasoning parser" in caplog.text and "--reasoning-parser" in caplog.text
+    response = ask_one(serve(answering(completion("", **{field: THOUGHT}))), retries=0)
+    assert response.failure == "answer_in_thinking" and response.reasoning == THOUGHT
+    assert "reasoning parser" in response.error
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": "", "reasoning_content": "3+4 is 7."},
+        {"content": "", "reasoning_content": "Maybe \\boxed{7}. " + "But is it? " * 40},
+        {"content": f"<think>{THOUGHT}</think>"},  # by the model, not by a parser
+        {"content": "It is 7.", "reasoning_content": THOUGHT},
+    ],
+)
+def test_a_response_without_an_answer_is_the_models_own(serve, message):
+    response = ask_one(serve(answering(completion(**message))), retries=0)
+    assert response.finish_reason == "stop"
+
+
+def test_a_server_that_puts_all_answers_into_the_thinking_stops_the_run(serve):
+    server = serve(answering(completion("", reasoning_content=THOUGHT)))
+    with pytest.raises(TeacherError, match="8 responses in a row") as raised:
+        ask(server, requests(20), concurrency=1)
+    assert len(server.asked) == 8 and "--reasoning-parser" in raised.value.fix
+
+
+@pytest.mark.parametrize("end", ["tool_calls", 7, [1]])
 def test_an_end_that_nobody_knows_is_paid_once_and_its_text_is_kept(serve, end):
     server = serve(answering(completion("7", reasoning_content="3+4=7", finish_reason=end)))
     response = ask_one(server, retries=3)
@@ -171,6 +258,45 @@ def test_an_error_in_a_200_is_the_error_that_it_says(serve, caplog, error, failu
     assert (error if isinstance(error, str) else error["message"]) in alone.error
     is_slowed_down = "is overloaded; refusals" in caplog.text
     assert is_slowed_down is (failure == "overloaded")
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("also_in_body", [False, True])
+@pytest.mark.parametrize(
+    ("code", "failure", "sent"),
+    [(429, "overloaded", 2), (502, "server", 2), (400, "rejected", 1)],
+)
+def test_an_error_in_a_choice_is_the_error_that_it_says(
+    serve, caplog, streams, also_in_body, code, failure, sent
+):
+    error = {"message": "Provider returned error", "code": code, "metadata": {"raw": "slow down"}}
+    body = completion("so", finish_reason="error")
+    (choice,) = body["choices"]
+    (body if also_in_body else choice)["error"] = error
+    if streams:
+        choice["delta"] = choice.pop("message")
+        body = f"data: {json.dumps(body)}\n\n".encode()
+    reply = Reply(body, content_type="text/event-stream" if streams else "application/json")
+    replies = iter([reply, Reply(completion())])
+    server = serve(lambda _: next(replies))
+    # An overload alone is no attempt that counts, so that it costs no sample.
+    response = ask_one(server, retries=1)
+    assert len(server.asked) == sent and (response.failure is None) is (sent == 2)
+    assert ("is overloaded and gets at most" in caplog.text) is (failure == "overloaded")
+    alone = ask_one(serve(lambda _: reply), retries=0)
+    is_midway = streams and also_in_body and failure == "server"
+    assert alone.failure == ("cut_off" if is_midway else failure)
+    assert "Provider returned error: slow down" in alone.error
+
+
+@pytest.mark.parametrize("body", [{}, []])
+def test_what_the_provider_behind_a_router_said_is_shown(serve, body):
+    error = {"error": {"message": "Provider returned error", "code": 400}}
+    error["error"]["metadata"] = {"raw": '{"error": {"message": "min_p is not permitted here"}}'}
+    server = serve(answering([error] if isinstance(body, list) else error, status=400))
+    response = ask_one(server)
+    assert response.error == "HTTP 400: Provider returned error: min_p is not permitted here"
+    assert response.failure == "rejected"
 
 
 @pytest.mark.parametrize(
