@@ -206,10 +206,12 @@ def _note_on_price(stage: StageEstimate) -> str:
         if stage.stage == JUDGE:
             keys = "price_in and price_out of judge.endpoint"
         return f"Price: unknown for {model.name}; give {keys}, in USD per million tokens"
+    cached = "prompts in a provider's cache may cost less"
+    if price.usd_per_mtok_cached is not None:
+        cached = f"{price.usd_per_mtok_cached:g} for prompt tokens from the provider's cache"
     return (
         f"Price: {model.name}: {price.usd_per_mtok_in:g} USD per million prompt tokens, "
-        f"{price.usd_per_mtok_out:g} per million completion tokens ({price.as_of}); prompts in a "
-        "provider's cache may cost less"
+        f"{price.usd_per_mtok_out:g} per million completion tokens ({price.as_of}); {cached}"
     )
 
 

@@ -245,7 +245,9 @@ class DeliberationTally:
         """Return the counts in the manifest's format."""
         usage, deliberator = self.usage, run.deliberator
         known = usage.unknown_completion < usage.requests or not usage.requests
-        usd = deliberator.profile.usd(usage.prompt, usage.completion) if known else None
+        usd = (
+            deliberator.profile.usd(usage.prompt, usage.completion, usage.cached) if known else None
+        )
         return RedeliberationSummary(
             model=deliberator.profile.name,
             sets=self.caches,

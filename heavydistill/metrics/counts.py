@@ -30,7 +30,9 @@ class Usage:
     unknown_prompt: int  # samples whose prompt tokens are unknown
     unknown_cached: int  # samples for which the server did not report cached tokens
     unknown_completion: int  # samples whose completion tokens are unknown
-    cost_usd: float | None = None  # cost of the known tokens, with cached tokens at the full price
+    cost_usd: float | None = None  # cost of the known tokens; null if the price is unknown
+    has_cached_price: bool = False
+    """Whether the price of cached tokens is known; they cost the full price otherwise."""
 
     def add(self, sample: Generation | Vote) -> None:
         """Add the tokens of a sample; a count of -1 means unknown."""

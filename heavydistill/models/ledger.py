@@ -127,7 +127,8 @@ def cost_of(
     prompt = sum(response.prompt_tokens for response in responses)
     written = sum(response.completion_tokens for response in responses)
     if all(min(r.prompt_tokens, r.completion_tokens) >= 0 for r in responses):
-        return _cost(prompt, written, price)
+        cached = sum(max(0, response.cached_tokens) for response in responses)
+        return _cost(prompt, written, price, cached)
     if all(r.failure in _FREE for r in responses):
         return _NOTHING
     written = 0
@@ -138,8 +139,8 @@ def cost_of(
     return _cost(_bytes(requests[0]), max(written, overrun), price)
 
 
-def _cost(prompt: int, completion: int, price: Price | None) -> Cost:
-    return Cost(prompt + completion, price.usd(prompt, completion) if price else 0.0)
+def _cost(prompt: int, completion: int, price: Price | None, cached: int = 0) -> Cost:
+    return Cost(prompt + completion, price.usd(prompt, completion, cached) if price else 0.0)
 
 
 def account_of(config: RunConfig) -> Path:

@@ -49,16 +49,25 @@ class Thinking(Section):
 
 
 class Price(Section):
-    """Price of prompt and completion tokens."""
+    """Price of prompt and completion tokens, and of prompt tokens that the provider cached."""
 
     usd_per_mtok_in: float = Field(ge=0)  # US dollars per million prompt tokens
     usd_per_mtok_out: float = Field(ge=0)  # US dollars per million completion tokens
+    usd_per_mtok_cached: float | None = Field(None, ge=0)
+    """US dollars per million prompt tokens from the provider's cache; null if unknown."""
     as_of: str  # Date of the price, or version of the price list
 
-    def usd(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """Cost of these tokens in US dollars."""
-        paid = prompt_tokens * self.usd_per_mtok_in + completion_tokens * self.usd_per_mtok_out
-        return paid / 10**6
+    def usd(
+        self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0.0
+    ) -> float:
+        """Cost of these tokens in US dollars; an unknown price of cached tokens is the full one.
+
+        ``cached_tokens`` are those of the prompt tokens that came from the provider's cache.
+        """
+        cached_usd = self.usd_per_mtok_cached
+        cached = 0.0 if cached_usd is None else max(0.0, min(cached_tokens, prompt_tokens))
+        paid = (prompt_tokens - cached) * self.usd_per_mtok_in + cached * (cached_usd or 0.0)
+        return (paid + completion_tokens * self.usd_per_mtok_out) / 10**6
 
 
 class Offer(Section):
@@ -232,14 +241,14 @@ class Profile:
     price: Price | None = None  # Price at the endpoint; None if unknown
     is_described: bool = False  # False if only the model's name is known, without a profile file
 
-    def usd(self, prompt_tokens: float, completion_tokens: float) -> float | None:
-        """Cost of these tokens in US dollars: 0 for a local model; None if the price is unknown.
-
-        Discounts for tokens in a provider's prefix cache are ignored.
-        """
+    def usd(
+        self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0.0
+    ) -> float | None:
+        """Cost of these tokens in US dollars: 0 for a local model; None if the price is unknown."""
         if self.kind == "local":
             return 0.0
-        return self.price.usd(prompt_tokens, completion_tokens) if self.price else None
+        tokens = prompt_tokens, completion_tokens, cached_tokens
+        return self.price.usd(*tokens) if self.price else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ _WAYS: dict[Way, str] = {
     "deliberation": "deliberation on {k}",
     "heavy_vote": "vote of {d} delib.",
 }
-# Keys: whether tokens were cached, whether some token counts are unknown.
+# Keys: whether tokens were cached at an unknown price, whether some token counts are unknown.
 _BOUNDS = {
     (False, False): "",
     (False, True): "at least ",
@@ -402,15 +402,16 @@ def judging_lines(summary: Summary) -> Iterator[str]:
 def cost(*stages: Usage) -> str:
     """Format the cost of stages in US dollars, marked if it is a bound; ``-`` if unknown.
 
-    The cost is an upper bound if tokens were cached, because those may be cheaper, and a lower
-    bound if the tokens of some samples are unknown.
+    The cost is an upper bound if tokens were cached at an unknown price, because those may be
+    cheaper, and a lower bound if the tokens of some samples are unknown.
     """
     costs = [used.cost_usd for used in stages if used.requests or used.cost_usd is not None]
     known = [cost for cost in costs if cost is not None]
     if not known or len(known) < len(costs):
         return UNKNOWN
     is_partial = any(used.unknown_prompt or used.unknown_completion for used in stages)
-    bound = _BOUNDS[any(used.cached for used in stages), is_partial] if sum(known) else ""
+    is_most = any(used.cached and not used.has_cached_price for used in stages)
+    bound = _BOUNDS[is_most, is_partial] if sum(known) else ""
     return f"{bound}{sum(known):,.2f}"
 
 

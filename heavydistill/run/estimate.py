@@ -11,7 +11,7 @@ deliberators it is known only once their caches are built. For each response, a 
 no requests and one request per vote.
 
 Not covered: repeated requests after failures; problems with too few usable attempts, which are not
-deliberated on; loading and start-up; discounts for prompts in a prefix cache.
+deliberated on; loading and start-up.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Means:
     responses: int
     prompt_tokens: float | None  # None if the server does not report it
     completion_tokens: float | None  # None if the server does not report it
+    cached_tokens: float | None  # prompt tokens from the server's cache; None if not reported
     seconds: float  # time of a response
 
 
@@ -206,8 +207,12 @@ def _stage(
     seconds = Range(1, longest).times(1 / model.endpoint.tokens_per_second)
     if means:
         seconds = Range(means.seconds, means.seconds)
-    low = model.profile.usd(read.low, written.low)
-    high = model.profile.usd(read.high, written.high)
+    # At best, all samples of a prompt but the first find it in the provider's cache.
+    cached = Range(0 if stage == THINK else read.low * (1 - 1 / max(1, model.samples)), 0)
+    if means and means.cached_tokens is not None:
+        cached = calls.times(means.cached_tokens)
+    low = model.profile.usd(read.low, written.low, cached.low)
+    high = model.profile.usd(read.high, written.high, cached.high)
     amounts = Amounts(
         calls=calls,
         prompt_tokens=read,
@@ -282,6 +287,7 @@ def _means(journal: Journal, models: Mapping[str, ResolvedModel]) -> dict[str, M
                 responses=len(responses),
                 prompt_tokens=mean([response.prompt_tokens for response in responses]),
                 completion_tokens=mean([response.completion_tokens for response in responses]),
+                cached_tokens=mean([response.cached_tokens for response in responses]),
                 seconds=sum(response.latency_s for response in responses) / len(responses),
             )
     return means

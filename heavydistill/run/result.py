@@ -228,10 +228,12 @@ def _priced(summary: Summary, run: ResolvedRun) -> Summary:
     usage = {}
     for stage, used in summary.usage.items():
         model = models[stage].profile
-        cost = model.usd(used.prompt, used.completion)
+        cost = model.usd(used.prompt, used.completion, used.cached)
         known = used.unknown_completion < used.requests or not used.requests
         usage[stage] = dataclasses.replace(
-            used, cost_usd=round(cost, 6) if cost is not None and known else None
+            used,
+            cost_usd=round(cost, 6) if cost is not None and known else None,
+            has_cached_price=bool(model.price and model.price.usd_per_mtok_cached is not None),
         )
     return dataclasses.replace(summary, usage=usage)
 

@@ -1,6 +1,7 @@
 """The account of a run: caps that hold, over processes, kills and resumptions."""
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import random
@@ -236,6 +237,12 @@ def test_what_a_call_cost():
     assert cost_of([REQUEST], [failed("overloaded", "", 0.0)], price) == Cost()
     # Samples of one call pay for the prompt once.
     assert cost_of([REQUEST] * 2, [response(5, 7), response(0, 8)], price) == Cost(20, 155.0)
+    # Tokens from the provider's cache cost less where their price is known, and no more than all.
+    cheaper = price.model_copy(update={"usd_per_mtok_cached": 1e5})
+    for cached, usd in ((-1, 75.0), (0, 75.0), (4, 71.4), (9, 70.5)):
+        read = dataclasses.replace(response(5, 7), cached_tokens=cached)
+        assert cost_of([REQUEST], [read], cheaper) == Cost(12, pytest.approx(usd))
+        assert cost_of([REQUEST], [read], price) == Cost(12, 75.0)
     uncounted = cost_of([REQUEST], [response(text="seven")], price)
     assert uncounted.tokens == len("What is 3+4?") + 64 + len("seven")
     broken = cost_of([REQUEST], [failed("cut_off", "", 0.0)], price)

@@ -95,6 +95,10 @@ def test_a_cost_says_which_way_it_may_be_off(summary, printed, cached, unknown, 
     used = Usage(10, 100, cached, 200, unknown, 0, unknown, 4.2)
     text = printed(tables, dataclasses.replace(summary, usage={"thinking": used}))
     assert _line(text, "thinking").endswith(f" 200 {said}")
+    if not unknown:  # where cached tokens have a price, the cost is exact
+        used = dataclasses.replace(used, has_cached_price=True)
+        text = printed(tables, dataclasses.replace(summary, usage={"thinking": used}))
+        assert _line(text, "thinking").endswith(" 200 4.20")
 
 
 def test_a_run_without_deliberations_says_so(printed):

@@ -1,6 +1,7 @@
 import dataclasses
 import math
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from heavydistill.cli.plan import print_plan
 from heavydistill.config.models import Sampling
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.heavy import prompts
+from heavydistill.models import registry
 from heavydistill.models.journaled import JournaledEngine
+from heavydistill.models.profiles import Price
 from heavydistill.models.request import (
     THINK,
     Keep,
@@ -224,6 +227,20 @@ def test_a_price_makes_the_cost_of_both_ends(tmp_path):
     read, written = told.prompt_tokens, told.completion_tokens
     assert told.usd and told.usd.low == pytest.approx((read.low * 2 + written.low * 10) / 1e6)
     assert told.usd.high == pytest.approx((read.high * 2 + written.high * 10) / 1e6)
+
+
+def test_at_best_all_deliberations_on_a_cache_but_one_find_it_in_the_providers_cache(
+    tmp_path, monkeypatch
+):
+    cached = partial(Price, usd_per_mtok_cached=0.2)
+    priced = {"endpoint__price_in": 2, "endpoint__price_out": 10, "deliberate__d": 4}
+    full = estimate(plan_of(tmp_path, **priced)).amounts
+    monkeypatch.setattr(registry, "Price", cached)
+    told = estimate(plan_of(tmp_path, **priced))
+    (read,) = (s.amounts.prompt_tokens for s in told.stages if s.stage != THINK)
+    saved = 3 / 4 * read.low * (2 - 0.2) / 1e6
+    assert saved > 0 and told.amounts.usd.low == pytest.approx(full.usd.low - saved)
+    assert told.amounts.usd.high == full.usd.high
 
 
 def used(plan: Plan, draw: random.Random) -> tuple[int, int, int]:

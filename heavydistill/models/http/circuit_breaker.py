@@ -88,16 +88,16 @@ class CircuitBreaker:
         """Record the response to an attempt that has just ended."""
         if response.failure not in _SILENT:
             self._answered_at = asyncio.get_running_loop().time()
-            self._at_fault.discard(prompt_id(request.messages))
+            if self._at_fault:
+                self._at_fault.discard(prompt_id(request.messages))
             if not self._is_asking:
                 self._unclear.clear()
         self._note_end(response)
 
     def excuses(self, request: Request, response: Response) -> bool:
         """Whether a failure is due to the prompt and says nothing about the servers."""
-        return response.failure in OUTAGES - OF_THE_SERVER and (
-            prompt_id(request.messages) in self._at_fault
-        )
+        may_be = self._at_fault and response.failure in OUTAGES - OF_THE_SERVER
+        return bool(may_be) and prompt_id(request.messages) in self._at_fault
 
     def _note_end(self, response: Response) -> None:
         """Count responses in a row with the same wrong end; warn of the first one."""

@@ -7,6 +7,10 @@ are requested together. Samples missing from the reply are requested one by one;
 returns copies or refuses ``n``, all later samples are too. A reply that is far longer than
 ``max_tokens`` is cut off, charged to the account, and not repeated.
 
+Providers cache long prompts, but only once they have read them. So of several samples of a long
+prompt the first goes ahead, and the others follow at the first piece of its response, or after a
+minute.
+
 Before a request is sent, its maximum cost is reserved in the run's account. A run stops if the
 budget does not cover another request, if no server answers or all requests are refused
 (``circuit_breaker``), or if a model that is known to think returns no thinking. Responses to
@@ -18,9 +22,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeVar
@@ -52,6 +56,7 @@ from heavydistill.models.request import (
     plain_question,
 )
 from heavydistill.schema import Failure
+from heavydistill.store.journal import prompt_id
 
 _Result = TypeVar("_Result")
 
@@ -60,6 +65,8 @@ _WRONG_KEY = 401
 _DOUBTFUL: frozenset[Failure | None] = frozenset({"rejected", "malformed", "server", "cut_off"})
 _MOST_SAID = 2000  # maximum characters of an error
 _BUDGET_POLL_S = 0.5
+_CACHED_BYTES = 4096  # about 1,024 tokens, from which on OpenAI and others cache a prompt
+_LEAD_S = 60.0
 _LONGEST_BACK_OFF_S = 30.0
 _log = logging.getLogger("heavydistill.models")
 
@@ -101,6 +108,8 @@ class OpenAIEngine:
         # Threads write to the journal, so that other requests can continue and share its flushes.
         self._keepers = ThreadPoolExecutor(endpoint.slots)
         self._in_flight: set[asyncio.Task[Any]] = set()
+        # Long prompts whose first request is under way, and whether its response has begun.
+        self._begun: dict[str, asyncio.Event] = {}
         self._loop = loop()
         self._client = open_client(endpoint, self._key)
         self._servers, self._rates = self._client.servers, self._client.rates
@@ -171,7 +180,8 @@ class OpenAIEngine:
             self._in_flight.add(task)
             task.add_done_callback(self._in_flight.discard)
         with self._stopping():
-            answered = await self._answered(samples)
+            async with self._after_first(samples[0]):
+                answered = await self._answered(samples)
         is_whole = any(response.failure is None for response in answered)
         # The cause may be the prompt, or the number of samples in one request.
         is_doubted = len(samples) > 1 and not is_whole and answered[0].failure in _DOUBTFUL
@@ -208,6 +218,25 @@ class OpenAIEngine:
                 _log.warning("%s. Waiting for the requests in flight.", error.what.rstrip("."))
             self.drain()
             raise
+
+    @asynccontextmanager
+    async def _after_first(self, request: Request) -> AsyncIterator[None]:
+        """Let the first request of a long prompt go ahead, until its response begins."""
+        if sum(len(turn["content"].encode()) for turn in request.messages) < _CACHED_BYTES:
+            yield
+            return
+        prompt = prompt_id(request.messages)
+        if first := self._begun.get(prompt):
+            with suppress(_DismissedError, TimeoutError):
+                await self._dismissable(asyncio.wait_for(first.wait(), _LEAD_S))
+            yield
+            return
+        begun = self._begun[prompt] = asyncio.Event()
+        try:
+            yield
+        finally:
+            begun.set()
+            del self._begun[prompt]
 
     def _ask_singly(self, why: str) -> None:
         if self._n > 1:
@@ -346,9 +375,10 @@ class OpenAIEngine:
         most_tokens = most * len(samples) if isinstance(most, int) else LONGEST_CONTEXT
         ends = self._able.finish_reasons
         completion = ChatCompletion("seed" in body, most_tokens, self._redact, ends)
+        begun = self._begun.get(prompt_id(samples[0].messages)) if self._begun else None
         try:
             with self._breaker.listening(completion):
-                await self._client.transport.ask(server.url, body, completion)
+                await self._client.transport.ask(server.url, body, completion, begun)
             seconds = self._loop.time() - started
             responses = completion.responses(len(samples), self.profile.think_tags, seconds)
             if completion.is_undercounted:

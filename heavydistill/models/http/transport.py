@@ -80,8 +80,16 @@ class Transport:
         )
         self._proxies: dict[str, str | None] = {}
 
-    async def ask(self, url: str, body: dict[str, Any], completion: ChatCompletion) -> None:
+    async def ask(
+        self,
+        url: str,
+        body: dict[str, Any],
+        completion: ChatCompletion,
+        begun: asyncio.Event | None = None,
+    ) -> None:
         """Send a body to the server at a base URL and read its reply into ``completion``.
+
+        ``begun`` is set at the first piece of the reply.
 
         Raises:
             TeacherError: The request is invalid, or is redirected to another host; it was not sent.
@@ -112,7 +120,10 @@ class Transport:
                     return
                 async for read in answer.content.iter_any():
                     has_ended = completion.is_whole
-                    if completion.add_bytes(read):
+                    has_text = completion.add_bytes(read)
+                    if begun and completion.pieces:
+                        begun.set()
+                    if has_text:
                         completion.heard_at = loop.time()
                         timer.reschedule(completion.heard_at + self._patience_s)
                     # Read to the end, so that the connection can be reused.
