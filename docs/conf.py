@@ -59,6 +59,7 @@ sections = {
         "guides/skill",
         "guides/scale",
         "guides/monitor",
+        "guides/local-servers",
         "guides/gguf",
     ],
     "Recipes": [

@@ -48,10 +48,10 @@ def doctor(
 ) -> None:
     """Check this machine, the problems, and what the endpoint of the teacher supports.
 
-    Takes the flags of generate. A served model is asked about ten small questions; what a run must
-    obey is written to a capability file, which every run that asks this model at this address
-    reads. Exit code 0 if a run can go on, 1 if something must be fixed first, 2 if the endpoint
-    cannot be reached or refuses every request.
+    Takes the flags of generate. A served model is asked about ten small questions, and one that is
+    as long as the planned cache. What a run must obey is written to a capability file, which every
+    run that asks this model at this address reads. Exit code 0 if a run can go on, 1 if something
+    must be fixed first, 2 if the endpoint cannot be reached or refuses every request.
     """
     console = Console()
     # Results of an earlier check must not influence this one.
@@ -168,6 +168,7 @@ def _patient(
         samplings=samplings,
         context=context,
         prompt=prompts.thinker_prompt(_PROBLEM, prompt),
+        cache_tokens=(name == deliberator and config.rounds and config.cache.budget_tokens) or 0,
         parser=file.thinking.parser if file else None,
         hosted=provider_at(config.endpoint.base_url or "") is not None,
     )

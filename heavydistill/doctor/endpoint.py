@@ -1,4 +1,4 @@
-"""Finds out which parameters an endpoint honours, with about ten small requests.
+"""Finds out which parameters an endpoint honours, with about ten small requests and a long one.
 
 Each check sends a request with the parameters of the run and reads the response as a run does. If
 the server's message states a limit, the limit is tested. The results are collected as
@@ -28,13 +28,14 @@ from heavydistill.models.capabilities import SET_IT, Context
 from heavydistill.models.contact import Contact
 from heavydistill.models.http.client import close_client, open_client
 from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN, ChatCompletion, Place
+from heavydistill.models.http.cut_prompts import LARGER_CONTEXT, is_cut, plain_prompt
 from heavydistill.models.http.engine import beyond_openai
 from heavydistill.models.http.failures import REPEATABLE, failure_of, wrong_key
 from heavydistill.models.http.replies import Redactor, retry_after
 from heavydistill.models.http.transport import submit
 from heavydistill.models.profiles import Profile
 from heavydistill.models.request import Response, user_turn
-from heavydistill.models.tokenizer import ESTIMATED
+from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS
 
 # The answer needs more tokens than any request allows, with or without thinking, so the response is
 # always cut off.
@@ -71,6 +72,7 @@ class ExaminedModel:
     samplings: list[Sampling]  # Sampling of each role that the model has in the run
     context: Context  # Context, as known without asking the server
     prompt: str  # Prompt of a thinker with a problem that needs little thinking
+    cache_tokens: int = 0  # Budget of a cache in the run; 0 if the model reads none, or is unknown
     parser: str | None = None  # vLLM's reasoning parser for the model, if any
     hosted: bool = False  # Whether a provider serves it, so that the user cannot restart the server
 
@@ -134,6 +136,7 @@ class Examination:
         checks: tuple[Callable[[], Finding], ...] = (
             *(self._context, self._length, self._output, self._parameters, self._finish),
             *(self._thinking, self._stream, self._usage, self._samples, self._seed),
+            *((self._long_prompt,) if patient.cache_tokens else ()),
         )
         try:
             self.findings = [check() for check in checks]
@@ -455,6 +458,29 @@ class Examination:
                 "seed", "ok", "the same text for the same seed, and another text for another seed"
             )
         return Finding("seed", "ok", "without effect: samples differ, and cannot be repeated")
+
+    def _long_prompt(self) -> Finding:
+        context: int = self._seen.get("context", self._patient.context.tokens)
+        room = context - self._patient.max_tokens - TEMPLATE_TOKENS
+        prompt = plain_prompt(max(1, min(self._patient.cache_tokens, room)), self._reader)
+        words = len(prompt.split())
+        long = f"a plain prompt of {words:,} words, about as long as the planned cache"
+        fix = "Plan with a smaller context: --set endpoint.context=TOKENS."
+        try:
+            answer = self._send(prompt, _CUT, _STREAM if self._seen.get("stream", True) else {})
+        except TeacherError as error:
+            return Finding("long prompt", "warning", f"{long}: {error.what}", error.fix)
+        if answer.refusal:
+            return Finding("long prompt", "failure", f"refuses {long}: {answer.refusal}", fix)
+        if not answer.counts:
+            text = f"answers {long}, but does not say how much of it was read"
+            fix = "A run cannot see whether long prompts are cut. Compare the server's log."
+            return Finding("long prompt", "warning", text, fix)
+        read, _ = answer.counts
+        if is_cut(read, words):
+            text = f"is cut: of {long}, it read {read:,} tokens"
+            return Finding("long prompt", "failure", text, f"{LARGER_CONTEXT}. Or: {fix}")
+        return Finding("long prompt", "ok", f"reads {long}: {read:,} tokens")
 
 
 def _number(text: str) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 import fake_server
 import pytest
+from cutting_server import cutting
 from fault_server import MODEL, FaultServer, faulty
 
 from heavydistill.config.models import Capabilities, Endpoint, Sampling
@@ -21,7 +22,9 @@ SWITCH = {"chat_template_kwargs": {"thinking": True}}
 
 
 def patient(**changes: Any) -> ExaminedModel:
-    of_patient = {key: changes.pop(key) for key in ("hosted", "samplings") if key in changes}
+    of_patient = {
+        key: changes.pop(key) for key in ("hosted", "samplings", "cache_tokens") if key in changes
+    }
     known = {"thinks": True, "extra_body": SWITCH, "context": 131_072} | changes
     profile = Profile(
         kind="endpoint", name="deepseek-v3.2", model=MODEL, tokenizer="unused", **known
@@ -329,3 +332,31 @@ def test_a_context_that_no_profile_knows_is_the_server_s_or_assumed(listed, resu
     assert finding.result == result and told in finding.text
     assert ("--set endpoint.context=N" in finding.fix) == (result == "warning")
     assert (seen.capabilities.context is None) == (result == "warning")
+
+
+@pytest.mark.parametrize(
+    ("habit", "result", "said"),
+    [
+        ({"context": None}, "ok", "reads a plain prompt of 6,000 words"),
+        ({}, "failure", "it read 2,050 tokens"),
+        ({"counts": False}, "warning", "does not say how much of it was read"),
+        ({"of_plain": (400, {"error": {"message": "too many"}})}, "failure", "too many"),
+        ({"of_plain": (500, {"error": {"message": "no memory"}})}, "failure", "no memory"),
+    ],
+)
+def test_one_prompt_is_as_long_as_the_planned_cache(habit, result, said):
+    with cutting(**habit) as server:
+        asked = Endpoint(base_url=server.base_url, retries=0)
+        seen = Examination(patient(cache_tokens=6000), asked, ESTIMATE)
+    *others, found = seen.findings
+    assert "long prompt" not in {finding.check for finding in others}
+    assert (found.check, found.result) == ("long prompt", result)
+    assert said in found.text and len(server.plain) == 1
+    if habit == {}:
+        assert "OLLAMA_CONTEXT_LENGTH" in found.fix and "LM Studio" in found.fix
+
+
+def test_a_model_that_reads_no_caches_gets_no_long_prompt():
+    with cutting() as server:
+        seen = Examination(patient(), Endpoint(base_url=server.base_url), ESTIMATE)
+    assert not server.plain and seen.findings[-1].check == "seed"

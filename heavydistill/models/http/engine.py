@@ -25,7 +25,7 @@ import logging
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -34,6 +34,7 @@ from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.circuit_breaker import CircuitBreaker
 from heavydistill.models.http.client import close_client, open_client
 from heavydistill.models.http.completion import LONGEST_CONTEXT, ChatCompletion, failed
+from heavydistill.models.http.cut_prompts import CutPrompts
 from heavydistill.models.http.failures import (
     REPEATABLE,
     OverrunError,
@@ -107,6 +108,7 @@ class OpenAIEngine:
         self._queued: set[asyncio.Task[Any]] = set()
         # Threads write to the journal, so that other requests can continue and share its flushes.
         self._keepers = ThreadPoolExecutor(endpoint.slots)
+        self._cut_prompts = CutPrompts(profile, self._ask_at, self._keepers)
         self._in_flight: set[asyncio.Task[Any]] = set()
         # Long prompts whose first request is under way, and whether its response has begun.
         self._begun: dict[str, asyncio.Event] = {}
@@ -292,11 +294,19 @@ class OpenAIEngine:
             _, outcome = await self._attempt([plain_question(doubted)], is_urgent=True)
             self._breaker.note_plain_answer(outcome.responses[0])
 
+    async def _ask_at(self, server: Server, request: Request) -> Response:
+        """The response of a certain server to one attempt, beside the requests in its slots."""
+        try:
+            _, outcome = await self._attempt([request], is_urgent=True, at=server)
+        except _DismissedError:
+            return INTERRUPTED
+        return outcome.responses[0]
+
     async def _attempt(
-        self, samples: list[Request], is_urgent: bool = False
+        self, samples: list[Request], is_urgent: bool = False, at: Server | None = None
     ) -> tuple[float, _Outcome]:
         """Send a request once and charge its cost; returns (time at which it was sent, outcome)."""
-        server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent))
+        server, charged, reserved = await self._dismissable(self._admitted(samples, is_urgent, at))
         sent = self._loop.time()
         given_up = failed("cut_off", "given up", 0.0)
         outcome = _Outcome([given_up] * len(samples))
@@ -319,12 +329,15 @@ class OpenAIEngine:
                 is_excused = self._breaker.excuses(samples[0], best)
                 self._servers.give_back(server, best, outcome.wait_s, is_excused)
         self._check_credit_and_pause(server, best, outcome.wait_s)
+        if at is None:
+            judged = await self._cut_prompts.judge(server, samples[0], outcome.responses)
+            outcome = replace(outcome, responses=judged)
         return sent, outcome
 
     async def _admitted(
-        self, samples: list[Request], is_urgent: bool
+        self, samples: list[Request], is_urgent: bool, at: Server | None
     ) -> tuple[Server, float, Cost]:
-        """Wait for a slot, the rate limits and the budget.
+        """Wait for a slot (for none of ``at``), the rate limits and the budget.
 
         Returns (server, tokens charged to the rate limit, reserved cost).
         """
@@ -333,13 +346,13 @@ class OpenAIEngine:
         while True:
             # Wait for the slot first: otherwise the rate limit would admit requests during a pause,
             # and all of them would be sent when the pause ends.
-            server = await self._servers.lease(is_urgent)
+            server = await self._servers.lease(is_urgent, at)
             try:
                 if charged is None:
                     charged = await self._rates.admit(round(most.tokens))
                 if self.is_drained:
                     raise _DismissedError
-                if not self._servers.is_paused(server):
+                if at or not self._servers.is_paused(server):
                     while self._ledger and not self._ledger.reserve(most):
                         await asyncio.sleep(_BUDGET_POLL_S)
                     return server, charged, most

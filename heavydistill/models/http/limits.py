@@ -101,8 +101,14 @@ class Servers:
         self._longest_s = min(_LONGEST_PAUSE_S, patience_s)
         self._waiting: deque[asyncio.Future[Server]] = deque()
 
-    async def lease(self, is_urgent: bool = False) -> Server:
-        """Wait for a slot of the server with most free slots; ``release`` or ``give_back`` it."""
+    async def lease(self, is_urgent: bool = False, at: Server | None = None) -> Server:
+        """Wait for a slot of the server with most free slots; ``release`` or ``give_back`` it.
+
+        A request to a certain server, ``at``, does not wait: it may exceed the server's slots.
+        """
+        if at:
+            at.in_flight += 1
+            return at
         waiter = asyncio.get_running_loop().create_future()
         (self._waiting.appendleft if is_urgent else self._waiting.append)(waiter)
         self._hand_out()
