@@ -8,9 +8,11 @@ interrupted. An interruption must never print a traceback, so this module import
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import shlex
+import stat
 import sys
 import warnings
 from collections.abc import Sequence
@@ -33,11 +35,19 @@ def main(words: Sequence[str] | None = None) -> None:
         from heavydistill.errors import HeavydistillError, MissingModelError, UserError
     _quiet_libraries()
     given = sys.argv[1:] if words is None else list(words)
+    is_piped = _is_piped()
     # During interpreter exit, Ctrl-C ends the process at once: nothing is left to lose.
     atexit.register(interrupts.end_at_once)
     try:
         with interrupts.recognized():
             app(given, prog_name="heavydistill")
+    except SystemExit:
+        if is_piped and not _is_piped():  # rich replaces a pipe that nobody reads any more
+            _say(
+                "Stopped, because the program that reads the output (such as head) has ended. "
+                "Send the output to a file (> FILE) to let the command finish."
+            )
+        raise
     except KeyboardInterrupt:
         _say("Interrupted.")
         sys.exit(interrupts.INTERRUPTED)
@@ -65,6 +75,13 @@ def _quiet_libraries() -> None:
         logging.getLogger("DeepSpeed").addFilter(lambda record: record.levelno >= logging.ERROR)
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", module=rf"({'|'.join(_LIBRARIES)})(\.|$)")
+
+
+def _is_piped() -> bool:
+    """Whether the output of this process goes into a pipe."""
+    with contextlib.suppress(OSError):
+        return stat.S_ISFIFO(os.fstat(1).st_mode)
+    return False
 
 
 def _say(message: str) -> None:

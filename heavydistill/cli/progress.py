@@ -139,7 +139,12 @@ class Progress:
                 self._live.update(drawn, refresh=True)
             elif now or time.monotonic() - self._last_line > _PLAIN_LINE_EVERY_S:
                 self._last_line = time.monotonic()
-                say(printable(shown if isinstance(shown, str) else line_of(shown)), self._console)
+                line = printable(shown if isinstance(shown, str) else line_of(shown))
+                try:
+                    say(line, self._console)
+                except SystemExit:  # from rich, if nobody reads the pipe any more
+                    said = "The program that reads the output has ended; the run goes on."
+                    print(said, file=sys.stderr)
 
 
 def remark_without_thinking(run: ResolvedRun) -> str:

@@ -1,4 +1,7 @@
-"""Ctrl-C: an exception if there is something to save, otherwise the end of the process."""
+"""Ctrl-C, SIGTERM and the loss of the terminal (SIGHUP).
+
+Each is an exception if there is something to save, otherwise the end of the process.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import contextlib
 import gc
 import os
 import signal
+import stat
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -16,15 +20,23 @@ INTERRUPTED = 130
 """Exit code of an interrupted command."""
 
 
+OF_A_TERMINAL = {signal.SIGINT, signal.SIGHUP}
+"""Signals that a terminal sends to all processes of a command."""
+
+
 @contextlib.contextmanager
 def as_exceptions() -> Iterator[Callable[[], None]]:
-    """Let SIGINT and SIGTERM raise KeyboardInterrupt with the name of the signal.
+    """Let SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt with the name of the signal.
+
+    SIGHUP stays ignored if it is, as under nohup.
 
     Yields:
-        Function that makes the process ignore both signals, so that they do not interrupt cleanup.
+        Function that makes the process ignore the signals, so that they do not interrupt cleanup.
     """
 
     def interrupt(signum: int, frame: Any) -> None:
+        if signum == signal.SIGHUP:
+            _leave_lost_terminal()
         raise KeyboardInterrupt(signal.Signals(signum).name)
 
     def ignore() -> None:
@@ -32,7 +44,9 @@ def as_exceptions() -> Iterator[Callable[[], None]]:
             signal.signal(signum, signal.SIG_IGN)
 
     is_main = threading.current_thread() is threading.main_thread()
-    signums = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    signums = [signal.SIGINT, signal.SIGTERM] if is_main else []
+    if is_main and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signums.append(signal.SIGHUP)
     handlers = {signum: signal.signal(signum, interrupt) for signum in signums}
     try:
         yield ignore
@@ -43,8 +57,8 @@ def as_exceptions() -> Iterator[Callable[[], None]]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Delay Ctrl-C until the block ends; processes started in the block never receive it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Delay Ctrl-C and SIGHUP until the block ends; processes started in it never receive them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, OF_A_TERMINAL)
     try:
         yield
     finally:
@@ -121,6 +135,16 @@ def loading() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def _leave_lost_terminal() -> None:
+    """Discard what is printed to a terminal that is gone: writing to it is an error."""
+    for stream in (1, 2):
+        with contextlib.suppress(OSError):
+            if stat.S_ISCHR(os.fstat(stream).st_mode) and not os.isatty(stream):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream)
+                os.close(null)
 
 
 def _end(signum: int, frame: Any) -> None:

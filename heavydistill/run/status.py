@@ -36,6 +36,7 @@ EVERY_S = 2.0
 PACE_S = 300.0
 """Paces are measured over this many past seconds."""
 THINKING = "thinking"
+_STILL_S, _TIMES_USUAL = 60.0, 5.0
 _VERSION = 7
 _THINKS = "sample_trajectories"
 
@@ -153,6 +154,7 @@ class StatusWriter:
         # Share of correct samples of each problem that has left these steps.
         self._right: dict[str, list[float]] = {step: [] for step in steps}
         self._moments: deque[_Moment] = deque([self._moment()])
+        self._received_at = time.monotonic()
         self._lock = threading.Lock()
         self._ends = threading.Event()
         self._is_silent = False
@@ -183,6 +185,7 @@ class StatusWriter:
             if counts := self._steps.get(step):
                 counts.received += 1
                 counts.received_tokens += tokens
+                self._received_at = time.monotonic()
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
@@ -262,6 +265,10 @@ class StatusWriter:
         if seconds <= 0:
             return None, None, None
         left = seconds * max(0, needed - there)
+        # Servers that bring nothing for far longer than usual may never bring anything again.
+        usual_s = max(_STILL_S, _TIMES_USUAL * seconds / max(1, received))
+        if self._account and left and now.at - self._received_at > usual_s:
+            received = 0
         return (
             60 * (now.finished - then.finished) / seconds or None,
             (now.tokens - then.tokens) / seconds or None,

@@ -347,8 +347,9 @@ def serve(descriptor: int, parent: int) -> None:
         if os.getppid() != parent:
             os._exit(0)
     os.set_inheritable(descriptor, False)
-    # Ctrl-C in the terminal is meant for the main program; the signal was blocked until now.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What the terminal sends is meant for the main program; SIGINT was blocked until now.
+    for signum in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # The default handler ends the process even inside a library call.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import uuid
 from dataclasses import replace
@@ -25,6 +26,7 @@ from heavydistill.heavy.checked_claims import attempts_by_cache, checked_claims
 from heavydistill.metrics.summary import summarize
 from heavydistill.run.status import running
 from heavydistill.schema import Trace
+from heavydistill.store.journal import Journal
 from heavydistill.store.sets.folder import read_manifest, read_rows
 from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
@@ -217,6 +219,28 @@ def test_no_process_outlives_the_run(signum, tmp_path):
         assert run.process.returncode == 130
         assert f"Interrupted: {run.out} was not written" in " ".join(printed.split())
         assert "Traceback" not in printed
+
+
+def test_a_lost_terminal_waits_for_the_requests_in_flight(tmp_path):
+    is_asked, is_lost = threading.Event(), threading.Event()
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        is_asked.set()
+        is_lost.wait(60)
+        time.sleep(1)
+        return completion("\\boxed{2}")
+
+    with serving(answer) as server:
+        run = Running(server.base_url, tmp_path)
+        assert is_asked.wait(300)
+        run.process.send_signal(signal.SIGHUP)
+        is_lost.set()
+        printed = run.process.communicate(timeout=GRACE_S)[0]
+        assert run.process.returncode == 130 and "Traceback" not in printed
+        assert "Waiting for the requests in flight" in printed
+        assert eventually(lambda: not run.alive(), GRACE_S), run.alive()
+        (journal,) = tmp_path.glob("**/journal*")
+        assert Journal(journal).answered == len(server.requests)
 
 
 def test_what_was_finished_before_an_interrupt_is_kept(tmp_path):

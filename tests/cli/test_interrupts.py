@@ -124,6 +124,38 @@ def test_whoever_handles_ctrl_c_or_ignores_it_keeps_to_that(restored):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_lost_terminal_is_an_interrupt_unless_the_command_was_started_with_nohup(is_ignored):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+    try:
+        expected = contextlib.nullcontext() if is_ignored else pytest.raises(KeyboardInterrupt)
+        with expected, interrupts.as_exceptions():
+            signal.raise_signal(signal.SIGHUP)
+        handler = signal.SIG_IGN if is_ignored else signal.SIG_DFL
+        assert signal.getsignal(signal.SIGHUP) is handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_a_command_whose_output_nobody_reads_says_why_it_stops(tmp_path, lines):
+    with subprocess.Popen(
+        [GENERATE[0], "generate", "--dry-run"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        for _ in range(lines):
+            command.stdout.readline()
+        command.stdout.close()
+        said = command.stderr.read()
+    assert command.returncode == 1
+    assert (
+        said.startswith("Stopped, because the program that reads the output") and "> FILE" in said
+    )
+
+
 def test_an_interrupt_is_one_whatever_a_library_makes_of_it(restored):
     def wrapped() -> None:
         try:

@@ -205,6 +205,20 @@ def test_paces_are_those_of_late(tmp_path, monkeypatch):
     assert after(400, []).problems_per_minute is None
 
 
+def test_no_time_left_is_told_while_servers_bring_nothing(tmp_path, monkeypatch):
+    clock = 1000.0
+    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
+    served = {"base_url": "http://localhost:1/v1", "tokenizer": "micro"}
+    keys = {"teacher": "mine", "endpoint": served, "journal": str(tmp_path / "journal")}
+    said = writer(tmp_path / STATUS, RunConfig.model_validate(keys), asks=True)
+    said.on_batch(STEPS[0], [{}] * 4)
+    for seconds, brings, is_known in ((10, 9, True), (50, 0, True), (20, 0, False), (10, 1, True)):
+        clock += seconds
+        for _ in range(brings):
+            said.on_sample(ASKING[0], 10)
+        assert (said.status().left_s is not None) is is_known
+
+
 def test_a_pace_counts_new_samples_alone_from_the_first_problem_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

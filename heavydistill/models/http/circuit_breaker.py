@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
@@ -41,6 +42,8 @@ _IDLE_S = 120.0  # longer than any pause between attempts, so that no request wa
 _FIRST_WITHOUT = 3  # number of responses without thinking
 _MOST_IN_A_ROW = 8  # number of responses in a row that end for a reason that is not known
 _log = logging.getLogger("heavydistill.models")
+_GONE_S = 60.0
+_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 _SILENT = OUTAGES | OF_THE_SERVER
 
 
@@ -58,6 +61,7 @@ class CircuitBreaker:
         self._model, self._where, self._patience_s = model, where, patience_s
         self._answered_at = self._doubted_at = self._failed_at = -math.inf
         self._is_asking = self._is_confirmed = False  # about the test question
+        self._gone_since = math.nan  # ``heard_at`` of the silence in which servers were named
         self._open: set[ChatCompletion] = set()
         # Maps each prompt that has only failed since the last data arrived to its first send time.
         self._since: dict[str, float] = {}
@@ -156,12 +160,30 @@ class CircuitBreaker:
         self._since = {p: t for p, t in self._since.items() if t > heard_at and not is_new}
         self._since.setdefault(prompt, sent)
         seconds = now - min(self._since.values())
+        if response.failure == "unreachable" and seconds > _GONE_S:
+            self._warn_of_ended_servers(heard_at, seconds)
         if is_sure and seconds > self._patience_s:
             raise StoppedError(
                 f"No server of {self._model} has answered for {seconds:.0f} s: {response.error}",
                 "Repeat the same command when a server answers again; all responses are kept.",
             )
         return is_sure or self._is_asking
+
+    def _warn_of_ended_servers(self, heard_at: float, seconds: float) -> None:
+        """Warn, once per silence, that the servers of this machine do not run any more."""
+        urls = self._where.split(",")
+        if self._gone_since != heard_at and all(
+            urlsplit(u).hostname in _THIS_MACHINE for u in urls
+        ):
+            self._gone_since = heard_at
+            _log.warning(
+                "Nothing listens at %s any more (%.0f s): the server of %s has ended. Start it again "
+                "and the run goes on, or it stops after %g s without an answer.",
+                self._where,
+                seconds,
+                self._model,
+                self._patience_s,
+            )
 
     def doubts_servers(self, request: Request, sent: float, is_last: bool) -> bool:
         """Whether to send a test question, to find out whether the servers or the prompts fail.

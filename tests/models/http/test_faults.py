@@ -367,6 +367,21 @@ def test_time_in_which_nothing_is_asked_is_no_silence():
         asyncio.run(fail(4000))
 
 
+@pytest.mark.parametrize("url", ["http://localhost:1/v1", "http://gpu.example:1/v1"])
+def test_a_server_of_this_machine_that_has_ended_is_named_once_after_a_minute(url, caplog):
+    breaker = CircuitBreaker("m", url, 600.0, must_think=False)
+
+    async def fail(sent: float) -> None:
+        with mock.patch.object(asyncio.get_running_loop(), "time", lambda: sent + 1):
+            breaker.is_outage(requests(1)[0], failed("unreachable", "refused", 1.0), sent)
+
+    for sent, named in ((0, 0), (50, 0), (70, 1), (130, 1)):
+        asyncio.run(fail(sent))
+        assert caplog.text.count("has ended") == (named if "localhost" in url else 0)
+    if "localhost" in url:
+        assert "Nothing listens at http://localhost:1/v1 any more (71 s)" in caplog.text
+
+
 def test_what_waits_for_its_turn_is_sent_neither_in_a_pause_nor_all_at_once_after_it():
     clock, send = transport.loop(), transport.Transport.ask
     sent: list[float] = []
