@@ -68,6 +68,7 @@ _RUN_FLAGS = (
     Flag("endpoint.base_url", "Models", "endpoint"),
     Flag("endpoint.start_vllm", "Models"),
     Flag("endpoint.tokenizer", "Models"),
+    Flag("endpoint.extra_body", "Models"),
     Flag("budget", "Cost"),
     Flag("endpoint.price_in", "Cost"),
     Flag("endpoint.price_out", "Cost"),

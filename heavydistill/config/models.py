@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from heavydistill.config.yaml import Section, carried_over, form
 
@@ -48,6 +48,13 @@ class Sampling(Section):
     min_p: float = Field(0.0, ge=0.0, lt=1.0)
     repetition_penalty: float = Field(1.0, gt=0.0)
     max_tokens: int = Field(32_768, ge=1)
+
+
+# Parameters that a run sends, and records as it sent them.
+_OF_THE_RUN = {
+    *("model", "messages", "n", "seed", "stream", "stream_options", "max_tokens"),
+    *("max_completion_tokens", *Sampling.model_fields),
+}
 
 
 class SamplingChoice(Section):
@@ -146,6 +153,9 @@ class Endpoint(Section):
     """US dollars per million prompt tokens (default: the profile's)."""
     price_out: float | None = Field(None, ge=0)
     """US dollars per million completion tokens (default: the profile's)."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Request parameters of this server, merged over the profile's, e.g. ``{provider: {only:
+    [deepinfra]}}``; null removes one of the profile's. Changed parameters are new requests."""
     capabilities: Capabilities | None = None
     """Properties of the endpoint (default: what `heavydistill doctor` measured here)."""
 
@@ -177,6 +187,16 @@ class Endpoint(Section):
     def _of_a_saved_pipeline(cls, tree: Any, info: ValidationInfo) -> Any:
         is_saved = isinstance(tree, dict) and not info.context
         return carried_over(tree, section="endpoint") if is_saved else tree
+
+    @field_validator("extra_body")
+    @classmethod
+    def _leaves_the_runs_own(cls, extra_body: dict[str, Any]) -> dict[str, Any]:
+        if own := sorted(_OF_THE_RUN.intersection(extra_body)):
+            raise ValueError(
+                f"the run itself sends {', '.join(own)}. Leave it out; keys such as "
+                "think.sampling.top_p and endpoint.capabilities.n set it."
+            )
+        return extra_body
 
     @model_validator(mode="after")
     def _one_place(self) -> Endpoint:

@@ -79,7 +79,7 @@ class ExaminedModel:
     @property
     def parameters(self) -> dict[str, Any]:
         """All request parameters of the run besides messages and length, most important first."""
-        sent: dict[str, Any] = dict(self.profile.extra_body)
+        sent: dict[str, Any] = dict(self.profile.added_body)
         for sampling in self.samplings:
             sent |= {"temperature": sampling.temperature, "seed": 1, "top_p": sampling.top_p}
             sent |= beyond_openai(sampling)
@@ -131,6 +131,7 @@ class Examination:
         self.is_counted = True
         self.requests = self.prompt_tokens = self.completion_tokens = 0
         self._length_name: str = _LENGTH_NAMES[0]
+        self._cut_reason = ""  # finish reason of a response that was cut off, if it is not known
         self._whole = self._pieces = Answer()
         self._client = open_client(endpoint, endpoint.key)
         checks: tuple[Callable[[], Finding], ...] = (
@@ -182,7 +183,8 @@ class Examination:
         )
 
     def _answer(self, body: dict[str, Any], most_tokens: int) -> Answer:
-        completion = ChatCompletion(most_tokens=most_tokens, redact=self._redact)
+        ends = self._seen.get("finish_reasons")
+        completion = ChatCompletion(most_tokens=most_tokens, redact=self._redact, ends=ends)
         submit(self._client.transport.ask(self._url, body, completion)).result()
         choices = completion.choices(self._profile.think_tags, 0.0)
         if not choices:
@@ -262,11 +264,20 @@ class Examination:
         else:
             raise self._useless(cut)
         end = cut.choices[0]
+        self._cut_reason = end.unknown_finish_reason
+        whole = self._send(_YES, self._enough, {}).choices if self._cut_reason else []
+        if whole and whole[0].unknown_finish_reason != self._cut_reason:
+            return self._learn("cut off", self._cut_reason, "length")
         if end.finish_reason != "length":
             text = f"{end.error or end.finish_reason}, though {_CUT} tokens cut the response off"
             fix = "A run would take cut-off responses for whole ones. Use another server."
             return Finding("cut off", "failure", text, fix)
         return Finding("cut off", "ok", f"finish reason length; the limit is called {name}")
+
+    def _learn(self, check: str, reason: str, meaning: str) -> Finding:
+        """Record the meaning of a finish reason that is not known."""
+        self._seen.setdefault("finish_reasons", {})[reason] = meaning
+        return Finding(check, "ok", f"finish reason {reason!r}, which the run reads as {meaning}")
 
     def _output(self) -> Finding:
         wanted = self._fitting
@@ -300,7 +311,7 @@ class Examination:
         taken = f"takes {', '.join(self._taken(wanted)) or 'none'}"
         if not refused:
             return Finding("parameters", "ok", taken)
-        switches = [name for name in refused if name in self._profile.extra_body]
+        switches = [name for name in refused if name in self._profile.added_body]
         fix = "If the run must use them, use another server."
         if switches:
             fix = f"Correct extra_body in the profile: {', '.join(switches)} is not known there."
@@ -321,11 +332,15 @@ class Examination:
 
     def _finish(self) -> Finding:
         first = self._whole.choices[0]
-        if not first.error:
+        if (reason := first.unknown_finish_reason) and reason != self._cut_reason:
+            return self._learn("finish reason", reason, "stop")
+        if not first.error and not reason:
             return Finding("finish reason", "ok", f"{first.finish_reason} after an answer")
-        fix = "A run counts any other finish reason than stop and length as a failure. "
+        fix = "A run stops after a few responses with a finish reason that is not known. "
         fix += "Use another server."
-        return Finding("finish reason", "failure", f"{first.error} after an answer", fix)
+        return Finding(
+            "finish reason", "failure", f"{first.error or repr(reason)} after an answer", fix
+        )
 
     def _thinking(self) -> Finding:
         place, first = self._whole.place, self._whole.choices[0]

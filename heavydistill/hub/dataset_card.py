@@ -21,7 +21,7 @@ from heavydistill.hub.terms import (
     licence_of,
     problem_sources,
 )
-from heavydistill.metrics.counts import GenerationCounts, unanswered_facts
+from heavydistill.metrics.counts import GenerationCounts, answerer_facts, unanswered_facts
 from heavydistill.metrics.intervals import FEW_PROBLEMS, Interval
 from heavydistill.report.grid import UNKNOWN, count, few_warning
 from heavydistill.report.markdown import at, code, interval, text, usd
@@ -76,13 +76,15 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         if (splits := splits_of(folder, name))
     }
     sizes = [problems for run in manifest.runs if (problems := run.summary.get("problems"))]
-    unanswered = [
+    facts = [
         f"{code(run.name)}: {text(fact)}"
         for run in manifest.runs
         for stage in _STAGES
         if "unanswered" in (counted := run.summary.get(stage) or {})  # not in older summaries
-        for fact in unanswered_facts(
-            {stage: GenerationCounts(**counted)}, run.summary.get("by_verifier", {})
+        for samples in ({stage: GenerationCounts(**counted)},)
+        for fact in (
+            *unanswered_facts(samples, run.summary.get("by_verifier", {})),
+            *answerer_facts(samples),
         )
     ]
     return render(
@@ -110,7 +112,7 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         labels={"used": "passed all filters", **dict(LABELS)},
         headlines=[(run, shown) for run in manifest.runs if (shown := _headline(run))],
         few_warning=[f" {warning}" for warning in few_warning(min(sizes, default=FEW_PROBLEMS))],
-        unanswered=unanswered,
+        facts=facts,
         costs=_costs(manifest),
         template=CHAT_TEMPLATE if (folder / CHAT_TEMPLATE).is_file() else "",
     )

@@ -57,6 +57,7 @@ MANY_UNANSWERED = 0.3
 
 COLUMNS = ("failed", "truncated", "unanswered", "undecided", "unjudged")
 """Fields of ``GenerationCounts`` that tables show, besides the number of samples."""
+_MOST_NAMED = 16  # number of hosts that are counted by name
 _FORMS = {
     **dict.fromkeys(("math", "exact", "procedural"), r"no \boxed{}"),
     "choice": "no letter of an option",
@@ -95,6 +96,10 @@ class GenerationCounts:
     unanswered: int | None = None
     """Samples that finished without a final answer, including empty ones; None in older files."""
     unanswered_because: dict[str, int] = field(default_factory=dict)  # by reason, most common first
+    answered_by: dict[str, int] = field(default_factory=dict)
+    """Responses by the host, model and configuration that the reply names, most common first."""
+    unknown_finish_reasons: dict[str, int] = field(default_factory=dict)
+    """Responses that are used although the server's finish reason is not known, by reason."""
 
     @property
     def cells(self) -> list[str]:
@@ -135,6 +140,15 @@ def unanswered_facts(
             yield f"{share} of the finished {name} hold no final answer{lacks}."
 
 
+def answerer_facts(samples: Mapping[str, GenerationCounts]) -> Iterator[str]:
+    """Yield a sentence for each stage that several hosts, models or configurations answered."""
+    for name, counts in samples.items():
+        if len(counts.answered_by) > 1:
+            total = sum(counts.answered_by.values())
+            shares = (f"{who} {100 * n / total:.1f}%" for who, n in counts.answered_by.items())
+            yield f"The {name} come from several hosts or configurations: {', '.join(shares)}."
+
+
 def statuses_alone(statuses: Mapping[str, int]) -> dict[str, int]:
     """Number of traces by status, most common first; error messages, which hold paths, are cut."""
     counts: Counter[str] = Counter()
@@ -153,6 +167,8 @@ class GenerationTally:
         self._failures: Counter[str] = Counter()
         self._unanswered: Counter[str] = Counter()
         self._undecided: Counter[str] = Counter()
+        self._answered_by: Counter[str] = Counter()
+        self._unknown_ends: Counter[str] = Counter()
 
     def add(self, generations: Sequence[Generation]) -> None:
         for sample in generations:
@@ -160,8 +176,13 @@ class GenerationTally:
             self._unusable[sample.unusable_because] += 1
             if sample.finish_reason == "error":
                 self._failures[sample.failure or "unknown"] += 1
-            elif sample.verdict is None:
-                self._unjudged += 1
+            else:
+                self._unjudged += sample.verdict is None
+                names = sample.host, sample.served_model, sample.system_fingerprint
+                if who := " ".join(filter(None, names)):
+                    self._answered_by[who] += 1
+                if sample.unknown_finish_reason:
+                    self._unknown_ends[sample.unknown_finish_reason] += 1
             if reason := unanswered_because(sample):
                 self._unanswered[reason] += 1
             if sample.verdict and sample.verdict.label == "undecided":
@@ -180,7 +201,16 @@ class GenerationTally:
             undecided_because=dict(self._undecided.most_common()),
             unanswered=self._unanswered.total(),
             unanswered_because=dict(self._unanswered.most_common()),
+            answered_by=_named(self._answered_by),
+            unknown_finish_reasons=_named(self._unknown_ends),
         )
+
+
+def _named(counts: Counter[str]) -> dict[str, int]:
+    """Counts by name, most common first; those after the first are one."""
+    named = dict(counts.most_common(_MOST_NAMED))
+    others = counts.total() - sum(named.values())
+    return named | ({"others": others} if others else {})
 
 
 @dataclass(slots=True, kw_only=True)

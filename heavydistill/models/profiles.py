@@ -76,6 +76,9 @@ class Offer(Section):
     model: str  # Served name at the provider
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Request parameters for this provider, used instead of ``thinking.extra_body``."""
+    routing: dict[str, Any] = Field(default_factory=dict)
+    """Request parameters that choose the host behind a router, added to the provider's. They do not
+    identify the model, so journaled responses are reused when they change."""
     price: Price | None = None  # Null if unknown
     source: str = ""  # Source of these facts
 
@@ -234,12 +237,19 @@ class Profile:
     thinks: bool = False  # Whether the model is known to think
     think_tags: tuple[str, str] | None = ("<think>", "</think>")  # None if the text has no tags
     extra_body: Mapping[str, Any] = field(default_factory=dict)  # Parameters added to requests
+    routing: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters added to requests that choose the host; see ``Offer.routing``."""
     domain: Domain = "general"  # Domain whose prompt wording suits the model
     thinker: Sampling = field(default_factory=Sampling)  # Sampling as a thinker
     deliberator: Sampling = field(default_factory=Sampling)  # Sampling as a deliberator
     licence: str = ""  # SPDX id of the weights' licence; empty if unknown
     price: Price | None = None  # Price at the endpoint; None if unknown
     is_described: bool = False  # False if only the model's name is known, without a profile file
+
+    @property
+    def added_body(self) -> dict[str, Any]:
+        """All parameters added to requests."""
+        return merged(self.routing, self.extra_body)
 
     def usd(
         self, prompt_tokens: float, completion_tokens: float, cached_tokens: float = 0.0
@@ -258,6 +268,7 @@ class Provider:
     base_url: str  # Address of the API
     key_env: str  # Usual environment variable of its key
     takes_top_k: bool = False  # Whether it accepts ``top_k``, which the OpenAI API does not have
+    routing: Mapping[str, Any] = field(default_factory=dict)  # See ``Offer.routing``
 
 
 PROVIDERS = {
@@ -265,9 +276,33 @@ PROVIDERS = {
     # Address from Groq's documentation (OpenAI Compatibility).
     "groq": Provider("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "novita": Provider("https://api.novita.ai/openai", "NOVITA_API_KEY"),
-    "openrouter": Provider("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", takes_top_k=True),
+    # Without these, hosts ignore parameters that they do not support, and the terms of a model may
+    # forbid training on its output (OpenRouter, Provider Routing).
+    "openrouter": Provider(
+        "https://openrouter.ai/api/v1",
+        "OPENROUTER_API_KEY",
+        takes_top_k=True,
+        routing={"provider": {"require_parameters": True, "enforce_distillable_text": True}},
+    ),
     "zai": Provider("https://api.z.ai/api/paas/v4", "ZHIPU_API_KEY"),
 }
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Request parameters ``base`` with those of ``over``.
+
+    Mappings in both are merged; null in ``over`` removes a parameter of ``base``.
+    """
+    both = dict(base)
+    for name, value in over.items():
+        known = both.get(name)
+        if isinstance(value, Mapping) and isinstance(known, Mapping):
+            both[name] = merged(known, value)
+        elif value is None and name in base:
+            del both[name]
+        else:
+            both[name] = value
+    return both
 
 
 def provider_at(base_url: str) -> str | None:

@@ -27,12 +27,14 @@ from heavydistill.models.ledger import Ledger
 from heavydistill.models.local.adapter import Adapter, adapter_of
 from heavydistill.models.profiles import (
     PROVIDERS,
+    Offer,
     Price,
     Profile,
     ProfileFile,
     Samplings,
     Thinking,
     load_profile,
+    merged,
     provider_at,
 )
 from heavydistill.models.request import Engine
@@ -147,7 +149,10 @@ def _placed(
         of_server = {
             "context_is_known": is_described or endpoint.context is not None,
             "thinks": is_described and bool(file.thinking.tags or file.thinking.parser),
-            "extra_body": offer.extra_body if offer else file.thinking.extra_body,
+            "extra_body": merged(
+                offer.extra_body if offer else file.thinking.extra_body, endpoint.extra_body
+            ),
+            "routing": _routing(file, provider, offer),
             "price": _price(endpoint, offer.price if offer else None),
         }
     most = min(sampling.max_tokens, file.output or context)
@@ -168,6 +173,19 @@ def _placed(
         is_described=is_described,
         **of_server,
     )
+
+
+def _routing(file: ProfileFile, provider: str | None, offer: Offer | None) -> dict[str, Any]:
+    """The request parameters that choose the host behind a router.
+
+    A model whose terms forbid distillation is reached only without ``enforce_distillable_text``.
+    """
+    routing = merged(
+        PROVIDERS[provider].routing if provider else {}, offer.routing if offer else {}
+    )
+    if routing and file.terms.distillation == "restricted":
+        routing = merged(routing, {"provider": {"enforce_distillable_text": None}})
+    return routing
 
 
 def _price(endpoint: Endpoint, known: Price | None) -> Price | None:

@@ -238,7 +238,7 @@ def _reach(
 
 def of_another_model(endpoint: Endpoint) -> Endpoint:
     """The endpoint without facts about its model, for use with another model."""
-    return endpoint.model_copy(update=dict.fromkeys(_PROPERTIES_OF_A_MODEL))
+    return endpoint.model_copy(update={**dict.fromkeys(_PROPERTIES_OF_A_MODEL), "extra_body": {}})
 
 
 def to_serve(config: RunConfig) -> ProfileFile:

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from heavydistill.metrics.counts import COLUMNS, GenerationCounts, Usage, unanswered_facts
+from heavydistill.metrics.counts import (
+    COLUMNS,
+    GenerationCounts,
+    Usage,
+    answerer_facts,
+    unanswered_facts,
+)
 from heavydistill.metrics.curve import Curve, Point, Way
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.problem_figures import COSTS, Cost
 from heavydistill.metrics.summary import NAMES, NO_LABEL, Summary
+from heavydistill.models.http.finish_reasons import PARSER_AT_FAULT, PARSER_FIX
 from heavydistill.models.tokenizer import ESTIMATED
 from heavydistill.report.grid import (
     UNKNOWN,
@@ -120,6 +127,7 @@ def _result_lines(summary: Summary) -> Iterator[str]:
         yield f"Traces: {listed(summary.statuses)}"
     yield f"Lost: {lost_samples(summary) or 'nothing'}"
     yield from failed_requests(summary)
+    yield from answerer_facts(summary.samples)
     yield from judging_lines(summary)
     stages = summary.usage.values()
     usd = cost(*stages)
@@ -364,10 +372,19 @@ def samples(counts: Mapping[str, GenerationCounts]) -> Grid:
 
 
 def failed_requests(summary: Summary) -> Iterator[str]:
-    """Yield the failed requests by reason, if there are any."""
+    """Yield the failed requests by reason, if there are any, and the finish reasons not known."""
     failures = (Counter(counts.failures) for counts in summary.samples.values())
     if kinds := sum(failures, Counter[str]()):
         yield f"Failed requests: {listed(dict(kinds.most_common()))}"
+    if kinds["answer_in_thinking"]:
+        found = counted(kinds["answer_in_thinking"], "response")
+        yield f"In {found} {PARSER_AT_FAULT}. {PARSER_FIX}"
+    for stage, counts in summary.samples.items():
+        if ends := counts.unknown_finish_reasons:
+            yield (
+                f"{stage.capitalize()} with a final answer, but a finish reason that is not known: "
+                f"{listed(ends)}"
+            )
 
 
 def reason_lines(summary: Summary) -> Iterator[str]:

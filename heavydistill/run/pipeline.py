@@ -350,7 +350,8 @@ class _Flow:
                 f"Step {step.name!r} failed: {type(error).__name__}: {error}",
                 f"This is a defect, please report it with this:\n{lines}",
             )
-        if self.error:
+        # The same stop reaches each step in turn, with other figures after the colon.
+        if self.error and _subject(self.error) != _subject(error):
             _log.error("%s", error)
         with self._changed:
             self.error = self.error or error
@@ -500,3 +501,7 @@ def logging_to(
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
         kept.close()
+
+
+def _subject(error: BaseException) -> str:
+    return str(error).partition(":")[0]

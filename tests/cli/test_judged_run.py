@@ -187,7 +187,7 @@ def test_the_budget_holds_the_judge_too(tmp_path, teacher):
     with serving(by_rule) as judge:
         # The teacher takes 12 * (4 + 2) * 18 = 1296 tokens; a vote may take 2000 and takes 18.
         stopped = ended("generate", *arguments(teacher, judge, tmp_path, budget="4ktok"), code=1)
-        assert "The budget is used up" in stopped
+        assert 1 <= stopped.count("The budget is used up") <= 2
         paid = len(teacher.requests) + len(judge.requests)
         assert judge.requests and paid * TOKENS <= 4000
         done = ended("generate", *arguments(teacher, judge, tmp_path, budget="1Mtok"))

@@ -281,8 +281,25 @@ def test_missing_counts_are_said(usage):
 
 def test_a_cut_off_response_that_looks_finished_is_a_failure():
     assert visit(habits(cut_reason="stop"))[2]["cut off"].result == "failure"
-    finding = visit(habits(end_reason="eos"))[2]["finish reason"]
-    assert finding.result == "failure" and "'eos'" in finding.text
+    seen, _, by_check = visit(habits(end_reason="odd", cut_reason="odd"))
+    assert by_check["cut off"].result == by_check["finish reason"].result == "failure"
+    assert "'odd'" in by_check["finish reason"].text and not seen.capabilities.finish_reasons
+
+
+@pytest.mark.parametrize(
+    ("reasons", "learnt"),
+    [
+        ({"end_reason": "eos", "cut_reason": "max_tokens"}, {}),
+        ({"end_reason": "odd"}, {"odd": "stop"}),
+        ({"cut_reason": "cut"}, {"cut": "length"}),
+        ({"end_reason": "odd", "cut_reason": "cut"}, {"odd": "stop", "cut": "length"}),
+    ],
+)
+def test_finish_reasons_are_known_or_told_apart_by_what_they_follow(reasons, learnt):
+    seen, _, by_check = visit(habits(**reasons))
+    assert by_check["cut off"].result == by_check["finish reason"].result == "ok"
+    assert seen.capabilities.finish_reasons == learnt
+    assert all(f"reads as {meaning}" in str(by_check) for meaning in learnt.values())
 
 
 def test_a_server_that_refuses_everything_is_an_error_without_the_key(monkeypatch):

@@ -85,8 +85,11 @@ def test_what_became_of_the_answers_is_told_and_many_without_a_final_one_in_a_se
     counts = GenerationCounts(100, 5, {}, 15, 0, 2, 0, {}, 40, {"no_answer": 40})
     stages = {"trajectories": dataclasses.asdict(counts), "by_verifier": {"math": {}}}
     older = {"total": 8, "failed": 0, "truncated": 0, "undecided": 1, "unjudged": 0}
+    stages["trajectories"]["answered_by"] = {"DeepInfra glm-4.6": 60, "Novita glm-4.6": 20}
     counted = RUN.model_copy(update={"summary": SUMMARY | stages | {"deliberations": older}})
     written = made(tmp_path / "a", runs=[counted])
+    assert "`glm`: The trajectories come from several hosts or configurations: " in written
+    assert "DeepInfra glm-4.6 75.0%, Novita glm-4.6 25.0%." in written
     assert "| `glm` | trajectories | 100 | 5 | 15 | 40 | 2 | 0 |" in written
     assert "| `glm` | deliberations | 8 | 0 | 0 | - | 1 | 0 |" in written
     said = "`glm`: 50.0% of the finished trajectories hold no final answer (no \\\\boxed{})."

@@ -12,11 +12,12 @@ from heavydistill.metrics.counts import (
     GenerationTally,
     Judging,
     Usage,
+    answerer_facts,
     unanswered_because,
     unanswered_facts,
 )
 from heavydistill.metrics.summary import summarize
-from heavydistill.schema import Generation, Trace, Verdict
+from heavydistill.schema import Generation, Trace, Trajectory, Verdict
 from heavydistill.verifiers.pool import VerdictPool
 
 OPTIONS = {"options": ["red", "blue", "green"]}
@@ -104,6 +105,41 @@ def test_above_thirty_per_cent_a_sentence_names_the_form_that_is_missing():
     assert said.endswith("(no letter of an option and no code block).")
     (said,) = unanswered_facts(samples, ["mine"])
     assert said.endswith("hold no final answer.")
+
+
+def test_who_answered_is_counted_and_said_where_there_are_several():
+    def of(host: str, **changes: str) -> Trajectory:
+        named = {"host": host, "served_model": "glm-4.6"} | changes
+        return dataclasses.replace(trajectory(r"\boxed{5}"), **named)
+
+    lost = dataclasses.replace(of("Chutes"), finish_reason="error", failure="timeout")
+    tally = GenerationTally()
+    tally.add([*[of("DeepInfra")] * 5, *[of("Novita")] * 3, lost])
+    assert tally.counts.answered_by == {"DeepInfra glm-4.6": 5, "Novita glm-4.6": 3}
+    (said,) = answerer_facts({"trajectories": tally.counts})
+    assert said == (
+        "The trajectories come from several hosts or configurations: DeepInfra glm-4.6 62.5%, "
+        "Novita glm-4.6 37.5%."
+    )
+    for same in ([of("DeepInfra")] * 5, [of("", served_model="")] * 5):
+        tally = GenerationTally()
+        tally.add(same)
+        assert not list(answerer_facts({"trajectories": tally.counts}))
+
+
+def test_any_number_of_names_stays_a_few():
+    tally = GenerationTally()
+    tally.add([dataclasses.replace(trajectory("7"), host=f"h{n}") for n in range(1000)])
+    assert len(tally.counts.answered_by) == 17 and tally.counts.answered_by["others"] == 984
+
+
+def test_used_responses_with_a_finish_reason_that_is_not_known_are_counted():
+    odd = dataclasses.replace(trajectory(r"\boxed{5}"), unknown_finish_reason="odd")
+    lost = dataclasses.replace(odd, finish_reason="error", failure="unknown_end")
+    tally = GenerationTally()
+    tally.add([odd, odd, lost, trajectory("7")])
+    assert tally.counts.unknown_finish_reasons == {"odd": 2}
+    assert tally.counts.failures == {"unknown_end": 1}
 
 
 MakeTrace = Callable[..., Trace]

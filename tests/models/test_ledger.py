@@ -296,3 +296,39 @@ def test_a_shard_that_is_begun_again_books_what_the_one_before_had_in_flight(tmp
         assert account.balance.spent_tokens == 65 and balance_of(file) == account.balance
         for each in (lost, other, again):
             each.close()
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"completion_tokens": 481, "total_tokens": 492, "reasoning_tokens": 469},
+        {"completion_tokens": 12, "total_tokens": 492, "reasoning_tokens": 469},
+        {"completion_tokens": 12, "total_tokens": 23, "reasoning_tokens": 469},
+        {"completion_tokens": 12, "total_tokens": 492},
+        {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+        {"completion_tokens": 12},
+        {},
+    ],
+)
+@pytest.mark.parametrize("place", ["body", "choice"])
+def test_a_budget_holds_however_a_server_counts_the_thinking(tmp_path, usage, place):
+    is_hidden = usage.get("total_tokens") or usage.get("reasoning_tokens")
+    thought = "" if is_hidden else "so it is " * 213  # where no count tells of it, it is seen
+    reply = dict(completion("It is 7.", reasoning_content=thought)[1])
+    usage = {"prompt_tokens": 11, **usage} if usage else {}
+    if thinking := usage.pop("reasoning_tokens", None):
+        usage["completion_tokens_details"] = {"reasoning_tokens": thinking}
+    (reply if place == "body" else reply["choices"][0])["usage"] = usage
+    if place == "choice":
+        del reply["usage"]
+    billed = (11 * 2 + 481 * 12) / 10**6
+    with serving(lambda body: (200, reply)) as server:
+        endpoint = Endpoint(base_url=server.base_url, price_in=2, price_out=12, concurrency=4)
+        ledger = Ledger(tmp_path / "run.ledger", most_usd=0.1)
+        with contextlib.closing(
+            OpenAIEngine(profile_at("m", endpoint), endpoint, ledger)
+        ) as engine:
+            asked = [Request(user_turn("3+4?"), Sampling(max_tokens=2000), n, n) for n in range(99)]
+            with pytest.raises(StoppedError, match="is used up"):
+                engine.generate(asked)
+        assert len(server.requests) >= 3 and len(server.requests) * billed <= 0.1

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -148,10 +149,69 @@ def test_a_known_provider_is_asked_in_its_own_way():
     openrouter = registry.profile_at("glm-4.6", Endpoint(base_url="https://openrouter.ai/api/v1"))
     assert openrouter.model == "z-ai/glm-4.6"
     assert openrouter.extra_body == {"reasoning": {"enabled": True}}
+    routing = {"require_parameters": True, "enforce_distillable_text": True}
+    quantizations = {"quantizations": ["fp8", "fp16", "bf16", "fp32"]}
+    assert openrouter.routing == {"provider": routing | quantizations}
     assert openrouter.thinker.top_k == 10
     zai = registry.profile_at("glm-4.6", Endpoint(base_url="https://api.z.ai/api/coding/paas/v4"))
     assert (zai.model, zai.extra_body) == ("glm-4.6", {"thinking": {"type": "enabled"}})
     assert zai.thinker.top_k == 0  # not a parameter of that API
+
+
+def test_the_choice_of_hosts_leaves_the_journal_of_a_hosted_teacher_valid():
+    endpoint = Endpoint(base_url="https://openrouter.ai/api/v1")
+    profile = registry.profile_at("glm-4.6", endpoint)
+    assert registry.revision_of(profile, endpoint) == '{"reasoning": {"enabled": true}}'
+    pinned = endpoint.model_copy(update={"extra_body": {"provider": {"only": ["deepinfra"]}}})
+    other = registry.profile_at("glm-4.6", pinned)
+    assert registry.revision_of(other, pinned) != registry.revision_of(profile, endpoint)
+    assert other.added_body["provider"] == {**profile.routing["provider"], "only": ["deepinfra"]}
+
+
+@pytest.mark.parametrize(
+    ("teacher", "provider"),
+    [
+        ("some/model", {"require_parameters": True, "enforce_distillable_text": True}),
+        # Its terms forbid distillation, which the user was told, and no host would be left.
+        ("claude-sonnet-4.5", {"require_parameters": True}),
+        # Its weights are in 4 bits.
+        ("gpt-oss-120b", {"require_parameters": True, "enforce_distillable_text": True}),
+    ],
+)
+def test_openrouter_is_asked_for_hosts_that_take_all_parameters_and_keep_the_terms(
+    teacher, provider
+):
+    profile = registry.profile_at(teacher, Endpoint(base_url="https://openrouter.ai/api/v1"))
+    assert profile.routing == {"provider": provider}
+    elsewhere = registry.profile_at(teacher, Endpoint(base_url=URL))
+    assert elsewhere.routing == {}
+
+
+def test_the_parameters_of_an_endpoint_are_merged_over_the_profiles(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "name: mine\ntokenizer: null\ncontext: 4096\n"
+        "thinking: {extra_body: {effort: {level: 3, budget: 9}, verbose: true, kept: 1}}\n",
+        encoding="utf-8",
+    )
+    more = {"effort": {"level": 4}, "verbose": None, "provider": {"only": ["x"]}}
+    with serving(lambda body: completion("7")) as server:
+        endpoint = Endpoint(base_url=server.base_url, extra_body=more)
+        profile = registry.profile_at(str(file), endpoint)
+        profile = dataclasses.replace(profile, routing={"provider": {"require_parameters": True}})
+        registry.open_engine(profile, endpoint).generate(
+            [Request(user_turn("3+4?"), Sampling(), 1)]
+        )
+    (body,) = server.requests
+    assert (body["effort"], body["kept"]) == ({"level": 4, "budget": 9}, 1)
+    assert "verbose" not in body
+    assert body["provider"] == {"only": ["x"], "require_parameters": True}
+
+
+@pytest.mark.parametrize("name", ["messages", "n", "seed", "temperature", "max_tokens"])
+def test_what_the_run_records_as_sent_cannot_be_set_beside_it(name):
+    with pytest.raises(ConfigError, match=f"the run itself sends {name}"):
+        load_config(overrides={"endpoint.base_url": URL, f"endpoint.extra_body.{name}": 3})
 
 
 def test_the_endpoint_wins_over_the_profile():

@@ -49,6 +49,22 @@ def test_a_result_is_ten_lines_with_what_was_lost_and_what_it_took(summary, prin
     assert "Claims: on 97.1% of attempts; 12.5% self-contr" in printed(print_summary, one_sided)
 
 
+def test_what_a_reply_says_of_its_server_is_told(summary, printed):
+    counts = dataclasses.replace(
+        summary.trajectories,
+        failures={"answer_in_thinking": 3},
+        answered_by={"DeepInfra glm-4.6": 60, "Novita glm-4.6": 20},
+        unknown_finish_reasons={"odd": 2},
+    )
+    text = " ".join(
+        printed(print_summary, dataclasses.replace(summary, trajectories=counts)).split()
+    )
+    assert "In 3 responses the final answer came in the field of the thinking" in text
+    assert "--reasoning-parser of this model" in text
+    assert "DeepInfra glm-4.6 75.0%, Novita glm-4.6 25.0%" in text
+    assert "a final answer, but a finish reason that is not known: 2 odd" in text
+
+
 def test_caches_whose_tokens_are_estimated_are_marked(printed):
     text = " ".join(printed(tables, invented(readers={"m": 20, ESTIMATED: 1170})).split())
     assert "tokens of 1,170 of 1,190 caches are estimated, one for each UTF-8 byte" in text

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,7 +32,7 @@ from urllib.parse import urlsplit
 from heavydistill.errors import StoppedError, TeacherError
 from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.failures import OF_THE_SERVER, OUTAGES
-from heavydistill.models.http.finish_reasons import PARSER_AT_FAULT
+from heavydistill.models.http.finish_reasons import PARSER_AT_FAULT, PARSER_FIX
 from heavydistill.models.request import Request, Response
 from heavydistill.store.journal import prompt_id
 
@@ -55,9 +56,23 @@ class CircuitBreaker:
         where: Addresses of the servers, for messages.
         patience_s: Maximum number of seconds without data before the run is stopped.
         must_think: Whether one of the first responses must contain thinking.
+        routing: Parameters of the requests that choose a host, for messages.
     """
 
-    def __init__(self, model: str, where: str, patience_s: float, must_think: bool) -> None:
+    def __init__(
+        self,
+        model: str,
+        where: str,
+        patience_s: float,
+        must_think: bool,
+        routing: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._routed = ""
+        if routing:
+            self._routed = (
+                f" No host may satisfy {json.dumps(routing)}, which requests ask for: --extra-body "
+                "changes it, e.g. --extra-body '{provider: {quantizations: null}}'."
+            )
         self._model, self._where, self._patience_s = model, where, patience_s
         self._answered_at = self._doubted_at = self._failed_at = -math.inf
         self._is_asking = self._is_confirmed = False  # about the test question
@@ -126,12 +141,7 @@ class CircuitBreaker:
         """What is wrong with the end of these responses, and the fix."""
         of = f"{responses} of {self._model} at {self._where}"
         if self._wrong_end == PARSER_AT_FAULT:
-            return (
-                f"In {of} {PARSER_AT_FAULT}",
-                "Start vLLM or SGLang with the --reasoning-parser of this model (`heavydistill "
-                "teachers NAME` prints the command) or with none, so that the tags stay in the "
-                "text; at a provider, use another host.",
-            )
+            return f"In {of} {PARSER_AT_FAULT}", PARSER_FIX
         return (
             f"The server ended {of} with the finish reason {self._wrong_end!r}, which is not known",
             "Responses that hold a final answer are used. Run `heavydistill doctor` with the same "
@@ -224,7 +234,8 @@ class CircuitBreaker:
             raise TeacherError(
                 f"{self._where} refuses every request to {self._model}: {response.error}",
                 "Correct the key, the name of the model or the parameter in that message; "
-                "`heavydistill doctor` with the same flags tests which parameters work.",
+                "`heavydistill doctor` with the same flags tests which parameters work."
+                f"{self._routed}",
             )
 
     def require_thinking(self, responses: list[Response]) -> list[Response]:

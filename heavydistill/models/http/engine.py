@@ -103,7 +103,9 @@ class OpenAIEngine:
         self._n = self._able.n
         must_think = profile.thinks and endpoint.reasoning == "required"
         where = endpoint.base_url or ""
-        self._breaker = CircuitBreaker(self.model, where, endpoint.timeout_s, must_think)
+        self._breaker = CircuitBreaker(
+            self.model, where, endpoint.timeout_s, must_think, profile.routing
+        )
         self.is_drained = False
         self._queued: set[asyncio.Task[Any]] = set()
         # Threads write to the journal, so that other requests can continue and share its flushes.
@@ -431,7 +433,7 @@ class OpenAIEngine:
             body["n"] = len(samples)
         if self._able.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
-        body |= self.profile.extra_body
+        body |= self.profile.added_body
         return {name: value for name, value in body.items() if name not in self._able.refused}
 
     def _check_credit_and_pause(
@@ -471,7 +473,8 @@ def _best(responses: list[Response]) -> Response:
 def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
     """The revision of a served model: the request parameters that affect it; may be empty.
 
-    A server does not report which weights it serves.
+    A server does not report which weights it serves. Parameters that only choose a host are not
+    part of it (``profiles.Offer.routing``).
     """
     known = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
     return json.dumps(known, sort_keys=True) if known else ""

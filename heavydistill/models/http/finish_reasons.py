@@ -45,6 +45,11 @@ PARSER_AT_FAULT = (
     "the final answer came in the field of the thinking: the server's reasoning parser does not "
     "fit the model"
 )
+PARSER_FIX = (
+    "Start vLLM or SGLang with the --reasoning-parser of this model (`heavydistill teachers NAME` "
+    "prints the command) or with none, so that the tags stay in the text; at a provider, use "
+    "another host."
+)
 
 
 def failure_of_end(reason: str) -> Failure | None:
