@@ -72,6 +72,7 @@ _RUN_FLAGS = (
     Flag("budget", "Cost"),
     Flag("endpoint.price_in", "Cost"),
     Flag("endpoint.price_out", "Cost"),
+    Flag("endpoint.fresh", "Cost"),
     Flag("out", "Run"),
     Flag("journal", "Run"),
     Flag("processes", "Run"),

@@ -54,6 +54,7 @@ _REFILTER_FLAGS = (
     Flag("student", _MODEL),
     Flag("endpoint.price_in", _COST),
     Flag("endpoint.price_out", _COST),
+    Flag("endpoint.fresh", _COST),
     Flag("journal", _COST),
 )
 _IMPORT_FLAGS = (

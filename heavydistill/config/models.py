@@ -158,6 +158,12 @@ class Endpoint(Section):
     [deepinfra]}}``; null removes one of the profile's. Changed parameters are new requests."""
     capabilities: Capabilities | None = None
     """Properties of the endpoint (default: what `heavydistill doctor` measured here)."""
+    fresh: bool = False
+    """Request and pay everything again if a priced server answers with another model than the one
+    in the journal; without it, the run stops."""
+    identities: dict[str, str] = Field(default_factory=dict)
+    """Number of each served model among those that its name has had in the journal; found at the
+    start of a run, and saved for ``replay``."""
 
     @property
     def urls(self) -> list[str]:

@@ -30,6 +30,7 @@ from heavydistill.curate.build_state import BuildState, OnProgress, SetOfTrace, 
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.counts import Usage, no_usage
 from heavydistill.models.contact import Contact
+from heavydistill.models.identity import identified
 from heavydistill.models.registry import profile_file, revision_of
 from heavydistill.models.request import Request, deliberate_stage, sample_seed, samples, user_turn
 from heavydistill.models.resolve import ResolvedRun, of_another_model
@@ -129,7 +130,7 @@ def resolve_choice(
             "Set it to a folder or a Hub id with a tokenizer.json.",
         )
     segment.require(journal, writes=True)
-    return run
+    return identified(run, contact, saves=True) if contact else run
 
 
 def journal_of(choice: Redeliberate | RefilterConfig, out: Path) -> Path:

@@ -72,7 +72,7 @@ class Contact:
             TeacherError: No server answers, the key is missing or refused, the model is not served,
                 or the address is not the address of an API.
         """
-        said = [context_of(self._entries(model, url, endpoint), model) for url in endpoint.urls]
+        said = [context_of(self.listed(model, url, endpoint), model) for url in endpoint.urls]
         return min((tokens for tokens in said if tokens), default=None)
 
     def require(self, model: str, endpoint: Endpoint, most_tokens: int = 0) -> None:
@@ -89,8 +89,11 @@ class Contact:
                 f"Add --set endpoint.context={takes}, or start the server with a larger context.",
             )
 
-    def _entries(self, model: str, url: str, endpoint: Endpoint) -> _Entries:
-        """The server's list of models, checked to contain ``model``; empty if there is no list."""
+    def listed(self, model: str, url: str, endpoint: Endpoint) -> _Entries:
+        """The server's list of models, checked to contain ``model``; empty if there is no list.
+
+        Raises TeacherError as ``context`` does.
+        """
         place = url, endpoint.key_env
         if place not in self._seen:
             refuse_missing_key(endpoint)

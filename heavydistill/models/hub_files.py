@@ -8,6 +8,7 @@ other files as missing.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import logging
 import os
@@ -19,6 +20,7 @@ from heavydistill.errors import TeacherError, did_you_mean
 
 _TIMEOUT_S = 10.0
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 _TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 _log = logging.getLogger("heavydistill.models")
 
@@ -45,6 +47,17 @@ def file_in(model: str, file: str, revision: str | None = None) -> Path:
 
     obstacle()
     return Path(hf_hub_download(model, file, revision=revision))
+
+
+def folder_digest(folder: Path) -> str:
+    """Digest of the files of a checkpoint or adapter in a folder. Raises OSError."""
+    digest = hashlib.sha256()
+    files = (path for path in folder.iterdir() if path.suffix in _CHECKPOINT_SUFFIXES)
+    for path in sorted(filter(Path.is_file, files)):
+        with path.open("rb") as opened:
+            of_file = hashlib.file_digest(opened, "sha256").hexdigest()
+        digest.update(f"{path.name} {of_file}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 @functools.cache

@@ -17,11 +17,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heavydistill.config.models import Capabilities, Endpoint, Sampling
+from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.config.run import SamplingName
 from heavydistill.config.shipped import shipped
 from heavydistill.errors import TeacherError, did_you_mean
 from heavydistill.models.capabilities import ASSUMED, positions_in
+from heavydistill.models.http.probe import Evidence
 from heavydistill.models.hub_files import file_in, is_hub_id, unloadable, why_missing
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.local.adapter import Adapter, adapter_of
@@ -226,14 +227,21 @@ def revision_of(profile: Profile, endpoint: Endpoint) -> str:
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import served_revision
 
-        return served_revision(profile.extra_body, endpoint.capabilities or Capabilities())
+        return served_revision(profile, endpoint)
     from heavydistill.models.local.engine import local_revision
 
     return local_revision(profile.model)
 
 
-def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> Engine:
+def open_engine(
+    profile: Profile,
+    endpoint: Endpoint,
+    ledger: Ledger | None = None,
+    evidence: Evidence | None = None,
+) -> Engine:
     """Open the engine of a model; loads the weights of a local one.
+
+    ``evidence`` is as in ``http.engine.OpenAIEngine``.
 
     Raises:
         TeacherError: The model cannot be loaded.
@@ -241,7 +249,7 @@ def open_engine(profile: Profile, endpoint: Endpoint, ledger: Ledger | None = No
     if profile.kind == "endpoint":
         from heavydistill.models.http.engine import OpenAIEngine
 
-        return OpenAIEngine(profile, endpoint, ledger)
+        return OpenAIEngine(profile, endpoint, ledger, evidence)
     from heavydistill.models.local.engine import LocalEngine
 
     return LocalEngine(profile.model, profile.think_tags)

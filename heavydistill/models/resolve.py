@@ -18,6 +18,7 @@ from heavydistill.config.shipped import shipped
 from heavydistill.errors import ConfigError
 from heavydistill.models.capabilities import Context, Source, bounded, context_of, obeyed
 from heavydistill.models.contact import Contact
+from heavydistill.models.http.probe import Evidence
 from heavydistill.models.profiles import PROVIDERS, Profile, ProfileFile, provider_at
 from heavydistill.models.registry import nearest, profile_at, profile_file
 from heavydistill.models.request import JUDGE, THINK
@@ -39,6 +40,7 @@ class ResolvedModel:
     endpoint: Endpoint  # Where it is served; without an address, the model runs in this process
     sampling: Sampling  # Sampling of its requests
     samples: int  # Number of samples of one prompt
+    evidence: Evidence | None = None  # What ``identity`` saw of a served model in this run
 
     @property
     def is_local(self) -> bool:

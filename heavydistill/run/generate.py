@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import dataclasses
 import importlib.util
 import logging
 import operator
@@ -41,6 +42,7 @@ from heavydistill.heavy import prompts
 from heavydistill.heavy.cache import fence_for, frame_tokens
 from heavydistill.metrics.summary import Summary
 from heavydistill.models.contact import Contact
+from heavydistill.models.identity import identified
 from heavydistill.models.local.engine import require_template
 from heavydistill.models.resolve import ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, SERVER, ServerTokenizer, reader_of
@@ -145,8 +147,11 @@ def check(
     for model in run.models:
         if asks and model.is_local:  # before the model is loaded
             require_template(model.profile.model)
+    server = run.server_command() if config.endpoint.start_vllm and asks else None
     if contact:
         require_endpoints(run, contact)
+        run = identified(run, contact, server or ())
+        config = run.config
     recover(folder)
     changed = _changed(config, folder)
     if pools:
@@ -161,7 +166,7 @@ def check(
         journal=journal,
         server_log=folder.with_name(f"{folder.name}.vllm.log"),
         unfit=loaded.unfit,
-        server=run.server_command() if config.endpoint.start_vllm and asks else None,
+        server=server,
         pools=pools,
         outside=loaded.outside,
         contact=contact,
@@ -206,8 +211,9 @@ def run(
             not divided into shards.
 
     Raises:
-        TeacherError: An endpoint does not work or the server cannot be started (no request was
-            sent); or the endpoint refuses all requests during the run.
+        TeacherError: An endpoint does not work, has another model than the journal, or the server
+            cannot be started (no request was sent); or the endpoint refuses all requests during
+            the run.
         ConfigError: The same run, or another one into the same folder, is in progress; Ray is not
             installed or cannot be joined; or there are shards and a ``pipeline_of``.
         RunError: The pipeline failed, the started server ended, the disk is full, or rows are
@@ -217,18 +223,18 @@ def run(
     """
     pays, place = plan.run.asks_servers and not replay, Workplace(plan.folder)
     status = StatusWriter(place.path / STATUS, plan.run, len(plan.problems), pays, on_status)
-    run = plan.run.with_config(pools=str(plan.pools_at)) if plan.pools_at else plan.run
     with contextlib.ExitStack() as stack:
-        pool = None if replay else _pool(plan, run, ray)
+        pool = None if replay else _pool(plan, ray)
         if pool:
             if pipeline_of:
                 raise ConfigError("A pipeline of your own runs in one process", "Set processes: 1.")
             stack.callback(pool.close)
+        if pays:
+            plan = _identified(plan)
+        run = plan.run.with_config(pools=str(plan.pools_at)) if plan.pools_at else plan.run
         command = None if replay or ray else plan.server
         # The address is not saved in the configuration, because it is valid for this run only.
         run, failure = stack.enter_context(with_server(run, command, plan.server_log, on_start))
-        if pays and not run.config.endpoint.start_vllm:
-            require_endpoints(run, plan.contact or Contact())
         with loading():
             from heavydistill.run.recipe import build_heavy_pipeline, paying
         if pays:
@@ -256,13 +262,25 @@ def run(
         return _publish(plan, place, interrupted=False)
 
 
-def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
+def _identified(plan: Plan) -> Plan:
+    """Return the plan with the models that its servers have now, which the journal then records.
+
+    Raises the same errors as ``require_endpoints`` and ``identified``.
+    """
+    contact = plan.contact or Contact()
+    if not plan.config.endpoint.start_vllm:
+        require_endpoints(plan.run, contact)
+    run = identified(plan.run, contact, plan.server or (), saves=True)
+    return dataclasses.replace(plan, run=run)
+
+
+def _pool(plan: Plan, ray: str | None) -> ShardPool | None:
     """Return the pool that runs the shards of a run; None if the run is not divided.
 
     Raises:
         ConfigError: Ray is not installed, or cannot be joined.
     """
-    processes = run.config.processes
+    processes = plan.config.processes
     if not ray:
         return ProcessPool(processes) if processes > 1 else None
     if not importlib.util.find_spec("ray"):
@@ -277,7 +295,7 @@ def _pool(plan: Plan, run: ResolvedRun, ray: str | None) -> ShardPool | None:
         )
     from heavydistill.run.ray import RayPool
 
-    return RayPool(ray, run, plan.server)
+    return RayPool(ray, plan.run, plan.server)
 
 
 def _publish(plan: Plan, place: Workplace, interrupted: bool) -> Finished:

@@ -18,6 +18,7 @@ from pydantic import PrivateAttr
 
 from heavydistill.config.models import Endpoint, Sampling
 from heavydistill.errors import ConfigError
+from heavydistill.models.http.probe import Evidence
 from heavydistill.models.journaled import JournaledEngine, journals
 from heavydistill.models.ledger import Ledger
 from heavydistill.models.profiles import Profile
@@ -66,12 +67,15 @@ class HeavyLLM(LLM):
     _engine: Engine | None = PrivateAttr(default=None)
     _keep: Keep = PrivateAttr(default_factory=lambda: forget)
     _found: Profile | None = PrivateAttr(default=None)
+    _evidence: Evidence | None = PrivateAttr(default=None)
 
     @classmethod
-    def resolved(cls, profile: Profile, **fields: Any) -> HeavyLLM:
-        """Return the LLM of a model whose profile is known."""
+    def resolved(
+        cls, profile: Profile, evidence: Evidence | None = None, **fields: Any
+    ) -> HeavyLLM:
+        """Return the LLM of a model whose profile is known; ``evidence`` as in its engine."""
         llm = cls(**fields)
-        llm._found = profile
+        llm._found, llm._evidence = profile, evidence
         return llm
 
     @property
@@ -102,7 +106,7 @@ class HeavyLLM(LLM):
             _share_processor()
         caps = self.most_tokens, self.most_usd
         ledger = self.ledger and Ledger(Path(self.ledger), *caps, self.holder)
-        self._engine = open_engine(profile, self.endpoint, ledger or None)
+        self._engine = open_engine(profile, self.endpoint, ledger or None, self._evidence)
         if self.journal:
             folder = Path(self.journal)
             journal = journals.borrow(folder.absolute(), lambda: Journal(folder))

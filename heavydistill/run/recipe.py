@@ -56,6 +56,7 @@ def llm_of(run: ResolvedRun, stage: str, replay: bool = False, holder: str = "")
     pays = model.endpoint.is_served and config.journal and not replay
     return HeavyLLM.resolved(
         model.profile,
+        model.evidence,
         teacher=model.name,
         sampling=model.sampling,
         seed=config.seed,

@@ -46,6 +46,8 @@ _MAY_CHANGE = {
     "verify.timeout_s",
 }
 
+_IDENTITIES = "endpoint.identities."
+
 _log = logging.getLogger(__name__)
 
 
@@ -154,13 +156,20 @@ class Earlier:
     def may_go_on(self) -> bool:
         """Return whether the new run may replace the existing run, whose gaps it fills or whose
         sample counts it changes."""
-        return self.changed.keys() <= _MAY_CHANGE if self.changed else bool(self.lacks)
+        keys = {key for key in self.changed if not key.startswith(_IDENTITIES)}
+        if keys != self.changed.keys() and not self.lacks:  # a finished run of another model
+            return False
+        return keys <= _MAY_CHANGE if self.changed else bool(self.lacks)
 
 
 def earlier(config: RunConfig, folder: Path) -> Earlier | None:
     """Compare the run in a folder with a new configuration; None if there is no readable run."""
     try:
-        was, now = _flat(load_config(folder / "config.yaml").asked), _flat(config.asked)
+        saved = load_config(folder / "config.yaml")
+        was, now = _flat(saved.asked), _flat(config.asked)
+        for name in saved.endpoint.identities.keys() & config.endpoint.identities.keys():
+            was[_IDENTITIES + name] = saved.endpoint.identities[name] or "1"
+            now[_IDENTITIES + name] = config.endpoint.identities[name] or "1"
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
         # Trajectories of given pools are not requested again.
         asked = ("deliberations",) if config.pools else ("trajectories", "deliberations")

@@ -177,6 +177,20 @@ def read(path: Path, thorough: bool = False) -> Segment:
     return Segment(path, torn, damaged, foreign, lines)
 
 
+def has_model(folder: Path, model: str) -> bool:
+    """Return whether a journal has a line of a model; the lines are not checked.
+
+    Raises:
+        JournalError: A segment cannot be read.
+    """
+    starts = b'{"model": %s, ' % json.dumps(model, ensure_ascii=False).encode()
+    for path in _listed(folder) if _is_there(folder) else ():
+        with _reading(path) as file:
+            if any(line.startswith(starts, _PAYLOAD_STARTS) for line in file):
+                return True
+    return False
+
+
 def record_at(path: Path, offset: int) -> Record:
     """Read the record of the intact line at ``offset``.
 

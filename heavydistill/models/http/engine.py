@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -44,6 +44,7 @@ from heavydistill.models.http.failures import (
     wrong_key,
 )
 from heavydistill.models.http.limits import Server, back_off, refusal_wait
+from heavydistill.models.http.probe import Evidence, ModelCheck
 from heavydistill.models.http.replies import Redactor, retry_after
 from heavydistill.models.http.transport import loop, submit
 from heavydistill.models.ledger import Cost, Ledger, cost_of, most_cost
@@ -89,10 +90,17 @@ class OpenAIEngine:
     """Sends chat completion requests to a served model.
 
     ``close`` also closes ``ledger``, the account of the run. If the profile says ``thinks``, a
-    response without thinking may be a failure.
+    response without thinking may be a failure. A server that failed may have been restarted: before
+    its next response is used, a probe checks that it has the model that ``evidence`` describes.
     """
 
-    def __init__(self, profile: Profile, endpoint: Endpoint, ledger: Ledger | None = None) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        endpoint: Endpoint,
+        ledger: Ledger | None = None,
+        evidence: Evidence | None = None,
+    ) -> None:
         self.model = profile.model
         self.profile = profile
         self._endpoint = endpoint
@@ -114,6 +122,7 @@ class OpenAIEngine:
         self._in_flight: set[asyncio.Task[Any]] = set()
         # Long prompts whose first request is under way, and whether its response has begun.
         self._begun: dict[str, asyncio.Event] = {}
+        self._model_check = ModelCheck(evidence, profile, endpoint)
         self._loop = loop()
         self._client = open_client(endpoint, self._key)
         self._servers, self._rates = self._client.servers, self._client.rates
@@ -121,7 +130,7 @@ class OpenAIEngine:
     @property
     def revision(self) -> str:
         """The revision that ``served_revision`` returns."""
-        return served_revision(self.profile.extra_body, self._able)
+        return served_revision(self.profile, self._endpoint)
 
     def generate(self, requests: list[Request], keep: Keep = forget) -> list[Response]:
         """The responses to all requests, in order. Several threads may call it at once.
@@ -331,6 +340,7 @@ class OpenAIEngine:
                 is_excused = self._breaker.excuses(samples[0], best)
                 self._servers.give_back(server, best, outcome.wait_s, is_excused)
         self._check_credit_and_pause(server, best, outcome.wait_s)
+        await self._model_check.after(server.url, best.failure)
         if at is None:
             judged = await self._cut_prompts.judge(server, samples[0], outcome.responses)
             outcome = replace(outcome, responses=judged)
@@ -470,11 +480,16 @@ def _best(responses: list[Response]) -> Response:
     return next((response for response in responses if response.failure is None), responses[0])
 
 
-def served_revision(extra_body: Mapping[str, Any], able: Capabilities) -> str:
-    """The revision of a served model: the request parameters that affect it; may be empty.
+def served_revision(profile: Profile, endpoint: Endpoint) -> str:
+    """The revision of a served model; may be empty.
 
-    A server does not report which weights it serves. Parameters that only choose a host are not
-    part of it (``profiles.Offer.routing``).
+    It has the request parameters that affect the model, without those that only choose a host
+    (``profiles.Offer.routing``), and its number in the journal (``identity``) unless it is the
+    first model of its name.
     """
-    known = {**extra_body, **({"refused": sorted(able.refused)} if able.refused else {})}
+    known: dict[str, Any] = dict(profile.extra_body)
+    if endpoint.capabilities and endpoint.capabilities.refused:
+        known["refused"] = sorted(endpoint.capabilities.refused)
+    if number := endpoint.identities.get(profile.model):
+        known["model"] = number
     return json.dumps(known, sort_keys=True) if known else ""

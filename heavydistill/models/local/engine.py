@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.config.models import Sampling
 from heavydistill.errors import TeacherError
-from heavydistill.models.hub_files import file_in, has_chat_template, obstacle, unloadable
+from heavydistill.models.hub_files import (
+    file_in,
+    folder_digest,
+    has_chat_template,
+    obstacle,
+    unloadable,
+)
 from heavydistill.models.local.adapter import (
     CONFIG,
     Adapter,
@@ -38,7 +44,6 @@ _BATCH_TOKENS = {"cpu": 131_072, "cuda": 262_144}
 # Maximum bytes of a batch's keys and values: 35,000 tokens of a 1.7B model in float32.
 _BATCH_BYTES = 8 * 10**9
 _CHECKPOINT = "a folder with a transformers checkpoint"
-_CHECKPOINT_SUFFIXES = {".json", ".safetensors", ".bin", ".model", ".jinja"}
 
 _GOLDEN = -7046029254386353131  # splitmix64's increments, as signed 64-bit integers
 _MIX_1 = -4658895280553007687
@@ -235,12 +240,7 @@ def _revision(model: str, file: str, revision: str | None = None) -> str:
     folder = Path(model)
     if not folder.is_dir():
         return file_in(model, file, revision).parent.name  # the path contains snapshots/COMMIT
-    digest = hashlib.sha256()
-    for path in sorted(p for p in folder.iterdir() if p.suffix in _CHECKPOINT_SUFFIXES):
-        with path.open("rb") as opened:
-            of_file = hashlib.file_digest(opened, "sha256").hexdigest()
-        digest.update(f"{path.name} {of_file}\n".encode())
-    return digest.hexdigest()[:16]
+    return folder_digest(folder)
 
 
 def load_tokenizer(model: str) -> Any:

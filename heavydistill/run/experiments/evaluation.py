@@ -64,6 +64,7 @@ from heavydistill.metrics.controls import (
     order_name,
 )
 from heavydistill.models.contact import Contact
+from heavydistill.models.identity import refuse_same_model
 from heavydistill.models.request import THINK
 from heavydistill.models.resolve import ResolvedModel, ResolvedRun, resolve
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, reader_of
@@ -222,6 +223,7 @@ def check(
 
     Raises:
         UserError: The user has to fix something; nothing was written.
+        TeacherError: The server answers with the model ``before`` for another one.
     """
     names, configs = control_names(controls, config), {AFTER: config}
     if before is None:
@@ -230,6 +232,10 @@ def check(
         configs = dict(zip((BEFORE, AFTER), paired(config, before, contact), strict=True))
     place = ExperimentFolder.of(config, Path(configs[AFTER].roles[1]).name)
     runs = {which: place.check(each, which, on_checked, contact) for which, each in configs.items()}
+    if BEFORE in runs:
+        base, after = runs[BEFORE].run.deliberator, runs[AFTER].run
+        for model in filter(None, (after.thinker, after.deliberator)):
+            refuse_same_model(base, model)
     return EvaluationPlan(place, runs, controls_of(runs[AFTER], names, orders))
 
 

@@ -44,6 +44,8 @@ def serving(
 
         def do_POST(self) -> None:
             body = self.body()
+            if self.answers_probe(body):
+                return
             server.requests.append(body)
             status, reply = answer(body)
             # All prompts count alike; the rest is cached, so that none seems to be cut.

@@ -175,7 +175,7 @@ class _Handler(Handler):
         if self.path == "/tokenize":
             words = body.get("content", "").split()
             return self.send_json(*(200, {"tokens": words}) if server.tokenizes else (404, {}))
-        if not self._knows_key():
+        if not self._knows_key() or self.answers_probe(body):
             return None
         if not body:  # it is asked whether the key is good
             return self._refuse(400, "nothing to complete")

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from heavydistill.models.http.probe import QUESTION
+
 
 class Handler(BaseHTTPRequestHandler):
     """Reads JSON and sends whole responses; a client that has gone away is not complained about."""
@@ -14,6 +16,21 @@ class Handler(BaseHTTPRequestHandler):
     def body(self) -> Any:
         """What was posted."""
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def answers_probe(self, body: Any) -> bool:
+        """Answer the questions that tell models apart, as a server that has one of each name.
+
+        The tests of the probe have a server of their own; to all others it is no request.
+        """
+        if self.path.endswith("/completions") and "prompt_logprobs" in body:
+            self.send_json(404, {"error": {"message": "Not Found"}})
+        elif QUESTION in str(body.get("messages")):
+            message = {"role": "assistant", "content": f"I am {body.get('model')}."}
+            choice = {"index": 0, "finish_reason": "stop", "message": message}
+            self.send_json(200, {"object": "chat.completion", "choices": [choice]})
+        else:
+            return False
+        return True
 
     def send(
         self, status: int, data: bytes, kind: str, headers: dict[str, str] | None = None

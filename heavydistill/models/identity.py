@@ -1,0 +1,311 @@
+"""Tells which model a server has behind a name, so that a journal never answers for another one.
+
+A server's name for a model says nothing of its weights: a retrained adapter, or another
+quantization, can have the name and address of the old one. The file ``models.jsonl`` of a journal
+therefore records each model that a name has stood for, with what it is recognised by
+(``http.probe.Evidence``): the contents of the folder that the server's list of models names as
+``root``, if this machine can read it; a probe; and the address only if there is neither, and never
+for a server that the run starts or for several addresses. The first model of a name has the
+number "", and its responses the keys of journals without this file; later models have the numbers
+2, 3 and so on, which are part of their keys.
+
+A model that a provider serves and a profile describes is known by its name. Not covered: a change
+that neither folder nor probe shows, e.g. of the model behind a provider's name; an adapter whose
+server still has the old weights in memory counts as a new model, because its folder has changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pydantic import TypeAdapter, ValidationError
+
+from heavydistill.config.models import Endpoint
+from heavydistill.errors import JournalError, TeacherError
+from heavydistill.models.contact import Contact
+from heavydistill.models.http.probe import Evidence, probe
+from heavydistill.models.http.transport import submit
+from heavydistill.models.hub_files import folder_digest
+from heavydistill.models.profiles import Profile, provider_at
+from heavydistill.models.resolve import ResolvedModel, ResolvedRun
+from heavydistill.store import segment
+
+FILE = "models.jsonl"
+_CONFIGS = ("config.json", "adapter_config.json")
+_MOST_BYTES = 32 * 2**30  # larger folders take minutes to read; the probe tells these models apart
+_log = logging.getLogger("heavydistill.models")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model in a journal: a line of ``models.jsonl``."""
+
+    model: str  # Served name
+    id: str  # Number among the models of this name
+    at: float  # Time of its first run, in seconds since 1970
+    evidence: Evidence  # What it is recognised by
+
+
+_LINE = TypeAdapter(KnownModel)
+
+
+def identified(
+    run: ResolvedRun, contact: Contact, server: Sequence[str] = (), saves: bool = False
+) -> ResolvedRun:
+    """Return the run with the number of each served model in its endpoints' ``identities``.
+
+    Args:
+        run: Resolved run with a journal, whose servers answer.
+        contact: Contact that has listed the servers' models.
+        server: Command of the server that the run starts, if any; it need not run yet.
+        saves: Whether to record models that the journal does not know.
+
+    Raises:
+        TeacherError: The model of a priced endpoint is not the one in the journal, and
+            ``endpoint.fresh`` is not set; or addresses of an endpoint serve different models.
+        JournalError: The file of the journal is damaged.
+    """
+
+    def of(*models: ResolvedModel | None) -> tuple[dict[str, Any], dict[str, Evidence]]:
+        """Return the changes of the models' endpoint, and what each is recognised by."""
+        served = {model.profile.model: model for model in models if model and not model.is_local}
+        found = {
+            name: _find(model, Path(run.config.journal or ""), contact, server, saves)
+            for name, model in served.items()
+            if not _is_known_by_name(model.profile, model.endpoint)
+        }
+        numbers = {name: known.id for name, known in found.items()}
+        evidence = {name: known.evidence for name, known in found.items()}
+        return {"identities": numbers, "fresh": False}, evidence
+
+    def seen(model: ResolvedModel, evidence: dict[str, Evidence]) -> ResolvedModel:
+        return dataclasses.replace(model, evidence=evidence.get(model.profile.model))
+
+    config, deliberator = run.config, run.deliberator if run.config.rounds else None
+    changes, evidence = of(run.thinker, deliberator)
+    run = run.at(config.endpoint.model_copy(update=changes))
+    thinker, judge = run.thinker and seen(run.thinker, evidence), run.judge
+    if judge and config.judge and config.judge.endpoint:
+        changes, of_judge = of(judge)
+        endpoint = config.judge.endpoint.model_copy(update=changes)
+        run = run.with_config(judge=config.judge.model_copy(update={"endpoint": endpoint}))
+        moved = judge.endpoint.model_copy(update=changes)
+        judge = dataclasses.replace(seen(judge, of_judge), endpoint=moved)
+    return dataclasses.replace(
+        run, thinker=thinker, deliberator=seen(run.deliberator, evidence), judge=judge
+    )
+
+
+def refuse_same_model(before: ResolvedModel, after: ResolvedModel) -> None:
+    """Raise TeacherError if a server answers for both names with one model.
+
+    Nothing is checked for models in this process, for two names of one checkpoint, and if
+    ``identified`` has no probe of both.
+    """
+    old, new = before.profile.model, after.profile.model
+    if old == new or not (before.evidence and after.evidence):
+        return
+    is_alias = before.evidence.root and before.evidence.root == after.evidence.root
+    if not is_alias and before.evidence.is_same_answer(after.evidence):
+        raise TeacherError(
+            f"{after.endpoint.base_url} answers {new} with the base model {old}: a probe gives the "
+            "same for both",
+            f"Check that the server has loaded the weights of {new} (vLLM: --enable-lora "
+            f"--lora-modules {new}=FOLDER, and no warning about its modules in the log), restart "
+            "it, and repeat the command.",
+        )
+
+
+def _is_known_by_name(profile: Profile, endpoint: Endpoint) -> bool:
+    return profile.is_described and any(map(provider_at, endpoint.urls))
+
+
+def _find(
+    model: ResolvedModel, journal: Path, contact: Contact, server: Sequence[str], saves: bool
+) -> KnownModel:
+    """The entry of a served model in the journal, with what was seen of it now."""
+    profile, endpoint = model.profile, model.endpoint
+    if endpoint.start_vllm:  # `vllm serve WEIGHTS`
+        now = Evidence(folder=_folder(server[2]), root=server[2]) if server else Evidence()
+    else:
+        now = _observed(profile, endpoint, contact)
+    match = _match(_known(journal, profile.model), now)
+    if not match and now.has_probe:
+        now = now.repeated(_observed(profile, endpoint, contact))
+        match = _match(_known(journal, profile.model), now)
+    if match:
+        noise = match.evidence.noise
+        return dataclasses.replace(match, evidence=dataclasses.replace(now, noise=noise))
+    with _locked(journal) if saves else contextlib.nullcontext() as file:
+        known = _known(journal, profile.model)
+        if match := _match(known, now):  # another run has recorded it by now
+            return dataclasses.replace(match, evidence=now)
+        number = str(len(known) + 1) if known else ""
+        if not (saves and endpoint.identities.get(profile.model) == number):  # said by the check
+            _say_new(model, journal, known, now)
+        new = KnownModel(profile.model, number, round(time.time(), 3), now)
+        if file:
+            file.write(json.dumps(dataclasses.asdict(new)).encode() + b"\n")
+    return new
+
+
+def _say_new(model: ResolvedModel, journal: Path, known: list[KnownModel], now: Evidence) -> None:
+    """Say what becomes of the journal's responses of a name that has a new model.
+
+    Raises:
+        TeacherError: Requesting them again would cost money, and ``endpoint.fresh`` is not set.
+    """
+    name, price = model.profile.model, model.profile.price
+    if not known:
+        if segment.has_model(journal, name):
+            _log.warning(
+                "%s holds responses of %s from before models were recorded; they are used as "
+                "responses of the model that is served now. If it is another one, give another "
+                "--journal.",
+                *(journal, name),
+            )
+        return
+    last = known[-1].evidence
+    what = (
+        f"{model.endpoint.base_url or 'The new server'} has another model as {name} than {journal}"
+    )
+    what += f": {last.difference(now)}"
+    if price and (price.usd_per_mtok_in or price.usd_per_mtok_out) and not model.endpoint.fresh:
+        raise TeacherError(
+            what,
+            "Serve the earlier model again, or add --fresh (in a build: --set "
+            "redeliberate.endpoint.fresh=true): then everything is requested and billed again.",
+        )
+    _log.warning("%s. Its responses are not used, and all requests are sent again.", what)
+    if last.folder != now.folder and last.has_probe and not _unlike(last, now):
+        _log.warning(
+            "%s still answers as before, although its folder has changed. If the server has not "
+            "been restarted since, stop this run and restart the server first.",
+            name,
+        )
+
+
+def _unlike(last: Evidence, now: Evidence) -> str:
+    return dataclasses.replace(last, folder="", address="").difference(now)
+
+
+def _match(known: list[KnownModel], now: Evidence) -> KnownModel | None:
+    return next((each for each in reversed(known) if not each.evidence.difference(now)), None)
+
+
+def _observed(profile: Profile, endpoint: Endpoint, contact: Contact) -> Evidence:
+    """Look once at the model at all addresses of an endpoint.
+
+    Raises:
+        TeacherError: The addresses serve different models.
+    """
+    urls, name = endpoint.urls, profile.model
+    seen = [submit(probe(url, profile, endpoint)).result() for url in urls]
+    first = seen[0]
+    for url, other in zip(urls[1:], seen[1:], strict=True):
+        if first.logprobs and other.logprobs and (why := first.difference(other)):
+            raise TeacherError(
+                f"{urls[0]} and {url} serve different models as {name}: {why}",
+                "Serve the same weights at all addresses of --endpoint.",
+            )
+    if any(other.text != first.text for other in seen):
+        first = Evidence()
+    entries = contact.listed(name, urls[0], endpoint)
+    address = (provider_at(urls[0]) or urls[0].rstrip("/")) if len(urls) == 1 else ""
+    root, folder = _root(entries, name), _contents(entries, name)
+    return dataclasses.replace(first, folder=folder, root=root, address=address)
+
+
+def _root(entries: list[dict[str, Any]], name: str | None) -> str:
+    """The folder or Hub id of a model by the server's list; empty if not stated."""
+    root = next((each.get("root") for each in entries if each["id"] == name), None)
+    return root if isinstance(root, str) else ""
+
+
+def _contents(entries: list[dict[str, Any]], name: str) -> str:
+    """Digest of the folder of a model, and of its base's for an adapter; empty if unreadable."""
+    own = _folder(_root(entries, name))
+    parent = next((each.get("parent") for each in entries if each["id"] == name), None)
+    base = _root(entries, parent) if isinstance(parent, str) else ""
+    if not own or not base:
+        return own
+    return hashlib.sha256(f"{own} {_folder(base) or base}".encode()).hexdigest()[:16]
+
+
+def _folder(root: str) -> str:
+    """Digest of the checkpoint or adapter in a folder of this machine; empty if there is none."""
+    folder = Path(root)
+    try:
+        if not root or not any((folder / name).is_file() for name in _CONFIGS):
+            return ""
+        files = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
+        if sum(stat.st_size for _, stat in files) > _MOST_BYTES:
+            return ""
+        seen = tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in files)
+        return _digest(folder, seen)
+    except (OSError, ValueError):  # not readable, or no path
+        return ""
+
+
+@functools.lru_cache(maxsize=64)
+def _digest(folder: Path, seen: tuple[tuple[str, int, int], ...]) -> str:
+    """Digest of a folder whose files have these names, sizes and times."""
+    return folder_digest(folder)
+
+
+def _known(journal: Path, name: str) -> list[KnownModel]:
+    """The models that a name has stood for, in the order of their numbers.
+
+    Raises:
+        JournalError: A line cannot be read.
+    """
+    path = journal / FILE
+    try:
+        data = path.read_bytes() if path.is_file() else b""
+    except OSError as error:
+        raise _unusable(path, error) from error
+    lines = data[: data.rfind(b"\n") + 1].splitlines()  # the last one may be torn by a kill
+    try:
+        known = [_LINE.validate_json(line) for line in lines]
+    except ValidationError as error:
+        raise JournalError(
+            f"{path} is damaged",
+            "Restore it from a copy, or give another --journal. Without the file, the journal's "
+            "responses count as those of the models that are served now.",
+        ) from error
+    return [each for each in known if each.model == name]
+
+
+@contextlib.contextmanager
+def _locked(journal: Path) -> Iterator[BinaryIO]:
+    """Open the file to add lines, while other processes wait; a torn last line is removed."""
+    path = journal / FILE
+    try:
+        journal.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> JournalError:
+    return JournalError(
+        f"{path} cannot be used: {error.strerror}", "Check the disk, or give another --journal."
+    )
