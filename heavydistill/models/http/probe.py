@@ -117,7 +117,7 @@ async def probe(url: str, profile: Profile, endpoint: Endpoint) -> Evidence:
         "messages": user_turn(QUESTION),
         "temperature": 0,
         able.max_tokens_name: _ANSWER_TOKENS,
-        **profile.extra_body,
+        **profile.added_body,
     }
     body = {name: value for name, value in body.items() if name not in able.refused}
     return Evidence(text=_text(await _answer(f"{base}/chat/completions", endpoint.key, body)))
