@@ -180,8 +180,8 @@ def lost_student(name: str, error: TeacherError) -> ConfigError:
     )
 
 
-def stops_of(name: str) -> frozenset[int]:
-    """Return the ids of the tokens that end generation in a model's ``generation_config.json``."""
+def generation_settings(name: str) -> dict[str, Any]:
+    """Return the content of a model's ``generation_config.json``; empty if there is none."""
     from transformers.utils import cached_file
 
     file = cached_file(
@@ -190,8 +190,12 @@ def stops_of(name: str) -> frozenset[int]:
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
     )
-    said = json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
-    found = said.get("eos_token_id")
+    return json.loads(Path(file).read_text(encoding="utf-8")) if file else {}
+
+
+def stops_of(name: str) -> frozenset[int]:
+    """Return the ids of the tokens that end generation in a model's ``generation_config.json``."""
+    found = generation_settings(name).get("eos_token_id")
     return frozenset(found if isinstance(found, list) else [found]) - {None}
 
 

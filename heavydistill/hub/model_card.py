@@ -203,6 +203,7 @@ def _usage(
     return {
         "download": shlex.join(download),
         "generate": shlex.join(own),
+        "architecture": record.base.architecture or "AutoModelForCausalLM",
         "name": json.dumps(place),
         "parent": json.dumps(parent),
         "at": f", revision={json.dumps(base.revision)}" if base.revision else "",

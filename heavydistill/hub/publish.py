@@ -53,6 +53,7 @@ from heavydistill.hub.options import PublishOptions
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.hub.terms import authors_of, check_origin, check_terms, origin_of
 from heavydistill.hub.weights import ADAPTER_CONFIG, WEIGHTS, adapter_config, weights_of
+from heavydistill.models.local.architecture import PROCESSOR
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     MANIFEST,
@@ -79,7 +80,7 @@ _FIXES = {
     403: "Use a token with write access to that repository, or another --to.",
 }
 _COPY, _COPY_MARK = ".dry-run", ".heavydistill-dry-run"
-_FULL_CONFIGS = ("config.json", "generation_config.json")
+_FULL_CONFIGS = ("config.json", "generation_config.json", *PROCESSOR)
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TOKENIZER = (
     *("tokenizer.json", _TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"),

@@ -31,6 +31,9 @@ class BaseModelUsed(Section):
     name: str  # name of the model
     revision: str  # commit on the Hub, or a digest of the files
     template_sha256: str  # hash of the chat template used for training
+    architecture: str = ""
+    """Class of transformers that loads a vision-language model, of which the text tower was trained;
+    empty for a text model."""
     training: TrainingRecord | None = None  # record of an earlier training, if there is one
 
 

@@ -3,7 +3,8 @@
 The chat template comes from ``chat_template_path`` if it is set; otherwise from the folder of sets,
 where the build stored a repaired one; otherwise from the model.
 
-Not covered: an adapter as the base model (merge it first), and vision models.
+Of a vision-language model, the text tower is trained and the rest stays as it is
+(``models.local.architecture``). Not covered: an adapter as the base model (merge it first).
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heavydistill.chat.student import stops_of
+from heavydistill.chat.student import generation_settings, stops_of
 from heavydistill.chat.template import Chat, own_template, read_template
 from heavydistill.errors import ConfigError, TeacherError
 from heavydistill.models.hub_files import file_in, unloadable
+from heavydistill.models.local.architecture import TextTower, model_class, text_tower
 from heavydistill.models.local.engine import local_revision
 from heavydistill.models.registry import profile_file
 from heavydistill.store.portable import name_alone
@@ -45,6 +47,8 @@ class BaseCheckpoint:
     chat: Chat
     context: int
     """Maximum number of tokens of prompt and response together."""
+    tower: TextTower | None
+    """The part to train of a vision-language model; None if the whole model is text."""
     training: TrainingRecord | None
     """Record of the training that made this model; None if there is none."""
 
@@ -55,6 +59,7 @@ class BaseCheckpoint:
             name=self.name,
             revision=self.revision,
             template_sha256=self.chat.sha256,
+            architecture=self.tower.architecture if self.tower else "",
             training=self.training,
         )
 
@@ -86,8 +91,9 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
     """Find the model named in the arguments, and load its tokenizer.
 
     Raises:
-        ConfigError: The model is an adapter; its template has no generation prompt or differs from
-            the sets' template; or the sets have different templates.
+        ConfigError: The model is an adapter; it is no causal language model, or a vision-language
+            model whose text tower is not known; its template has no generation prompt or differs
+            from the sets' template; or the sets have different templates.
         TeacherError: The model cannot be loaded.
     """
     from transformers import AutoConfig, AutoTokenizer
@@ -99,15 +105,17 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
         "trust_remote_code": arguments.config.trust_remote_code,
     }
     try:
-        config = AutoConfig.from_pretrained(path, **options).get_text_config()
+        whole = AutoConfig.from_pretrained(path, **options)
+        config = whole.get_text_config()
         # TRL decodes with this tokenizer, and cleaning up spaces would change the text
         # (``models.http.completion``).
         tokenizer = AutoTokenizer.from_pretrained(
             path, clean_up_tokenization_spaces=False, **options
         )
-        revision = getattr(config, "_commit_hash", None) or local_revision(path)
+        revision = getattr(whole, "_commit_hash", None) or local_revision(path)
     except Exception as error:  # no such model, network or tokenizer; these share no base class
         raise unloadable("model", given, error, _CHECKPOINT) from error
+    tower = _text_tower(whole, given, arguments.config.trust_remote_code)
     template = _template(arguments, tokenizer, found)
     chat = Chat(tokenizer, stops_of(path), template)
     _check_opening(chat, given)
@@ -119,11 +127,45 @@ def load_base(arguments: TrainArguments[Any], found: Sequence[SetsFolder]) -> Ba
         )
     tokenizer.chat_template = template
     if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
+        tokenizer.pad_token = _pad_token(tokenizer, generation_settings(path).get("pad_token_id"))
     training = read_record(Path(path)) if (Path(path) / RECORD).is_file() else None
     return BaseCheckpoint(
-        name_alone(given), path, revision, tokenizer, chat, config.max_position_embeddings, training
+        name=name_alone(given),
+        path=path,
+        revision=revision,
+        tokenizer=tokenizer,
+        chat=chat,
+        context=config.max_position_embeddings,
+        tower=tower,
+        training=training,
     )
+
+
+def _text_tower(config: Any, name: str, has_own_code: bool) -> TextTower | None:
+    """Return the text tower of a vision-language model; None for a model of text."""
+    fix = "Give a causal language model, or Qwen3.5, Qwen3.6 or Gemma 4."
+    try:
+        tower = text_tower(config)
+    except ValueError as error:
+        raise ConfigError(f"{name} cannot be trained: {error}", fix) from error
+    named = next(iter(config.architectures or ()), "no class")
+    # TRL loads the class by this name.
+    if model_class(config).__name__ != named and not has_own_code:
+        raise ConfigError(
+            f"{name} cannot be trained: `architectures` in its config.json names {named}, which "
+            "does not write text in this version of transformers",
+            fix,
+        )
+    return tower
+
+
+def _pad_token(tokenizer: Any, pad: Any) -> str:
+    """Return the pad token of the base's generation settings, or else the end of sequence.
+
+    Padding with the end of sequence would also make it the pad token of the saved model.
+    """
+    known = isinstance(pad, int) and 0 <= pad < len(tokenizer)
+    return str(tokenizer.convert_ids_to_tokens(pad) if known else tokenizer.eos_token)
 
 
 def _template(arguments: TrainArguments[Any], tokenizer: Any, found: Sequence[SetsFolder]) -> str:

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import math
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import heavydistill
 from heavydistill.errors import ConfigError, HeavydistillError, RunError
+from heavydistill.models.local.architecture import TextTower, copy_processor
 from heavydistill.store.training_record import Launch, Result, TrainingRecord, write_record
 from heavydistill.train import checkpoints
 from heavydistill.train.arguments import TrainArguments, recorded
 from heavydistill.train.base_model import BaseCheckpoint
 
 if TYPE_CHECKING:
+    import torch
     from accelerate.utils import DeepSpeedPlugin
     from transformers import Trainer
     from trl import ModelConfig
@@ -100,6 +103,10 @@ def new_record(
     ``ConfigError`` if the checkpoint belongs to a different training.
     """
     method = method_of(arguments.model)
+    if base.tower and method != "full":  # the names of the layers, for the record
+        arguments.model.lora_target_modules = base.tower.targets(
+            arguments.model.lora_target_modules
+        )
     names = [*_PACKAGES, *["deepspeed"] * launch.engine.startswith("zero"), *packages]
     versions = {}
     for name in [*names, *["bitsandbytes"] * (method == "qlora")]:
@@ -157,6 +164,8 @@ def trainer_options(plan: TrainingPlan) -> dict[str, Any]:
     if peft_config and not Path(base.path).is_dir():
         # The adapter must load the revision of the base that it was trained on.
         peft_config.revision = base.revision
+    if peft_config and base.tower:
+        peft_config.exclude_modules = base.tower.others
     measure = {name: getattr(config, name) for name in _MEASURE if hasattr(config, name)}
     rl = plan.record.rl
     right = ("pass@1" if rl.mode == "thinker" else "HM") if rl else ""
@@ -196,6 +205,8 @@ def run_training(
     with _explaining(plan, is_set_up=False):
         trainer = new_trainer()
         trainer.remove_callback(PrinterCallback)
+        if plan.base.tower:
+            freeze_others(trainer.model, plan.base.tower)
     with _explaining(plan):
         if config.should_save:
             folder.mkdir(parents=True, exist_ok=True)
@@ -222,6 +233,8 @@ def run_training(
             peak_memory_gib=torch.cuda.max_memory_reserved() / _GIB if on_gpu else None,
             **fields,
         )
+        if plan.base.tower and record.method == "full" and config.should_save:
+            copy_processor(plan.base.path, folder, plan.base.revision)
         checkpoints.save_model(trainer, folder)
         record = record.model_copy(update={"result": result})
         if config.should_save:
@@ -234,6 +247,17 @@ def run_training(
     # transformers has ``end`` since version 5.18.
     getattr(trainer, "end", trainer.accelerator.end_training)()
     return record
+
+
+def freeze_others(model: torch.nn.Module, tower: TextTower) -> None:
+    """Freeze everything but the text tower and the head.
+
+    Text alone gives the rest no gradients, for which DDP would wait.
+    """
+    others = re.compile(tower.others)
+    for name, parameter in model.named_parameters():
+        if others.fullmatch(name.removeprefix("base_model.model.")):
+            parameter.requires_grad_(False)
 
 
 def step_at_end(trainer: Trainer) -> int:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.models.hub_files import file_in
 from heavydistill.models.local.adapter import Adapter, adapter_of, load_adapter, merge_adapter
+from heavydistill.models.local.architecture import copy_processor, load_model
 from heavydistill.models.local.engine import base_revision, load_tokenizer
 from heavydistill.store.atomic import new_folder
 from heavydistill.store.training_record import RECORD, TrainingRecord, read_record
@@ -150,6 +151,8 @@ def _write(
     _settle_generation(model.generation_config, tokenizer.eos_token_id)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    if model.config.get_text_config() is not model.config:
+        copy_processor(adapter.base, folder, adapter.revision)
     for weights in folder.glob("*.safetensors"):  # written with permissions for the owner only
         weights.chmod((folder / "config.json").stat().st_mode)
     return wanted, plain
@@ -174,9 +177,7 @@ def _look(
     wanted: torch.Tensor,
     plain: torch.Tensor,
 ) -> Merged:
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto").eval()
+    model = load_model(str(folder), "auto").eval()
     found = _logits(model, ids)
     _round_once_more(model)
     return Merged(

@@ -64,8 +64,12 @@ class RolesMixin(Trainer):
         self, output_dir: str | None = None, state_dict: dict[str, torch.Tensor] | None = None
     ) -> None:
         """Write the weights of the model or a checkpoint; the Trainer saves only through this."""
+        model = self.accelerator.unwrap_model(self.model)
+        settings = model.generation_config
+        if settings and isinstance(settings.eos_token_id, list):
+            # The Trainer adds the tokenizer's to those of the model, in which it often is.
+            settings.eos_token_id = [*dict.fromkeys(settings.eos_token_id)]
         if state_dict:
-            model = self.accelerator.unwrap_model(self.model)
             for name, source in model.all_tied_weights_keys.items():
                 weight = state_dict.get(source)
                 copy = state_dict.get(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from runs import build, write_run
-from students import MICRO
+from students import MICRO, TURN_ENDS
 from trainings import sft_arguments
 
 from heavydistill.errors import UserError
@@ -59,6 +59,46 @@ def test_an_adapter_is_to_be_merged_first(sets, tmp_path):
     (adapter / "adapter_config.json").write_text("{}", encoding="utf-8")
     message = refused(sets, adapter, tmp_path / "out")
     assert "is an adapter" in message and "Merge it first" in message
+
+
+@pytest.mark.parametrize(
+    ("model_type", "architecture", "message"),
+    [
+        ("t5", "T5ForConditionalGeneration", "does not continue a text"),
+        ("blip", "BlipForConditionalGeneration", "does not continue a text"),
+        ("kosmos-2", "Kosmos2ForConditionalGeneration", "the text tower of this vision-language"),
+        ("llama", "LlamaModel", "names LlamaModel, which does not write text"),
+        ("llama", None, "names no class"),
+    ],
+)
+def test_a_model_that_cannot_learn_text_is_refused_before_its_weights_are_loaded(
+    sets, tmp_path, model_type, architecture, message
+):
+    from transformers import AutoConfig
+
+    base = copied(tmp_path / "base")
+    (base / "model.safetensors").unlink()
+    config = AutoConfig.for_model(model_type)
+    config.architectures = architecture and [architecture]
+    config.save_pretrained(base)
+    said = refused(sets, base, tmp_path / "out")
+    assert "cannot be trained: " in said and message in said
+    assert "Give a causal language model, or Qwen3.5, Qwen3.6 or Gemma 4." in said
+
+
+@pytest.mark.parametrize(("pad", "taken"), [(0, 0), (None, TURN_ENDS), (10**6, TURN_ENDS)])
+def test_a_tokenizer_without_a_pad_token_gets_that_of_the_models_settings(
+    sets, tmp_path, pad, taken
+):
+    base = copied(tmp_path / "base")
+    named = json.loads((base / "tokenizer_config.json").read_text(encoding="utf-8"))
+    named["pad_token"] = None
+    (base / "tokenizer_config.json").write_text(json.dumps(named), encoding="utf-8")
+    settings = {"eos_token_id": TURN_ENDS, "pad_token_id": pad}
+    (base / "generation_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    wanted = sft_arguments(sets, tmp_path / "out", model_name_or_path=base)
+    found = load_base(wanted, [locate_source(source) for source in wanted.config.sources])
+    assert found.tokenizer.pad_token_id == taken
 
 
 def test_a_checkpoint_of_another_tokenizer_is_refused(sets, tmp_path):

@@ -17,6 +17,7 @@ from typing import Any
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.hub_files import file_in
+from heavydistill.models.local.architecture import load_model
 
 CONFIG = "adapter_config.json"
 _WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
@@ -139,17 +140,13 @@ def merge_adapter(adapter: Adapter, adapted: Any) -> Any:
 
 
 def _load_base(adapter: Adapter, dtype: Any) -> Any:
-    from transformers import AutoModelForCausalLM
-
     if _has(adapter.base, CONFIG):
         raise TeacherError(
             f"The base model {adapter.base!r} of the adapter {adapter.name} is an adapter itself",
             "Merge that one first with `heavydistill merge`, and train the merged model.",
         )
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            adapter.base, revision=adapter.revision, dtype=dtype
-        )
+        model = load_model(adapter.base, dtype, adapter.revision)
     except Exception as error:  # no such model, or incomplete weights
         raise adapter.lost_base(error) from error
     if getattr(model.config, "quantization_config", None) is not None:

@@ -6,7 +6,7 @@ except for rounding. ``keep`` is called when a sample ends, not when its batch d
 its completion do not fit the model's context, the response is an error; nothing is truncated. An
 adapter is merged into its base in memory.
 
-Not covered: tensor parallelism, quantization, multimodal models. For throughput, serve with vLLM.
+Not covered: tensor parallelism, quantization, images. For throughput, serve with vLLM.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from heavydistill.models.local.adapter import (
     load_adapter,
     merge_adapter,
 )
+from heavydistill.models.local.architecture import load_model
 from heavydistill.models.request import INTERRUPTED, Keep, Request, Response, forget
 from heavydistill.models.thinking import decoded, split_reasoning
 
@@ -75,7 +76,7 @@ class LocalEngine:
         self.tokenizer, self.model = _load(model)
         self.think_tags = think_tags
         self.batch_tokens = batch_tokens or _batch_tokens(self.model)
-        self.context = int(self.model.config.max_position_embeddings)
+        self.context = int(self.model.config.get_text_config().max_position_embeddings)
         declared = self.model.generation_config.eos_token_id
         ids = [*(declared if isinstance(declared, list) else [declared])]
         self._ends = sorted({i for i in (*ids, self.tokenizer.eos_token_id) if i is not None})
@@ -203,10 +204,13 @@ class LocalEngine:
 
 def _batch_tokens(model: Any) -> int:
     """Number of tokens of a batch for the device, limited by the memory for keys and values."""
-    text = model.config.get_text_config()
-    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
-    size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    of_token = 2 * text.num_hidden_layers * heads * size * model.dtype.itemsize
+    text, of_token = model.config.get_text_config(), 0
+    # The heads of some models, such as Gemma 4, differ between the layers.
+    layers = getattr(text, "per_layer_config", None) or [text] * text.num_hidden_layers
+    for layer in (layers[number] for number in range(text.num_hidden_layers)):
+        heads = getattr(layer, "num_key_value_heads", None) or layer.num_attention_heads
+        size = getattr(layer, "head_dim", None) or layer.hidden_size // layer.num_attention_heads
+        of_token += 2 * heads * size * model.dtype.itemsize
     return min(_BATCH_TOKENS[model.device.type], int(_BATCH_BYTES // of_token))
 
 
@@ -285,7 +289,7 @@ def _lacks_template(model: str) -> TeacherError:
 def _load(model: str) -> tuple[Any, Any]:
     """Load a checkpoint; returns (tokenizer, model on its device)."""
     import torch
-    from transformers import AutoModelForCausalLM, GenerationConfig
+    from transformers import GenerationConfig
     from transformers.utils import logging as transformers_logging
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -300,7 +304,7 @@ def _load(model: str) -> tuple[Any, Any]:
         weights = merge_adapter(adapter, load_adapter(adapter, dtype))
     else:
         try:
-            weights = AutoModelForCausalLM.from_pretrained(model, dtype=dtype)
+            weights = load_model(model, dtype)
         except Exception as error:  # no model or incomplete weights: no common exception
             raise unloadable("model", model, error, _CHECKPOINT) from error
     # ``generate`` would read unset parameters from the checkpoint, e.g. a repetition penalty.

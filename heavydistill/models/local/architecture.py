@@ -1,0 +1,140 @@
+"""Chooses the class that loads a checkpoint, and finds the text tower of a vision-language model.
+
+The class is the one that ``architectures`` in ``config.json`` names. TRL trains this class, so
+training, merging, generation in this process and the model card agree on the names of the modules.
+AutoModelForCausalLM instead loads only the text tower of some vision-language checkpoints, under
+other names, and an adapter trained on the whole model does not fit it.
+
+Tested with Qwen3.5, Qwen3.6 and Gemma 4. Not covered: encoder-decoder models, and vision-language
+models with code of their own, whose text tower has another place, or that cannot read text alone.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import logging
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heavydistill.models.hub_files import file_in, json_in
+
+PROCESSOR = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+"""Files that a vision-language checkpoint needs to be served, beside those of a text model."""
+ALL_LINEAR = "all-linear"
+_TOWER = "language_model"
+_log = logging.getLogger("heavydistill.models")
+
+
+@dataclass(frozen=True, slots=True)
+class TextTower:
+    """The part of a vision-language model that reads and writes text."""
+
+    architecture: str
+    """Class of transformers that loads the whole model."""
+    name: str
+    """Name of the module, such as ``model.language_model``."""
+    linear: tuple[str, ...]
+    """Last parts of the names of its linear layers, sorted."""
+
+    @property
+    def others(self) -> str:
+        """Regular expression that matches the names of everything but the tower and the head."""
+        return rf"(?!{re.escape(self.name)}\.|lm_head).*"
+
+    def targets(self, given: Any) -> Any:
+        """Return ``lora_target_modules`` with ``all-linear`` replaced by the tower's layers."""
+        return [*self.linear] if given == ALL_LINEAR else given
+
+
+def load_model(model: str, dtype: Any, revision: str | None = None) -> Any:
+    """Load a checkpoint from a folder or the Hub.
+
+    Raises:
+        ValueError: The model does not write text, or not from text alone.
+        Exception: transformers cannot load it; its errors share no class.
+    """
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(model, revision=revision)
+    return model_class(config).from_pretrained(model, revision=revision, dtype=dtype)
+
+
+def model_class(config: Any) -> Any:
+    """Return the class for a configuration; AutoModelForCausalLM if none of transformers is named.
+
+    Raises:
+        ValueError: The model is an encoder-decoder, or cannot read text alone.
+    """
+    import transformers
+
+    name = next(iter(config.architectures or ()), "")
+    named = getattr(transformers, name, None)
+    if named is None or not issubclass(named, transformers.GenerationMixin):
+        return transformers.AutoModelForCausalLM
+    needed = [
+        parameter.name
+        for parameter in inspect.signature(named.forward).parameters.values()
+        if parameter.default is parameter.empty
+        and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+    ]
+    if config.is_encoder_decoder or set(needed) - {"self", "input_ids"}:
+        raise ValueError(f"{name} does not continue a text, as a causal language model does")
+    return named
+
+
+def text_tower(config: Any) -> TextTower | None:
+    """Return the text tower of a vision-language model; None if the whole model is text.
+
+    Raises:
+        ValueError: As ``model_class``; or the text tower is not found.
+    """
+    import torch
+    from transformers import PreTrainedModel
+
+    found = model_class(config)
+    if config.get_text_config() is config:
+        return None
+    unknown = f"the text tower of this vision-language model ({config.model_type}) is not known"
+    if not issubclass(found, PreTrainedModel):  # AutoModelForCausalLM
+        raise ValueError(unknown)
+    with torch.device("meta"):
+        model = found(copy.deepcopy(config))
+    modules, decoder = dict(model.named_modules()), model.get_decoder()
+    name = next(name for name, module in modules.items() if module is decoder)
+    if name.rpartition(".")[2] != _TOWER or decoder.get_output_embeddings() is not None:
+        raise ValueError(unknown)
+    layers = {
+        path.rpartition(".")[2]
+        for path, module in modules.items()
+        if path.startswith(f"{name}.") and isinstance(module, torch.nn.Linear)
+    }
+    return TextTower(found.__name__, name, tuple(sorted(layers)))
+
+
+def copy_processor(model: str, folder: Path, revision: str | None = None) -> None:
+    """Copy the processor of a vision-language checkpoint, without its chat template, to a folder.
+
+    vLLM does not start without it, even if it is sent text alone. Logs a warning if the checkpoint
+    has none.
+    """
+    copied = 0
+    for name in PROCESSOR:
+        try:
+            settings = json_in(file_in(model, name, revision))
+        except (OSError, ValueError):
+            continue
+        # It would take precedence over the template of the training.
+        settings.pop("chat_template", None)
+        (folder / name).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+        copied += 1
+    if not copied:
+        _log.warning(
+            "%s has no %s. Copy it to %s if you serve that model with vLLM.",
+            model,
+            " or ".join(PROCESSOR[:2]),
+            folder,
+        )
