@@ -32,8 +32,8 @@ class BaseModelUsed(Section):
     revision: str  # commit on the Hub, or a digest of the files
     template_sha256: str  # hash of the chat template used for training
     architecture: str = ""
-    """Class of transformers that loads a vision-language model, of which the text tower was trained;
-    empty for a text model."""
+    """Class of transformers that loads a vision-language model, of which the text tower was
+    trained; empty for a model of text."""
     training: TrainingRecord | None = None  # record of an earlier training, if there is one
 
 

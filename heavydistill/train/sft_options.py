@@ -36,7 +36,7 @@ class SftOptions(TrainingOptions):
         "packing_strategy": (("bfd",), _WHOLE),
         "eval_packing": ((None,), "validation rows are packed if training rows are"),
         "eos_token": ((None,), "a response ends as the chat template ends it"),
-        "pad_token": ((None,), "the tokenizer's own is used, or else its end of sequence"),
+        "pad_token": ((None,), "the tokenizer's own is used, or else the model's"),
         "shuffle_dataset": ((False,), "packs are shuffled in every epoch"),
     }
 
