@@ -31,6 +31,7 @@ from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN, Chat
 from heavydistill.models.http.cut_prompts import LARGER_CONTEXT, is_cut, plain_prompt
 from heavydistill.models.http.engine import beyond_openai
 from heavydistill.models.http.failures import REPEATABLE, failure_of, wrong_key
+from heavydistill.models.http.finish_reasons import PARSER_AT_FAULT, PARSER_FIX
 from heavydistill.models.http.replies import Redactor, retry_after
 from heavydistill.models.http.transport import submit
 from heavydistill.models.profiles import Profile
@@ -334,8 +335,10 @@ class Examination:
         first = self._whole.choices[0]
         if (reason := first.unknown_finish_reason) and reason != self._cut_reason:
             return self._learn("finish reason", reason, "stop")
-        if not first.error and not reason:
-            return Finding("finish reason", "ok", f"{first.finish_reason} after an answer")
+        is_misplaced = first.failure == "answer_in_thinking"  # see ``_thinking``
+        if is_misplaced or not (first.error or reason):
+            end = "stop" if is_misplaced else first.finish_reason
+            return Finding("finish reason", "ok", f"{end} after an answer")
         fix = "A run stops after a few responses with a finish reason that is not known. "
         fix += "Use another server."
         return Finding(
@@ -346,6 +349,8 @@ class Examination:
         place, first = self._whole.place, self._whole.choices[0]
         switch = json.dumps(self._taken(self._profile.extra_body))
         asked = f"asked with {switch}" if switch != "{}" else "asked with no switch"
+        if first.failure == "answer_in_thinking":
+            return Finding("thinking", "failure", PARSER_AT_FAULT, PARSER_FIX)
         if first.reasoning:
             self._seen["reasoning"] = place
             known = {"tags": "the text, between tags", "blocks": "parts of the content"}

@@ -104,7 +104,9 @@ class Journal:
         if bytes.fromhex(wanted) in self._answered:
             return "answered"
         last = self._last_failure(wanted)
-        return last and ("failed" if last.finish_reason == "error" else "answered")
+        if last is None:
+            return None
+        return "failed" if last.finish_reason == "error" else "answered"
 
     @property
     def answered(self) -> int:

@@ -286,6 +286,17 @@ def test_a_cut_off_response_that_looks_finished_is_a_failure():
     assert "'odd'" in by_check["finish reason"].text and not seen.capabilities.finish_reasons
 
 
+def test_an_answer_in_the_field_of_the_thinking_is_the_parsers_fault():
+    reply = fake_server.completion("", reasoning_content="17 + 25 - 8 is \\boxed{34}.")
+    with fake_server.serving(lambda body: reply) as server:
+        asked = Endpoint(base_url=server.base_url, retries=0)
+        findings = {f.check: f for f in Examination(patient(), asked, ESTIMATE).findings}
+    assert findings["thinking"].result == "failure"
+    assert "reasoning parser" in findings["thinking"].text
+    assert "--reasoning-parser" in findings["thinking"].fix
+    assert findings["finish reason"].result == "ok"
+
+
 @pytest.mark.parametrize(
     ("reasons", "learnt"),
     [

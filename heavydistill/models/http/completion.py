@@ -123,7 +123,7 @@ class ChatCompletion:
         self.pieces = self._bytes = 0  # counts of a stream
         self._unended: list[bytes] = []  # received part of the last line
         self._id = ""
-        self._names: dict[str, str] = {}  # what the reply says of who answered
+        self._names: dict[str, Any] = {}  # what the reply says of who answered
         self._usage: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
         self.is_whole = False  # whether the end has arrived

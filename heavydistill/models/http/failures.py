@@ -11,8 +11,7 @@ from heavydistill.schema import Failure
 
 # Failures that may succeed on another attempt; all others would fail again, or were billed.
 REPEATABLE: frozenset[Failure | None] = frozenset(
-    {"overloaded", "timeout", "unreachable", "server", "cut_off", "malformed"}
-    | {"answer_in_thinking"}
+    {"overloaded", "timeout", "unreachable", "server", "cut_off", "malformed", "answer_in_thinking"}
 )
 # Failures before the server processed the request; they say nothing about the request itself.
 OF_THE_SERVER: frozenset[Failure | None] = frozenset({"overloaded", "unreachable"})
