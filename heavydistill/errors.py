@@ -67,13 +67,23 @@ class HeavydistillError(Exception):
         self.what, self.fix = printable(what), printable(fix)
         super().__init__(f"{self.what.rstrip('.')}. {self.fix}")
 
-    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+    def __reduce__(self) -> tuple[type, tuple[str, ...]]:
         # Errors are sent between processes; by default, pickle would keep only the joined message.
         return type(self), (self.what, self.fix)
 
 
 class UserError(HeavydistillError):
-    """An error that the user can fix before any money or time is spent."""
+    """An error that the user can fix before any money or time is spent.
+
+    With ``flags``, if there are any, the same command works.
+    """
+
+    def __init__(self, what: str, fix: str, flags: str = "") -> None:
+        super().__init__(what, fix)
+        self.flags = printable(flags)
+
+    def __reduce__(self) -> tuple[type, tuple[str, ...]]:
+        return type(self), (self.what, self.fix, self.flags)
 
 
 class ConfigError(UserError):
@@ -81,17 +91,7 @@ class ConfigError(UserError):
 
 
 class MissingModelError(ConfigError):
-    """A model is not specified, and the micro model would be used by default.
-
-    ``flags`` are the missing flags, e.g. ``--student MODEL``.
-    """
-
-    def __init__(self, what: str, fix: str, flags: str) -> None:
-        super().__init__(what, fix)
-        self.flags = flags
-
-    def __reduce__(self) -> tuple[type, tuple[str, str, str]]:  # type: ignore[override]
-        return type(self), (self.what, self.fix, self.flags)
+    """A model is not specified, and the micro model would be used by default."""
 
 
 class ProblemsError(UserError):

@@ -10,7 +10,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 BUILD = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+KINDS = ("generate", "evaluate", "build", "sft", "grpo", "accelerate")
 PROGRAM = """
+import sys
 from heavydistill.config.models import Endpoint
 from heavydistill.config.shipped import shipped
 from heavydistill.curate.filters.contamination import read
@@ -24,7 +26,7 @@ print(profile_at("micro", Endpoint()).model)
 print(*(benchmark(name).name for name in shipped("configs/benchmarks")))
 print(*(read(file).name for file in shipped("data/benchmarks", ".parquet").values()))
 print(*(len(of_page("katex", name)) for name in ("katex.min.js", "LICENSE")))
-print(*(name for kind in ("sft", "grpo", "accelerate") for name in shipped(f"configs/{kind}")))
+print(*(name for kind in sys.argv[1:] for name in shipped(f"configs/{kind}")))
 print(len(script()), len(of_page("web", "page.css")), len(of_page("web", "page.html")))
 """
 
@@ -70,17 +72,15 @@ def stems(folder: str, pattern: str) -> list[str]:
 
 
 def test_what_modules_read_is_found_in_an_installed_wheel(installed, tmp_path):
-    said = run_installed(installed, tmp_path, "-c", PROGRAM)
+    said = run_installed(installed, tmp_path, "-c", PROGRAM, *KINDS)
     profiles, model, benchmarks, hashes, katex, trainings, ours = said.splitlines()
     assert profiles.split() == stems("configs/teachers", "*.yaml")
     assert Path(model) == installed / "heavydistill" / "micro" / "teacher"
     assert (Path(model) / "model.safetensors").is_file()
     assert benchmarks.split() == stems("configs/benchmarks", "*.yaml")
     assert hashes.split() == stems("data/benchmarks", "*.parquet")
-    kinds = ("configs/sft", "configs/grpo", "configs/accelerate")
-    files = [
-        (path, ROOT / kind) for kind in kinds for path in sorted((ROOT / kind).rglob("*.yaml"))
-    ]
+    kinds = [ROOT / "configs" / kind for kind in KINDS]
+    files = [(path, kind) for kind in kinds for path in sorted(kind.rglob("*.yaml"))]
     assert trainings.split() == [str(p.relative_to(at).with_suffix("")) for p, at in files]
     folder = ROOT / "heavydistill" / "report" / "page" / "katex"
     sizes = [len((folder / name).read_text("utf-8")) for name in ("katex.min.js", "LICENSE")]

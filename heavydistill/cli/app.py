@@ -32,7 +32,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """
     with interrupts.ending_at_once():
         from heavydistill.cli.verbs import app
-        from heavydistill.errors import HeavydistillError, MissingModelError, UserError
+        from heavydistill.errors import HeavydistillError, UserError
     _quiet_libraries()
     given = sys.argv[1:] if words is None else list(words)
     is_piped = _is_piped()
@@ -53,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(interrupts.INTERRUPTED)
     except UserError as error:
         _say(f"Error: {error}")
-        if isinstance(error, MissingModelError):
+        if error.flags:
             _say(f"The command: {shlex.join(['heavydistill', *given])} {error.flags}")
         sys.exit(2)
     except HeavydistillError as error:

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from heavydistill.cli.flags import ConfigFile, OtherBenchmark, run_config, run_flags, with_flags
+from heavydistill.cli.flags import OtherBenchmark, RunFile, run_config, run_flags, with_flags
 from heavydistill.config.models import Capabilities, Endpoint
 from heavydistill.config.run import RunConfig
 from heavydistill.errors import ProblemsError, TeacherError, UserError
@@ -44,7 +44,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "failure": "bold red"}
     "endpoint.api_key_env=MY_KEY",
 )
 def doctor(
-    keys: dict[str, Any], *, config: ConfigFile = None, benchmark: OtherBenchmark = None
+    keys: dict[str, Any], *, config: RunFile = None, benchmark: OtherBenchmark = None
 ) -> None:
     """Check this machine, the problems, and what the endpoint of the teacher supports.
 

@@ -12,8 +12,8 @@ from rich.console import Console
 
 from heavydistill.cli.flags import (
     Benchmark,
-    ConfigFile,
     DryRun,
+    EvaluationFile,
     Full,
     run_config,
     run_flags,
@@ -68,7 +68,7 @@ def evaluate(
         ),
     ] = 1,
     benchmark: Benchmark = None,
-    config: ConfigFile = None,
+    config: EvaluationFile = None,
     dry_run: DryRun = False,
     full: Full = False,
 ) -> None:
@@ -80,7 +80,8 @@ def evaluate(
     or the attempts in the caches; they are in controls.json. --budget applies to each run
     separately. After Ctrl-C or a kill, the same command continues, and no response is lost.
     """
-    asked = run_config(keys, config, benchmark)  # reports errors before the slow imports
+    # Errors are reported before the slow imports.
+    asked = run_config(keys, config, benchmark, "evaluate")
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_comparison
     from heavydistill.report.controls import print_controlled, print_headline
@@ -113,7 +114,7 @@ def evaluate(
     if evaluated.comparison.before:
         print_comparison(evaluated.comparison, console, full=full)
     else:
-        print_summary(finished[AFTER].summary, console, full=full)
+        print_summary(finished[AFTER].summary, console, full=full, is_student=True)
     if evaluated.controlled:
         print_controlled(evaluated.controlled, console)
     _end("Evaluation", plan.place, finished, console)
@@ -134,7 +135,7 @@ def cross(
         str, typer.Option(help="Models for the deliberator role, with commas between.")
     ],
     benchmark: Benchmark = None,
-    config: ConfigFile = None,
+    config: EvaluationFile = None,
     dry_run: DryRun = False,
 ) -> None:
     """Measure every thinker with every deliberator on the same problems.
@@ -143,7 +144,8 @@ def cross(
     with a run for each pair and crossing.json. --budget applies to each run separately. After
     Ctrl-C or a kill, the same command continues, and no response is lost.
     """
-    asked = run_config(keys, config, benchmark)  # reports errors before the slow imports
+    # Errors are reported before the slow imports.
+    asked = run_config(keys, config, benchmark, "evaluate")
     from heavydistill.models.contact import Contact
     from heavydistill.report.comparison import print_crossing
     from heavydistill.run.experiments import crossing
@@ -223,8 +225,11 @@ def _made(
 def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console: Console) -> None:
     """Print the failures of an experiment, its folder and the next command.
 
-    Exits with code 1 if anything failed.
+    Exits with code 1 if anything failed, or no answer of the evaluated models could be read.
     """
+    from heavydistill.report.summary import unread_answer
+    from heavydistill.run.experiments.comparison import AFTER
+
     lines = []
     for name, each in runs.items():
         summary = each.summary
@@ -234,6 +239,11 @@ def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console:
         if failed or each.rejects:
             failures = f"{failed:,} request(s) and {each.rejects:,} row(s) failed"
             lines += [f"Run {name}: {failures}, and count as wrong."]
+    after = runs.get(AFTER)
+    is_unread = after is not None and after.summary.is_unread
+    if after and is_unread:
+        say(f"Run {AFTER}: no answer could be read, so nothing is measured.", console, "bold red")
+        print_lines(unread_answer(after.folder), console)
     if lines:
         again = f"To repeat them, remove {place.folder} and run the same command"
         lines += [f"{again}; all other responses are in {place.journal}."]
@@ -241,7 +251,7 @@ def _end(what: str, place: ExperimentFolder, runs: dict[str, Finished], console:
     say(f"{what}: {place.folder} (its runs: {', '.join(runs)})", console)
     print_command("All tables", ["heavydistill", "show", place.folder], console)
     print_command("Next", ["heavydistill", "report", place.folder], console)
-    if lines:
+    if lines or is_unread:
         raise typer.Exit(1)
 
 

@@ -14,7 +14,6 @@ import keyword
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -23,13 +22,13 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from heavydistill.config.run import RunConfig, load_config, parse_assignment, refuse_code_of_saved
-from heavydistill.config.yaml import section_in, sections
+from heavydistill.config.shipped import shipped, shipped_file
+from heavydistill.config.yaml import all_keys, documented, first_sentence, section_in, sections
 from heavydistill.errors import ConfigError, HeavydistillError
 
 Verb = Callable[..., None]
 
 _OWN = "verify.own"
-_SENTENCE_ENDS = re.compile(r"(?<!e\.g)\.\s+(?=[A-Z`])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,9 @@ _RUN_FLAGS = (
     Flag("problems.source", "Problems", "problems"),
     Flag("pools", "Problems"),
     Flag("problems.limit", "Problems"),
+    Flag("problems.columns", "Problems"),
+    Flag("problems.verifier", "Problems"),
+    Flag("problems.verifier_args", "Problems"),
     Flag("think.k", "Sampling"),
     Flag("deliberate.d", "Sampling"),
     Flag("deliberate.rounds", "Sampling"),
@@ -78,7 +80,17 @@ _RUN_FLAGS = (
     Flag("processes", "Run"),
 )
 
-ConfigFile = Annotated[Path | None, typer.Option(help="YAML file; flags take precedence over it.")]
+
+def _file_or_name(kind: str) -> Any:
+    """Return the option of a configuration: a file, or one that is shipped in ``configs/KIND``."""
+    names = ", ".join(shipped(f"configs/{kind}"))
+    text = f"YAML file, or a shipped one by name: {names}. Flags take precedence over it."
+    return typer.Option(metavar="NAME|FILE", help=text)
+
+
+RunFile = Annotated[str | None, _file_or_name("generate")]
+EvaluationFile = Annotated[str | None, _file_or_name("evaluate")]
+BuildFile = Annotated[str | None, _file_or_name("build")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Check everything and print the plan; send no request.")
 ]
@@ -99,13 +111,20 @@ def run_flags(*main: str) -> tuple[Flag, ...]:
 
 
 def run_config(
-    keys: dict[str, Any], path: Path | None = None, benchmark: str | None = None
+    keys: dict[str, Any],
+    file: str | None = None,
+    benchmark: str | None = None,
+    kind: str = "generate",
 ) -> RunConfig:
     """Return a run's configuration: ``keys`` override the file, which overrides the benchmark.
 
+    ``file`` is a path, or the name of a file in ``configs/KIND``.
+
     Raises:
-        ConfigError: ``load_config`` fails, or the file is a run's saved one and names code.
+        ConfigError: There is no such file, ``load_config`` fails, or the file is a run's saved one
+            and names code.
     """
+    path = shipped_file(kind, file) if file else None
     preset = None
     if benchmark:
         from heavydistill.problems import benchmarks
@@ -135,8 +154,9 @@ def with_flags(
             keys = dict(map(parse_assignment, given.pop("assignments", None) or []))
             for flag in flags:
                 if (value := given.pop(flag.parameter)) is not None:
-                    is_mapping = get_origin(_field(section, flag.key).annotation) is dict
-                    keys[flag.key] = _mapping(flag.option, value) if is_mapping else value
+                    field = _field(section, flag.key)
+                    is_mapping = get_origin(field.annotation) is dict
+                    keys[flag.key] = _mapping(flag.option, value, field) if is_mapping else value
             try:
                 verb(keys, **given)
             except ConfigError as error:
@@ -158,6 +178,7 @@ def with_flags(
         if example:
             known = {flag.key for flag in flags}
             command.more_help = lambda: _keys(section, known)  # type: ignore[attr-defined]
+            command.keys = [*all_keys(section)]  # type: ignore[attr-defined]
         return command
 
     return decorate
@@ -169,6 +190,8 @@ def _name_flags(error: ConfigError, flags: Sequence[Flag], given: Container[str]
     for flag in flags:
         key, value = re.escape(flag.key), ": |" if flag.key in given else ""
         named = rf"(?<![\w.]){key}(?={value} is missing)|(?<=Give ){key}(?=\.)"
+        if "." in flag.key and flag.key in given:  # a key without a dot may be a common word
+            named = rf"(?<![\w.]){key}(?![\w.=]|\.\w)"
         texts = [re.sub(named, flag.option, text) for text in texts]
     HeavydistillError.__init__(error, *texts)
 
@@ -206,12 +229,6 @@ def _help(field: FieldInfo) -> str:
     return text
 
 
-def first_sentence(text: str) -> str:
-    """Return the first sentence of a description, as printed by help."""
-    first = _SENTENCE_ENDS.split(" ".join(text.split()))[0]
-    return f"{first.removesuffix('.')}.".replace("``", "`")
-
-
 def _keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
@@ -234,7 +251,7 @@ def _type(annotation: Any) -> Any:
     return str if origin in (Literal, dict) else annotation
 
 
-def _mapping(option: str, text: str) -> Any:
+def _mapping(option: str, text: str, field: FieldInfo) -> Any:
     """Parse a mapping written as ``key=value,...`` or as YAML."""
     try:
         value = yaml.safe_load(text)
@@ -245,5 +262,5 @@ def _mapping(option: str, text: str) -> Any:
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
             f"{option} {text!r} is not a mapping",
-            f"Write {option} KEY=VALUE,... or YAML, e.g. {option} '{{KEY: \"VALUE\"}}'.",
+            f"Write {option} NAME=VALUE,... or YAML. {documented(field)}",
         ) from error

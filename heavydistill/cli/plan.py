@@ -71,6 +71,7 @@ def print_warnings(plan: Plan, console: Console) -> None:
     responses that this machine cannot judge.
     """
     from heavydistill.problems.loading import MOST_LISTED
+    from heavydistill.report.summary import marker_noted
     from heavydistill.verifiers.registry import unavailable
 
     lines = []
@@ -78,6 +79,8 @@ def print_warnings(plan: Plan, console: Console) -> None:
         within = plan.config.problems.within.items()
         bounds = " and ".join(f"{column} {low} to {high}" for column, (low, high) in within)
         lines += [f"Left out: {plan.outside:,} row(s) outside {bounds}"]
+    if plan.marker:
+        say(marker_noted(plan.marker), console)
     if pools := plan.pools:
         if pools.rejects:
             lines += [f"Left out: {pools.rejects:,} row(s) that failed in a step of that run"]

@@ -68,10 +68,14 @@ class Bar(rich_progress.Progress):
 def checking(console: Console) -> Iterator[OnChecked]:
     """Show a bar for the check of the references as soon as the first reference is checked."""
     what = "checking problems and references"
-    if not console.is_terminal:
-        say(what, console)
     with Bar(console) as bar:
-        yield lambda done, total: bar.show(what, done, total)
+
+        def on_checked(done: int, total: int) -> None:
+            if done == 1 and not console.is_terminal:
+                say(what, console)
+            bar.show(what, done, total)
+
+        yield on_checked
 
 
 class Progress:
@@ -107,6 +111,7 @@ class Progress:
 
     def on_status(self, status: Status) -> None:
         """Show the status; warn, only once, if the first trajectories have no thinking."""
+        from heavydistill.cli.watch import span
         from heavydistill.run.status import THINKING
 
         with self._lock:
@@ -117,7 +122,9 @@ class Progress:
                 if self._without_thinking and is_enough and not stage.thoughts:
                     say(self._without_thinking, self._console)
                     self._without_thinking = ""
-            self._draw(status if status.loaded else self._starting)
+            lasts = status.at - status.began
+            started = f"{self._starting}, {span(lasts)}" if lasts >= 1 else self._starting
+            self._draw(status if status.loaded else started)
 
     def reused(self) -> str:
         """Return a line about the samples from the journal; empty if there are none."""
@@ -163,6 +170,8 @@ def remark_without_thinking(run: ResolvedRun) -> str:
 
 def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
     """Print the number of deliberations to request, with their tokens and cost."""
+    from heavydistill.models.tokenizer import SERVER
+
     journal = run.config.journal
     if volume.skipped:
         from heavydistill.store.journal import skipped_note
@@ -171,6 +180,10 @@ def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
     for context in run.contexts:
         if not context.is_known:
             say(str(context), console)
+    name = run.deliberator.profile.name
+    if run.deliberator.profile.tokenizer == SERVER:
+        counted = "Prompts are counted with the tokenizer of the student"
+        say(f"{counted}, because that of {name} is not known (--tokenizer names it)", console)
     left = volume.requests - volume.in_journal
     parts = [f"{left:,} of {volume.requests:,} deliberations on {volume.caches:,} caches"]
     parts += [f"{volume.in_journal:,} are in the journal {journal}"] if volume.in_journal else []
@@ -178,7 +191,7 @@ def print_volume(volume: Volume, run: ResolvedRun, console: Console) -> None:
     parts += [f"at most {volume.completion_tokens:,} of responses"]
     cost = "price unknown" if volume.usd is None else f"at most {volume.usd:,.2f} USD"
     parts += ["free" if run.deliberator.is_local else cost]
-    say(f"Requests to {run.deliberator.profile.name}: {', '.join(parts)}", console)
+    say(f"Requests to {name}: {', '.join(parts)}", console)
 
 
 def show_deliberations(bar: Bar, tally: DeliberationTally, total: int) -> None:
@@ -213,7 +226,9 @@ def ending_early(
                 kept = f"{out} is unchanged"
             elif out.is_dir() and any(out.iterdir()):
                 kept = f"what was finished is in {out}"
-            if journal:
+            if journal and not journal.is_dir():
+                kept += ", because no response had arrived"
+            elif journal:
                 kept += f", and every response is in {journal}"
             if isinstance(end, StoppedError):
                 say(f"Stopped: {end} Now {kept}.", console)

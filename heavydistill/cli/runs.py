@@ -9,10 +9,10 @@ import typer
 from rich.console import Console
 
 from heavydistill.cli.flags import (
-    ConfigFile,
     DryRun,
     Full,
     OtherBenchmark,
+    RunFile,
     run_config,
     run_flags,
     with_flags,
@@ -27,7 +27,7 @@ from heavydistill.cli.progress import (
 )
 from heavydistill.config.run import RunConfig, dump_config, load_config, refuse_code_of
 from heavydistill.errors import ConfigError
-from heavydistill.report.terminal import plain, print_command, say
+from heavydistill.report.terminal import plain, print_command, print_lines, say
 from heavydistill.schema import TOO_FEW_USABLE
 from heavydistill.store.atomic import recover
 from heavydistill.store.traces import read_traces
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 def generate(
     keys: dict[str, Any],
     *,
-    config: ConfigFile = None,
+    config: RunFile = None,
     benchmark: OtherBenchmark = None,
     ray: Annotated[
         str | None,
@@ -161,7 +161,7 @@ def _print_marker(finished: Finished, plan: Plan, console: Console) -> None:
 
 def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool) -> None:
     """Print the result, the folder and the next commands; exit with code 1 if incomplete."""
-    from heavydistill.report.summary import print_summary
+    from heavydistill.report.summary import print_summary, unread_answer
 
     folder, summary = finished.folder, finished.summary
     print_summary(summary, console, full=full)
@@ -170,18 +170,22 @@ def _print_finished(finished: Finished, plan: Plan, console: Console, full: bool
         say(f"Not deliberated on: {few} problem(s) with {least}", console)
     if finished.rejects:
         say(f"Failed in a step: {finished.rejects} row(s), see {folder}/rejects", console)
+    if summary.is_unread:
+        print_lines(unread_answer(folder), console)
     _print_marker(finished, plan, console)
     for line in remarks(summary, plan.run):
         say(line, console, "yellow")
     say(f"Traces: {folder}", console)
     print_command("All tables", ["heavydistill", "show", folder], console)
     print_command("Next", ["heavydistill", "report", folder], console)
-    if plan.config.rounds:
+    if plan.config.rounds and summary.trajectories.finished and not summary.is_unread:
+        deliberator = plan.config.roles[1]
         is_micro = set(plan.config.roles) <= {"micro", "micro-student"}
-        student = [] if is_micro else ["--student", "Qwen/Qwen3-4B"]
+        model = deliberator if Path(deliberator).is_dir() else "Qwen/Qwen3-4B"
+        student = [] if is_micro else ["--student", model]
         build = ["heavydistill", "build", folder, *student, "--out", f"sets/{folder.name}"]
         print_command("Then", build, console)
-    if not finished.is_complete:
+    if not finished.is_complete or summary.is_unread:
         raise typer.Exit(1)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from rich.console import Console
 
-from heavydistill.cli.flags import ConfigFile, DryRun, Flag, Full, with_flags
+from heavydistill.cli.flags import BuildFile, DryRun, Flag, Full, with_flags
 from heavydistill.cli.progress import (
     Bar,
     ending_early,
@@ -19,6 +19,7 @@ from heavydistill.cli.progress import (
     show_deliberations,
 )
 from heavydistill.config.sets import BuildConfig, ImportConfig, RefilterConfig, load_build_config
+from heavydistill.config.shipped import shipped, shipped_file
 from heavydistill.config.yaml import load
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import Grid, Line, listed, part
@@ -38,6 +39,7 @@ _BUILD_FLAGS = (
     Flag("redeliberate.teacher"),
     Flag("redeliberate.endpoint.base_url", name="endpoint"),
     Flag("redeliberate.budget"),
+    Flag("redeliberate.endpoint.tokenizer", _MODEL),
     Flag("chat_template", _SETS),
     Flag("sets.written_by", _SETS, "cache-from"),
     Flag("against", _SETS),
@@ -83,7 +85,7 @@ def build(
             "--teacher, --endpoint and --budget.",
         ),
     ] = False,
-    config: ConfigFile = None,
+    config: BuildFile = None,
     dry_run: DryRun = False,
     full: Full = False,
 ) -> None:
@@ -95,7 +97,8 @@ def build(
     if not runs and not config:
         raise ConfigError("No run is given", "Write `heavydistill build RUN`, or --config FILE.")
     asks = redeliberate or any(key.startswith("redeliberate.") for key in keys)
-    resolved = load_build_config(config, keys | ({"runs": runs} if runs else {}), asks)
+    file = shipped_file("build", config) if config else None
+    resolved = load_build_config(file, keys | ({"runs": runs} if runs else {}), asks)
     from heavydistill.curate.build import EmptyError, build_sets
     from heavydistill.curate.redeliberation import journal_of
     from heavydistill.hub.dataset_card import write_card
@@ -134,17 +137,21 @@ def build(
 
 def _training(sets: str, student: str, rows: dict[str, dict[str, int]]) -> list[str]:
     """Return the command to train on sets: the deliberator if it has rows; empty without rows."""
-    from heavydistill.config.shipped import shipped
     from heavydistill.config.yaml import read_yaml
+    from heavydistill.train.script import may_have_gpu
 
     roles = [role for role in ("deliberator", "thinker") if rows[f"sft_{role}"]["train"]]
     if not roles:
         return []
     files = shipped("configs/sft").items()
     made_for = [name for name, file in files if read_yaml(file)["model_name_or_path"] == student]
-    config = made_for[-1] if made_for else "4b-lora"
-    command = ["heavydistill", "sft", "--config", config]
-    command += [] if made_for else ["--model_name_or_path", student]
+    command = ["heavydistill", "sft"]
+    if made_for:
+        command += ["--config", made_for[-1]]
+    elif may_have_gpu():
+        command += ["--config", "4b-lora", "--model_name_or_path", student]
+    else:
+        command += ["--model_name_or_path", student, "--use_cpu", "true", "--bf16", "false"]
     command += ["--role", roles[0], "--dataset_name", sets]
     if not rows[f"sft_{roles[0]}"]["validation"]:
         command += ["--eval_strategy", "no", "--load_best_model_at_end", "false"]
@@ -257,7 +264,12 @@ def import_(
     verdicts.
     """
     from heavydistill.curate.imports.import_pools import import_pools
-    from heavydistill.report.summary import marker_found, marker_value, print_summary
+    from heavydistill.report.summary import (
+        marker_found,
+        marker_value,
+        print_summary,
+        unread_answer,
+    )
 
     console = Console()
     config = load(ImportConfig, overrides=keys | {"files": list(map(str, files))})
@@ -270,6 +282,9 @@ def import_(
         say(marker_found(marker), console)
         again = same_command("--out", f"{folder}-marker", "--verifier-args", marker_value(marker))
         print_command("To judge by this marker", again, console)
+    if imported.summary.is_unread:
+        print_lines(unread_answer(imported.folder), console)
+        raise typer.Exit(1)
     asks = ["heavydistill", "build", folder, "--redeliberate", "--teacher", "MODEL"]
     asks += ["--student", "Qwen/Qwen3-4B", "--out", f"sets/{imported.folder.name}"]
     print_command("Training sets", asks, console)
@@ -281,12 +296,15 @@ def import_(
 def _notes(imported: Imported) -> Iterator[str]:
     """Yield the counts of the files' rows, and anything unusual about them."""
     from heavydistill.curate.imports.formats import SUMMARIES
+    from heavydistill.report.summary import marker_noted
 
     record, labels = imported.record, imported.labels
     yield (
         f"Rows: {record['rows']:,} read, {record['problems']:,} problems with "
         f"{record['answers']:,} answers, {record['rows_joined']:,} joined to an earlier row."
     )
+    if imported.reference_marker:
+        yield marker_noted(imported.reference_marker)
     if labelled := labels["right"].total() + labels["wrong"].total():
         agreeing = part(labels["right"]["correct"] + labels["wrong"]["incorrect"], labelled)
         yield f"Labels of the files that agree with our verdicts: {agreeing}; ours are kept."

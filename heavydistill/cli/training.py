@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from heavydistill.cli.flags import first_sentence
 from heavydistill.cli.verbs import Rows
+from heavydistill.config.yaml import first_sentence
 from heavydistill.errors import ConfigError
 from heavydistill.report.terminal import print_command
 from heavydistill.train.fields import Argument, own_arguments
@@ -125,7 +125,8 @@ def options_of(script: str) -> type[TrainingOptions]:
 
 
 def _checked(script: str, words: Sequence[str]) -> None:
-    from heavydistill.train.arguments import FlagParser, given_values, shipped_file, spellings
+    from heavydistill.config.shipped import shipped_file
+    from heavydistill.train.arguments import FlagParser, given_values, spellings
     from heavydistill.train.launch import FLAGS, is_launched, launch
 
     parser = FlagParser(script)

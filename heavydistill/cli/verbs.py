@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer._click.shell_completion import CompletionItem
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
@@ -37,6 +39,11 @@ _VERBS = {
     "publish.skill",
 }
 """Maps a heading to the modules and functions of its verbs."""
+_FLAGS_OF_FILES = {
+    **dict.fromkeys((".jsonl", ".json", ".parquet", ".csv"), "--problems"),
+    **dict.fromkeys((".yaml", ".yml"), "--config"),
+}
+"""Maps the suffix of a file to the flag that takes it."""
 _PLACES = {
     place.partition(".")[2].strip("_"): place
     for places in _VERBS.values()
@@ -57,10 +64,18 @@ class Verb(TyperCommand):
             ctx.meta[__name__] = True
             typer.echo(ctx.get_help())
             raise typer.Exit
-        if hasattr(self.callback, "reads_words") and "--help" not in args:
+        if hasattr(self.callback, "reads_words") and not {"--help", "-h"} & {*args}:
             ctx.args = args
             return args
         return _parsed(super().parse_args, ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
+        """Return flags that begin so, including those of ``more_help`` and --help-all."""
+        found = super().shell_complete(ctx, incomplete)
+        groups: Rows = getattr(self.callback, "more_help", dict)()
+        labels = ["--help-all", *(label for rows in groups.values() for label, _ in rows)]
+        more = (label.split()[0] for label in labels if label.startswith("--"))
+        return found + [CompletionItem(flag) for flag in more if flag.startswith(incomplete)]
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         shown = [each for each in self.params if each.required or _is_argument(each)]
@@ -88,9 +103,10 @@ class Group(TyperGroup):
     """A verb with subcommands."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args:
+        if not args and not ctx.resilient_parsing:
             typer.echo(ctx.get_help(), err=True)
             raise typer.Exit(2)
+        args = ["--help" if word == "--help-all" else word for word in args[:1]] + args[1:]
         return _parsed(super().parse_args, ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -101,6 +117,24 @@ class Group(TyperGroup):
 
 class Verbs(Group):
     """All verbs; ``--help`` reads their summaries from the source, without importing them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        match args:  # as other programs say it
+            case ["help", *verb]:
+                args = [*verb, "--help"]
+            case ["version"]:
+                args = ["--version"]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[CompletionItem]:
+        """Return verbs or flags that begin so, without importing the verbs."""
+        if incomplete.startswith("-"):
+            return TyperCommand.shell_complete(self, ctx, incomplete)
+        return [
+            CompletionItem(name, help=_summary(place))
+            for name, place in _PLACES.items()
+            if name.startswith(incomplete)
+        ]
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(_PLACES)
@@ -144,22 +178,29 @@ def _parsed(parse: Callable[[Any, list[str]], list[str]], ctx: Any, args: list[s
         if flag and flag not in known:
             if not flag.startswith("--"):  # e.g. one of the letters of -teacher
                 flag = next((word for word in args if word.startswith(flag)), flag)
-            raise _unknown(ctx, "flag", flag, known) from None
-        raise ConfigError(*_explained(ctx, error)) from None
+            raise _unknown(ctx, "flag", flag.partition("=")[0], known) from None
+        raise ConfigError(*_explained(ctx, error, args)) from None
 
 
-def _explained(ctx: Any, error: Any) -> tuple[str, str]:
+def _explained(ctx: Any, error: Any, args: Sequence[str]) -> tuple[str, str]:
     """Return the message and the fix for wrong arguments of a verb."""
     from heavydistill.config.yaml import in_words
 
     if parameter := getattr(error, "param", None):
         name = _label(parameter).removeprefix("[").split(" ")[0]
         if error.message:
-            return f"{name}: {in_words(error.message)}", _all_of(ctx, "flag")
+            words = " ".join(args).replace("=", " ").split(" ")
+            value = dict(itertools.pairwise(words)).get(name)
+            got = f" (got {value!r})" if value is not None else ""
+            help_text = getattr(parameter, "help", None) or _all_of(ctx, "flag")
+            return f"{name}: {in_words(error.message)}{got}", help_text
         return f"{name} is missing", ctx.get_usage()
     if flag := getattr(error, "option_name", ""):
         return f"{flag} needs a value", _all_of(ctx, "flag")
     extra = re.search(r"unexpected extra arguments?\b.*\((.*)\)", error.format_message())
+    flags = {name for each in ctx.command.get_params(ctx) for name in each.opts}
+    if extra and (flag := _FLAGS_OF_FILES.get(Path(extra[1]).suffix)) in flags:
+        return f"Unexpected argument: {extra[1]}", f"Did you mean {flag} {extra[1]}?"
     what = f"Unexpected argument: {extra[1]}" if extra else error.format_message()
     return what, ctx.get_usage()
 
@@ -174,6 +215,10 @@ def _unknown(ctx: Any, kind: str, name: str, known: Iterable[str]) -> ConfigErro
     bare = {each.strip("-"): each for each in known}
     near = difflib.get_close_matches(name.strip("-"), bare, n=1, cutoff=0.7)
     suggestion = f"Did you mean {bare[near[0]]}? " if near else ""
+    last = name.strip("-").replace("-", "_")
+    keys = [key for key in getattr(ctx.command.callback, "keys", ()) if key.split(".")[-1] == last]
+    if kind == "flag" and keys and last not in bare:
+        suggestion = f"Write {' or '.join(f'--set {key}=VALUE' for key in keys)}. "
     return ConfigError(f"There is no {kind} {name}", suggestion + _all_of(ctx, kind))
 
 
@@ -198,7 +243,7 @@ def _summary(place: str) -> str:
 app = typer.Typer(
     name="heavydistill",
     cls=Verbs,
-    add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -215,7 +260,11 @@ def _options(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+            "--version",
+            "-V",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:

@@ -110,10 +110,10 @@ def line_of(status: Status) -> str:
     there, samples = status.samples
     lost = sum(sum(stage.failures.values()) for stage in status.stages)
     parts = [
-        f"{_span(status.at - status.began)}: {status.finished:,}/{status.problems:,} problems",
+        f"{span(status.at - status.began)}: {status.finished:,}/{status.problems:,} problems",
         f"{there:,}/{samples:,} samples",
         f"{lost:,} lost" if lost else "",
-        "" if status.left_s is None else f"{_span(status.left_s)} left",
+        "" if status.left_s is None else f"{span(status.left_s)} left",
     ]
     return ", ".join(filter(None, parts))
 
@@ -123,12 +123,12 @@ def lines_of(which: str, status: Status | None, is_alive: bool = True) -> list[s
     if not status:
         why = "references are checked, or a server is started"
         return [f"{which} has begun and sends no request now: {why}"]
-    age, lasts = max(0.0, time.time() - status.at), _span(status.at - status.began)
+    age, lasts = max(0.0, time.time() - status.at), span(status.at - status.began)
     life = f"{'running' if status.loaded else 'loading'} for {lasts}"
     if not is_alive:
-        life = f"the process is gone after {lasts}, last sign of life {_span(age)} ago"
+        life = f"the process is gone after {lasts}, last sign of life {span(age)} ago"
     elif age > _QUIET_S:
-        life = f"no sign of life for {_span(age)}"
+        life = f"no sign of life for {span(age)}"
     goes_on = "" if is_alive else "the same command goes on from the journal"
     return list(filter(None, [which, life, *_facts(status), goes_on]))
 
@@ -140,7 +140,7 @@ def _facts(status: Status) -> Iterator[str]:
         new = stage.received if stage.done < stage.problems else 0
         more = listed({"new samples": new, "from the journal": stage.from_journal})
         yield f"{stage.name} {stage.done:,}/{stage.problems:,}{more and f', {more}'}"
-    left = "time left unknown" if status.left_s is None else f"about {_span(status.left_s)} left"
+    left = "time left unknown" if status.left_s is None else f"about {span(status.left_s)} left"
     minute, second = status.problems_per_minute, status.tokens_per_s
     paces = [f"{minute:,.1f} problems a minute"] if minute else []
     paces += [f"{second:,.0f} tokens a second"] if second else []
@@ -166,7 +166,7 @@ def _facts(status: Status) -> Iterator[str]:
     yield f"K={status.k}, D={status.d}, {models}"
 
 
-def _span(seconds: float) -> str:
+def span(seconds: float) -> str:
     """Format a time in seconds for display."""
     if seconds < 100:
         return f"{seconds:.0f} s"

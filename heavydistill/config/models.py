@@ -207,7 +207,8 @@ class Endpoint(Section):
     @model_validator(mode="after")
     def _one_place(self) -> Endpoint:
         if self.start_vllm and self.base_url:
-            raise ValueError("start_vllm and base_url are both set. Leave one of them out.")
+            both = "endpoint.start_vllm and endpoint.base_url"
+            raise ValueError(f"{both} are both set. Leave one of them out.")
         return self
 
 

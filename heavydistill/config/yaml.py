@@ -20,6 +20,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from heavydistill.errors import ConfigError
 
@@ -50,6 +51,7 @@ RETIRED = {
 """Keys as ``section.key``, flags with their dashes, verbs as typed on the command line."""
 
 
+_SENTENCE_ENDS = re.compile(r"(?<!e\.g)\.\s+(?=[A-Z`])")
 _WORDS = {
     "Value error, ": "",
     "Field required": "is missing",
@@ -210,9 +212,12 @@ def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
         if retired := RETIRED.get(".".join(key.split(".")[-2:])):
             return f"{key} no longer exists", retired.instead
         return f"unknown key {key}", _nearest(section, inner, key)
+    field = _field_at(section, fault["loc"])
+    if fault["type"] == "dict_type" and field and not section_in(field.annotation):
+        what = f"{key} takes names and values, not {_shown(given)}"
+        return what, f"Write {{NAME: VALUE}}. {documented(field)}"
     if fault["type"] in ("model_type", "dict_type"):
-        # A text is not shown, because it may be an address with an API key.
-        what = f"{key} takes keys, not {'a text' if isinstance(given, str) else repr(given)}"
+        what = f"{key} takes keys, not {_shown(given)}"
         return what, f"Keys here: {', '.join(inner.model_fields)}."
     if fault["type"] == "missing":
         return f"{key} is missing", f"Give {key}."
@@ -222,7 +227,29 @@ def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
     what, *rest = re.split(r"(?<!e\.g)\. ", in_words(fault["msg"]), maxsplit=1)
     what = f"{key}: {what}" if key else what
     is_shown = key and not isinstance(given, dict) and not isinstance(error, _WithheldError)
-    return what + (f" (got {given!r})" if is_shown else ""), "".join(rest)
+    fix = "".join(rest) or (first_sentence(field.description or "") if field else "")
+    return what + (f" (got {given!r})" if is_shown else ""), fix
+
+
+def documented(field: FieldInfo) -> str:
+    """Return the documentation of a key as one paragraph."""
+    return " ".join((field.description or "").split()).replace("``", "`")
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a description, as printed by help; empty for an empty text."""
+    first = _SENTENCE_ENDS.split(" ".join(text.split()))[0]
+    return f"{first.removesuffix('.')}.".replace("``", "`") if first else ""
+
+
+def _shown(value: object) -> str:
+    """Return a value for a message; not a text, which may be an address with an API key."""
+    return "a text" if isinstance(value, str) else repr(value)
+
+
+def _field_at(root: type[BaseModel], place: Sequence[str | int]) -> FieldInfo | None:
+    """Return the field on a path of keys; None if the path does not end at a field."""
+    return _section_at(root, place[:-1]).model_fields.get(str(place[-1])) if place else None
 
 
 def in_words(message: str) -> str:
@@ -301,7 +328,7 @@ def _nearest(root: type[BaseModel], section: type[BaseModel], unknown: str) -> s
     """Return a suggestion for a key that a section does not have."""
     above, _, name = unknown.rpartition(".")
     at = f"{above}." if above else ""
-    keys = dict.fromkeys([*_all_keys(section, at), *_all_keys(root)])
+    keys = dict.fromkeys([*all_keys(section, at), *all_keys(root)])
     near = difflib.get_close_matches(unknown, keys, n=1, cutoff=0.75)
     last = {dotted.rpartition(".")[2]: dotted for dotted in reversed(keys)}
     near = near or [last[n] for n in difflib.get_close_matches(name, last, n=1, cutoff=0.75)]
@@ -333,7 +360,8 @@ def sections(section: type[BaseModel], at: str = "") -> Iterator[tuple[str, type
             yield from sections(child, f"{at}{name}.")
 
 
-def _all_keys(section: type[BaseModel], at: str = "") -> Iterator[str]:
+def all_keys(section: type[BaseModel], at: str = "") -> Iterator[str]:
+    """Yield the dotted keys of a section and its subsections; sections are keys too."""
     for place, inner in sections(section, at):
         yield from (f"{place}{name}" for name in inner.model_fields)
 

@@ -66,8 +66,8 @@ def resolve(
     """Return a resolved run that deliberates on the sets of ``run`` (None for an imported pool).
 
     Raises:
-        ConfigError: No model is named, a server would have to be started, its tokens cannot be
-            counted, or the budget is in money and there is no price.
+        ConfigError: No model is named, a server would have to be started, or the budget is in money
+            and there is no price.
         TeacherError: The model is unknown, cannot run here, or does not return its thinking.
     """
     assert config.redeliberate is not None
@@ -123,12 +123,6 @@ def resolve_choice(
         out=str(journal / identity),  # only names the account; no folder is written there
     )
     run = resolve_run(config, contact, section)
-    if run.deliberator.profile.tokenizer == SERVER:  # training rows need exact token counts
-        raise ConfigError(
-            f"{keys}.tokenizer is not set and {name} has no profile with one, so the tokens of the "
-            "prompts cannot be counted",
-            "Set it to a folder or a Hub id with a tokenizer.json.",
-        )
     segment.require(journal, writes=True)
     return identified(run, contact, saves=True) if contact else run
 
@@ -169,19 +163,23 @@ class Volume:
 def volume_of(run: ResolvedRun, caches: Iterable[Cache], section: str = "redeliberate") -> Volume:
     """Return the volume of a redeliberation on these caches; sends no request.
 
+    If the tokenizer of the model is unknown, the prompts have the tokens that the caches record:
+    those of the student, or of the run's deliberator.
+
     Raises ConfigError, naming keys of ``section``, if the longest prompt and a response exceed the
     model's context; TeacherError if the model's tokenizer cannot be loaded.
     """
     deliberator, folder = run.deliberator, Path(run.config.journal or "")
     model, most, d = deliberator.profile, deliberator.sampling.max_tokens, deliberator.samples
-    reader = ReaderTokenizer(model.tokenizer)
+    reader = None if model.tokenizer == SERVER else ReaderTokenizer(model.tokenizer)
     journal = Journal(folder) if folder.is_dir() else None
     revision = revision_of(model, deliberator.endpoint) if journal else ""
     count = in_journal = prompt_tokens = longest = 0
     rounds = set()
     for cache in caches:
-        same = cache.reader == reader.name
-        tokens = cache.prompt_tokens if same else reader.count(cache.prompt)
+        tokens = cache.prompt_tokens
+        if reader and reader.name != cache.reader:
+            tokens = reader.count(cache.prompt)
         keys = [key(model.model, revision, request) for request in requests_of(run, cache)]
         known = sum(journal.state(each) == "answered" for each in keys) if journal else 0
         count, in_journal, longest = count + 1, in_journal + known, max(longest, tokens)

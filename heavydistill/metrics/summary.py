@@ -198,6 +198,12 @@ class Summary(Metrics):
         """Counts of the samples of each stage, by its name in tables."""
         return {"trajectories": self.trajectories, "deliberations": self.deliberations}
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether responses finished, and none of them has a final answer that could be read."""
+        finished = sum(each.finished for each in self.samples.values())
+        return 0 < finished == sum(each.unanswered or 0 for each in self.samples.values())
+
 
 def summarize(traces: Iterable[Trace], voted: Collection[str] | None = None) -> Summary:
     """Summarize all traces of a run, which are read once and not kept.

@@ -119,12 +119,11 @@ def profile_at(
             thinking=_COMMON_TAGS,
         )
         return _placed(known, endpoint, sampling, is_described=False)
-    elsewhere = ", or the name of a served model with --endpoint ADDRESS"
+    served = "A model on a server also needs --endpoint ADDRESS. " if may_be_served else ""
     raise TeacherError(
         f"There is no model {name!r}",
-        f"{nearest(name)}Give the name of a profile (`heavydistill teachers` lists them), a YAML "
-        "file with one, a checkpoint folder, a Hub id ORG/NAME"
-        f"{elsewhere if may_be_served else ''}.",
+        f"{served}{nearest(name)}Give the name of a profile (`heavydistill teachers` lists them), "
+        "a YAML file with one, a checkpoint folder or a Hub id ORG/NAME.",
     )
 
 

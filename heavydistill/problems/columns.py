@@ -1,10 +1,10 @@
 """Converts rows to problems by mapping columns to fields.
 
 A field is read from the column that ``problems.columns`` names, otherwise from the column with the
-field's name. Text, reference and options may also be in a column listed in ``ALIASES``, if the
-source has exactly one of these. ``solution`` is not an alias, because it usually holds a worked
-solution. ``problems.shape`` first converts the columns of a public benchmark to such columns; all
-other columns stay unchanged.
+field's name; ``text`` and a column like it must not hold different texts. Text, reference and
+options may also be in a column listed in ``ALIASES``, if the source has exactly one of these.
+``solution`` is not an alias, because it usually holds a worked solution. ``problems.shape`` first
+converts the columns of a public benchmark to such columns; all other columns stay unchanged.
 
 The reference may be absent if the verifier needs none. Arguments missing from ``verifier_args`` are
 read from the verifier's ``argument_columns``. A row without a domain gets its verifier's domain. A
@@ -98,8 +98,22 @@ def columns_of(table: Table, mapped: dict[str, str]) -> dict[str, str]:
                 f"{where}: there is no column {column!r} (problems.columns.{field})",
                 choices(column, there, "Columns there"),
             )
+    if "text" in there and "text" not in mapped:
+        _refuse_two_texts(table)
     found = {field: mapped.get(field) or _own_column(field, there, where) for field in FIELDS}
     return {field: column for field, column in found.items() if column is not None}
+
+
+def _refuse_two_texts(table: Table) -> None:
+    """Raise ProblemsError if a row has different texts in ``text`` and in a column like it."""
+    for row in table.rows:
+        texts = {name: row.values.get(name) for name in ("text", *ALIASES["text"])}
+        given = [name for name, text in texts.items() if text is not None]
+        if len({str(texts[name]) for name in given}) > 1:
+            raise ProblemsError(
+                f"{row.where}: the columns {' and '.join(given)} could each be the text",
+                "Add --set problems.columns.text=COLUMN with the right column.",
+            )
 
 
 def _own_column(field: str, there: list[str], where: str) -> str | None:

@@ -8,6 +8,9 @@ refused with a list of them, or the rows are left out (``problems.unfit``).
 from __future__ import annotations
 
 import itertools
+import json
+import re
+import shlex
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
@@ -18,9 +21,12 @@ from heavydistill.problems.procedural import gym_problems, micro_problems
 from heavydistill.problems.tables import Table, read, within
 from heavydistill.schema import Problem
 from heavydistill.verifiers import registry
+from heavydistill.verifiers.extraction import HASHES, WITH_MARKER, common_label, ends_with_hashes
 from heavydistill.verifiers.pool import VerdictPool
 
 MOST_LISTED = 10
+_MOST_PLACES = 3
+_PLACE = re.compile(r"(.+?[: ]\d+): (.*)", re.DOTALL)  # of a row (``TableRow.where``), then a fault
 
 OnChecked = Callable[[int, int], None]
 """Callback with (number of checked references, number of all references)."""
@@ -34,6 +40,7 @@ class Loaded:
     unfit: dict[int, str] = field(default_factory=dict)
     """Rows that were left out, by number, with the fault and its place."""
     outside: int = 0  # Number of rows outside the bounds of ``problems.within``
+    marker: str = ""  # Marker of the references that nobody configured; see ``_marked``
 
 
 def load(config: Problems, verify: Verifying | None = None) -> list[Problem]:
@@ -94,7 +101,7 @@ def load_fit(
     chosen = within(table, config.within)
     loaded = fit_problems(chosen, config, verify, known_unfit, on_checked)
     outside = len(table.rows) - len(chosen.rows)
-    return Loaded(loaded.problems[: config.limit], loaded.unfit, outside)
+    return replace(loaded, problems=loaded.problems[: config.limit], outside=outside)
 
 
 def fit_problems(
@@ -109,22 +116,48 @@ def fit_problems(
     ``known_unfit`` are the numbers of the rows that an earlier check found unfit; if given, no
     reference is checked again. Raises as ``load_fit``, and ProblemsError if no row is left.
     """
-    if known_unfit is not None:
-        rows = [row for row in table.rows if row.number not in known_unfit]
-        table = replace(table, rows=rows)
     problems, faults = to_problems(table, config)
-    if known_unfit is None:
+    problems, marker = _marked(problems)  # of all rows, so that it does not depend on the check
+    flags = ""
+    if known_unfit is not None:
+        problems = {number: problems[number] for number in problems.keys() - known_unfit}
+        faults = {number: faults[number] for number in faults.keys() - known_unfit}
+    else:
         where = {row.number: row.where for row in table.rows}
         checked = _check_references(list(problems.values()), verify, on_checked)
-        for (number, problem), what in zip([*problems.items()], checked, strict=True):
-            if what:
-                judge = f"The verifier {problem.verifier} could not judge any answer to it."
-                faults[number] = ProblemsError(f"{where[number]}: {what}", judge)
-                del problems[number]
+        wrong = {number: what for number, what in zip(problems, checked, strict=True) if what}
+        label = common_label(problems[number].reference for number in wrong)
+        if label:
+            marking = f"{{marker: {json.dumps(label, ensure_ascii=False)}}}"
+            flags = f"--verifier-args {shlex.quote(marking)}"
+        for number, what in wrong.items():
+            fix = f"The verifier {problems[number].verifier} could not judge any answer to it."
+            if label:
+                fix = f"Add {flags}."
+            faults[number] = ProblemsError(f"{where[number]}: {what}", fix)
+            del problems[number]
     unfit = {number: faults[number] for number in sorted(faults)}
     if unfit and (config.unfit == "refuse" or known_unfit is not None or not problems):
-        raise refusal(list(unfit.values()), len(table.rows))
-    return Loaded([*problems.values()], {number: fault.what for number, fault in unfit.items()})
+        raise refusal(list(unfit.values()), len(table.rows), flags)
+    left_out = {number: fault.what for number, fault in unfit.items()}
+    return Loaded([problems[number] for number in sorted(problems)], left_out, marker=marker)
+
+
+def _marked(problems: dict[int, Problem]) -> tuple[dict[int, Problem], str]:
+    """Set the marker of GSM8K if every reference without a configured one ends with it.
+
+    Returns the problems, and the marker; empty if it was not set.
+    """
+    unmarked = {
+        number: problem
+        for number, problem in problems.items()
+        if problem.verifier in WITH_MARKER and problem.verifier_args == "{}"
+    }
+    if not unmarked or not all(ends_with_hashes(each.reference) for each in unmarked.values()):
+        return problems, ""
+    args = json.dumps({"marker": HASHES})
+    marked = {number: replace(each, verifier_args=args) for number, each in unmarked.items()}
+    return problems | marked, HASHES
 
 
 def _check_references(
@@ -141,15 +174,32 @@ def _check_references(
         return pool.check_references(problems, count)
 
 
-def refusal(faults: list[ProblemsError], rows: int) -> ProblemsError:
-    """The error for a source of ``rows`` rows, of which some have these faults."""
+def refusal(faults: list[ProblemsError], rows: int, flags: str = "") -> ProblemsError:
+    """The error for a source of ``rows`` rows, of which some have these faults.
+
+    A fault that several rows have is printed once, with the places. ``flags`` are those of
+    ``UserError``.
+    """
     fixes = {fault.fix for fault in faults}
     fix = fixes.pop() if len(fixes) == 1 else "Correct them."
     if len(faults) < rows:
         fix += " To leave such rows out, add --set problems.unfit=leave_out."
     if len(faults) == 1:
-        return ProblemsError(faults[0].what, fix)
-    lines = [fault.what for fault in faults[:MOST_LISTED]]
-    lines += [f"and {more:,} more"] if (more := len(faults) - MOST_LISTED) > 0 else []
+        return ProblemsError(faults[0].what, fix, flags)
+    places: dict[str, list[str]] = {}
+    for fault in faults:
+        found = _PLACE.fullmatch(fault.what)
+        places.setdefault(found[2] if found else fault.what, []).append(found[1] if found else "")
+    shown = itertools.islice(places.items(), MOST_LISTED)
+    lines = [": ".join(filter(None, [_few(there), what])) for what, there in shown]
+    lines += [f"and {more:,} more"] if (more := len(places) - MOST_LISTED) > 0 else []
     listed = "".join(f"\n  {line}" for line in lines)
-    return ProblemsError(f"{len(faults):,} of {rows:,} rows cannot be used", f"{fix}{listed}")
+    return ProblemsError(
+        f"{len(faults):,} of {rows:,} rows cannot be used", f"{fix}{listed}", flags
+    )
+
+
+def _few(places: list[str]) -> str:
+    """The first places of rows, and how many more there are."""
+    more = len(places) - _MOST_PLACES
+    return ", ".join(places[:_MOST_PLACES]) + (f" and {more:,} more" if more > 0 else "")

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.errors import ProblemsError, did_you_mean
-from heavydistill.models.hub_files import obstacle, remedy
+from heavydistill.models.hub_files import is_hub_id, obstacle, remedy
+from heavydistill.store.traces import TRACES_FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,8 @@ _ROWS_AT_ONCE = 64  # Parquet rows in memory at a time
 _MOST_LISTED = 20  # Maximum number of names listed in addition to a similar one
 _FIX = "Give a file with JSON lines, a JSON array of objects, or parquet."
 _FIX_OF_LINE = 'Write one object a line, e.g. {"id": "a1", "text": "...", "reference": "..."}.'
+_KINDS = (".jsonl", ".json", ".parquet")
+_PACKED_SUFFIXES = (".gz", ".zst", ".xz", ".bz2", ".zip")
 _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas to read such files
 
 
@@ -54,7 +57,7 @@ def read(source: str, subset: str | None, split: str) -> Table:
     path = Path(source)
     if source.startswith("hub:"):
         return read_hub(source.removeprefix("hub:"), subset, split)
-    if path.suffix in (".jsonl", ".json", ".parquet"):
+    if path.suffix in _KINDS:
         return read_file(path)
     if path.suffix in _SEPARATED:
         made = path.with_suffix(".jsonl")
@@ -65,9 +68,21 @@ def read(source: str, subset: str | None, split: str) -> Table:
             f"Convert it: `python -c {shlex.quote(code)}`. Then give {made}; if its texts are in a "
             "column of another name, add --set problems.columns.text=COLUMN.",
         )
+    what, near = f"{source!r} is not a source of problems", ""
+    if path.is_dir():
+        what = f"{source} is a folder, not a file with problems"
+        if (path / TRACES_FOLDER).is_dir():
+            near = f"To deliberate on the attempts of this run, give --pools {source}. "
+        elif files := [file for kind in _KINDS for file in sorted(path.glob(f"*{kind}"))]:
+            near = f"Did you mean {files[0]}? "
+    elif path.suffix in _PACKED_SUFFIXES:
+        raise ProblemsError(f"{source} is compressed", "Unpack it, and give the unpacked file.")
+    elif found := [file for kind in _KINDS if (file := path.with_suffix(kind)).is_file()]:
+        near = f"Did you mean {found[0]}? "
+    elif is_hub_id(source) and "/" in source and not path.exists():
+        near = f"Did you mean hub:{source}? "
     raise ProblemsError(
-        f"{source!r} is not a source of problems",
-        "Give micro, a .jsonl, .json or .parquet file, hub:ORG/NAME or gym:FAMILY.",
+        what, f"{near}Give micro, a .jsonl, .json or .parquet file, hub:ORG/NAME or gym:FAMILY."
     )
 
 

@@ -91,7 +91,8 @@ def print_comparison(comparison: Comparison, console: Console, *, full: bool = F
         lines = [*few_note(shown), *_token_lines(comparison), _made_by(comparison)]
         print_lines(lines, console, gap=True)
     for run in runs_of(comparison):
-        print_unanswered(run.summary, console, of=run.name.capitalize())
+        is_student = run is comparison.after
+        print_unanswered(run.summary, console, of=run.name.capitalize(), is_student=is_student)
 
 
 def _result_lines(comparison: Comparison) -> Iterator[str]:

@@ -112,8 +112,14 @@ def bracketed(value: Interval, *, signed: bool = False) -> str:
 
 
 def part(count: int, whole: int) -> str:
-    """Format a count, its total and its share; the share of an empty total is ``-``."""
-    return f"{count:,} of {whole:,} ({percent(count / whole if whole else None)})"
+    """Format a count, its total and its share; the share of an empty total is ``-``.
+
+    Only all are 100.0%, and only none are 0.0%.
+    """
+    share = percent(count / whole if whole else None)
+    if 0 < count < whole and share in ("0.0%", "100.0%"):
+        share = "under 0.1%" if share == "0.0%" else "over 99.9%"
+    return f"{count:,} of {whole:,} ({share})"
 
 
 def count(value: int | None) -> str:

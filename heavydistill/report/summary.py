@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,6 +18,7 @@ from heavydistill.metrics.counts import (
     GenerationCounts,
     Usage,
     answerer_facts,
+    unanswered_because,
     unanswered_facts,
 )
 from heavydistill.metrics.curve import Curve, Point, Way
@@ -45,10 +47,13 @@ from heavydistill.report.grid import (
     versions,
 )
 from heavydistill.report.terminal import print_grid, print_lines, say
+from heavydistill.store.traces import read_traces
+from heavydistill.verifiers.extraction import WITH_MARKER
 
 if TYPE_CHECKING:
     from heavydistill.verifiers.markers import Shared
 
+_MOST_OF_AN_ANSWER = 300  # characters of an answer that is shown
 COUNTED: dict[Cost, str] = {"completion": "tokens written", "all": "tokens written and read"}
 STRATA_NOTE = (
     "The vote defines the strata: in pools of K, HM - V is at most 0 where that is right "
@@ -93,14 +98,16 @@ _BOUNDS = {
     (True, False): "at most ",
     (True, True): "about ",
 }
-_WITH_MARKER = ("math", "exact")  # verifiers with a marker argument
 
 
-def print_summary(summary: Summary, console: Console, *, full: bool = False) -> None:
+def print_summary(
+    summary: Summary, console: Console, *, full: bool = False, is_student: bool = False
+) -> None:
     """Print the result of a run: its headline, metrics, lost samples and cost.
 
-    With ``full``, also print all tables: metrics, rates, kinds and strata of problems, the curve
-    over tokens, failures, costs and versions, and the number of caches with estimated tokens.
+    ``is_student`` says that a model under training answered. With ``full``, also print all tables:
+    metrics, rates, kinds and strata of problems, the curve over tokens, failures, costs and
+    versions, and the number of caches with estimated tokens.
     """
     title, support = headline(summary)
     say(title, console, "bold")
@@ -109,7 +116,7 @@ def print_summary(summary: Summary, console: Console, *, full: bool = False) -> 
     if full:
         _print_tables(summary, console)
         print_lines(estimated_lines(summary), console)
-    print_unanswered(summary, console)
+    print_unanswered(summary, console, is_student=is_student)
 
 
 def _result_lines(summary: Summary) -> Iterator[str]:
@@ -176,14 +183,24 @@ def _print_tables(summary: Summary, console: Console) -> None:
     print_lines([versions(summary.prompts, summary.verifiers)], console, gap=True)
 
 
-def print_unanswered(summary: Summary, console: Console, *, of: str = "") -> None:
+def print_unanswered(
+    summary: Summary, console: Console, *, of: str = "", is_student: bool = False
+) -> None:
     """Print the warning about unanswered samples, if any; ``of`` is the name of the run."""
-    for line in unanswered_warning(summary):
+    for line in unanswered_warning(summary, is_student):
         say(f"{of}: {line}" if of else line, console, "bold red")
 
 
 def headline(summary: Summary) -> tuple[str, str]:
     """Return the result of a run as one sentence, and the numbers that support it."""
+    if summary.is_unread:
+        parts = [
+            f"{counts.unanswered:,} of {counts.finished:,} {stage} "
+            f"({listed(counts.unanswered_because)})"
+            for stage, counts in summary.samples.items()
+            if counts.finished
+        ]
+        return "No answer could be read, so nothing was measured", f"Unread: {', '.join(parts)}"
     heavy = summary.heavy_mean_at_d, summary.heavy_minus_vote
     return claim(summary.problems, summary.k, summary.vote_at_k, *heavy)
 
@@ -462,21 +479,48 @@ def estimated_lines(summary: Summary) -> Iterator[str]:
         )
 
 
-def unanswered_warning(summary: Summary) -> list[str]:
-    """Return the stages with many unanswered samples, and what can be done about them."""
+def unanswered_warning(summary: Summary, is_student: bool = False) -> list[str]:
+    """Return the stages with many unanswered samples, and what can be done about them.
+
+    ``is_student`` says that a model under training answered.
+    """
     facts = list(unanswered_facts(summary.samples, summary.by_verifier))
     if not facts:
         return []
-    ways = ["Train the format first"]
+    ways = ["train the format first"] if is_student else []
     took_pools = not summary.usage["thinking"].requests  # attempts from another run stay unchanged
-    if not took_pools and any(name in _WITH_MARKER for name in summary.by_verifier):
+    if not took_pools and any(name in WITH_MARKER for name in summary.by_verifier):
         ways.append(
             "set the marker if the answers stand behind one: "
-            "--set problems.verifier_args='{marker: \"Answer:\"}'"
+            "--verifier-args '{marker: \"Answer:\"}'"
         )
+    if not took_pools and not is_student:
+        ways.append("name a verifier that reads this form: --verifier NAME")
     if any(".general.en@" in prompt for prompt in summary.prompts):
         ways.append("ask in the short prompts, which small models follow: --set domain=brief")
-    return [*facts, "; or ".join(ways)]
+    fix = "; or ".join(ways)
+    return [*facts, *([fix[0].upper() + fix[1:]] if fix else [])]
+
+
+def unread_answer(folder: Path) -> Iterator[str]:
+    """Yield lines with the end of the first answer of a run in which no final answer was found."""
+    for trace in read_traces(folder):
+        for generation in (*trace.pool, *trace.deliberations):
+            if reason := unanswered_because(generation):
+                text = generation.answer_text.strip()
+                cut = "... " * (len(text) > _MOST_OF_AN_ANSWER)
+                yield f"For example, to problem {trace.problem.id} ({reason}):"
+                yield f"{cut}{text[-_MOST_OF_AN_ANSWER:]}"
+                yield f"The reference: {trace.problem.reference[-_MOST_OF_AN_ANSWER:]}"
+                return
+
+
+def marker_noted(marker: str) -> str:
+    """Return a sentence about a marker that was found in the references and is used."""
+    return (
+        f"Every reference ends with `{marker} ANSWER`, so the marker {marker} is used "
+        "(--verifier-args names another)."
+    )
 
 
 def marker_found(shared: Shared) -> str:

@@ -83,6 +83,7 @@ class Plan:
     pools: PoolsOfRun | None = None  # pools of another run; None for new trajectories
     pools_at: Path | None = None  # folder of that run, if not yet ``config.pools``
     outside: int = 0  # rows of the source outside ``problems.within``
+    marker: str = ""  # marker of the references that nobody configured
     contact: Contact | None = None  # has contacted the servers; None if nothing was sent
     changed: dict[str, tuple[Any, Any]] = field(default_factory=dict)
     """Keys in which this run differs from the run that it replaces; see ``Earlier.changed``."""
@@ -169,6 +170,7 @@ def check(
         server=server,
         pools=pools,
         outside=loaded.outside,
+        marker=loaded.marker,
         contact=contact,
         changed=changed,
     )

@@ -37,6 +37,7 @@ PACE_S = 300.0
 """Paces are measured over this many past seconds."""
 THINKING = "thinking"
 _STILL_S, _TIMES_USUAL = 60.0, 5.0
+_FEWEST_RECEIVED = 4  # samples in that time from which the remaining time is estimated
 _VERSION = 7
 _THINKS = "sample_trajectories"
 
@@ -260,20 +261,35 @@ class StatusWriter:
             self._moments.popleft()
         then = self._moments[0]
         self._moments.append(now)
-        there, needed = self._status.samples
-        seconds, received = now.at - then.at, now.received - then.received
+        seconds = now.at - then.at
         if seconds <= 0:
             return None, None, None
-        left = seconds * max(0, needed - there)
-        # Servers that bring nothing for far longer than usual may never bring anything again.
-        usual_s = max(_STILL_S, _TIMES_USUAL * seconds / max(1, received))
-        if self._account and left and now.at - self._received_at > usual_s:
-            received = 0
         return (
             60 * (now.finished - then.finished) / seconds or None,
             (now.tokens - then.tokens) / seconds or None,
-            left / received if received else None if left else 0.0,
+            self._left(),
         )
+
+    def _left(self) -> float | None:
+        """Return the estimated remaining seconds, at the pace until the last sample arrived.
+
+        From then on they count down, because other samples are in progress. None if too few samples
+        arrived, or none for longer than estimated. The lock must be held.
+        """
+        then, now = self._moments[0], self._moments[-1]
+        there, needed = self._status.samples
+        if there >= needed:
+            return 0.0
+        arrived = next(moment.at for moment in self._moments if moment.received == now.received)
+        received = now.received - then.received
+        # Servers that bring nothing for far longer than usual may never bring anything again.
+        usual_s = max(_STILL_S, _TIMES_USUAL * (now.at - then.at) / max(1, received))
+        if self._account and now.at - self._received_at > usual_s:
+            return None
+        if received < min(_FEWEST_RECEIVED, needed):
+            return None
+        left = (arrived - then.at) * (needed - there) / received - (now.at - arrived)
+        return left if left > 0 else None
 
 
 def read_status(path: Path) -> Status | None:

@@ -18,10 +18,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from heavydistill.config.shipped import shipped
+from heavydistill.config.shipped import shipped_file
 from heavydistill.config.yaml import error_of, line_of, read_yaml
 from heavydistill.errors import ConfigError, did_you_mean
 from heavydistill.train.fields import Argument, arguments_of, own_arguments
@@ -283,20 +282,6 @@ def _simple(value: Any) -> Any:
 
 def _keys_of(script: str) -> str:
     return f"`heavydistill {script} --help-all` lists all flags and keys."
-
-
-def shipped_file(kind: str, name: str) -> Path:
-    """Return the file at path ``name``, or the file of this name that the package ships."""
-    path = Path(name)
-    if path.is_file() or path.suffix in (".yaml", ".yml"):
-        return path
-    files = shipped(f"configs/{kind}")
-    if name not in files:
-        raise ConfigError(
-            f"{name}: No such file, and no shipped file has that name",
-            f"Give the path of a YAML file, or one of {', '.join(files)}.",
-        )
-    return files[name]
 
 
 def _check(arguments: TrainArguments[Any]) -> None:

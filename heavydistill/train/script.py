@@ -15,6 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from heavydistill.config.run import load_config
+from heavydistill.config.shipped import shipped_file
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.hub.model_card import write_model_card
 from heavydistill.hub.options import PublishOptions
@@ -58,9 +59,9 @@ def check_files(
         locate_source(source)
     if values.get("dataset_name") and not sources:
         locate(values["dataset_name"], ())
-    for key in ("run", "evaluate"):
+    for key, kind in (("run", "generate"), ("evaluate", "evaluate")):
         if values.get(key):
-            load_config(Path(values[key]))
+            load_config(shipped_file(kind, values[key]))
     locate_base(values["model_name_or_path"], values.get("model_revision"))
     if output := values.get("output_dir") or (sources and folder_of(roles_of(sources))):
         checkpoints.start_of(Path(output), values.get("resume_from_checkpoint"))
@@ -149,7 +150,11 @@ def evaluation_command(record: TrainingRecord, folder: Path, base: str) -> list[
     words = ["heavydistill", "evaluate", "--before", base]
     words += [word for role in record.roles for word in (f"--{role}", str(folder))]
     sources = [run.get("problems") or {} for run in runs]  # empty if the answers were imported
-    names = {source.get("source", "") for source in sources}
+    # A run on pools has the problems of another run, which its configuration does not name.
+    names = {
+        "" if run.get("pools") or run.get("pools_sha256") else source.get("source", "")
+        for run, source in zip(runs, sources, strict=True)
+    }
     if len(names) == 1 and (name := names.pop()).partition(":")[0] in ("micro", "gym"):
         seed = max(source.get("seed", 0) + source.get("size", 0) for source in sources)
         words += ["--problems", name, "--set", f"problems.seed={seed}"]

@@ -13,6 +13,11 @@ from dataclasses import dataclass
 
 from heavydistill.schema import Problem
 
+WITH_MARKER = ("math", "exact")
+"""Names of the verifiers whose arguments may name a marker."""
+HASHES = "####"
+"""Marker of the answers of GSM8K, and of datasets with its format."""
+_ENDS_WITH_HASHES = re.compile(rf"(?<!#){HASHES}[^\S\n]*[^\s#][^\n]*\s*\Z")
 _BOX_OPENS = re.compile(r"\\(?:boxed|fbox)\s*\{")
 _FENCE = re.compile(r"^[ \t]*(```|~~~)[^\n]*$", re.MULTILINE)
 # Limits of candidate markers, and patterns that match them.
@@ -121,14 +126,35 @@ def reference_answer(reference: str, marker: str | None) -> str:
     answer = final_answer(reference, marker)
     if answer is not None:
         return answer
-    if "\n" in reference.strip() and r"\begin" not in reference:
-        labels = [each for each in candidate_markers(reference) if each[-1] in _LABEL_ENDS]
-        label = json.dumps(min(sorted(labels), key=len, default="####"), ensure_ascii=False)
+    if _has_several_lines(reference):
+        label = json.dumps(common_label([reference]) or HASHES, ensure_ascii=False)
         raise ValueError(
             "the reference has several lines and no final answer is marked in it; give only the "
             f'answer, or name the marker before it in verifier_args, e.g. {{"marker": {label}}}'
         )
     return reference.strip()
+
+
+def _has_several_lines(reference: str) -> bool:
+    return "\n" in reference.strip() and r"\begin" not in reference
+
+
+def ends_with_hashes(reference: str) -> bool:
+    """Whether the last line of a reference ends with ``#### ANSWER``, and there is no box."""
+    return boxed(reference) is None and _ENDS_WITH_HASHES.search(reference) is not None
+
+
+def common_label(references: Iterable[str]) -> str:
+    """The shortest label, such as ``A:``, before the value in the last line of all references.
+
+    Empty if there is none, or a reference is a single line.
+    """
+    found: set[str] | None = None
+    for reference in references:
+        there = candidate_markers(reference) if _has_several_lines(reference) else set()
+        labels = {label for label in there if label[-1] in _LABEL_ENDS}
+        found = labels if found is None else found & labels
+    return min(sorted(found or ()), key=len, default="")
 
 
 def marker_of(problem: Problem) -> str | None:

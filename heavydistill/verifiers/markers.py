@@ -23,7 +23,7 @@ from typing import Any
 from heavydistill.config.run import Verifying
 from heavydistill.metrics.counts import unanswered_because
 from heavydistill.schema import Problem, Trace, Verdict
-from heavydistill.verifiers.extraction import candidate_markers, final_answer
+from heavydistill.verifiers.extraction import WITH_MARKER, candidate_markers, final_answer
 from heavydistill.verifiers.normal import normal_form
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -32,7 +32,6 @@ MOST_JUDGED = 200
 _MOST_CANDIDATES = 6
 # If references are not numbers, a tenth of correct answers is enough to confirm a marker.
 _ENOUGH_RIGHT = 0.1
-_VERIFIERS = ("math", "exact")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def _unanswered(
 ) -> Iterator[tuple[Problem, str]]:
     for trace in traces:
         problem = trace.problem
-        if problem.verifier in _VERIFIERS and json.loads(problem.verifier_args) == arguments:
+        if problem.verifier in WITH_MARKER and json.loads(problem.verifier_args) == arguments:
             for generation in (*trace.pool, *trace.deliberations):
                 if unanswered_because(generation) == "no_answer":
                     yield problem, generation.answer_text

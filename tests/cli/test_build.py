@@ -7,11 +7,13 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import proposed, run_command, started
+from fake_server import completion, serving
 from generations import altered
-from import_files import EGGS, document, heavyskill_row, lines, nemo_row
+from import_files import EGGS, boxed, document, heavyskill_row, lines, nemo_row
 from runs import STUDENT, write_run
 from set_folders import write_sets
 
@@ -277,7 +279,7 @@ def test_what_a_format_leaves_open_is_counted_and_said(bring, tmp_path):
     [
         (["--from=pacore"], "Give the right --from"),
         (["--from=nvidia"], "--from: must be 'heavyskill', 'pacore', 'nemo' or 'answers'"),
-        (["--from=nemo", "--columns=text"], "Write --columns KEY=VALUE,..."),
+        (["--from=nemo", "--columns=text"], "Write --columns NAME=VALUE,..."),
         (["--from=nemo", "--columns=txet=a"], "Did you mean text?"),
         (["--from=nemo", "--verifier-args=[1]"], "--verifier-args '[1]' is not a mapping"),
         (["--from=nemo", "--verifier-args={"], "is not a mapping"),
@@ -298,13 +300,14 @@ def test_bad_input_says_what_to_do_and_writes_nothing(arguments, says, call, tmp
 PLAIN = ("--from=answers", "--columns=text=q,reference=gold")
 
 
-def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, tmp_path):
+def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, call, tmp_path):
     rows = [
         {"q": f"{EGGS} ({n})", "gold": str(n), "answers": [f"So.\nA: {n}", f"Or.\nA: {n + 1}"]}
         for n in range(10)
     ]
     command = [lines(tmp_path / "plain.jsonl", *rows), *PLAIN]
-    printed = bring(*command, f"--out={tmp_path / 'raw'}", "--full")
+    code, printed, _ = call("import", *command, f"--out={tmp_path / 'raw'}", "--full")
+    assert code == 1 and "No answer could be read" in printed and "\nSo.\nA: 0\n" in printed
     (told,) = [line.split() for line in printed.splitlines() if line.startswith("trajectories")]
     assert told == ["trajectories", "20", "0", "0", "20", "0", "0"]
     assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in printed
@@ -319,13 +322,44 @@ def test_a_marker_that_answers_share_is_proposed_and_the_proposal_works(bring, t
     assert counts == [1] * 10
 
 
+def test_the_command_for_sets_that_an_import_prints_works_with_a_server_without_a_profile(
+    bring, command, tmp_path
+):
+    rows = [
+        {
+            "q": f"{EGGS} ({n})",
+            "gold": str(n),
+            "answers": [f"In way {way} I get {boxed(n + max(0, way - 3))}." for way in range(8)],
+        }
+        for n in range(6)
+    ]
+    file = lines(tmp_path / "rows.jsonl", *rows)
+    printed = bring(file, *PLAIN, f"--out={tmp_path / 'run'}")
+    words = proposed(printed, "Training sets")
+    assert words[:3] == ["build", str(tmp_path / "run"), "--redeliberate"]
+    given = {"MODEL": "m", words[-1]: str(tmp_path / "sets"), "Qwen/Qwen3-4B": "micro-student"}
+    words = [given.get(word, word) for word in words]
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        number = int(body["messages"][0]["content"].partition(f"{EGGS} (")[2].partition(")")[0])
+        return completion(f"Attempt 2 is wrong, and I agree with the others: {boxed(number)}")
+
+    with serving(answer) as server:
+        code, printed = command(*words, f"--endpoint={server.base_url}")
+        assert (code, bool(server.requests)) == (0, True), printed
+    assert "Prompts are counted with the tokenizer of the student" in printed
+    assert read_manifest(tmp_path / "sets").rows["sft_deliberator"]["train"]
+
+
 @pytest.mark.parametrize(
     ("form", "unanswered"),
     [(r"It is \boxed{{{}}}.", False), ("I am not sure.\nNote: look it up {}", True)],
 )
-def test_answers_in_boxes_or_without_a_marker_get_no_proposal(bring, tmp_path, form, unanswered):
+def test_answers_in_boxes_or_without_a_marker_get_no_proposal(call, tmp_path, form, unanswered):
     answers = [form.format(answer) for answer in ("again", "elsewhere")]
     rows = [{"q": f"{EGGS} ({n})", "gold": "4", "answers": answers} for n in range(4)]
-    printed = bring(lines(tmp_path / "rows.jsonl", *rows), *PLAIN, f"--out={tmp_path / 'run'}")
+    file = lines(tmp_path / "rows.jsonl", *rows)
+    code, printed, _ = call("import", file, *PLAIN, f"--out={tmp_path / 'run'}")
+    assert code == unanswered
     assert "To judge by" not in printed
     assert ("hold no final answer" in printed) == unanswered

@@ -294,3 +294,61 @@ def test_the_driver_says_whether_there_may_be_a_gpu(monkeypatch, there, visible,
 
     monkeypatch.setattr(Path, "glob", matching)
     assert may_have_gpu() == found
+
+
+def test_a_mistake_is_named_with_where_and_the_fix_before_anything_large_is_imported(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "test.jsonl").write_text('{"text": "1?", "question": "2?", "answer": "2"}')
+    (tmp_path / "data" / "old.jsonl.gz").write_bytes(b"")
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "served").symlink_to(RUN)
+    mistakes = {
+        "evaluate --config none": "none: No such file, and no shipped file has that name. Give the "
+        "path of a YAML file, or one of micro, micro8, vllm.",
+        "evaluate --config configs/evaluate/micro.yaml": "Did you mean micro?",
+        "build --config balancd": "Did you mean balanced?",
+        "generate --set problems.columns=question": "takes names and values, not a text. Write "
+        "{NAME: VALUE}. Column of the source for each field of a problem, e.g. `{text: task}`.",
+        "generate --columns question": "--columns 'question' is not a mapping. Write --columns "
+        "NAME=VALUE,... or YAML.",
+        "generate --problems data/test.jsonl": "test.jsonl:1: the columns text and question could "
+        "each be the text. Add --set problems.columns.text=COLUMN",
+        "generate --problems data/old.jsonl.gz": "old.jsonl.gz is compressed. Unpack it",
+        "generate --problems data": "data is a folder, not a file with problems. Did you mean "
+        "data/test.jsonl?",
+        "generate --problems runs/served": "To deliberate on the attempts of this run, give "
+        "--pools runs/served.",
+        "generate --problems data/test": "Did you mean data/test.jsonl?",
+        "generate --problems openai/gsm8k": "Did you mean hub:openai/gsm8k?",
+        "generate --problems none.jsonl": "none.jsonl: No such file or directory. Give a file",
+        "generate --teacher gpt-4o": "There is no model 'gpt-4o'. A model on a server also needs "
+        "--endpoint ADDRESS.",
+        "generate --teacher m --start-vllm --endpoint http://h/v1": "--start-vllm and --endpoint "
+        "are both set. Leave one of them out.",
+        "generate --k 100000": "--k is 100,000. Set at most 1,024.",
+        "generate --set think.k=eight": "must be a whole number (got 'eight'). Number of "
+        "trajectories per problem, at most 1,024.",
+        "generate --seed -1": "--seed: must be at least 0 (got -1). Seed of sampling",
+        "import data/test.jsonl --from vllm --out new": "(got 'vllm'). Format of the files: "
+        "heavyskill",
+        "show runs": "runs is a folder of runs. Give one of them, e.g. runs/served.",
+        "build --temperature 1": "Write --set redeliberate.sampling.temperature=VALUE.",
+    }
+    results = in_turn([words.split() for words in mistakes], tmp_path)
+    assert len(results) == len(mistakes)
+    for (words, told), (code, said, imported) in zip(mistakes.items(), results, strict=True):
+        assert told in " ".join(said.split()), (words, said)
+        assert (code, imported) == (2, []), (words, imported)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "runs"]
+
+
+def test_a_shipped_configuration_is_named_in_every_verb(tmp_path, monkeypatch, call):
+    monkeypatch.chdir(tmp_path)
+    for words in (
+        ["generate", "--config", "micro"],
+        ["evaluate", "--config", "micro", "--before", "micro-student", "--deliberator", "micro"],
+    ):
+        code, _, said = call(*words, "--dry-run", "--limit=2", "--out=out")
+        assert (code, said) == (0, ""), said
+    code, _, said = call("build", RUN, "--config", "balanced", "--dry-run", "--student", "x")
+    assert code == 2 and "There is no model 'x'" in said

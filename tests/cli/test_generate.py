@@ -354,13 +354,13 @@ def test_a_run_without_boxes_names_the_marker_and_the_short_prompts(tmp_path):
         number = int(body["messages"][0]["content"].partition("What is ")[2][0])
         return completion(f"I add them.\nAnswer: {2 * number}")
 
-    def generate(out: str, *more: str) -> str:
-        return ran(*of_server(server.base_url, file, tmp_path / out), "--k=2", "--d=1", *more)
-
     file = doubles(tmp_path, 4)
     with serving(answer) as server:
-        said = generate("raw")
-        asked = len(server.requests)
+        done = run_command(*of_server(server.base_url, file, tmp_path / "raw"), "--k=2", "--d=1")
+        said, asked = done.stdout, len(server.requests)
+        assert done.returncode == 1 and "Then: " not in said
+        assert "No answer could be read, so nothing was measured" in said
+        assert "For example, to problem " in said and "I add them.\nAnswer: 2\n" in said
         text = " ".join(said.split())
         assert r"100.0% of the finished trajectories hold no final answer (no \boxed{})." in text
         assert r"100.0% of the finished deliberations hold no final answer" in text

@@ -27,6 +27,7 @@ for words in json.loads(sys.argv[1]):
         assert not {"pydantic", "rich", "yaml"} & sys.modules.keys(), sys.modules.keys()
     print(json.dumps([words, said.getvalue()]))
 """
+FLAG = re.compile(r"^  (?:-\w, )?(--[\w-]+)", re.MULTILINE)
 ALWAYS = {"--set", "--full", "--help", "--help-all"}
 
 
@@ -67,9 +68,9 @@ def test_help_lists_few_flags_and_help_all_every_flag(helps):
                 row[0].split()[0] for rows in command.callback.more_help().values() for row in rows
             }
         flags = {flag for flag in flags if flag.startswith("--")} | {"--help", "--help-all"}
-        shown = set(re.findall(r"^  (--[\w-]+)", helps[verb, "--help"], re.MULTILINE))
+        shown = set(FLAG.findall(helps[verb, "--help"]))
         assert len(shown - ALWAYS) <= 10, verb
-        assert set(re.findall(r"^  (--[\w-]+)", helps[verb, "--help-all"], re.MULTILINE)) == flags
+        assert set(FLAG.findall(helps[verb, "--help-all"])) == flags
     assert "min_k" in helps["generate", "--help-all"]  # a key without a flag
 
 
@@ -83,6 +84,13 @@ def test_help_lists_few_flags_and_help_all_every_flag(helps):
         ),
         ("generate --tacher=m", "There is no flag --tacher. Did you mean --teacher? `heavydistill"),
         ("--vrsion", "There is no flag --vrsion. Did you mean --version? `heavydistill --help`"),
+        (
+            "generate --temperature 0.7",
+            "There is no flag --temperature. Write --set think.sampling",
+        ),
+        ("generate -k 8", "There is no flag -k. Did you mean --k? `heavydistill"),
+        ("generate test.jsonl", "Unexpected argument: test.jsonl. Did you mean --problems test"),
+        ("generate --k eight", "--k: must be a whole number (got 'eight'). Number of trajectories"),
         ("build --presett x", "There is no flag --presett. Did you mean --preset? `heavydistill"),
     ],
 )
@@ -90,3 +98,62 @@ def test_a_mistyped_verb_or_flag_is_named_with_the_nearest(words, told, call):
     code, printed, said = call(*words.split())
     assert (code, printed) == (2, "")
     assert said.startswith(f"Error: {told}")
+
+
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [
+        ("-V", "heavydistill "),
+        ("version", "heavydistill "),
+        ("-h", "Usage: heavydistill [OPTIONS] COMMAND"),
+        ("help", "Usage: heavydistill [OPTIONS] COMMAND"),
+        ("generate -h", "Usage: heavydistill generate [OPTIONS]"),
+        ("help generate", "Usage: heavydistill generate [OPTIONS]"),
+        ("sft -h", "Usage: heavydistill sft [OPTIONS]"),
+        ("journal --help-all", "Usage: heavydistill journal [OPTIONS]"),
+    ],
+)
+def test_help_and_version_are_found_as_in_other_programs(words, begins, call):
+    code, printed, said = call(*words.split())
+    assert (code, said) == (0, "") and printed.startswith(begins)
+
+
+def completed(line: str, shell: str) -> tuple[list[str], set[str]]:
+    """What a shell is told to complete a line with, and the large packages imported for it."""
+    code = (
+        "import sys\nfrom heavydistill.cli.app import main\n"
+        "try:\n    main([])\nfinally:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
+    )
+    words = line.split(" ")
+    asked = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line}
+    action = {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_HEAVYDISTILL_COMPLETE": shell}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**asked, **action}
+    )
+    return re.findall(r"[\w-]+", done.stdout), set(done.stderr.split())
+
+
+@pytest.mark.parametrize("shell", ["complete_bash", "complete_zsh", "complete_fish"])
+@pytest.mark.parametrize(
+    ("line", "includes"),
+    [
+        ("heavydistill ge", "generate"),
+        ("heavydistill generate --prob", "--problems"),
+        ("heavydistill sft --learn", "--learning_rate"),
+        ("heavydistill journal ch", "check"),
+    ],
+)
+def test_a_shell_completes_verbs_and_flags_and_nothing_large_is_imported(shell, line, includes):
+    words, imported = completed(line, shell)
+    assert includes in words
+    assert not {"torch", "transformers", "trl", "distilabel", "datasets", "numpy"} & imported
+    if line == "heavydistill ge":
+        assert "heavydistill.cli.runs" not in imported, "no verb is imported for their names"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_printed(shell, call, monkeypatch):
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
+    monkeypatch.setattr("typer.completion._get_shell_name", lambda: shell)
+    code, printed, said = call("--show-completion")
+    assert (code, said) == (0, "") and f"_HEAVYDISTILL_COMPLETE=complete_{shell}" in printed

@@ -59,9 +59,12 @@ def test_loading_is_shown_until_problems_enter_and_a_line_comes_now_and_then(tmp
         assert shown.lines == ["loading micro"]
         bars.on_status(shown.status)
         assert shown.lines == ["loading micro"] * 2
+        later = dataclasses.replace(shown.status, at=shown.status.began + 30)
+        bars.on_status(later)
+        assert shown.lines.pop() == "loading micro, 30 s"
         shown.on(bars, received=16, failures={"timeout": 2})
-    assert shown.lines[2] == "0 s: 0/40 problems, 16/480 samples, 2 lost"
-    assert len(shown.lines) == 4, "the last state is always shown"
+    assert shown.lines[3] == "0 s: 0/40 problems, 16/480 samples, 2 lost"
+    assert len(shown.lines) == 5, "the last state is always shown"
 
 
 def test_lines_are_not_printed_at_every_status(tmp_path):
@@ -110,7 +113,7 @@ def test_the_first_lines_come_before_anything_large_is_imported(tmp_path):
     )
     assert done.returncode == 130, done.stderr
     printed, loaded = json.loads(done.stdout)
-    assert printed[0] == ["checking problems and references", []]
+    assert printed[0][0].startswith("2 problems, K=8 trajectories by micro") and not printed[0][1]
     assert printed[-1] == ["loading micro", []] and loaded == []
 
 

@@ -97,6 +97,16 @@ def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_pat
     assert len(accounts) == 1
 
 
+@pytest.mark.parametrize("tokenizer", [None, "server"])
+def test_prompts_of_a_model_whose_tokenizer_is_unknown_have_the_students_tokens(
+    tmp_path, tokenizer
+):
+    served = {"teacher": "wise", "endpoint__base_url": "http://h/v1"}
+    resolved = resolve(build(tmp_path, **served, endpoint__tokenizer=tokenizer), None)
+    volume = volume_of(resolved, CACHES)
+    assert volume.prompt_tokens == 4 * sum(cache.prompt_tokens for cache in CACHES)
+
+
 @pytest.mark.parametrize(
     ("redeliberate", "before", "message"),
     [
@@ -107,8 +117,6 @@ def test_a_budget_is_for_all_runs_of_a_build_whoever_deliberates_on_each(tmp_pat
             r"start_vllm: this command starts no server.*redeliberate\.endpoint\.b",
         ),
         ({"endpoint__start_vllm": True}, {}, r"Start it yourself .`heavydistill teachers micro`"),
-        ({"teacher": "wise", "endpoint__base_url": "http://h/v1"}, {}, r"endpoint\.tokenizer"),
-        ({}, {"teacher": "w", **SERVED, "endpoint__tokenizer": "server"}, r"endpoint\.tokenizer"),
         ({"budget": "1Mtok"}, {"teacher": "micro"}, "budget: 1Mtok is for served models"),
         ({"budget": "1usd"}, {"teacher": "w", **SERVED}, "price of w is unknown"),
         ({"teacher": "micri"}, {}, r"no model 'micri'\. Did you mean micro"),

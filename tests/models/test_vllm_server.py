@@ -153,5 +153,5 @@ def test_vllm_beside_this_python_is_found_without_a_search_path(gpus, monkeypatc
 
 
 def test_a_server_and_an_address_contradict_each_other():
-    with pytest.raises(ConfigError, match="start_vllm and base_url are both set"):
+    with pytest.raises(ConfigError, match=r"start_vllm and endpoint\.base_url are both set"):
         configured("qwen3-8b", endpoint__base_url="http://localhost:1/v1")

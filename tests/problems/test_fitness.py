@@ -33,9 +33,60 @@ def test_unfit_rows_are_named_at_once_ten_of_them_and_the_others_counted(tmp_pat
         load(source(tmp_path, "odd", "1", "", *["odd"] * 25), VERIFY)
     said = str(raised.value)
     assert "27 of 28 rows cannot be used" in said and "problems.unfit=leave_out" in said
-    assert "set.jsonl:1: it is odd" in said and "set.jsonl:5: it is odd" in said
+    assert "set.jsonl:4, " in said and " and 23 more: it is odd" in said
     assert "set.jsonl:3: the reference answer is empty" in said
-    assert said.count("it is odd") == 9 and "and 17 more" in said
+    assert said.count("it is odd") == 1
+
+
+GSM8K = "He has 2 * 3 = <<2*3=6>>6 apples.\n#### 6"
+
+
+@pytest.mark.parametrize(
+    ("references", "marker"),
+    [
+        ([GSM8K, "One.\n\n#### 1,200\n"], "####"),
+        (["12 less 9 is 3. #### 3", GSM8K], "####"),
+        ([GSM8K, "7"], ""),
+        ([GSM8K, "So it is\n#### 6\nor more."], ""),
+        (["#### Answer\nIt is \\boxed{6}"], ""),
+        (["6", "7"], ""),
+    ],
+)
+def test_the_marker_of_gsm8k_is_used_if_every_reference_ends_with_it(tmp_path, references, marker):
+    config = source(tmp_path, *references, verifier=None, unfit="leave_out")
+    if GSM8K not in references or marker:
+        loaded = load_fit(config)
+        again = load_fit(config, known_unfit=loaded.unfit)
+        assert (loaded.marker, loaded.problems) == (marker, again.problems)
+        args = json.dumps({"marker": marker}) if marker else "{}"
+        assert {problem.verifier_args for problem in loaded.problems} == {args}
+        assert len(loaded.problems) == len(references)
+    else:
+        with pytest.raises(ProblemsError, match="several lines"):
+            load_fit(config.model_copy(update={"unfit": "refuse"}))
+
+
+def test_a_configured_marker_and_one_of_the_row_are_kept(tmp_path):
+    own = load_fit(source(tmp_path, GSM8K, verifier=None, verifier_args={"marker": "# "}))
+    assert own.marker == "" and own.problems[0].verifier_args == '{"marker": "# "}'
+    path = tmp_path / "rows.jsonl"
+    rows = [
+        {"text": "1?", "reference": GSM8K},
+        {"text": "2?", "reference": "So\nA: 3", "verifier_args": {"marker": "A:"}},
+    ]
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    mixed = load_fit(Problems(source=str(path)))
+    assert [json.loads(each.verifier_args)["marker"] for each in mixed.problems] == ["####", "A:"]
+
+
+def test_a_label_before_every_reference_is_proposed_as_a_flag_and_a_fault_is_said_once(tmp_path):
+    references = [f"It is {n}.\nA: {n}" for n in range(40)]
+    with pytest.raises(ProblemsError) as raised:
+        load_fit(source(tmp_path, *references, verifier=None))
+    assert raised.value.flags == """--verifier-args '{marker: "A:"}'"""
+    said = str(raised.value)
+    assert said.count("several lines") == 1 and "set.jsonl:3 and 37 more: " in said
+    assert f"Add {raised.value.flags}." in said
 
 
 def test_one_unfit_row_is_the_message(tmp_path):

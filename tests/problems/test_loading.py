@@ -56,10 +56,17 @@ def test_columns_of_other_names_are_mapped(write):
     assert json.loads(problem.verifier_args) == {"marker": "A:"}
 
 
-def test_well_known_names_are_found_and_our_own_names_come_first(write):
+def test_well_known_names_are_found_and_two_texts_are_refused(write):
     (problem,) = load_file(write({"problem": "1+1?", "answer": "2", "solution": "one more"}))
     assert (problem.text, problem.reference) == ("1+1?", "2")
-    (problem,) = load_file(write({"text": "1+1?", "question": "no", "answer": "2"}))
+    two = write({"text": "Read this.", "question": "1+1?", "answer": "2"})
+    with pytest.raises(
+        ProblemsError, match=r"text and question could each be the text.*columns\.text="
+    ):
+        load_file(two)
+    (problem,) = load_file(two, columns={"text": "question"})
+    assert problem.text == "1+1?"
+    (problem,) = load_file(write({"text": "1+1?", "question": "1+1?", "answer": "2"}))
     assert problem.text == "1+1?"
 
 

@@ -14,7 +14,9 @@ from heavydistill.metrics.counts import GenerationCounts, Judging, Usage
 from heavydistill.metrics.intervals import Interval
 from heavydistill.metrics.summary import Rate, Summary
 from heavydistill.models.tokenizer import ESTIMATED
+from heavydistill.report.grid import part
 from heavydistill.report.summary import (
+    headline,
     marker_found,
     marker_value,
     print_summary,
@@ -211,8 +213,7 @@ def of(trajectories: int, deliberations: int = 0, verifier: str = "math", **more
 
 
 MARKER = (
-    "; or set the marker if the answers stand behind one: "
-    "--set problems.verifier_args='{marker: \"Answer:\"}'"
+    "; or set the marker if the answers stand behind one: --verifier-args '{marker: \"Answer:\"}'"
 )
 BRIEF = "; or ask in the short prompts, which small models follow: --set domain=brief"
 TOOK_POOLS = {**invented().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
@@ -231,7 +232,30 @@ TOOK_POOLS = {**invented().usage, "thinking": Usage(0, 0, 0, 0, 0, 0, 0)}
     ],
 )
 def test_only_what_would_help_is_offered(told, remedy):
-    assert unanswered_warning(told)[-1] == f"Train the format first{remedy}"
+    assert unanswered_warning(told, is_student=True)[-1] == f"Train the format first{remedy}"
+
+
+def test_the_format_of_a_model_that_nobody_trains_is_not_to_be_trained():
+    assert unanswered_warning(of(41, prompts=GENERAL))[-1] == (
+        "Set the marker if the answers stand behind one: --verifier-args '{marker: \"Answer:\"}'; "
+        "or name a verifier that reads this form: --verifier NAME; or ask in the short prompts, "
+        "which small models follow: --set domain=brief"
+    )
+    told = unanswered_warning(of(70, usage=TOOK_POOLS))
+    assert len(told) == 1 and "hold no final answer" in told[0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_unread"),
+    [((80, 80), True), ((80, 79), False), ((79, 80), False), ((0, 0), False)],
+)
+def test_a_run_of_which_no_answer_could_be_read_has_no_headline_of_its_vote(counts, is_unread):
+    summary = of(*counts)
+    assert summary.is_unread == is_unread
+    title, support = headline(summary)
+    assert (title == "No answer could be read, so nothing was measured") == is_unread
+    unread = "Unread: 80 of 80 trajectories (80 no_answer), 80 of 80 deliberations (80 no_answer)"
+    assert (support == unread) == is_unread
 
 
 def test_a_shared_marker_is_told_with_its_numbers_and_as_a_word_of_a_shell():
@@ -240,3 +264,18 @@ def test_a_shared_marker_is_told_with_its_numbers_and_as_a_word_of_a_shell():
         "were judged with this marker, 198 give an answer and 67 are right."
     )
     assert marker_value(SHARED) == """{marker: "A:"}"""
+
+
+@pytest.mark.parametrize(
+    ("count", "whole", "text"),
+    [
+        (2_639, 2_640, "2,639 of 2,640 (over 99.9%)"),
+        (2_640, 2_640, "2,640 of 2,640 (100.0%)"),
+        (1, 2_640, "1 of 2,640 (under 0.1%)"),
+        (0, 2_640, "0 of 2,640 (0.0%)"),
+        (1, 3, "1 of 3 (33.3%)"),
+        (0, 0, "0 of 0 (-)"),
+    ],
+)
+def test_a_part_is_100_per_cent_only_if_it_is_all(count, whole, text):
+    assert part(count, whole) == text

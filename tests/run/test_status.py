@@ -212,7 +212,7 @@ def test_no_time_left_is_told_while_servers_bring_nothing(tmp_path, monkeypatch)
     keys = {"teacher": "mine", "endpoint": served, "journal": str(tmp_path / "journal")}
     said = writer(tmp_path / STATUS, RunConfig.model_validate(keys), asks=True)
     said.on_batch(STEPS[0], [{}] * 4)
-    for seconds, brings, is_known in ((10, 9, True), (50, 0, True), (20, 0, False), (10, 1, True)):
+    for seconds, brings, is_known in ((10, 9, True), (30, 0, True), (40, 0, False), (10, 1, True)):
         clock += seconds
         for _ in range(brings):
             said.on_sample(ASKING[0], 10)
@@ -236,3 +236,27 @@ def test_a_pace_counts_new_samples_alone_from_the_first_problem_on(
     assert (now.stages[0].received, now.stages[0].done, now.finished) == (5, 1, 0)
     assert now.samples == (13, 20)
     assert (now.tokens_per_s, now.left_s) == (10.0, 140.0)
+
+
+def test_the_time_left_counts_down_between_two_arrivals_and_is_unknown_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = 1000.0
+    monkeypatch.setattr(status_module.time, "monotonic", lambda: clock)
+    said = writer(tmp_path / STATUS, problems=2)
+    said.on_batch(STEPS[0], [{}, {}])
+
+    def left_after(seconds: float, samples: int = 0) -> float | None:
+        nonlocal clock
+        clock += seconds
+        for _ in range(samples):
+            said.on_sample(ASKING[0], 1)
+        return said.status().left_s
+
+    assert left_after(5, 1) is None, "one sample says too little"
+    needed = said.status().samples[1]
+    assert left_after(5, 9) == pytest.approx(10 * (needed - 10) / 10)
+    first = 10 * (needed - 10) / 10
+    assert [left_after(3), left_after(3)] == [pytest.approx(first - 3), pytest.approx(first - 6)]
+    assert left_after(first) is None
+    assert left_after(2, needed - 10) == 0.0

@@ -184,15 +184,23 @@ def test_a_log_has_a_line_of_the_figures_that_matter_and_the_file_has_all(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("source", "problems"),
+    ("source", "pools", "problems"),
     [
-        ({"source": "micro", "size": 60, "seed": 40}, "--problems micro --set problems.seed=100"),
-        ({"source": "problems.jsonl", "size": 1, "seed": 0}, "--problems FILE"),
+        (
+            {"source": "micro", "size": 60, "seed": 40},
+            None,
+            "--problems micro --set problems.seed=100",
+        ),
+        ({"source": "problems.jsonl", "size": 1, "seed": 0}, None, "--problems FILE"),
+        # The default source of a run on pools is not that of its problems.
+        ({"source": "micro", "size": 100, "seed": 0}, "0" * 64, "--problems FILE"),
     ],
 )
-def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(source, problems):
+def test_a_training_ends_with_the_command_that_measures_it_on_other_problems(
+    source, pools, problems
+):
     record = RECORD.model_copy(deep=True)
-    record.sets[0].manifest.runs[0].config["problems"] = source
+    record.sets[0].manifest.runs[0].config.update(problems=source, pools_sha256=pools)
     roles = "--thinker out/both --deliberator out/both"
     command = f"heavydistill evaluate --before Qwen/Qwen3-4B {roles} {problems}"
     said = evaluation_command(record, Path("out/both"), "Qwen/Qwen3-4B")

@@ -26,6 +26,7 @@ and judgements in words.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections import Counter
@@ -38,7 +39,7 @@ from typing import Any, ClassVar
 from heavydistill.config.sets import FormatName
 from heavydistill.errors import ProblemsError
 from heavydistill.models.thinking import split_reasoning
-from heavydistill.problems.columns import FIELDS
+from heavydistill.problems.columns import ALIASES, FIELDS
 from heavydistill.problems.tables import TableRow, choices, rows_of
 from heavydistill.schema import Failure, FinishReason, Trajectory
 
@@ -186,6 +187,9 @@ class Answers(Format):
         first = next(rows_of(files[0], files[0].name), TableRow("", 0, {})).values
         self.answers = self.answers or _list_of_answers(first)
         self._is_one = "*" not in self.answers
+        # A pattern does not take the columns of other fields.
+        usual = itertools.chain.from_iterable(ALIASES.values())
+        self._of_others = {*columns.values(), *FIELDS, *usual} - {self.answers}
         self._labels, self._ends = (
             self._beside(usual, first) for usual in (_LABELS, _FINISH_REASONS)
         )
@@ -222,7 +226,8 @@ class Answers(Format):
         """Return the columns of a row that hold its answers."""
         if self._is_one:
             return [self.answers] if self.answers in values else []
-        return [name for name in values if fnmatchcase(name, self.answers)]
+        matching = (name for name in values if fnmatchcase(name, self.answers))
+        return [name for name in matching if name not in self._of_others]
 
     def _beside(self, usual: Sequence[str], values: Mapping[str, Any]) -> str:
         """Return the first column of ``usual`` that fits the answer column; empty if none does."""

@@ -111,6 +111,7 @@ class Imported:
     """Counts of our verdicts, by the files' label: ``right``, ``wrong`` or ``unlabelled``."""
     record: dict[str, Any]  # Content of ``import.json``
     marker: Shared | None  # Likely answer marker, if many answers have no final answer
+    reference_marker: str = ""  # Marker of the references that nobody configured
 
 
 def import_pools(config: ImportConfig, show: Show = lambda what, done, total: None) -> Imported:
@@ -145,7 +146,7 @@ def import_pools(config: ImportConfig, show: Show = lambda what, done, total: No
         if summary.trajectories.has_many_unanswered:
             given = config.problems.verifier_args
             marker = shared_marker(read_traces(new), given, config.verify)
-    return Imported(folder, summary, tally.labels, record, marker)
+    return Imported(folder, summary, tally.labels, record, marker, pools.marker)
 
 
 class ImportedPools:
@@ -286,6 +287,7 @@ class ImportedPools:
         loaded = fit_problems(_table(groups), config, self._config.verify, on_checked=on_checked)
         for number, what in loaded.unfit.items():
             self._leave_out("unfit", len(groups[number - 1].places), what)
+        self.marker = loaded.marker
         fit = [group for i, group in enumerate(groups, 1) if i not in loaded.unfit]
         for group in fit[choice.limit :] if choice.limit else []:
             self._leave_out("over_limit", len(group.places), group.row.where)

@@ -39,6 +39,7 @@ from heavydistill.store.traces import LEAF_FOLDER, REJECTS_FOLDER, TRACES_FOLDER
 
 SIDES = ("before", "after")
 """The folders of an evaluation that come first."""
+_MOST_LISTED = 5
 _CONFIG, _SUMMARY = "config.yaml", "summary.json"
 
 
@@ -179,6 +180,10 @@ def _nothing(folder: Path, place: Workplace) -> ConfigError:
         )
     if not folder.exists():
         return ConfigError(f"{folder} does not exist", "Give the folder of a run.")
+    runs = sorted({str(file.parents[1]) for file in folder.glob(f"*/{TRACES_FOLDER}/*.parquet")})
+    if runs:
+        listed = ", ".join(runs[:_MOST_LISTED])
+        return ConfigError(f"{folder} is a folder of runs", f"Give one of them, e.g. {listed}.")
     return ConfigError(
         f"{folder} is neither a run, which has {TRACES_FOLDER}/*.parquet, nor an evaluation, which "
         f"has {COMPARISON}",

@@ -357,3 +357,16 @@ def test_what_cannot_be_read_is_refused_with_what_to_do(given, rows, columns, sa
     keys = {f"problems.columns.{field}": column for field, column in columns.items()}
     with pytest.raises(ProblemsError, match=says):
         ImportedPools(config_of(given, lines(tmp_path / "rows", *rows), **keys))
+
+
+@pytest.mark.parametrize("columns", [{}, {"problems.columns.reference": "gold_value"}])
+def test_a_pattern_of_answers_does_not_take_the_columns_of_other_fields(tmp_path, columns):
+    name = columns.get("problems.columns.reference", "ground_truth")
+    rows = [{"question": EGGS, name: "42", "by_a": boxed(42), "by_b": boxed(41)}]
+    file = lines(tmp_path / "a.jsonl", *rows)
+    pools = ImportedPools(
+        config_of("answers", file, **columns, **{"problems.columns.answers": "*_*"})
+    )
+    (pool,) = pools
+    assert pool.problem.reference == "42"
+    assert [each.model for each in pool.trajectories] == ["by_a", "by_b"]

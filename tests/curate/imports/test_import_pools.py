@@ -85,7 +85,7 @@ def test_a_source_with_nothing_else_is_refused_even_so(tmp_path):
     rows = [answers_row(f"{EGGS} {n}", "42", boxed(n)) for n in range(12)]
     with pytest.raises(ProblemsError, match=r"12 of 12 rows cannot be used") as refused:
         pools_of(tmp_path, *rows, **LEAVE_OUT)
-    assert "and 2 more" in str(refused.value) and "leave_out" not in str(refused.value)
+    assert "a.jsonl:3 and 9 more: " in str(refused.value) and "leave_out" not in str(refused.value)
 
 
 def test_the_limit_takes_the_first_problems_and_counts_the_others(tmp_path):
@@ -99,8 +99,11 @@ def test_a_reference_that_the_verifier_cannot_read_is_unfit(tmp_path):
     with pytest.raises(ProblemsError, match=r"a\.jsonl:1: the reference has several lines"):
         pools_of(tmp_path, answers_row(EGGS, "It is\n42"))
     marker = {"problems.verifier_args": {"marker": "####"}}
-    (pool,) = pools_of(tmp_path, answers_row(EGGS, "6 * 7\n#### 42"), **marker)
-    assert pool.problem.verifier_args == '{"marker": "####"}'
+    for keys in ({}, marker):
+        pools = pools_of(tmp_path, answers_row(EGGS, "6 * 7\n#### 42"), **keys)
+        (pool,) = pools
+        assert pool.problem.verifier_args == '{"marker": "####"}'
+        assert pools.marker == ("" if keys else "####")
 
 
 def test_two_problems_of_one_id_are_refused(tmp_path):
