@@ -55,9 +55,9 @@ class Response:
     share the id and the token counts: the first sample gets the prompt tokens, and the completion
     tokens are divided in proportion to the text lengths."""
     cached_tokens: int = -1  # prompt tokens from the server's prefix cache; -1 if unknown
-    served_model: str = ""  # model, host and configuration that the reply names; empty if none
-    host: str = ""
-    system_fingerprint: str = ""
+    served_model: str = ""  # model that the reply names; empty if it names none, as the next two
+    host: str = ""  # host that a router passed the request to (``provider`` in the reply)
+    system_fingerprint: str = ""  # the server's name of its configuration
     unknown_finish_reason: str = ""
     """The server's finish reason, if it is not known; see ``schema.Generation``."""
     from_journal: bool = False  # whether it was read from a journal, i.e. already billed
