@@ -5,6 +5,9 @@ of the problem and how often that client asked it before, so whatever else a cli
 clients get the same work. A client is told apart by the first part of the path of its base URL. A
 request for several samples takes as long as the slowest of them.
 
+A client whose name begins with ``refused-SHARE-`` has that share of its requests refused at once,
+whatever else is in flight, with HTTP 429 and a pause of one second, as a busy provider does.
+
 A request with ``stream`` is answered in server-sent events: the tokens in ``chunks`` pieces
 spread evenly over the latency, then the usage if it was asked for, then ``[DONE]``.
 """
@@ -88,6 +91,7 @@ class _Answers:
     def __init__(self, mean_s: float, chunks: int) -> None:
         self.mean_s = mean_s
         self.asked: dict[str, Counter[bytes]] = {}
+        self.arrived: Counter[str] = Counter()
         self.listing = _whole({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
         self.pieces = [_event(delta) for delta in _deltas(chunks)]
         self.last = _event({}, finish_reason="stop")
@@ -111,6 +115,12 @@ class _Answers:
 
         loop.add_reader(pipe.fileno(), report)
         await server.serve_forever()
+
+    def refuses(self, client: str) -> bool:
+        """Whether the next request of a client is refused."""
+        share = client.split("-")[1] if client.startswith("refused-") else "0"
+        self.arrived[client] += 1
+        return random.Random(f"{client}#{self.arrived[client]}").random() < float(share)
 
     def seconds(self, client: str, text: bytes, samples: int) -> float:
         """How long so many more samples take."""
@@ -146,9 +156,13 @@ class _Connection(asyncio.Protocol):
         if not text:  # who is served, or a client that tries the connection
             self._write(self.answers.listing)
             return
+        client = path.split("/")[1]
+        if self.answers.refuses(client):
+            self._write(_REFUSAL)
+            return
         asked = json.loads(body)
         samples = asked.get("n") or 1
-        seconds = self.answers.seconds(path.split("/")[1], text[0], samples)
+        seconds = self.answers.seconds(client, text[0], samples)
         if asked.get("stream"):
             more = bool((asked.get("stream_options") or {}).get("include_usage"))
             self._stream(seconds, 0, self.loop.time(), more)
@@ -174,6 +188,10 @@ class _Connection(asyncio.Protocol):
             self.transport.write(data)
 
 
+_REFUSAL = (
+    b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+    b'Content-Length: 35\r\n\r\n{"error": {"message": "slow down"}}'
+)
 _STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 )

@@ -11,6 +11,8 @@ process of its own that is timed from its start to its end, imports and all:
 - ours: ``SampleTrajectories`` in a ``HeavyPipeline``, with journal and account, as in a run;
 - ours, no journal: the same without the journal;
 - ours, again: the same with the journal full, which asks for nothing;
+- ours, 5% refused (``--refused 0.05``): ours, where the server refuses that share of all requests
+  with ``Retry-After: 1``, however many are in flight;
 - stock (``--stock``): distilabel's own ``OpenAILLM`` and ``TextGeneration``, batches of 50;
 - curator (``--curator PYTHON``): see ``curator_client.py`` for how to install it.
 
@@ -30,6 +32,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import watched
@@ -74,6 +77,9 @@ class Course:
         found["ours"] = lambda: self.ours(journal)
         found["ours, no journal"] = lambda: self.ours(None)
         found["ours, again"] = lambda: self.ours(journal, samples=0)
+        for share in self.chosen.refused:
+            place = self.folder / f"journal-{self.turns}-{share}"
+            found[f"ours, {share:.0%} refused"] = partial(self.ours, place, refused=share)
         if self.chosen.stock:
             found["stock"] = lambda: self.client("stock")
         if self.chosen.curator:
@@ -83,7 +89,9 @@ class Course:
     def client(self, name: str, **more: object) -> Result:
         return self.turn([sys.executable, str(HERE / "contestants.py"), name], **more)
 
-    def ours(self, journal: Path | None, samples: int | None = None) -> Result:
+    def ours(
+        self, journal: Path | None, samples: int | None = None, refused: float = 0.0
+    ) -> Result:
         command = [sys.executable, str(HERE / "contestants.py"), "ours"]
         return self.turn(
             command,
@@ -92,6 +100,7 @@ class Course:
             account=str(self.folder / f"account-{self.turns}"),
             file=str(self.file),
             asked=self.chosen.problems * self.chosen.k if samples is None else samples,
+            refused=refused,
         )
 
     def curator(self) -> Result:
@@ -99,7 +108,8 @@ class Course:
 
     def turn(self, command: list[str], samples: int | None = None, **more: object) -> Result:
         """Run a client, and check that it was given what it says: so many samples, or all."""
-        client = f"client{self.turns}"
+        refused = more.get("refused")
+        client = f"refused-{refused}-{self.turns}" if refused else f"client{self.turns}"
         self.turns += 1
         chosen = self.chosen
         work = {
@@ -129,6 +139,9 @@ def main() -> None:
         "--chunks", type=int, default=TOKENS, help=f"pieces of a stream; {TOKENS} is one a token"
     )
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument(
+        "--refused", type=float, nargs="*", default=[], metavar="SHARE", help="shares of refusals"
+    )
     parser.add_argument("--stream", action="store_true", help="the bare client streams too")
     parser.add_argument("--stock", action="store_true", help="run stock distilabel too; slow")
     parser.add_argument("--curator", metavar="PYTHON", help="interpreter that has curator")
@@ -174,6 +187,12 @@ def _print_table(results: dict[str, list[Result]], requests: int) -> None:
         for turn, without in zip(results["ours"], results["ours, no journal"], strict=True)
     )
     print(f"\nthe journal's cost: {cost:+.1%} of the wall time")
+    for name in (name for name in results if name.endswith(" refused")):
+        ratio = statistics.median(
+            without.took.wall_s / turn.took.wall_s
+            for turn, without in zip(results[name], results["ours"], strict=True)
+        )
+        print(f"throughput of {name}: {ratio:.3f} of that without refusals")
     print("ours, by process: " + ", ".join(_parts(results["ours"][-1].took)))
 
 

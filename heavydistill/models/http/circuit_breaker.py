@@ -187,8 +187,8 @@ class CircuitBreaker:
         ):
             self._gone_since = heard_at
             _log.warning(
-                "Nothing listens at %s any more (%.0f s): the server of %s has ended. Start it again "
-                "and the run goes on, or it stops after %g s without an answer.",
+                "Nothing listens at %s any more (%.0f s): the server of %s has ended. Start it "
+                "again and the run goes on, or it stops after %g s without an answer.",
                 self._where,
                 seconds,
                 self._model,
