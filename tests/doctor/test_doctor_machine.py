@@ -59,16 +59,16 @@ def test_a_package_out_of_its_range_or_missing_is_a_failure_with_the_command(mon
     def version(name: str) -> str:
         if name == "pyarrow":
             return "12.0.1"
-        if name in ("openai", "vllm"):
+        if name in ("aiohttp", "vllm"):
             raise importlib.metadata.PackageNotFoundError(name)
         return real(name)
 
     monkeypatch.setattr(importlib.metadata, "version", version)
     found = look()
-    assert found["pyarrow"].result == found["openai"].result == "failure"
+    assert found["pyarrow"].result == found["aiohttp"].result == "failure"
     assert "12.0.1, but >=21" in found["pyarrow"].text
     assert "pip install -c constraints.txt 'pyarrow>=21'" in found["pyarrow"].fix
-    assert "not installed" in found["openai"].text
+    assert "not installed" in found["aiohttp"].text
     assert "vllm" not in found  # an extra that is not there is no fault
 
 

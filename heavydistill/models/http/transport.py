@@ -19,7 +19,7 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from heavydistill.errors import TeacherError, printable
@@ -209,17 +209,17 @@ async def exchange(
 def _refusing_other_hosts() -> TraceConfig:
     """Makes a session raise a TeacherError before it follows a redirect to another host."""
     from aiohttp import TraceConfig
-    from yarl import URL
 
     async def check(session: object, context: object, redirect: Any) -> None:
         try:
-            target = redirect.url.join(URL(redirect.response.headers.get("Location", "")))
+            place = redirect.response.headers.get("Location", "")
+            host = urlsplit(urljoin(str(redirect.url), place)).hostname
         except ValueError:
             return  # the session refuses it
-        if target.host != redirect.url.host:
+        if host and host != redirect.url.host:
             raise TeacherError(
-                f"{redirect.url.origin()} redirects to another host, {printable(target.host)}, "
-                "which would receive every prompt",
+                f"{redirect.url.origin()} redirects to another host, {printable(host)}, which "
+                "would receive every prompt",
                 "If that host is right, name its address with --endpoint instead.",
             )
 
@@ -232,7 +232,7 @@ def proxy_of(url: str) -> str | None:
     """The proxy that the environment sets for an address; None if there is none.
 
     Raises:
-        TeacherError: It is not an address. Its value, which may hold a password, is not shown.
+        TeacherError: The value is not an address; it may hold a password, so it is not shown.
     """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
