@@ -6,7 +6,6 @@ other families are looked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +14,9 @@ Tags = tuple[str, str]
 COMMON_TAGS: Tags = ("<think>", "</think>")
 # gpt-oss (harmony), Magistral and Ministral, Seed-OSS, Gemma 4, Kimi-VL, Command A Reasoning,
 # OpenThinker and Sky-T1, Gemini's OpenAI-compatible API.
+_HARMONY: Tags = ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>")
 _OTHER_FAMILIES: tuple[Tags, ...] = (
-    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    _HARMONY,
     ("[THINK]", "[/THINK]"),
     ("<seed:think>", "</seed:think>"),
     ("<|channel>thought", "<channel|>"),
@@ -26,12 +26,10 @@ _OTHER_FAMILIES: tuple[Tags, ...] = (
     ("<thought>", "</thought>"),
 )
 _BARE_HARMONY: Tags = ("analysis", "assistantfinal")  # as of a server that drops control tokens
-# Control tokens that frame the answer in these families.
-_FRAME = re.compile(
-    r"^(?:<\|START_RESPONSE\|>|<\|begin_of_solution\|>)\s*"
-    r"|\s*(?:<\|(?:return|end|END_RESPONSE|end_of_solution)\|>|<turn\|>)$"
-)
-_HARMONY_BETWEEN = re.compile(r"\s*(?:<\|end\|>)?(?:<\|start\|>)?(?:assistant)?$")
+# Control tokens that frame an answer, and what stands between harmony's channels.
+_STARTS = ("<|START_RESPONSE|>", "<|begin_of_solution|>")
+_ENDS = ("<|return|>", "<|end|>", "<|END_RESPONSE|>", "<|end_of_solution|>", "<turn|>")
+_BETWEEN_CHANNELS = ("assistant", "<|start|>", "<|end|>")
 
 
 def split_reasoning(text: str, tags: Tags | None) -> tuple[str, str]:
@@ -51,9 +49,9 @@ def split_reasoning(text: str, tags: Tags | None) -> tuple[str, str]:
         opening, closing = family
         if text.startswith(opening) or (closing in text and opening not in text):
             thinking, answer = _split(text, family)
-            if opening == _OTHER_FAMILIES[0][0]:
-                thinking = _HARMONY_BETWEEN.sub("", thinking)
-            return thinking, _FRAME.sub("", answer)
+            if family == _HARMONY:
+                thinking = _without(thinking, ends=_BETWEEN_CHANNELS)
+            return thinking, _without(answer, _STARTS, _ENDS)
     opening, closing = _BARE_HARMONY
     is_harmony = text.startswith(opening) and closing in text
     return _split(text, _BARE_HARMONY) if is_harmony else ("", text)
@@ -68,6 +66,15 @@ def _split(text: str, tags: Tags) -> tuple[str, str]:
     if found:
         return f"{before}{thinking}".strip(), ""
     return "", text
+
+
+def _without(text: str, starts: Sequence[str] = (), ends: Sequence[str] = ()) -> str:
+    """The text without these tokens at its start and its end."""
+    for token in starts:
+        text = text.removeprefix(token).lstrip()
+    for token in ends:
+        text = text.removesuffix(token).rstrip()
+    return text
 
 
 def decoded(tokenizer: Any, ids: Sequence[int], tags: Tags | None) -> str:

@@ -278,7 +278,8 @@ def test_the_first_answer_counts_and_no_later_failure_hides_it(tmp_path):
 @pytest.mark.parametrize(
     ("end", "text", "finish_reason"),
     [("end_turn", "7", "stop"), ("max_tokens", "7", "length"), ("odd", "\\boxed{7}", "stop"),
-     ("odd", "7", None), ("it's", "7", None)],
+     ("odd", "7", None), ("it's", "7", None),
+     ("SAFETY", "\\boxed{7}", None)],
 )  # fmt: skip
 def test_a_paid_response_whose_end_was_not_known_then_is_read_again(
     tmp_path, end, text, finish_reason
@@ -293,7 +294,7 @@ def test_a_paid_response_whose_end_was_not_known_then_is_read_again(
     assert (last.answer_text, last.completion_tokens, last.from_journal) == (text, 9, True)
     assert (last.failure, last.unknown_finish_reason) == (
         None if finish_reason else "unknown_end",
-        "" if end in ("end_turn", "max_tokens") else end,
+        end if end in ("odd", "it's") else "",
     )
 
 

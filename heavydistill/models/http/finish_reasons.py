@@ -36,9 +36,7 @@ _FAILURES: dict[str, Failure] = {
     "error": "server",
     "abort": "cut_off",
 }
-_RECORDED = re.compile(  # as of ``stopped_for``
-    r"the server stopped for (['\"])(.*)\1"
-)
+_RECORDED = re.compile(r"the server stopped for (['\"])(.*)\1")  # what ``stopped_for`` wrote
 # Characters that may follow a final answer at the end of the thinking.
 _MOST_AFTER = 300
 PARSER_AT_FAULT = (
@@ -96,7 +94,9 @@ def reread(response: Response) -> Response:
     if response.failure != "unknown_end":
         return response
     recorded = _RECORDED.fullmatch(response.error or "")
-    return ended(response, recorded[2], {}) if recorded else response
+    if not recorded or failure_of_end(recorded[2]):
+        return response
+    return ended(response, recorded[2], {})
 
 
 def _failed(failure: Failure, error: str) -> dict[str, Any]:

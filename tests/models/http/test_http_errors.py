@@ -107,6 +107,12 @@ def test_a_response_without_an_answer_is_the_models_own(serve, message):
     assert response.finish_reason == "stop"
 
 
+def test_thinking_in_the_tags_of_another_family_is_no_answer(serve):
+    text = "<seed:think>Is it 8? No.</seed:think>It is \\boxed{7}."
+    response = ask_one(serve(answering(completion(text))))
+    assert (response.reasoning, response.answer_text) == ("Is it 8? No.", "It is \\boxed{7}.")
+
+
 def test_a_server_that_puts_all_answers_into_the_thinking_stops_the_run(serve):
     server = serve(answering(completion("", reasoning_content=THOUGHT)))
     with pytest.raises(TeacherError, match="8 responses in a row") as raised:
