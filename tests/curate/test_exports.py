@@ -116,6 +116,18 @@ def test_rows_that_fill_no_batch_of_verl_make_the_batch_smaller(tmp_path):
     assert config["data"]["val_files"] is None
 
 
+@pytest.mark.parametrize("is_held_out", [True, False])
+def test_verl_measures_nothing_on_the_rows_that_it_learns(tmp_path, is_held_out):
+    without = None if is_held_out else ("rl", "validation")
+    export(write_sets(tmp_path / "sets", without), "verl", tmp_path / "out")
+    config = yaml.safe_load((tmp_path / "out" / "rl.yaml").read_text())
+    split = "validation" if is_held_out else "train"
+    assert config["data"]["val_files"] == f"rl/{split}.parquet"
+    assert config["trainer"].get("val_before_train", True) == is_held_out
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert ("nothing is measured on them" in readme) != is_held_out
+
+
 def test_sets_that_are_not_there_are_left_out_and_said(sets, tmp_path):
     shutil.rmtree(sets / "rl")
     written = export(sets, "verl", tmp_path / "out")

@@ -15,9 +15,11 @@ from runs import build, write_run
 from trainings import flags, grpo_arguments, main
 from vision_language import FAMILIES, Family, write_checkpoint
 
+from heavydistill.models.local.architecture import load_model, text_tower
 from heavydistill.store.traces import read_traces
 from heavydistill.store.training_record import read_record
 from heavydistill.train.grpo.train import new_trainer, prepare
+from heavydistill.train.loop import freeze_others
 from heavydistill.train.merge import Merged, merge
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -129,6 +131,15 @@ def test_a_whole_model_has_all_that_a_server_of_its_class_needs(made, kind):
     )
     for key in ("pad_token_id", "eos_token_id"):
         assert settings[key] == of_base[key]
+
+
+def test_only_what_text_trains_asks_for_gradients(made):
+    model = load_model(str(made.base), "auto")
+    tower = text_tower(model.config)
+    assert tower is not None
+    freeze_others(model, tower)
+    trained = {name for name, weight in model.named_parameters() if weight.requires_grad}
+    assert trained == {name for name, _ in model.named_parameters() if name.startswith(TOWER)}
 
 
 def test_training_all_weights_leaves_the_vision_tower_as_it_was(made):

@@ -118,8 +118,8 @@ def text_tower(config: Any) -> TextTower | None:
 def copy_processor(model: str, folder: Path, revision: str | None = None) -> None:
     """Copy the processor of a vision-language checkpoint, without its chat template, to a folder.
 
-    vLLM does not start without it, even if it is sent text alone. Logs a warning if the checkpoint
-    has none.
+    vLLM reads it for a model of this class, even if it is sent text alone. Logs a warning if the
+    checkpoint has none.
     """
     copied = 0
     for name in PROCESSOR:
