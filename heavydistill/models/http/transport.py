@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from heavydistill.errors import TeacherError, printable
+from heavydistill.errors import TeacherError
 from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.failures import OverrunError, RefusedError
 from heavydistill.models.http.replies import Redactor, message_of, parsed
@@ -76,7 +76,7 @@ class Transport:
             connector=TCPConnector(limit=0),
             timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
             headers={"Authorization": f"Bearer {key or 'none'}", "User-Agent": "heavydistill"},
-            trace_configs=[_refusing_other_hosts()],
+            trace_configs=[_refusing_other_hosts(self._redact)],
         )
         self._proxies: dict[str, str | None] = {}
 
@@ -193,7 +193,7 @@ async def exchange(
     headers = {"User-Agent": "heavydistill"}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    timeout, traces = ClientTimeout(total=timeout_s), [_refusing_other_hosts()]
+    timeout, traces = ClientTimeout(total=timeout_s), [_refusing_other_hosts(Redactor(key))]
     async with (
         ClientSession(timeout=timeout, headers=headers, trace_configs=traces) as session,
         session.request(
@@ -206,19 +206,19 @@ async def exchange(
             return answer.status, None
 
 
-def _refusing_other_hosts() -> TraceConfig:
+def _refusing_other_hosts(redact: Redactor) -> TraceConfig:
     """Makes a session raise a TeacherError before it follows a redirect to another host."""
     from aiohttp import TraceConfig
 
     async def check(session: object, context: object, redirect: Any) -> None:
         try:
-            place = redirect.response.headers.get("Location", "")
+            place = redact(redirect.response.headers.get("Location", ""))
             host = urlsplit(urljoin(str(redirect.url), place)).hostname
         except ValueError:
             return  # the session refuses it
         if host and host != redirect.url.host:
             raise TeacherError(
-                f"{redirect.url.origin()} redirects to another host, {printable(host)}, which "
+                f"{redirect.url.origin()} redirects to another host, {host}, which "
                 "would receive every prompt",
                 "If that host is right, name its address with --endpoint instead.",
             )

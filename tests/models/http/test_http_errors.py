@@ -1,6 +1,7 @@
 """What the endpoint client makes of a server that refuses, breaks or is not there."""
 
 import json
+from typing import Any
 
 import pytest
 from asking import (
@@ -227,8 +228,13 @@ def test_no_part_of_a_key_that_a_server_repeats_is_kept(serve, monkeypatch, repl
     f"{response.error}{response.request_id}".encode()  # it can be stored
 
 
-@pytest.mark.parametrize("to", ["http://127.0.0.1:9/v1?key={}", "gopher://{}", "http://[{}"])
-def test_a_redirect_to_nowhere_costs_one_sample_and_shows_no_key(monkeypatch, to):
+@pytest.mark.parametrize(
+    ("to", "is_elsewhere"),
+    [("http://127.0.0.1:9/v1?key={}", False), ("http://[{}", False), ("gopher://{}", True)],
+)
+def test_a_redirect_costs_one_sample_or_ends_the_run_and_shows_no_key(
+    monkeypatch, caplog, to, is_elsewhere
+):
     class _Redirecting(Handler):
         def do_POST(self) -> None:
             self.body()
@@ -237,6 +243,11 @@ def test_a_redirect_to_nowhere_costs_one_sample_and_shows_no_key(monkeypatch, to
     monkeypatch.setenv("SOME_KEY", KEY)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with listening(_Redirecting) as url:
+        if is_elsewhere:
+            with pytest.raises(TeacherError, match="redirects to another host") as raised:
+                ask_one(url, api_key_env="SOME_KEY")
+            assert "sk-" not in f"{raised.value}{caplog.text}"
+            return
         response = ask_one(url, api_key_env="SOME_KEY", retries=0)
     assert is_error(response) and "sk-" not in response.error
 
@@ -358,10 +369,12 @@ def test_a_wish_to_be_left_alone_is_a_number_of_seconds_or_ignored(headers, seco
 def test_whatever_goes_wrong_with_a_reply_costs_one_sample(serve, monkeypatch, error, failure):
     asking = Transport.ask
 
-    async def ask_(wire: Transport, url: str, body: Body, completion: ChatCompletion) -> None:
+    async def ask_(
+        wire: Transport, url: str, body: Body, completion: ChatCompletion, *more: Any
+    ) -> None:
         if body["seed"] == 1:
             raise error
-        await asking(wire, url, body, completion)
+        await asking(wire, url, body, completion, *more)
 
     monkeypatch.setattr(Transport, "ask", ask_)
     server = serve(answering(completion()))
