@@ -138,13 +138,23 @@ def _result_lines(summary: Summary) -> Iterator[str]:
     yield from judging_lines(summary)
     stages = summary.usage.values()
     usd = cost(*stages)
+    written, tokens = tokens_written(summary), "tokens not reported"
+    if written is not None:
+        tokens = f"{sum(used.prompt for used in stages):,} tokens read and {written:,} written"
     yield (
-        f"Took: {sum(used.requests for used in stages):,} samples, "
-        f"{sum(used.prompt for used in stages):,} tokens read and "
-        f"{sum(used.completion for used in stages):,} written"
+        f"Took: {sum(used.requests for used in stages):,} samples, {tokens}"
         + ("" if usd == UNKNOWN else f", {usd} USD")
     )
     yield from unreported_lines(summary)
+
+
+def tokens_written(summary: Summary) -> int | None:
+    """Return the known tokens written in all stages; None if no sample reported any."""
+    stages = summary.usage.values()
+    requests = sum(used.requests for used in stages)
+    if requests and requests == sum(used.unknown_completion for used in stages):
+        return None
+    return sum(used.completion for used in stages)
 
 
 def shares_line(summary: Summary) -> str:
@@ -268,9 +278,12 @@ def rounds(summary: Summary) -> Grid:
 
 
 def rates(summary: Summary) -> Grid:
-    """Return rescue and regress rates, and how often deliberations copy the vote or attempt 1."""
+    """Return rescue and regress rates, and how often deliberations copy the vote or attempt 1.
+
+    There are no rows without deliberations.
+    """
     lines = []
-    for name, meaning in RATES.items():
+    for name, meaning in RATES.items() if summary.heavy_mean_at_d else ():
         rate = getattr(summary, name)
         shown = mean_and_ends(rate.interval) if rate.interval else [UNKNOWN, ""]
         lines.append(Line(name, [*shown, f"{rate.count:,} of {rate.of:,}", meaning]))
@@ -384,7 +397,7 @@ def matched_lines(summary: Summary) -> Iterator[str]:
 
 def samples(counts: Mapping[str, GenerationCounts]) -> Grid:
     """Return how many samples failed, were cut off, gave no answer or got no verdict, by name."""
-    lines = [Line(name, each.cells) for name, each in counts.items()]
+    lines = [Line(name, each.cells) for name, each in counts.items() if each.total]
     return Grid(["Samples", "all", *COLUMNS], lines)
 
 
@@ -450,11 +463,15 @@ def cost(*stages: Usage) -> str:
 
 
 def usage(summary: Summary) -> Grid:
-    """Return requests, tokens and cost of each stage."""
+    """Return requests, tokens and cost of each stage that sent requests."""
     lines = []
     for stage, used in summary.usage.items():
-        cached = UNKNOWN if used.unknown_cached == used.requests else f"{used.cached:,}"
-        counts = [f"{used.requests:,}", f"{used.prompt:,}", cached, f"{used.completion:,}"]
+        if not used.requests:
+            continue
+        counts = [f"{used.requests:,}"]
+        for kind in ("prompt", "cached", "completion"):
+            unknown = getattr(used, f"unknown_{kind}") == used.requests
+            counts.append(UNKNOWN if unknown else f"{getattr(used, kind):,}")
         lines.append(Line(stage, [*counts, cost(used)]))
     head = ["Usage", "requests", "prompt tokens", "from cache", "completion", "USD"]
     return Grid(head, lines)

@@ -149,6 +149,10 @@ def test_many_responses_without_a_final_answer_are_told_above_the_figures(run, t
     assert "<td>1</td>" in page and "Unanswered trajectories: 1 no_answer" in page
 
 
+def entry_of(trace: Trace) -> dict:
+    return entry(trace, whole(trace))
+
+
 def test_an_entry_counts_what_is_said_of_each_response():
     pool = [
         trajectory("5", id="a"),
@@ -158,14 +162,21 @@ def test_an_entry_counts_what_is_said_of_each_response():
         trajectory("8", id="e", label="undecided", finish_reason="length"),
         unboxed(),
     ]
-    told = entry(Trace(problem=problem("a  b\n" * 400), pool=pool, status=f"{FAILED}step: boom"))
+    trace = Trace(problem=problem("a  b\n" * 400), pool=pool, status=f"{FAILED}step: boom")
+    told = entry_of(trace)
     named = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed")
     said = dict(zip(STATES, told["pool"], strict=True))
-    assert said == {**dict.fromkeys(named, 1), "truncated": 2}
+    assert said == dict.fromkeys(named, 1)
+    reasons = ["no_answer", "said", "timeout", "truncated"]
+    assert told["reasons"] == {"pool": reasons, "deliberations": []}
+    known = [max(one.completion_tokens, 0) for one in pool]
+    assert told["written"] == sum(known) > 0
+    unknown = [dataclasses.replace(one, completion_tokens=-1) for one in pool]
+    assert entry_of(dataclasses.replace(trace, pool=unknown))["written"] == -1
     assert told["deliberations"] == [0] * len(STATES)
     assert told["status"] == "failed" and len(told["text"]) <= 640
     assert (told["verifier"], told["family"]) == ("math", "")
-    assert entry(Trace(problem=problem(args={"family": "sums"}), pool=pool))["family"] == "sums"
+    assert entry_of(Trace(problem=problem(args={"family": "sums"}), pool=pool))["family"] == "sums"
 
 
 def test_problems_are_listed_from_where_they_differ():
@@ -196,6 +207,11 @@ def test_the_whole_says_of_each_claim_whether_it_is_true(traces):
     made = [Claim(attempt=n, says="right", quote=f"Attempt {n} is right.") for n in (1, 3)]
     claiming = dataclasses.replace(first, claims=made)
     (told,) = whole(dataclasses.replace(traces[1], deliberations=[claiming]))["deliberations"]
+    claimed = entry_of(dataclasses.replace(traces[1], deliberations=[claiming]))["claims"]
+    assert set(claimed) == {
+        *("true" if each["is_true"] else "false" for each in told["claims"]),
+        *["contradiction"] * any(each["contradicts"] for each in told["claims"]),
+    }
     attempts = {one.id: one for one in traces[1].pool}
     assert told["claims"] == [
         {
@@ -219,6 +235,24 @@ def test_a_deliberation_without_an_answer_or_a_cache_uses_nothing_and_other_prom
         "deliberations"
     ]
     assert told["uses"] == {"same": [], "named": [], "several": False}
+
+
+@pytest.mark.parametrize(
+    ("reference", "args", "compared"),
+    [
+        ("She sells 9 of 452 eggs.\n#### 443", {"marker": "####"}, "443"),
+        ("So it is \\boxed{\\frac{1}{2}}.", {}, "\\frac{1}{2}"),
+        ("443", {"marker": "####"}, ""),
+        ("two\nlines", {}, ""),  # whose answer no marker names
+        ("x", {"marker": 5}, ""),
+    ],
+)
+def test_the_part_of_a_long_reference_that_is_compared_is_named(reference, args, compared):
+    asked = problem(args=args, reference=reference)
+    shown = whole(Trace(problem=asked, pool=[trajectory("443")]))["problem"]
+    assert shown["compared"] == compared and shown["reference"] == reference
+    other = dataclasses.replace(asked, verifier="code")
+    assert whole(Trace(problem=other, pool=[]))["problem"]["compared"] == ""
 
 
 def test_no_folder_of_a_machine_is_in_the_page(traces):

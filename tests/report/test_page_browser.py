@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,13 @@ from browsing import PHONE, visiting
 from generations import altered, problem, trajectory, unboxed
 from marked import eventually
 
+from heavydistill.config.versioned import write_versioned
+from heavydistill.metrics.comparison import COMPARISON, compare
 from heavydistill.report.page import writer as chunks
 from heavydistill.report.page.writer import whole, write_report
+from heavydistill.run.experiments.comparison import side_of
 from heavydistill.schema import Claim, Trace
+from heavydistill.store.traces import TRACES_FOLDER, read_traces, write_traces
 
 PROBLEMS = 60
 
@@ -60,6 +65,38 @@ def test_filters_show_what_fits_all_of_them(browser, report, traces):
         assert visit.counted == f"{len(wrong)} of {PROBLEMS} problems"
         assert page.locator("#filter-verifier option").all_inner_texts() == ["any", "math (60)"]
         assert page.is_hidden("#filter-family")
+
+
+def test_problems_are_sorted_and_filtered_by_reason_and_claims(browser, written, traces):
+    claim = Claim(attempt=1, says="wrong", quote="Number 1 is wrong.")
+    told = [
+        dataclasses.replace(trace, deliberations=[dataclasses.replace(one, claims=[claim])])
+        for trace, one in ((trace, trace.deliberations[0]) for trace in traces[:12])
+    ]
+    rights = [{t.id: t.is_correct for t in e.pool}[e.caches[0].items[0].generation] for e in told]
+    pool = [dataclasses.replace(one, completion_tokens=9_000) for one in told[5].pool]
+    cut = dataclasses.replace(pool[0], finish_reason="length")
+    told[5] = dataclasses.replace(told[5], pool=[cut, *pool[1:]])
+    with visiting(browser, written(*told)) as visit:
+        page = visit.page
+        page.click("#show-traces")
+        page.select_option("#filter-claims", "false")
+        assert visit.counted == f"{sum(rights)} of 12 problems" and 0 < sum(rights) < 12
+        page.select_option("#filter-claims", "")
+        page.select_option("#filter-reason", "pool truncated")
+        assert visit.listed == [told[5].problem.id]
+        chosen = page.locator("#filter-reason option:checked").inner_text()
+        assert chosen == "a trajectory: cut off at the token limit (1)"
+        page.click("#clear")
+        page.select_option("#sort", "written")
+        assert visit.listed[0] == told[5].problem.id
+        assert "36,040 tokens" in page.inner_text("#row-0")
+        page.select_option("#sort", "pool")
+        right = [sum(one.is_correct for one in trace.pool) for trace in told]
+        page.click("#row-0")
+        visit.shows(told[right.index(min(right))].problem.id)
+        page.select_option("#sort", "")
+        assert visit.listed[0] == told[0].problem.id
 
 
 def test_kinds_of_problems_have_a_filter_and_a_table_that_scrolls(browser, written, traces):
@@ -302,6 +339,67 @@ def test_several_runs_are_chosen_and_lead_to_the_same_problem(browser, run, tmp_
         page.click("#problem .links a")
         visit.says("#counted", f"{PROBLEMS} problems")
         assert page.input_value("#run") == "0"
+
+
+@pytest.fixture
+def evaluated(run: Path, tmp_path: Path) -> Path:
+    """The page of an evaluation whose runs have other orders of the problems."""
+    traces = list(read_traces(run))[:6]
+    after = [altered(trace, "deliberations", judged={"label": "correct"}) for trace in traces]
+    for name, rows in (("before", traces), ("after", after[::-1])):
+        write_traces(rows, tmp_path / "ev" / name / TRACES_FOLDER)
+        shutil.copy(run / "summary.json", tmp_path / "ev" / name)
+    sides = [side_of(tmp_path / "ev" / name, name) for name in ("after", "before")]
+    write_versioned(compare(*sides, {}), tmp_path / "ev" / COMPARISON)
+    return write_report([tmp_path / "ev"], tmp_path / "ev.html").file
+
+
+def test_an_evaluation_opens_after_and_a_problem_is_seen_in_both_runs(browser, evaluated):
+    with visiting(browser, evaluated) as visit:
+        page = visit.page
+        assert page.is_visible("#summary-1") and page.is_hidden("#summary-0")
+        assert page.locator(".each [aria-current]").inner_text() == "ev / after"
+        page.click(".each a >> nth=0")
+        assert page.is_visible("#summary-0") and page.is_hidden("#summary-1")
+        visit.press("r")
+        visit.opens("sum:5")
+        visit.press("r")
+        visit.says("#trace .links a", "ev / after")
+        visit.shows("sum:5")  # the same problem, and not the list
+        assert page.evaluate("location.hash") == "#traces/0/5"
+        visit.press("b")
+        page.wait_for_selector(".sides")
+        assert page.locator(".side h3 >> visible=true").all_inner_texts()[0].startswith("ev / bef")
+        ids = page.locator("#trace [id]").evaluate_all("all => all.map((each) => each.id)")
+        assert len(ids) == len(set(ids)) and "deliberations-1-2" in ids
+        left, right = (
+            page.locator(f"#deliberations-1{side}").bounding_box() for side in ("", "-2")
+        )
+        assert left["y"] == right["y"] and left["x"] + left["width"] <= right["x"]
+        chips = page.locator("#deliberations-1-2 header .verdict").all_text_contents()
+        assert [chip.split()[-1] for chip in chips] == ["correct"] * 2
+        page.locator(".glance a.jump >> nth=-1").click()  # of the right side
+        assert page.evaluate("document.activeElement.id").startswith("r-2:")
+        visit.press("k")  # the previous problem keeps the other run beside it
+        visit.shows("sum:4")
+        page.wait_for_selector(".sides")
+        assert page.evaluate("location.hash") == "#traces/0/4/1" and visit.fits()
+        visit.press("b")
+        page.wait_for_selector(".sides", state="detached")
+        page.click("a.beside")
+        page.wait_for_selector(".sides")
+
+
+def test_no_column_of_a_glance_is_cut_on_a_phone(browser, evaluated):
+    with visiting(browser, evaluated, size=PHONE) as visit:
+        visit.opens("sum:5")
+        assert visit.page.locator(".glance .scroll").count() == 2
+        assert visit.page.locator(".glance .scroll.wide").count() == 0
+        heads = visit.page.locator(".glance thead th:last-child").all_inner_texts()
+        assert heads == ["Place in the cache", "Attempts it uses"]
+        visit.press("b")
+        visit.page.wait_for_selector(".sides")
+        assert visit.fits()
 
 
 def test_a_file_that_is_cut_off_says_so(browser, report, tmp_path):

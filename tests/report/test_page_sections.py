@@ -9,7 +9,7 @@ from generations import altered, problem, trajectory
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.summary import summarize
 from heavydistill.report.grid import FEW_NOTE
-from heavydistill.report.page import runs, sections, writer
+from heavydistill.report.page import plots, runs, sections, writer
 from heavydistill.schema import Trace
 from heavydistill.store.atomic import Workplace
 from heavydistill.store.traces import LEAF_FOLDER, TRACES_FOLDER, write_traces
@@ -33,6 +33,13 @@ def test_the_curve_is_drawn_from_the_summary_and_told_in_a_table(traces):
     drawn = re.findall(r'class="mark (?:vote|deliberation) c\d( outdone)?"', plot)
     assert drawn.count("") == len(on_front) < len(drawn)
     assert 'class="mark pass"' in plot and "axis begins at" not in plot
+    texts = re.findall(r"<text[^>]*>([^<]*)", plot)
+    assert not [text for text in texts if text.startswith(("any of", "vote of", "delib"))]
+    widths = [float(x) for x in re.findall(r'<text x="([\d.]+)"', plot)]
+    assert max(widths) > 420, "the axes end at the right edge"
+    legend = page[page.index("<h3>Accuracy over tokens") :].partition("</figcaption>")[0]
+    for colour, meaning in (("vote c0", "vote of 1"), ("deliberation c1", "one delib")):
+        assert re.search(rf'class="mark {colour}"[^<]*(</[a-z]+>)+{meaning}', legend), meaning
     marked = [point for point in curve.points for cost in point.tokens if point.pareto[cost]]
     assert page.count('class="front"') == len(marked) > 0
     # An attempt reads 30 tokens and writes 40; so does a deliberation: five of four attempts' size.
@@ -59,6 +66,41 @@ def test_the_parts_of_a_run_stand_in_tables_and_the_first_place_among_the_rates(
     assert "The vote of 4 attempts: 41.7% right" in page
     assert "No problem was deliberated," in page and "fewer than 30 problems are too" in page
     assert "HM - V" in parts and "HM - V" not in page
+    assert "Rescue and regress" not in page and "0 of 0" not in page
+    assert "deliberating" not in page and "deliberations</th>" not in page
+    assert "thinks</small>" in page and "deliberator: " not in page
+
+
+def test_an_import_without_tokens_shows_none_and_no_empty_plot(traces):
+    unknown = [
+        altered(
+            dataclasses.replace(trace, caches=[], deliberations=[]),
+            "pool",
+            **dict.fromkeys(("prompt_tokens", "completion_tokens", "cached_tokens"), -1),
+        )
+        for trace in traces
+    ]
+    page = sections.of_run(0, RUN, runs.figures(RUN, unknown))
+    assert "<h3>Accuracy over tokens" not in page and "Where the tokens go" not in page
+    assert "so there is no plot of accuracy over tokens" in page
+    assert "tokens not reported" in page and "0 tokens written" not in page
+    usage = page[page.index(">Usage<") :].partition("</table>")[0]
+    assert re.findall(r"<td>([^<]*)", usage) == ["48", "-", "-", "-", "-"]
+
+
+def test_where_the_tokens_go_is_drawn_and_a_bar_alone_has_its_number_once(traces):
+    told = runs.figures(RUN, traces)
+    page = sections.of_run(0, RUN, told)
+    plot = page[page.index("<h4>Where the tokens go") :].partition("</svg>")[0]
+    for stage, used in told.summary.usage.items():
+        assert f"{stage}, read: {used.prompt:,}" in plot
+        assert f"{stage}, written: {used.completion:,}" in plot
+        assert f">{used.prompt + used.completion:,}</text>" in plot
+    drawn = plots.stacked_plot("t", [("one", {"kept": 61, "lost": 0}), ("two", {"kept": 7})])
+    assert drawn.count(">61<") == 1 and drawn.count(">7<") == 1
+    assert plots.stacked_plot("t", [("two", {"kept": 70, "lost": 30})]).count(">70<") == 1
+    # Several runs: the share in the bar, the number behind it.
+    assert ">100%<" in plots.stacked_plot("t", [("one", {"kept": 61})], shares=True)
 
 
 def test_figures_come_from_the_rows_and_prices_from_the_record(traces):

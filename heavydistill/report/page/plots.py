@@ -22,11 +22,9 @@ _WIDTH = 440
 _LEFT, _RIGHT = 174, 22  # margins of plots with named rows
 _ROW, _BAR = 30, 22
 _AXIS = 42  # height of an axis with its title
-_CURVE_LEFT, _CURVE_RIGHT, _CURVE_TOP, _CURVE_HEIGHT = 44, 106, 28, 270
+_CURVE_LEFT, _CURVE_RIGHT, _CURVE_TOP, _CURVE_HEIGHT = 44, 14, 28, 270
 _TICK_GAP = 48  # gap between the numbers below an axis
-_LINE_GAP = 15  # distance between labels one above the other
-_LABEL_LENGTH, _NAME_LENGTH = 13, 20  # maximum characters of labels at curves and rows
-_SUM_WIDTH = 30
+_NAME_LENGTH = 20  # maximum characters of a row's name
 _DIGIT_WIDTH = 7.5
 _STEPS = (5, 10, 25)  # per cent from one tick to the next
 _MOST_STEPS = 6
@@ -39,13 +37,14 @@ _HATCHES = {
     "majority-right": "M0 8L8 0",
     "tie": "M4 0V8",
     "minority-right": "M0 0L8 8",
+    "read": "M0 8L8 0",
 }
 
 
 class Series(NamedTuple):
     """Points that are joined by one line."""
 
-    name: str  # label at the last point; may be empty
+    name: str  # name of the run; empty if the plot has one run
     way: str  # "vote", "pass" or "deliberation": the shape of the marks
     colour: str  # CSS class of the colour
     points: list[Point]
@@ -107,50 +106,38 @@ def curve_plot(runs: Mapping[str, Sequence[Point]]) -> Markup:
             parts.append(_text(x, _CURVE_HEIGHT + 16, _short(2.0**power), "middle"))
             labelled = x
     parts.append(_text(right, _CURVE_HEIGHT + 34, "Tokens written per problem, doubling", "end"))
-    marks, ends = [], []
+    marks = []
     for name, way, colour, of_way in series:
         places = [(across(_doubling(p)), up(p.accuracy.mean)) for p in of_way]
         corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
         parts.append(tag("polyline", points=corners, class_=f"curve {colour}"))
         for (x, y), point in zip(places, of_way, strict=True):
             hollow = "" if way == "pass" or point.pareto["completion"] else " outdone"
-            hint = f"{name}: {_hint(point)}" if len(runs) > 1 else _hint(point)
+            hint = f"{name}: {_hint(point)}" if name else _hint(point)
             ranges = up(point.accuracy.low), up(point.accuracy.high)
             interval = _line(x, ranges[0], x, ranges[1], f"interval {colour}")
             mark = _mark(way, x, y, colour + hollow)
             marks.append(tag("g", tag("title", hint), interval, mark))
-        if name:
-            x, y = places[-1]
-            ends.append((y, x, x if len(runs) == 1 else right, name, colour))
-    return _svg("Accuracy over tokens", _CURVE_HEIGHT + _AXIS, [*parts, *_labels(ends), *marks])
+    return _svg("Accuracy over tokens", _CURVE_HEIGHT + _AXIS, [*parts, *marks])
+
+
+def run_colour(number: int) -> str:
+    """Return the CSS class of the colour of a run by its number among several."""
+    return f"c{number % _COLOURS}"
 
 
 def _series(runs: Mapping[str, Sequence[Point]]) -> Iterator[Series]:
     alone = len(runs) == 1
     for number, (run, points) in enumerate(runs.items()):
-        colours = [f"c{n % _COLOURS}" for n in (number, number + alone)]
+        name = "" if alone else run
         votes, passes = ([p for p in points if p.way == way] for way in ("vote", "pass"))
         heavy = [p for p in points if p.way not in ("vote", "pass")]
         if alone and passes:
-            yield Series(f"any of {passes[-1].k}", "pass", "pass", passes)
+            yield Series(name, "pass", "pass", passes)
         if votes:
-            name = f"vote of {votes[-1].k}" if alone else run * (not heavy)
-            yield Series(name, "vote", colours[0], votes)
+            yield Series(name, "vote", run_colour(number), votes)
         if heavy:
-            yield Series("deliberation" if alone else run, "deliberation", colours[1], heavy)
-
-
-def _labels(ends: Iterable[tuple[float, float, float, str, str]]) -> Iterator[Markup]:
-    """Yield the labels of series, moved apart if they overlap, each with a line to its last point.
-
-    Each of ``ends`` has y and x of the point, x of the label, name and class.
-    """
-    lowest = -math.inf
-    for y, x, beside, name, colour in sorted(ends):
-        lowest = max(y, lowest + _LINE_GAP)
-        if beside > x:
-            yield _line(x, y, beside + 6, lowest, f"leader {colour}")
-        yield _text(beside + 10, lowest + 4, _cut(name, _LABEL_LENGTH), "start", f"label {colour}")
+            yield Series(name, "deliberation", run_colour(number + alone), heavy)
 
 
 def _doubling(point: Point) -> float:
@@ -174,7 +161,9 @@ def _mark(way: str, x: float, y: float, classes: str) -> Markup:
 def stacked_plot(
     title: str, rows: Sequence[tuple[str, Mapping[str, int]]], *, shares: bool = False
 ) -> Markup:
-    """Plot rows of stacked bars, with the sum at the end.
+    """Plot rows of stacked bars, with the sum at the end of each.
+
+    A bar that is alone in its row is the sum, so its number is shown once.
 
     Args:
         title: Title for screen readers.
@@ -182,34 +171,36 @@ def stacked_plot(
         shares: Whether all rows are equally long and show per cents, as for several runs.
     """
     most = max((sum(numbers.values()) for _, numbers in rows), default=0) or 1
+    room = _WIDTH - _LEFT - _RIGHT - _DIGIT_WIDTH * len(f"{most:,}")
     parts = []
     for row, (name, numbers) in enumerate(rows):
         y, x, whole = _ROW * row + 4.0, float(_LEFT), sum(numbers.values()) or 1
         parts.append(_text(_LEFT - 8, y + 15, _cut(name, _NAME_LENGTH), "end", "name"))
         for kind, number in numbers.items():
             shown = f"{number / whole:.0%}" if shares else f"{number:,}"
-            room = _WIDTH - _LEFT - _RIGHT - _SUM_WIDTH
             width = room * number / (whole if shares else most)
             if number:
                 parts.append(_bar(x, y, width, _BAR, kind, f"{name}, {kind}: {number:,}"))
-            if width > _DIGIT_WIDTH * len(shown) + 4:
+            is_sum = number == whole and not shares
+            if width > _DIGIT_WIDTH * len(shown) + 4 and not is_sum:
                 parts.append(_text(x + width / 2, y + 15, shown, "middle", "inside"))
             x += width
         parts.append(_text(x + 5, y + 15, f"{sum(numbers.values()):,}", "start"))
     return _svg(title, _ROW * len(rows) + 4, parts)
 
 
-def key(mark: str) -> Markup:
-    """Return the symbol of a mark in a legend."""
+def key(mark: str, colour: str = "") -> Markup:
+    """Return the symbol of a mark in a legend; ``colour`` is the CSS class of a series."""
     shapes = {
-        "vote": [_mark("vote", 8, 6, "")],
+        "vote": [_mark("vote", 8, 6, colour)],
         "pass": [_mark("pass", 8, 6, "")],
-        "deliberation": [_mark("deliberation", 8, 6, "")],
+        "deliberation": [_mark("deliberation", 8, 6, colour)],
+        "line": [_line(0, 6, 24, 6, f"curve {colour}")],
         "outdone": [_mark("vote", 5, 6, "outdone"), _mark("deliberation", 17, 6, "outdone")],
         "filled": [_mark("vote", 5, 6, ""), _mark("deliberation", 17, 6, "")],
     }
     shape = shapes.get(mark) or [_bar(0, 0, 16, 12, mark, "")]
-    width = 24 if len(shape) > 1 else 16
+    width = 24 if len(shape) > 1 or mark == "line" else 16
     box = f"0 0 {width} 12"
     return tag("svg", *shape, viewBox=box, width=width, class_="plot key", aria_hidden="true")
 

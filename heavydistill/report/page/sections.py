@@ -195,6 +195,15 @@ def _rates(summary: Summary) -> list[tuple[str, Interval]]:
     return [(name, interval) for name, interval in rates.items() if interval]
 
 
+def _tokens(summary: Summary) -> _Bars:
+    """Return the tokens read and written by each stage that reported them."""
+    return [
+        (stage, {"read": used.prompt, "written": used.completion})
+        for stage, used in summary.usage.items()
+        if used.prompt + used.completion
+    ]
+
+
 def _legend(kinds: Iterable[str]) -> dict[str, str]:
     return {kind: "not deliberated" if kind == NO_LABEL else kind for kind in kinds}
 
@@ -216,7 +225,12 @@ def environment() -> jinja2.Environment:
     made.globals |= {"plots": plots, "summary": run, "compared": compared, "metric_names": NAMES}
     made.globals |= {"controlled": controlled, "headline": _headline}
     made.globals |= {"facts": _facts, "named": _named, "points": _points, "rates": _rates}
-    made.globals |= {"outcomes_of": _outcomes, "few_note": grids.FEW_NOTE, "claims_of": _claims}
+    made.globals |= {
+        "outcomes_of": _outcomes,
+        "tokens_of": _tokens,
+        "few_note": grids.FEW_NOTE,
+        "claims_of": _claims,
+    }
     for function in (counted, grids.few_warning, grids.mean_and_ends, grids.reading):
         made.globals[function.__name__] = function
     return made

@@ -46,18 +46,21 @@ from heavydistill.metrics.counts import unanswered_because
 from heavydistill.metrics.problem_figures import family_of
 from heavydistill.report.page.html import shipped
 from heavydistill.report.page.plots import pattern_definitions
-from heavydistill.report.page.runs import ReportedRun, RunFigures, figures, find, name_of
+from heavydistill.report.page.runs import SIDES, ReportedRun, RunFigures, figures, find, name_of
 from heavydistill.report.page.sections import environment, of_all, of_folder, of_run
-from heavydistill.schema import FAILED, Deliberation, Generation, Trace, to_row
+from heavydistill.schema import FAILED, Deliberation, Generation, Problem, Trace, to_row
 from heavydistill.store.traces import read_files, writing
+from heavydistill.verifiers.extraction import WITH_MARKER, marker_of, reference_answer
 
 SCRIPTS = ("dom", "data", "maths", "text", "search", "list", "response", "trace", "app")
 """Names of the files in ``web`` that form the page's script, in order."""
 _GENERATOR = '<meta name="generator" content="heavydistill'
 _HEAD_BYTES = 2000
-STATES = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated")
+STATES = ("correct", "incorrect", "unanswered", "undecided", "unjudged", "failed")
 """Categories in which responses are counted. An unanswered response is not counted by its
-verdict; a failed or truncated response may also be counted by its verdict."""
+verdict; a failed response may also be counted by its verdict."""
+_CLAIMED = {True: "true", False: "false", None: "unknown"}
+_REASON = 60  # maximum characters of a reason in the filter
 _SNIPPET = 160  # maximum characters of a problem in the list
 _BEGINNING = 640  # maximum length of a common beginning that is cut off
 _LEAST_CUT, _MOST_ALIKE = 32, 32
@@ -101,12 +104,12 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
         chunks = held.enter_context(tempfile.TemporaryFile(dir=out.parent))
         read = [_read(number, source, chunks) for number, source in enumerate(sources)]
         all_figures = [run_figures for run_figures, _ in read]
-        sections = [*together, *of_all(sources, all_figures)]
-        sections += map(of_run, range(len(sources)), sources, all_figures)
+        together += of_all(sources, all_figures)
+        sections = list(map(of_run, range(len(sources)), sources, all_figures))
         chunks.seek(0)
         held.callback(unfinished.unlink, missing_ok=True)
         with unfinished.open("wb") as file:
-            _write(file, sources, sections, [index for _, index in read], chunks)
+            _write(file, sources, together, sections, [index for _, index in read], chunks)
         unfinished.replace(out)
     return WrittenReport(out, sources, all_figures)
 
@@ -124,7 +127,8 @@ def _read(number: int, source: ReportedRun, file: IO[bytes]) -> tuple[RunFigures
 
     def noted(traces: Iterable[Trace]) -> Iterator[Trace]:
         for trace in traces:
-            entries.append({**entry(trace), "at": chunks.add(whole(trace))})
+            row = whole(trace)
+            entries.append({**entry(trace, row), "at": chunks.add(row)})
             yield trace
 
     run_figures = figures(source, noted(read_files(source.files)))
@@ -143,6 +147,7 @@ def _read(number: int, source: ReportedRun, file: IO[bytes]) -> tuple[RunFigures
 def _write(
     file: IO[bytes],
     sources: Sequence[ReportedRun],
+    together: Iterable[Markup],
     sections: Iterable[Markup],
     indices: Sequence[Markup],
     chunks: IO[bytes],
@@ -158,6 +163,8 @@ def _write(
             style=Markup(style),
             patterns=pattern_definitions(),
             runs=sources,
+            first=_first(sources),
+            together=together,
             sections=sections,
             indices=indices,
             scripts=list(map(Markup, scripts)),
@@ -166,6 +173,12 @@ def _write(
     file.write(page.encode())
     shutil.copyfileobj(chunks, file)  # the traces may be larger than the memory
     file.write(b"</body>\n</html>\n")
+
+
+def _first(sources: Sequence[ReportedRun]) -> int:
+    """Return the number of the run that is shown first: of an evaluation, the run after."""
+    after = (n for n, run in enumerate(sources) if run.name.endswith(f" / {SIDES[-1]}"))
+    return next(after, 0)
 
 
 def _policy(scripts: Sequence[str], style: str) -> str:
@@ -193,8 +206,14 @@ def _refuse_others(out: Path) -> None:
     )
 
 
-def entry(trace: Trace) -> dict[str, Any]:
-    """Return the data of a trace for the list and filters; counts are ordered as in ``STATES``."""
+def entry(trace: Trace, row: dict[str, Any]) -> dict[str, Any]:
+    """Return the data of a trace for the list and filters; counts are ordered as in ``STATES``.
+
+    ``row`` is the trace as ``whole`` returns it.
+    """
+    tokens = (one.completion_tokens for one in (*trace.pool, *trace.deliberations))
+    known = [count for count in tokens if count >= 0]
+    claims = [claim for answer in row["deliberations"] for claim in answer["claims"]]
     return {
         "id": trace.problem.id,
         "text": " ".join(trace.problem.text[: 2 * _BEGINNING].split())[:_BEGINNING],
@@ -208,6 +227,10 @@ def entry(trace: Trace) -> dict[str, Any]:
         "deliberations": _counts(trace.deliberations),
         "k": len(trace.pool),
         "d": len(trace.deliberations),
+        "written": sum(known) if known else -1,
+        "reasons": {"pool": _reasons(trace.pool), "deliberations": _reasons(trace.deliberations)},
+        "claims": sorted({_CLAIMED[claim["is_true"]] for claim in claims})
+        + ["contradiction"] * any(claim["contradicts"] for claim in claims),
     }
 
 
@@ -237,6 +260,7 @@ def whole(trace: Trace) -> dict[str, Any]:
     responses = (*trace.pool, *trace.deliberations)
     attempts = attempts_by_cache(trace)
     row = to_row(trace)
+    row["problem"]["compared"] = _compared(trace.problem)
     for response, shown in zip(responses, (*row["pool"], *row["deliberations"]), strict=True):
         shown["model"] = name_of(response.model)
         shown["unanswered"] = unanswered_because(response) is not None
@@ -271,8 +295,31 @@ def _counts(generations: Sequence[Generation]) -> list[int]:
             counts["unjudged"] += 1
         if verdict:
             counts["unanswered" if unanswered_because(generation) else verdict.label] += 1
-        counts["truncated"] += generation.finish_reason == "length"
     return [counts[state] for state in STATES]
+
+
+def _reasons(generations: Sequence[Generation]) -> list[str]:
+    """Return why responses have their verdicts or none, sorted: the filter's values."""
+    reasons = set()
+    for generation in generations:
+        if generation.finish_reason == "length":
+            reasons.add("truncated")
+        elif generation.failure:
+            reasons.add(generation.failure)
+        elif generation.verdict:
+            reasons.add(generation.verdict.reason[:_REASON])
+    return sorted(reasons)
+
+
+def _compared(problem: Problem) -> str:
+    """Return the part of a reference that answers are compared with; empty if it is the whole."""
+    if problem.verifier not in WITH_MARKER:
+        return ""
+    try:
+        answer = reference_answer(problem.reference, marker_of(problem))
+    except ValueError:
+        return ""
+    return "" if answer == problem.reference.strip() else answer
 
 
 def _uses(

@@ -1,16 +1,22 @@
-// The page: views, keys and colours. The address names the view (#traces/RUN/NUMBER), so that the
-// browser's back button works.
+// The page: views, keys and colours. The address names the view (#traces/RUN/NUMBER, or
+// #traces/RUN/NUMBER/OTHER with another run beside), so that the browser's back button works.
 
 const list = new List((number) => go(state.run, number));
-const state = { run: 0, number: -1, view: "summary", listed: -1 };
+const state = { run: Number(byId("run").value), number: -1, beside: -1, view: "summary", listed: -1 };
 let search = null;
 let typed = 0; // timer that starts the search after the last key
 let looked = 0; // number of the last view that was opened; earlier ones are dropped
 
 let routed = null; // address of the view that is shown
 
-function go(run, number) {
-  open(number < 0 ? `traces/${run}` : `traces/${run}/${number}`);
+/** Show a problem of a run, or with -1 its list; another run may stay beside it. */
+function go(run, number, beside = state.beside) {
+  open(traceAddress(run, number, beside));
+}
+
+function traceAddress(run, number, beside) {
+  if (number < 0) return `traces/${run}`;
+  return `traces/${run}/${number}${beside < 0 || beside === run ? "" : `/${beside}`}`;
 }
 
 /** Show an address immediately, so that the next key applies to its view. */
@@ -23,16 +29,21 @@ function route() {
   if (routed === location.hash) return;
   routed = location.hash;
   const before = { ...state };
-  const [, view, run, number] = /^#(summary|traces)(?:\/(\d+))?(?:\/(\d+))?$/.exec(location.hash) ?? [];
+  const [, view, run, number, beside] = /^#(summary|traces)(?:\/(\d+))?(?:\/(\d+))?(?:\/(\d+))?$/.exec(location.hash) ?? [];
   state.view = view ?? "summary";
   state.run = Math.min(Number(run ?? state.run), runCount() - 1);
   state.number = number === undefined ? -1 : Number(number);
+  state.beside = beside === undefined || Number(beside) >= runCount() ? -1 : Number(beside);
   byId("run").value = state.run;
   byId("summary-view").hidden = state.view !== "summary";
   byId("traces-view").hidden = state.view !== "traces";
   byId("show-summary").setAttribute("aria-pressed", state.view === "summary");
   byId("show-traces").setAttribute("aria-pressed", state.view === "traces");
   for (let other = 0; other < runCount(); other++) byId(`summary-${other}`).hidden = other !== state.run;
+  for (const link of document.querySelectorAll(".each a")) {
+    if (link.hash === `#summary/${state.run}`) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
   if (state.view === "traces") showTraces();
   else if (before.view === "summary" && run !== undefined && runCount() > 1) byId(`summary-${state.run}`).scrollIntoView();
 }
@@ -57,9 +68,13 @@ async function showTrace(entry) {
   const place = byId("trace");
   let content;
   try {
-    const trace = await traceOf(state.run, entry);
+    const { run, beside } = state;
+    const otherEntry = beside < 0 ? undefined : runOf(beside).entries[numberIn(beside, entry)];
+    const [trace, other] = await Promise.all([traceOf(run, entry), otherEntry && traceOf(beside, otherEntry)]);
     if (mine !== looked) return;
-    content = traceView(trace, entry, sameElsewhere(entry), queryOf());
+    const sides = [{ name: runOf(run).name, entry, trace }, { name: runOf(beside < 0 ? run : beside).name, entry: otherEntry, trace: other }];
+    if (beside < run) sides.reverse(); // in the order of the runs: before is on the left
+    content = [problemCard(trace, entry, sameElsewhere(entry)), ...(other ? [sideBySide(sides, queryOf())] : traceView(trace, queryOf()))];
   } catch (error) {
     if (mine !== looked) return;
     content = [el("p.banner", { role: "alert" }, error.message)];
@@ -77,12 +92,17 @@ async function showTrace(entry) {
 function sameElsewhere(entry) {
   const others = [];
   for (let run = 0; run < runCount(); run++) {
-    if (run === state.run) continue;
-    const number = runOf(run).entries.findIndex((one) => one.id === entry.id && one.crc === entry.crc);
-    if (number >= 0) others.push({ name: runOf(run).name, hash: `#traces/${run}/${number}` });
+    const number = run === state.run ? -1 : numberIn(run, entry);
+    if (number < 0) continue;
+    const isBeside = run === state.beside;
+    const [hash, beside] = [traceAddress(run, number, -1), traceAddress(state.run, state.number, isBeside ? -1 : run)];
+    others.push({ run, name: runOf(run).name, hash: `#${hash}`, beside: `#${beside}`, isBeside });
   }
   return others;
 }
+
+/** The number of the same problem in a run; -1 if it is not there. */
+const numberIn = (run, entry) => runOf(run).entries.findIndex((one) => one.id === entry.id && one.crc === entry.crc);
 
 const queryOf = () => byId("query").value.trim().toLowerCase();
 
@@ -156,16 +176,26 @@ const KEYS = {
   a: [() => jumpTo(firstOf("deliberations")), "go to the deliberations (the answers)"],
   e: [() => refreshTexts((allOpen = !allOpen)), "show long texts in full, or their beginnings"],
   m: [() => ((showsMaths = !showsMaths), refreshTexts()), "formulas rendered, or as written"],
-  r: [() => switchRun(1), "next run"],
+  r: [nextRun, "next run, with the same problem"],
+  b: [nextBeside, "the same problem in another run beside it, such as before and after"],
   s: [() => open(`summary/${state.run}`), "summary"],
   v: [() => go(state.run, state.number), "traces"],
   d: [nextTheme, "theme: system, dark, light"],
   "?": [() => byId("keys").showModal(), "this list"],
 };
 
-function switchRun(step) {
-  const run = (state.run + step) % runCount();
-  open(`${state.view}/${run}`);
+function nextRun() {
+  const run = (state.run + 1) % runCount();
+  const entry = runOf(state.run).entries[state.number];
+  if (state.view === "traces") go(run, entry ? numberIn(run, entry) : -1, -1);
+  else open(`summary/${run}`);
+}
+
+/** Show the next of the other runs with this problem beside it; after the last one none. */
+function nextBeside() {
+  const entry = runOf(state.run).entries[state.number];
+  if (state.view !== "traces" || !entry) return;
+  go(state.run, state.number, sameElsewhere(entry).find(({ run }) => run > state.beside)?.run ?? -1);
 }
 
 function onKey(event) {

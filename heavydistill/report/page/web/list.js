@@ -1,11 +1,20 @@
 // The list of problems: its filters, and the rows that are visible; no other rows are in the page.
 
 const ROW = 62; // pixels, as in the style
-const STATES = ["correct", "incorrect", "unanswered", "undecided", "unjudged", "failed", "truncated"];
-const STATE_NAMES = { unanswered: "no final answer", unjudged: "not judged", failed: "request failed", truncated: "cut off" };
-const FILTERS = ["stratum", "outcome", "verdict", "verifier", "family", "status"];
-const NEEDS_TWO = ["family", "status"]; // filters that are hidden if all problems have one value
-const NONE = { stratum: "none", outcome: "not deliberated" };
+const STATES = ["correct", "incorrect", "unanswered", "undecided", "unjudged", "failed"];
+const STATE_NAMES = { unanswered: "no final answer", unjudged: "not judged", failed: "request failed", truncated: "cut off at the token limit" };
+const FILTERS = ["stratum", "outcome", "verdict", "reason", "claims", "verifier", "family", "status"];
+const NEEDS_TWO = ["claims", "verifier", "family", "status"]; // filters that are hidden if all problems have one value
+const NONE = { stratum: "none", outcome: "not deliberated", claims: "no claim" };
+const CLAIMS = { true: "a true claim", false: "a false claim", unknown: "a claim that cannot be checked", contradiction: "a contradiction of its own answer" };
+const share = (entry, stage, of) => (entry[of] ? entry[stage][0] / entry[of] : 2); // without responses: last
+// Orders of the list: name, value of an entry (the smallest is first), text in place of its shares.
+const SORTS = {
+  "": ["order of the run", () => 0],
+  written: ["most tokens written", (entry) => -entry.written, (entry) => `${tokens(entry.written)} tokens`],
+  pool: ["fewest right attempts", (entry) => share(entry, "pool", "k")],
+  deliberations: ["fewest right deliberations", (entry) => share(entry, "deliberations", "d")],
+};
 const OUTCOMES = {
   kept: "the vote and the deliberation are right",
   rescued: "the deliberation is right, the vote is not",
@@ -34,6 +43,8 @@ class List {
       if (row) this.choose(Number(row.dataset.place));
     });
     for (const name of FILTERS) byId(`filter-${name}`).addEventListener("change", () => this.filter());
+    byId("sort").append(...Object.entries(SORTS).map(([value, [name]]) => el("option", { value }, name)));
+    byId("sort").addEventListener("change", () => this.filter());
     new ResizeObserver(() => this.draw()).observe(this.element);
   }
 
@@ -65,6 +76,8 @@ class List {
       const fits = wanted.every(([name, value]) => valuesOf(entry, name).includes(value));
       if (fits && (!this.search || this.search.found.has(number))) this.shown.push(number);
     });
+    const [, rank] = SORTS[byId("sort").value];
+    this.shown.sort((a, b) => rank(this.entries[a]) - rank(this.entries[b]) || a - b);
     this.chosen = this.shown.indexOf(before);
     const all = this.entries.length;
     byId("counted").textContent = (this.shown.length === all ? "" : `${number(this.shown.length)} of `) + counted(all, "problem") + (this.unfinished ? " so far" : "");
@@ -114,7 +127,7 @@ class List {
 
   row(place) {
     const entry = this.entries[this.shown[place]];
-    const right = (counts, all) => (all ? `${counts[0]}/${all}` : "–");
+    const shown = SORTS[byId("sort").value][2] ?? sharesOf;
     const row = el(
       "div.row",
       {
@@ -126,7 +139,7 @@ class List {
         "aria-posinset": place + 1,
       },
       el("span.row-id", {}, shortText(entry.id, 40)),
-      el("span.row-right", { title: "Right: trajectories, deliberations" }, `${right(entry.pool, entry.k)} → ${right(entry.deliberations, entry.d)}`),
+      el("span.row-right", { title: `Right: trajectories, deliberations: ${sharesOf(entry)}` }, shown(entry)),
       el("span.row-text", {}, shortText(entry.text, 160)),
       outcomeChip(entry),
     );
@@ -158,6 +171,9 @@ function guide(list) {
   );
 }
 
+/** How many trajectories, then deliberations, are right. */
+const sharesOf = (entry) => [["pool", "k"], ["deliberations", "d"]].map(([stage, of]) => (entry[of] ? `${entry[stage][0]}/${entry[of]}` : "–")).join(" → ");
+
 const outcomeChip = (entry) =>
   entry.status === "ok" && entry.outcome
     ? el(`span.chip.${entry.outcome}`, {}, entry.outcome)
@@ -167,18 +183,21 @@ const statusName = (status) => status.replaceAll("_", " ");
 
 /** The values of an entry that a filter compares. */
 function valuesOf(entry, name) {
-  if (name !== "verdict") return [entry[name] ?? ""].map((value) => value || "-");
-  const found = [];
-  for (const stage of ["pool", "deliberations"]) entry[stage].forEach((count, place) => count && found.push(`${stage} ${STATES[place]}`));
-  return found;
+  const ofStages = (values) => ["pool", "deliberations"].flatMap((stage) => values(stage).map((value) => `${stage} ${value}`));
+  if (name === "verdict") return ofStages((stage) => STATES.filter((_, place) => entry[stage][place]));
+  if (name === "reason") return ofStages((stage) => entry.reasons[stage]);
+  if (name === "claims") return entry.claims.length ? entry.claims : ["-"];
+  return [entry[name] || "-"];
 }
 
 const verdictChoices = () => ["pool", "deliberations"].flatMap((stage) => STATES.map((state) => `${stage} ${state}`));
 
 function choiceName(name, value) {
   if (value === "-") return NONE[name] ?? "none";
+  if (name === "claims") return CLAIMS[value];
   if (name === "status") return statusName(value);
-  if (name !== "verdict") return value;
-  const [stage, state] = value.split(" ");
-  return `a ${stage === "pool" ? "trajectory" : "deliberation"}: ${STATE_NAMES[state] ?? state}`;
+  if (name !== "verdict" && name !== "reason") return value;
+  const [stage] = value.split(" ", 1);
+  const state = value.slice(stage.length + 1);
+  return `a ${stage === "pool" ? "trajectory" : "deliberation"}: ${STATE_NAMES[state] ?? statusName(state)}`;
 }

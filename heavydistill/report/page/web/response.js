@@ -24,10 +24,10 @@ const answerOf = (one) => (one.verdict?.extracted == null ? el("span.note", {}, 
 const lengthOf = (one) => `${tokens(one.prompt_tokens)} read, ${tokens(one.completion_tokens)} written`;
 
 /** The id of a response's card, prefixed because a response could have the id of a chunk. */
-const cardId = (id) => `r:${id}`;
+const cardId = (id, names) => `r${names.side}:${id}`;
 
 /** The card of a response; `facts` are further lines: [name, content]. */
-function responseCard(one, title, facts, query) {
+function responseCard(one, title, facts, query, id) {
   const lines = [
     ["answer", answerOf(one)],
     ["verdict", verdictReason(one)],
@@ -38,7 +38,7 @@ function responseCard(one, title, facts, query) {
   if (one.finish_reason !== "stop") lines.splice(2, 0, ["ended", one.finish_reason === "length" ? "cut off at the token limit" : "the request failed"]);
   const card = el(
     `article.response.${stateOf(one)}`,
-    { id: cardId(one.id) },
+    { id },
     el("header", {}, el("h4", {}, title), verdictChip(one)),
     factList(lines),
   );

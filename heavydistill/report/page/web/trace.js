@@ -1,9 +1,12 @@
 // One problem: its trajectories, each cache as the deliberator saw it, and its deliberations.
 
-/** The view of a trace; `others` are runs with the same problem: { name, hash }. */
-function traceView(trace, entry, others, query) {
+/** The view of a trace, without its problem; `side` is part of the ids in it. */
+function traceView(trace, query, side = "") {
   const names = responseNames(trace);
-  const view = [problemCard(trace, entry, others), glance(trace, names)];
+  names.side = side;
+  const section = (id, title, note, ...content) =>
+    el("section", { id: id + side, tabindex: "-1" }, el("h3", {}, title, el("span.note", {}, ` ${note}`)), ...content);
+  const view = [glance(trace, names)];
   view.push(section("trajectories", "Trajectories", counted(trace.pool.length, "attempt"), responseGrid(trace, trace.pool, names, query)));
   const rounds = [...new Set([...trace.caches, ...trace.deliberations].map((one) => one.round))].sort((a, b) => a - b);
   for (const round of rounds) {
@@ -27,20 +30,28 @@ function responseNames(trace) {
 
 const responseOf = (trace, id) => trace.pool.find((one) => one.id === id) ?? trace.deliberations.find((one) => one.id === id);
 
-const section = (id, title, note, ...content) =>
-  el("section", { id, tabindex: "-1" }, el("h3", {}, title, el("span.note", {}, ` ${note}`)), ...content);
+/** The views of one problem in two runs, part by part; each run is { name, entry, trace }. */
+function sideBySide(runs, query) {
+  const views = runs.map(({ trace }, place) => traceView(trace, query, place ? "-2" : ""));
+  const head = ({ name, entry }) => el("h3", {}, `${name} `, outcomeChip(entry), el("span.note", {}, ` ${sharesOf(entry)} right`));
+  const cell = (part, place) => el("div.side", {}, part ? el("p.about", {}, runs[place].name) : head(runs[place]), views[place][part] ?? "");
+  const parts = [...Array(Math.max(...views.map((view) => view.length))).keys()];
+  return el("div.sides", {}, ...parts.flatMap((part) => runs.map((_, place) => cell(part, place))));
+}
 
+/** The problem; `others` are runs with the same one: { name, hash, beside, isBeside }. */
 function problemCard(trace, entry, others) {
   const { problem } = trace;
   const chips = [outcomeChip(entry)];
   if (trace.stratum) chips.unshift(el("span.chip", {}, trace.stratum));
   const lines = [
     ["reference", shortText(problem.reference, 400)],
+    ...(problem.compared ? [["compared with", shortText(problem.compared, 200)]] : []),
     ["verifier", problem.verifier_args === "{}" ? shortText(problem.verifier) : el("details", {}, el("summary", {}, shortText(problem.verifier), ", with arguments"), el("code", {}, ...plain(problem.verifier_args)))],
   ];
   if (problem.source) lines.push(["source", shortText(problem.source, 200)]);
   if (trace.status !== "ok") lines.push(["status", shortText(statusName(trace.status), 1000)]);
-  if (others.length) lines.push(["also in", el("span.links", {}, ...others.map(({ name, hash }) => el("a", { href: hash }, name)))]);
+  if (others.length) lines.push(["also in", el("span.links", {}, ...others.map(({ name, hash, beside, isBeside }) => el("span", {}, el("a", { href: hash }, name), " (", el("a.beside", { href: beside }, isBeside ? "this run alone" : "side by side"), ")")))]);
   return el(
     "section.problem",
     { id: "problem", tabindex: "-1" },
@@ -50,19 +61,22 @@ function problemCard(trace, entry, others) {
   );
 }
 
-/** A table of all responses with links to them. */
+/** Tables of all responses with links to them. */
 function glance(trace, names) {
-  const rows = [...trace.pool, ...trace.deliberations].map((one) => [
-    link(one.id, names),
-    verdictMark(one),
-    answerOf(one),
-    tokens(one.completion_tokens),
-    el("span", {}, ...(one.uses ? usedBy(one, names) : placesOf(trace, one))),
-  ]);
-  return el("details.glance", { open: true }, el("summary", {}, "At a glance"), table(["Response", "Verdict", "Answer", "Written", "Place in the cache, or attempts used"], rows));
+  const listed = (title, responses, last, said) => {
+    const rows = responses.map((one) => [link(one.id, names), verdictMark(one), answerOf(one), tokens(one.completion_tokens), ...(last ? [el("span", {}, ...said(one))] : [])]);
+    return rows.length ? [table([title, "Verdict", "Answer", "Tokens written", ...(last ? [last] : [])], rows)] : [];
+  };
+  return el(
+    "details.glance",
+    { open: true },
+    el("summary", {}, "At a glance"),
+    ...listed("Trajectory", trace.pool, trace.caches.length ? "Place in the cache" : "", (one) => placesOf(trace, one)),
+    ...listed("Deliberation", trace.deliberations, "Attempts it uses", (one) => usedBy(one, names)),
+  );
 }
 
-const link = (id, names) => el("a.jump", { href: "#", "data-jump": cardId(id) }, names.get(id) ?? id);
+const link = (id, names) => el("a.jump", { href: "#", "data-jump": cardId(id, names) }, names.get(id) ?? id);
 
 const separated = (parts) => parts.flatMap((part, place) => (place ? [", ", part] : [part]));
 
@@ -111,7 +125,7 @@ function responseGrid(trace, responses, names, query) {
     if (one.uses) facts.unshift(["uses", el("span", {}, ...usedBy(one, names))]);
     if (one.uses && !trace.caches.some((cache) => cache.round > one.round)) facts.pop(); // no later cache can contain it
     const title = `${kind(one)} ${names.get(one.id).slice(1)}`;
-    return responseCard(one, title, facts, query);
+    return responseCard(one, title, facts, query, cardId(one.id, names));
   });
   return el("div.responses", {}, ...cards);
 }
