@@ -89,6 +89,17 @@ class Problem:
     source: str = ""  # origin, e.g. a file and line, a Hub id or a procedural family
 
     @property
+    def origin(self) -> str:
+        """The source without the row: a file, ``hub:ORG/NAME``, ``gym:FAMILY`` or ``micro``."""
+        kind, _, rest = self.source.partition(":")
+        if kind == "micro":
+            return kind
+        if kind == "gym":
+            return f"gym:{rest.partition(':')[0]}"
+        place = self.source.rpartition(":")[0] or self.source
+        return "/".join(place.split("/")[:2]) if kind == "hub" else place
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """Arguments of the verifier; empty if they are no JSON object."""
         try:

@@ -83,6 +83,23 @@ def test_types_stay_where_all_that_may_be_null_is_null():
     assert [from_row(Trace, row) for row in both.to_pylist()] == [bare, full]
 
 
+@pytest.mark.parametrize(
+    ("source", "origin"),
+    [
+        ("gsm8k.jsonl:443", "gsm8k.jsonl"),
+        ("a:b.jsonl:3", "a:b.jsonl"),
+        ("hub:org/data/train:12", "hub:org/data"),
+        ("gym:gsm_symbolic:7:0", "gym:gsm_symbolic"),
+        ("micro:chain_sum:0:1", "micro"),
+        ("mine", "mine"),
+        ("", ""),
+    ],
+)
+def test_the_origin_of_a_problem_is_its_source_without_the_row(source, origin):
+    problem = Problem(id="p", text="6+1?", reference="7", verifier="exact", source=source)
+    assert problem.origin == origin
+
+
 def test_an_id_is_stable_between_versions_and_machines():
     assert content_id("t", "a", 1, None) == "t_0ae764bffd3a17b6"
     assert content_id("c", "é") == "c_0b657be394b1d432"

@@ -32,7 +32,8 @@ def publish(
     folder: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="Folder of sets, from `heavydistill build`, or of a trained model."
+            metavar="DIR",
+            help="Folder of sets, from `heavydistill build`, of a run, or of a trained model.",
         ),
     ],
     *,
@@ -45,7 +46,7 @@ def publish(
         ),
     ] = False,
 ) -> None:
-    """Publish training sets or a trained model on the Hub, with a card.
+    """Publish training sets, the traces of a run, or a trained model on the Hub, with a card.
 
     The upload is one commit: if it fails, the repository is unchanged, and the same command can be
     repeated. The token comes from HF_TOKEN or `hf auth login`, the address from HF_ENDPOINT. The

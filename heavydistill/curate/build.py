@@ -228,6 +228,7 @@ def _manifest(
         retention=Fraction(part=written.plain, whole=sum(rows["sft_deliberator"].values())),
         recut=written.recut,
         models={role: sorted(written.behind[role]) for role in ("thinker", "deliberator")},
+        sources=sorted(filter(None, written.behind["sources"])),
         prompts=sorted(written.behind["prompts"]),
         verifiers=sorted(written.behind["verifiers"]),
         tokens={name: quantiles(written.lengths[name]) for name in TRAINED},

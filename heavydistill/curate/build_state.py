@@ -48,7 +48,7 @@ from heavydistill.models.resolve import PAPER_BUDGET_TOKENS
 from heavydistill.models.tokenizer import TEMPLATE_TOKENS
 from heavydistill.schema import Cache, Deliberation, Generation, Problem, Stratum, Trace, content_id
 from heavydistill.store.atomic import Workplace
-from heavydistill.store.portable import name_alone
+from heavydistill.store.portable import name_alone, portable_trace
 from heavydistill.store.sets.set_rows import Split
 from heavydistill.store.traces import TRACES_FOLDER, count_rows, read_traces
 
@@ -71,13 +71,7 @@ class SourceRun:
 
     def traces(self) -> Iterator[Trace]:
         """Yield the run's traces, one row group in memory; model paths are replaced by names."""
-        for trace in read_traces(self.folder):
-            yield replace(
-                trace,
-                pool=[replace(t, model=name_alone(t.model)) for t in trace.pool],
-                deliberations=[replace(d, model=name_alone(d.model)) for d in trace.deliberations],
-                caches=[replace(cache, reader=name_alone(cache.reader)) for cache in trace.caches],
-            )
+        return map(portable_trace, read_traces(self.folder))
 
     @property
     def is_toy(self) -> bool:

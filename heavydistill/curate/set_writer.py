@@ -77,12 +77,13 @@ class SetWriter:
         self.recut = 0  # Number of prompts whose attempts were cut again
         self.plain = 0  # Number of plain problems among the deliberator rows
         self.behind: dict[str, set[str]] = defaultdict(set)
-        """Origin of the rows: names of ``thinker`` and ``deliberator`` models, versions of
-        ``prompts`` and ``verifiers``."""
+        """Origin of the rows: names of ``thinker`` and ``deliberator`` models, ``sources`` of the
+        problems, versions of ``prompts`` and ``verifiers``."""
 
     def write(self, source: SourceRun, trace: Trace, note: TraceNote) -> None:
         """Write the rows of a trace; its problem must have the id that is used in the sets."""
         problem = trace.problem
+        self.behind["sources"].add(problem.origin)
         if problem.id not in self._problems_written:
             self._problems_written.add(problem.id)
             known = self._build.problems[problem.id]

@@ -1,1 +1,1 @@
-"""Publishing to the Hub: cards of datasets and models, licence checks, and the upload."""
+"""Publishing to the Hub: cards of sets, traces and models, licence checks, and the upload."""

@@ -18,8 +18,9 @@ from typing import Any
 import jinja2
 
 from heavydistill.config.run import Language
-from heavydistill.errors import ConfigError
-from heavydistill.hub.terms import has_others_pools, problem_sources
+from heavydistill.errors import CONTROL, ConfigError
+from heavydistill.hub.run_traces import RunTraces
+from heavydistill.hub.terms import few, has_others_pools, has_test_templates, problem_sources
 from heavydistill.report import comparison, controls
 from heavydistill.report.grid import UNKNOWN, count, counted, few_warning, part, percent
 from heavydistill.report.markdown import at, code, from_grid, interval, table, text
@@ -29,6 +30,7 @@ from heavydistill.store.sets.folder import Manifest
 CARD = "README.md"
 
 _TEMPLATES = resources.files("heavydistill.hub") / "templates"
+_LONGEST = 1_200  # maximum characters of a text in an example
 _NOTES = "\n## Notes\n"
 _ABOUT_NOTES = (
     "\n<!-- Text below this line is yours: it is kept when the card is written again. The rest is "
@@ -56,15 +58,26 @@ def render(template_name: str, folder: Path, **values: Any) -> str:
     return card.rstrip("\n") + "\n" + _NOTES + _ABOUT_NOTES + kept
 
 
-def languages(manifests: Iterable[Manifest]) -> list[str]:
+def languages(manifests: Iterable[Manifest | RunTraces]) -> list[str]:
     """Return the language codes of the prompts, sorted."""
     found = {name.partition("@")[0].rpartition(".")[2] for name in versions(manifests, "prompts")}
     return sorted(found & set(typing.get_args(Language)))
 
 
-def versions(manifests: Iterable[Manifest], kind: str) -> list[str]:
+def versions(manifests: Iterable[Manifest | RunTraces], kind: str) -> list[str]:
     """Return names and versions of ``prompts`` or ``verifiers``, sorted."""
     return sorted({version for manifest in manifests for version in getattr(manifest, kind)})
+
+
+def verbatim(value: str) -> str:
+    """Return the beginning of a text of others as an indented code block.
+
+    Every line is indented, so that no text ends the block or is a heading of the card.
+    """
+    lines = CONTROL.sub(lambda match: ascii(match[0])[1:-1], value[:_LONGEST]).split("\n")
+    if (more := len(value) - _LONGEST) > 0:
+        lines.append(f"... ({counted(more, 'more character')})")
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _environment() -> jinja2.Environment:
@@ -75,9 +88,10 @@ def _environment() -> jinja2.Environment:
         autoescape=False,  # the output is Markdown; `text` and `code` escape names and texts
     )
     environment.filters |= {"text": text, "code": code, "count": count, "interval": interval}
+    environment.filters |= {"few": few, "verbatim": verbatim}
     environment.filters |= {"known": lambda value: UNKNOWN if value is None else value}
     functions = (text, code, count, at, counted, percent, few_warning, table, versions)
-    for function in (*functions, problem_sources, has_others_pools):
+    for function in (*functions, problem_sources, has_others_pools, has_test_templates):
         environment.globals[function.__name__] = function
     environment.globals |= {"share": part, "from_grid": from_grid, "strata_grid": strata}
     environment.globals |= {"json": partial(json.dumps, ensure_ascii=False), "compared": comparison}

@@ -13,6 +13,7 @@ from typing import Any
 
 from heavydistill.hub.cards import CARD, languages, render
 from heavydistill.hub.options import IN_FOLDER, PublishOptions
+from heavydistill.hub.run_traces import RunTraces
 from heavydistill.hub.terms import (
     Author,
     Licence,
@@ -25,7 +26,7 @@ from heavydistill.metrics.counts import GenerationCounts, answerer_facts, unansw
 from heavydistill.metrics.intervals import FEW_PROBLEMS, Interval
 from heavydistill.report.grid import UNKNOWN, count, few_warning
 from heavydistill.report.markdown import at, code, interval, text, usd
-from heavydistill.report.summary import CLAIMS, CLAIMS_NOTE, claim
+from heavydistill.report.summary import CLAIMS, CLAIMS_NOTE, NO_DELIBERATION, claim
 from heavydistill.store.sets.folder import (
     CHAT_TEMPLATE,
     SETS,
@@ -35,6 +36,7 @@ from heavydistill.store.sets.folder import (
     RunUsed,
     file_of,
     read_manifest,
+    read_rows,
     splits_of,
 )
 from heavydistill.store.sets.set_rows import LABELS
@@ -53,6 +55,7 @@ _ROWS = {
     "rl": "prompt: a candidate set; with the verifier's reference and arguments",
 }
 _STAGES = ("trajectories", "deliberations")
+_EXAMPLE = ("text", "reasoning", "answer_text", "reference")  # fields of a row in the example
 
 RowCounts = dict[str, dict[str, int]]  # number of rows of each set that has rows, by split
 
@@ -66,15 +69,43 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
     from pyarrow.parquet import read_metadata
 
     authors = authors_of(manifest, options.profiles)
-    licence = licence_of(manifest, authors)
-    if options.licence is not None:
-        licence = Licence(options.licence, "chosen by the publisher")
+    licence = licence_of(manifest, authors, options)
     title = _title(manifest, authors)
     counts = {
         name: {split: read_metadata(file_of(folder, name, split)).num_rows for split in splits}
         for name in SETS
         if (splits := splits_of(folder, name))
     }
+    return render(
+        "dataset_card.md",
+        folder,
+        metadata=_metadata(manifest, folder, title, licence, counts),
+        title=title,
+        manifest=manifest,
+        authors=authors,
+        licence=licence,
+        counts=counts,
+        meanings=_ROWS,
+        views=VIEWS,
+        address=address(options),
+        example=_example(folder, counts),
+        figures=figures_of(manifest),
+        filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
+        labels={"used": "passed all filters", **dict(LABELS)},
+        template=CHAT_TEMPLATE if (folder / CHAT_TEMPLATE).is_file() else "",
+    )
+
+
+def address(options: PublishOptions) -> dict[str, str]:
+    """Return the place that a card loads the rows from: a repository, or the folder of the card."""
+    return {
+        "place": options.repo_id or "path/to/this/folder",
+        "revision": f', revision="{options.revision}"' if options.revision else "",
+    }
+
+
+def figures_of(manifest: Manifest | RunTraces) -> dict[str, Any]:
+    """Return the figures of the runs for the card of sets or traces."""
     sizes = [problems for run in manifest.runs if (problems := run.summary.get("problems"))]
     facts = [
         f"{code(run.name)}: {text(fact)}"
@@ -87,19 +118,8 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
             *answerer_facts(samples),
         )
     ]
-    return render(
-        "dataset_card.md",
-        folder,
-        metadata=_metadata(manifest, folder, title, licence, counts),
-        title=title,
-        manifest=manifest,
-        authors=authors,
-        licence=licence,
-        counts=counts,
-        meanings=_ROWS,
-        views=VIEWS,
-        place=options.repo_id or "path/to/this/folder",
-        revision=f', revision="{options.revision}"' if options.revision else "",
+    asked = ", ".join(each.model for each in manifest.asked)
+    return dict(
         claims_head=["Run", *(name.capitalize() for name, _ in CLAIMS.values())],
         claims=[
             [code(run.name), *(interval(run.summary.get(key)) for key in CLAIMS)]
@@ -108,13 +128,11 @@ def dataset_card(manifest: Manifest, folder: Path, options: PublishOptions = IN_
         ],
         claims_note=CLAIMS_NOTE,
         stages=_STAGES,
-        filtered_views=["problems"] if manifest.refiltered else ["problems", *_STAGES],
-        labels={"used": "passed all filters", **dict(LABELS)},
-        headlines=[(run, shown) for run in manifest.runs if (shown := _headline(run))],
+        deliberated=[run for run in manifest.runs if run.summary.get("heavy_mean_at_d")],
+        headlines=[(run, shown) for run in manifest.runs if (shown := _headline(run, asked))],
         few_warning=[f" {warning}" for warning in few_warning(min(sizes, default=FEW_PROBLEMS))],
         facts=facts,
         costs=_costs(manifest),
-        template=CHAT_TEMPLATE if (folder / CHAT_TEMPLATE).is_file() else "",
     )
 
 
@@ -123,21 +141,38 @@ def write_card(folder: Path) -> None:
     (folder / CARD).write_text(dataset_card(read_manifest(folder), folder), encoding="utf-8")
 
 
-def _headline(run: RunUsed) -> tuple[str, str] | None:
-    """Return the result of a run; None if its summary has no metrics, as for imported attempts."""
+def _headline(run: RunUsed, asked: str) -> tuple[str, str] | None:
+    """Return the result of a run; None if its summary has no metrics.
+
+    ``asked`` has the models that the build asked for deliberations, which are no part of the run.
+    """
     keys = ("vote_at_k", "heavy_mean_at_d", "heavy_minus_vote")
     found = [Interval(**value) if (value := run.summary.get(key)) else None for key in keys]
     vote, heavy, added = found
-    return claim(run.summary["problems"], run.summary["k"], vote, heavy, added) if vote else None
+    if not vote:
+        return None
+    shown, support = claim(run.summary["problems"], run.summary["k"], vote, heavy, added)
+    if asked and not heavy:
+        later = f"This is the result of the run, to which the build added deliberations by {asked}."
+        support = support.replace(NO_DELIBERATION, later)
+    return shown, support
+
+
+def _example(folder: Path, counts: RowCounts) -> dict[str, Any]:
+    """Return the name of a set and the texts of its first row."""
+    name = next(name for name in (_DEFAULT, *TRAINED, *VIEWS) if name in counts)
+    row = next(read_rows(folder, name, next(iter(counts[name]))))
+    prompt = row.pop("prompt", "")
+    if isinstance(prompt, list):
+        prompt = "\n\n".join(message["content"] for message in prompt)
+    texts = {"prompt": prompt, **{key: row.get(key) for key in _EXAMPLE}}
+    return {"set": name, "texts": {key: value for key, value in texts.items() if value}}
 
 
 def _metadata(
     manifest: Manifest, folder: Path, title: str, licence: Licence, counts: RowCounts
 ) -> str:
-    from huggingface_hub import DatasetCardData
-
     rows = sum(sum(splits.values()) for splits in counts.values())
-    sources = [s.removeprefix("hub:") for s in problem_sources(manifest) if s.startswith("hub:")]
     default = next((name for name in (_DEFAULT, *TRAINED) if name in counts), None)
     configs: list[dict[str, Any]] = []  # the sets that have rows, with the file of each split
     for name, splits in counts.items():
@@ -145,10 +180,26 @@ def _metadata(
         files = [{"split": split, "path": path} for split, path in paths.items()]
         usual = {"default": True} if name == default else {}
         configs.append({"config_name": name, "data_files": files, **usual})
+    tasks = ["text-generation", *["reinforcement-learning"] * ("rl" in counts)]
+    return metadata(manifest, title, licence, rows, configs, tasks)
+
+
+def metadata(
+    manifest: Manifest | RunTraces,
+    title: str,
+    licence: Licence,
+    rows: int,
+    configs: list[dict[str, Any]],
+    tasks: Sequence[str] = ("text-generation",),
+) -> str:
+    """Return the metadata of a dataset card as YAML."""
+    from huggingface_hub import DatasetCardData
+
+    sources = [s.removeprefix("hub:") for s in problem_sources(manifest) if s.startswith("hub:")]
     data = DatasetCardData(
         license=licence.name,
         language=languages([manifest]) or None,
-        task_categories=["text-generation", *["reinforcement-learning"] * ("rl" in counts)],
+        task_categories=list(tasks),
         tags=_TAGS,
         size_categories=_SIZES[sum(rows >= 10**power for power in range(3, 9))],
         pretty_name=title,
@@ -173,7 +224,7 @@ def _title(manifest: Manifest, authors: Sequence[Author]) -> str:
     )
 
 
-def _costs(manifest: Manifest) -> dict[str, Any]:
+def _costs(manifest: Manifest | RunTraces) -> dict[str, Any]:
     """Return requests, tokens and cost of each stage, and the known part of the total cost."""
     costs: list[float | None] = []
     rows = []

@@ -54,9 +54,7 @@ def model_card(record: TrainingRecord, folder: Path, options: PublishOptions = I
             cannot be read, or the card in the folder is not UTF-8 text.
     """
     origin, adapter = origin_of(record, options.profiles), adapter_config(folder)
-    licence = origin.licence
-    if options.licence is not None:
-        licence = Licence(options.licence, "chosen by the publisher")
+    licence = origin.licence(options)
     title = f"{record.base.name} as {' and '.join(record.roles)}"
     comparison, controls = comparison_in(folder), folder / CONTROL_FIGURES
     ancestors, before = [], record.base.training  # as far as they are recorded

@@ -1,4 +1,4 @@
-"""Publishes a folder of sets or a trained model as one commit on the Hub.
+"""Publishes a folder of sets, the traces of a run, or a trained model as one commit on the Hub.
 
 Files sent for sets:
 
@@ -6,6 +6,13 @@ Files sent for sets:
     manifest.json
     chat_template.jinja       if there is one
     NAME/SPLIT-....parquet    for every set that has rows
+
+Files sent for a run:
+
+    README.md                 the card
+    summary.json              the figures of the run
+    configuration.json        its configuration without folders and addresses; not for an import
+    traces/train-....parquet  its traces, with the names of models in place of their folders
 
 Files sent for a model:
 
@@ -42,6 +49,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -50,8 +58,10 @@ from heavydistill.hub.cards import CARD
 from heavydistill.hub.dataset_card import dataset_card
 from heavydistill.hub.model_card import CONTROL_FIGURES, FIGURES, comparison_in, model_card
 from heavydistill.hub.options import PublishOptions
+from heavydistill.hub.run_traces import SUMMARY, prepare
 from heavydistill.hub.secrets import known_secrets, refuse_secrets
 from heavydistill.hub.terms import authors_of, check_origin, check_terms, origin_of
+from heavydistill.hub.traces_card import traces_card
 from heavydistill.hub.weights import ADAPTER_CONFIG, WEIGHTS, adapter_config, weights_of
 from heavydistill.models.local.architecture import PROCESSOR
 from heavydistill.store.sets.folder import (
@@ -62,7 +72,7 @@ from heavydistill.store.sets.folder import (
     hashes,
     read_manifest,
 )
-from heavydistill.store.traces import writing
+from heavydistill.store.traces import TRACES_FOLDER, writing
 from heavydistill.store.training_record import RECORD, TrainingRecord, read_record
 
 if TYPE_CHECKING:
@@ -87,18 +97,21 @@ _TOKENIZER = (
     *("vocab.json", "vocab.txt", "merges.txt", "tokenizer.model", "spiece.model", CHAT_TEMPLATE),
 )
 
-Kind = Literal["dataset", "model"]
+Kind = Literal["sets", "traces", "model"]
 Files = dict[str, Path | bytes]
 """Paths in the repository, each with a local file or its content."""
 
-_MARKS: dict[Kind, str] = {"dataset": MANIFEST, "model": RECORD}
-"""The file by which a folder or repository is recognized as sets or as a model."""
+_MARKS: dict[Kind, str] = {"sets": MANIFEST, "traces": SUMMARY, "model": RECORD}
+"""The file by which a folder or repository is recognized."""
+_CONFIGURATION = "configuration.json"
 _ROWS = rf"({'|'.join(SETS)})/[^/]+\.parquet"
+_OF_RUNS = (CARD, SUMMARY, _CONFIGURATION)
 _OF_SETS = (CARD, MANIFEST, CHAT_TEMPLATE)
 _MEASURED = (FIGURES, CONTROL_FIGURES)
 _OF_MODELS = (CARD, RECORD, *_FULL_CONFIGS, ADAPTER_CONFIG, *_TOKENIZER, *_MEASURED)
 _PATHS: dict[Kind, re.Pattern[str]] = {
-    "dataset": re.compile("|".join([_ROWS, *map(re.escape, _OF_SETS)])),
+    "sets": re.compile("|".join([_ROWS, *map(re.escape, _OF_SETS)])),
+    "traces": re.compile("|".join([rf"{TRACES_FOLDER}/[^/]+\.parquet", *map(re.escape, _OF_RUNS)])),
     "model": re.compile("|".join([WEIGHTS, *map(re.escape, _OF_MODELS)])),
 }
 """Patterns of the paths that a published file can have."""
@@ -112,6 +125,7 @@ class Parcel:
     files: Files
     kept_back: list[str]  # names of files in the folder that are not sent
     message: str  # message of the commit
+    held: TemporaryDirectory[str] | None = None  # folder of files written for the upload
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -123,11 +137,11 @@ class Parcel:
 
 
 def pack(folder: Path, options: PublishOptions) -> Parcel:
-    """Collect and check the files of a folder of sets or of a trained model; writes nothing.
+    """Collect and check the files of sets, a run or a trained model; writes nothing next to them.
 
     Raises:
-        PublishError: The folder has neither sets nor a model, or both; the repository name is
-            malformed; the sets do not match their manifest; the training has not ended, or files
+        PublishError: The folder has not exactly one of sets, a run and a model; the repository name
+            is malformed; the sets do not match their manifest; the training has not ended, or files
             needed to load the model are missing or incomplete; a link leads out of the folder; the
             models' terms forbid it; or a text contains a key.
         ConfigError: The manifest or record has another version, or a profile cannot be read.
@@ -136,19 +150,24 @@ def pack(folder: Path, options: PublishOptions) -> Parcel:
     kinds = [kind for kind, mark in _MARKS.items() if (folder / mark).is_file()]
     if len(kinds) != 1:
         raise PublishError(
-            f"{folder} must hold sets, with {MANIFEST}, or a trained model, with {RECORD}",
-            "Give the folder that `heavydistill build --out FOLDER` wrote, or the output folder of "
-            "`heavydistill sft`.",
+            f"{folder} must hold sets, with {MANIFEST}, a run, with {SUMMARY}, or a trained model, "
+            f"with {RECORD}",
+            "Give the folder that `heavydistill build --out FOLDER` or `heavydistill generate "
+            "--out FOLDER` wrote, or the output folder of `heavydistill sft`.",
         )
     (kind,) = kinds
     _refuse_links(folder, kind)
-    files, message = (_of_sets if kind == "dataset" else _of_model)(folder, options)
+    held = TemporaryDirectory(prefix="heavydistill-") if kind == "traces" else None
+    if held:
+        files, message = _of_run(folder, Path(held.name), options)
+    else:
+        files, message = (_of_sets if kind == "sets" else _of_model)(folder, options)
     # A subfolder from which no file is sent is listed by its name only.
     opened = {name.partition("/")[0] for name in files if "/" in name}
     left = [path for path in folder.iterdir() if path.name not in opened]
     left += [path for name in opened for path in (folder / name).iterdir()]
     names = sorted(path.relative_to(folder).as_posix() for path in left)
-    return Parcel(kind, files, [name for name in names if name not in files], message)
+    return Parcel(kind, files, [name for name in names if name not in files], message, held)
 
 
 def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
@@ -171,6 +190,23 @@ def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
     fix = "leave out the problem or run that contains it and build the sets again"
     refuse_secrets(files, known_secrets(manifest.model_dump()), fix)
     return files, f"Sets of heavydistill {manifest.heavydistill}"
+
+
+def _of_run(folder: Path, into: Path, options: PublishOptions) -> tuple[Files, str]:
+    """Return the checked files of a run, whose traces are written into a folder, and the message.
+
+    The terms are checked with the authors that the rows name.
+    """
+    found, rows = prepare(folder, into)
+    check_terms(authors_of(found, options.profiles), options)
+    files: Files = {CARD: traces_card(found, folder, options).encode(), SUMMARY: folder / SUMMARY}
+    config = found.runs[0].config
+    if config:
+        files[_CONFIGURATION] = f"{json.dumps(config, indent=2, ensure_ascii=False)}\n".encode()
+    files[rows.relative_to(into).as_posix()] = rows
+    fix = "leave out the problem that contains it and generate the traces again"
+    refuse_secrets(files, known_secrets(config), fix)
+    return files, f"Traces of heavydistill {found.heavydistill}".rstrip()
 
 
 def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
@@ -204,6 +240,10 @@ def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
     secrets = known_secrets(record.model_dump(), comparison.config if comparison else {})
     refuse_secrets(files, secrets, "train again without it")
     return files, f"Model of heavydistill {record.heavydistill}"
+
+
+def _repo_type(kind: Kind) -> str:
+    return "model" if kind == "model" else "dataset"
 
 
 def _refuse_links(folder: Path, kind: Kind) -> None:
@@ -283,7 +323,7 @@ def deletions(parcel: Parcel, options: PublishOptions) -> list[str]:
     from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     with _connected(options) as api:
-        ask = api.dataset_info if parcel.kind == "dataset" else api.model_info
+        ask = api.model_info if parcel.kind == "model" else api.dataset_info
         for branch in dict.fromkeys((options.revision, None)):  # a new branch starts from main
             with contextlib.suppress(RepositoryNotFoundError, RevisionNotFoundError):
                 return _outdated(ask(options.repo_id, revision=branch), parcel)
@@ -321,7 +361,7 @@ def publish(parcel: Parcel, options: PublishOptions) -> PublishResult:
                 *(CommitOperationDelete(name) for name in old),
             ],
             commit_message=parcel.message,
-            repo_type=kind,
+            repo_type=_repo_type(kind),
             revision=options.revision,
             parent_commit=before.sha,
         )
@@ -381,17 +421,17 @@ def _command(folder: Path, options: PublishOptions) -> str:
 
 def _open(api: HfApi, options: PublishOptions, kind: Kind) -> DatasetInfo | ModelInfo:
     """Create the repository and branch if they are missing; return the branch's content."""
-    repo_id, branch = options.repo_id, options.revision
-    api.create_repo(repo_id, repo_type=kind, private=options.private or None, exist_ok=True)
-    if options.private and not api.repo_info(repo_id, repo_type=kind).private:
+    repo_id, branch, repo_type = options.repo_id, options.revision, _repo_type(kind)
+    api.create_repo(repo_id, repo_type=repo_type, private=options.private or None, exist_ok=True)
+    if options.private and not api.repo_info(repo_id, repo_type=repo_type).private:
         raise PublishError(
             f"{repo_id} exists and is public",
             "Make it private in its settings on the Hub, give another --to, or leave out "
             "--private.",
         )
     if branch is not None:
-        api.create_branch(repo_id, branch=branch, repo_type=kind, exist_ok=True)
-    ask = api.dataset_info if kind == "dataset" else api.model_info
+        api.create_branch(repo_id, branch=branch, repo_type=repo_type, exist_ok=True)
+    ask = api.model_info if kind == "model" else api.dataset_info
     return ask(repo_id, revision=branch)
 
 

@@ -17,12 +17,16 @@ from pathlib import Path
 
 from heavydistill.config.shipped import shipped
 from heavydistill.errors import PublishError
-from heavydistill.hub.options import PublishOptions
+from heavydistill.hub.options import IN_FOLDER, PublishOptions
+from heavydistill.hub.run_traces import RunTraces
 from heavydistill.models.profiles import ProfileFile, Terms, load_profile
 from heavydistill.store.sets.folder import Manifest, RunUsed
 from heavydistill.store.training_record import BaseModelUsed, TrainingRecord
 
 _UNNAMED = "(not named)"
+_MOST_NAMES = 12
+# The family of reasoning-gym whose templates are problems of GSM8K's test split.
+_OF_GSM8K = "gsm_symbolic"
 HUB_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _FINDINGS = {
@@ -60,8 +64,8 @@ class Licence:
         return "see-card" if self.name == "other" else None
 
 
-def authors_of(manifest: Manifest, profiles: Sequence[Path] = ()) -> list[Author]:
-    """Return the authors of the sets, sorted by name.
+def authors_of(manifest: Manifest | RunTraces, profiles: Sequence[Path] = ()) -> list[Author]:
+    """Return the authors of sets or traces, sorted by name.
 
     ``profiles`` are YAML files of the user, which override the shipped ones. Raises ConfigError if
     a file is not a profile.
@@ -115,35 +119,70 @@ def check_terms(authors: Sequence[Author], options: PublishOptions) -> None:
             )
 
 
-def licence_of(manifest: Manifest, authors: Sequence[Author]) -> Licence:
-    """Return the licence of the sets.
+def licence_of(
+    manifest: Manifest | RunTraces, authors: Sequence[Author], options: PublishOptions = IN_FOLDER
+) -> Licence:
+    """Return the licence of sets or traces.
 
     A licence is named only if every author's terms allow training, all authors have the same
     licence, and the problems are bundled or generated; otherwise the licence is ``other`` with the
-    reason.
+    reason. A licence in the options has precedence.
     """
+    if options.licence is not None:
+        return chosen(options.licence)
     licences = sorted({author.licence or "unknown" for author in authors})
     sources = problem_sources(manifest)
     elsewhere = [name for name in sources if name != "micro" and not name.startswith("gym:")]
-    if obstacle := _unclear_terms(authors):
+    if obstacle := _unclear_terms(authors, options):
         return Licence("other", obstacle)
     if len(licences) > 1 or licences[0] not in HUB_LICENCES:
         return Licence("other", f"the licences of the models are: {', '.join(licences)}")
     if elsewhere:
-        obstacle = f"problems come from {', '.join(elsewhere)} and have their own licence"
+        obstacle = f"problems come from {few(elsewhere)} and have their own licence"
         return Licence("other", obstacle)
-    because = "every model that wrote the sets has it, and their problems were generated"
+    because = "every model that wrote the rows has it, and their problems were generated"
     return Licence(HUB_LICENCES[licences[0]], because)
 
 
-def _unclear_terms(authors: Sequence[Author]) -> str:
-    """Return a sentence with the authors whose terms may forbid training; empty if none do."""
-    names = [author.name for author in authors if author.terms.distillation != "allowed"]
-    return f"the terms of {', '.join(names)} may not allow training" if names else ""
+def chosen(licence: str) -> Licence:
+    """Return the licence that the publisher named."""
+    return Licence(licence, "chosen by the publisher")
 
 
-def problem_sources(manifest: Manifest) -> list[str]:
-    """Return the sources of the problems, sorted; for a run without a source, the run's name."""
+def _unclear_terms(authors: Sequence[Author], options: PublishOptions) -> str:
+    """Return what the terms of authors leave open, and what the publisher states; or empty."""
+    stated = {
+        "unknown": (
+            "on training with their outputs are not known",
+            ", and the publisher states that they allow it" * options.allow_unknown,
+        ),
+        "restricted": (
+            "restrict training with their outputs",
+            ", and the publisher states to have permission" * options.allow_restricted,
+        ),
+    }
+    parts = []
+    for distillation, (finding, statement) in stated.items():
+        names = [each.name for each in authors if each.terms.distillation == distillation]
+        if names:
+            parts.append(f"the terms of {', '.join(names)} {finding}{statement}")
+    return "; ".join(parts)
+
+
+def few(names: Sequence[str]) -> str:
+    """Return the first names and the number of the others, for a sentence."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more:,} others" if more > 0 else "")
+
+
+def problem_sources(manifest: Manifest | RunTraces) -> list[str]:
+    """Return the sources of the problems, sorted.
+
+    In sets of an earlier version they are read from the runs; for a run without a source, the
+    result has its name.
+    """
+    if manifest.sources:
+        return manifest.sources
     sources = set()
     for run in manifest.runs:
         source = run.config.get("problems", {}).get("source")
@@ -158,7 +197,12 @@ def has_others_pools(run: RunUsed) -> bool:
     return bool(run.config.get("pools_sha256"))
 
 
-def _written(manifest: Manifest) -> Iterator[tuple[str, str]]:
+def has_test_templates(sources: Iterable[str]) -> bool:
+    """Return whether problems were made from templates of GSM8K's test split."""
+    return any(name.startswith("gym:") and _OF_GSM8K in name for name in sources)
+
+
+def _written(manifest: Manifest | RunTraces) -> Iterator[tuple[str, str]]:
     """Yield (role, name) of all authors of the sets, at least one for every role that wrote."""
     asked = [each.model for each in manifest.asked]
     deliberators = [*manifest.models.get("deliberator", []), *asked]
@@ -190,10 +234,11 @@ class Origin:
     base: Base
     authors: list[Author]  # authors of the training data, sorted by name
 
-    @property
-    def licence(self) -> Licence:
-        """Return the licence of the weights."""
-        if obstacle := _unclear_terms(self.authors):
+    def licence(self, options: PublishOptions = IN_FOLDER) -> Licence:
+        """Return the licence of the weights; one in the options has precedence."""
+        if options.licence is not None:
+            return chosen(options.licence)
+        if obstacle := _unclear_terms(self.authors, options):
             return Licence("other", obstacle)
         if self.base.licence not in HUB_LICENCES:
             licence = self.base.licence or "unknown"

@@ -1,4 +1,4 @@
-"""Prepares configurations for publication: removes folders, addresses and private models.
+"""Makes configurations and traces for publication: removes folders, addresses, private models.
 
 The results are used in records that are published or compared. A configuration never contains
 secrets (see ``config``).
@@ -6,10 +6,14 @@ secrets (see ``config``).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from heavydistill.config.run import RunConfig
+from heavydistill.schema import Generation, Trace
+
+_Sample = TypeVar("_Sample", bound=Generation)
 
 
 def portable_config(config: RunConfig) -> dict[str, Any]:
@@ -34,6 +38,21 @@ def portable_config(config: RunConfig) -> dict[str, Any]:
     return tree
 
 
+def portable_trace(trace: Trace) -> Trace:
+    """Return a trace with the names of models in place of their folders."""
+
+    def named(sample: _Sample) -> _Sample:
+        names = name_alone(sample.model), name_alone(sample.served_model)
+        return replace(sample, model=names[0], served_model=names[1])
+
+    return replace(
+        trace,
+        pool=list(map(named, trace.pool)),
+        deliberations=list(map(named, trace.deliberations)),
+        caches=[replace(cache, reader=name_alone(cache.reader)) for cache in trace.caches],
+    )
+
+
 def key_variable_of(endpoint: dict[str, Any] | None) -> dict[str, Any] | None:
     """Reduce an endpoint to the name of its key variable; publishing searches for the value."""
     return endpoint and {"api_key_env": endpoint["api_key_env"]}
@@ -44,6 +63,8 @@ def name_alone(source: str) -> str:
 
     A relative path that does not exist counts as an id.
     """
+    if not source:
+        return source
     path = Path(source)
     is_place = path.exists() or path.is_absolute() or path.parts[:1] == ("..",)
     return path.resolve().name if is_place else source

@@ -202,6 +202,7 @@ def test_who_wrote_what_is_not_used_is_in_the_manifest_too(run, tmp_path):
     lost = (
         replace(
             trace,
+            problem=replace(trace.problem, source=f"lost.jsonl:{trace.problem.id[4:]}"),
             pool=list(map(wrong, trace.pool)),
             deliberations=list(map(wrong, trace.deliberations)),
         )
@@ -214,6 +215,7 @@ def test_who_wrote_what_is_not_used_is_in_the_manifest_too(run, tmp_path):
         "deliberator": ["late loser", "teacher"],
     }
     assert manifest.verifiers == ["math@2", "strict@1"]
+    assert manifest.sources == ["lost.jsonl"]
     for view, role in (("trajectories", "thinker"), ("deliberations", "deliberator")):
         written = rows(tmp_path / "sets", view)
         assert {row["model"] for row in written} == set(manifest.models[role])

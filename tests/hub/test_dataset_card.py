@@ -10,6 +10,7 @@ from huggingface_hub import DatasetCard
 from set_folders import ASKED, write_sets
 
 from heavydistill.errors import ConfigError
+from heavydistill.hub.cards import verbatim
 from heavydistill.hub.dataset_card import dataset_card, write_card
 from heavydistill.hub.options import PublishOptions
 from heavydistill.metrics.counts import GenerationCounts
@@ -132,6 +133,65 @@ def test_an_imported_pool_is_told_to_be_unknown(tmp_path):
     assert "The cost of the attempts and deliberations is not known." in written
     assert "not compared with any benchmark" in written
     assert "- problems from `the run pool`" in written
+
+
+def test_a_set_that_was_deliberated_by_the_build_does_not_say_that_nothing_was(tmp_path):
+    half = {"mean": 0.5, "low": 0.4, "high": 0.6}
+    summary = {"problems": 20, "k": 4, "vote_at_k": half, "rescue": {"count": 0, "of": 0}}
+    imported = RunUsed(name="flat", traces=20, config={}, summary=summary)
+    models = {"thinker": ["q"], "deliberator": ["gpt-5"]}
+    changes = {"runs": [imported], "models": models, "sources": ["gsm8k.jsonl"]}
+    written = made(tmp_path / "a", **changes, asked=[ASKED])
+    assert "# Deliberations by gpt-5 on attempts by q\n" in written
+    later = "This is the result of the run, to which the build added deliberations by gpt-5."
+    assert f"**The vote of 4 attempts: 50.0% right** in `flat`: {later}" in written
+    assert "No problem was deliberated" not in written and "0 of 0" not in written
+    assert "- problems from `gsm8k.jsonl`\n" in written and "the run flat" not in written
+    # Without requested deliberations it is true.
+    assert "No problem was deliberated" in made(tmp_path / "b", **changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "stated"),
+    [
+        ({}, "the terms of q on training with their outputs are not known."),
+        ({"allow_unknown": True}, "not known, and the publisher states that they allow it."),
+        ({"licence": "cc-by-4.0"}, "The licence of these sets is `cc-by-4.0`: chosen by the"),
+    ],
+)
+def test_the_licence_says_what_is_known_of_terms_and_what_the_publisher_stated(
+    tmp_path, options, stated
+):
+    folder = write_sets(tmp_path / "sets", models={"thinker": ["q"], "deliberator": ["micro"]})
+    written = dataset_card(read_manifest(folder), folder, PublishOptions("", **options))
+    assert stated in written and "may not allow training" not in written
+
+
+def test_an_example_row_stands_in_the_card_and_stays_text(tmp_path):
+    folder = write_sets(tmp_path / "sets")
+    example = dataset_card(read_manifest(folder), folder).split("\n## Example\n")[1]
+    example = example.split("\n## ")[0]
+    assert "The first row of `sft_deliberator`; long texts are cut." in example
+    assert "`prompt`:\n\n    Problem\n    What is 2 * 3?\n    ==== Attempt 1\n" in example
+    assert "`answer_text`:\n\n    The product is \\boxed{6}.\n" in example
+    block = verbatim("```\n# A\r\n\u2028<b>\x1b[1m\n## Notes\n" + "x" * 5_000).split("\n")
+    assert all(line.startswith("    ") for line in block) and block[1] == "    # A\\r"
+    assert sum(map(len, block)) < 1_500 and block[-1].startswith("    ... (3,8")
+
+
+@pytest.mark.parametrize(("source", "is_told"), [("gsm_symbolic", True), ("chain_sum", False)])
+def test_problems_from_templates_of_a_test_are_told_in_the_card(tmp_path, source, is_told):
+    written = made(tmp_path / "sets", sources=[f"gym:{source}", "micro"])
+    assert ("cannot be measured on GSM8K" in written) == is_told
+    older = RUN.model_copy(
+        update={"config": {"problems": {"source": f"gym:leg_counting,{source}"}}}
+    )
+    assert ("cannot be measured on GSM8K" in made(tmp_path / "old", runs=[older])) == is_told
+
+
+def test_a_card_names_a_few_of_many_sources(tmp_path):
+    written = made(tmp_path / "sets", sources=[f"{n:03}.jsonl" for n in range(500)])
+    assert "`010.jsonl`, `011.jsonl` and 488 others" in written and "012.jsonl" not in written
 
 
 def test_a_template_in_the_folder_and_what_was_mended_in_it_is_told(tmp_path):

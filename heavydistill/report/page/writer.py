@@ -262,7 +262,8 @@ def whole(trace: Trace) -> dict[str, Any]:
     row = to_row(trace)
     row["problem"]["compared"] = _compared(trace.problem)
     for response, shown in zip(responses, (*row["pool"], *row["deliberations"]), strict=True):
-        shown["model"] = name_of(response.model)
+        for key in ("model", "served_model"):
+            shown[key] = name_of(shown[key])
         shown["unanswered"] = unanswered_because(response) is not None
     for cache, shown in zip(trace.caches, row["caches"], strict=True):
         shown["blocks"] = blocks_of(cache)
