@@ -104,7 +104,7 @@ class Problem:
         """Arguments of the verifier; empty if they are no JSON object."""
         try:
             arguments = json.loads(self.verifier_args)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return arguments if isinstance(arguments, dict) else {}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import logging
 import os
 import shlex
@@ -39,6 +40,7 @@ def main(words: Sequence[str] | None = None) -> None:
     # During interpreter exit, Ctrl-C ends the process at once: nothing is left to lose.
     atexit.register(interrupts.end_at_once)
     try:
+        _refuse_undecodable(given)
         with interrupts.recognized():
             app(given, prog_name="heavydistill")
     except SystemExit:
@@ -59,6 +61,32 @@ def main(words: Sequence[str] | None = None) -> None:
     except HeavydistillError as error:
         _say(f"The run broke: {error}")
         sys.exit(1)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:  # all other places are reported where they are written
+            raise
+        _say("Error: The output cannot be written: no space is left. Write it to another place.")
+        sys.exit(1)
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "can't start new thread" not in str(error):
+            raise
+        _say(
+            "Error: The memory or the number of threads that this process may have is used up. "
+            "Raise `ulimit -v` and `ulimit -u`, or lower endpoint.concurrency and --processes; "
+            "responses in the journal are kept."
+        )
+        sys.exit(1)
+
+
+def _refuse_undecodable(words: Sequence[str]) -> None:
+    """Raise ConfigError if a command-line argument is not UTF-8, as rows and records must be."""
+    from heavydistill.errors import ConfigError
+
+    for word in words:
+        if any(0xD800 <= ord(character) <= 0xDFFF for character in word):
+            shown = word.encode("utf-8", "backslashreplace").decode()
+            raise ConfigError(
+                f"The argument {shown} is not UTF-8", "Rename the file or folder, e.g. with mv."
+            )
 
 
 def _quiet_libraries() -> None:

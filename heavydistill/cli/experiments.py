@@ -22,6 +22,7 @@ from heavydistill.cli.flags import (
 from heavydistill.cli.plan import print_plan
 from heavydistill.cli.progress import checking, ending_early, same_command
 from heavydistill.cli.runs import run_shown
+from heavydistill.config.files import new_file
 from heavydistill.config.run import RunConfig
 from heavydistill.config.versioned import as_json
 from heavydistill.errors import ConfigError
@@ -198,10 +199,8 @@ def compare(
     comparison = compare_runs(a, b)
     for file, printed in ((markdown, as_markdown), (json, as_json)):
         if file:
-            new = file.with_name(f".{file.name}.new")
-            with writing(file):
-                new.write_text(printed(comparison), encoding="utf-8")
-                new.replace(file)
+            with writing(file), new_file(file) as opened:
+                opened.write(printed(comparison).encode("utf-8"))
     console = Console()  # after the files are written, since the reader may close the pipe
     print_comparison(comparison, console, full=full)
     print_command("Next", ["heavydistill", "report", a, b], console)

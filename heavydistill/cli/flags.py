@@ -12,6 +12,7 @@ import functools
 import inspect
 import keyword
 import re
+import reprlib
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType, UnionType
@@ -23,7 +24,14 @@ from pydantic.fields import FieldInfo
 
 from heavydistill.config.run import RunConfig, load_config, parse_assignment, refuse_code_of_saved
 from heavydistill.config.shipped import shipped, shipped_file
-from heavydistill.config.yaml import all_keys, documented, first_sentence, section_in, sections
+from heavydistill.config.yaml import (
+    all_keys,
+    documented,
+    first_sentence,
+    parse_yaml,
+    section_in,
+    sections,
+)
 from heavydistill.errors import ConfigError, HeavydistillError
 
 Verb = Callable[..., None]
@@ -254,13 +262,13 @@ def _type(annotation: Any) -> Any:
 def _mapping(option: str, text: str, field: FieldInfo) -> Any:
     """Parse a mapping written as ``key=value,...`` or as YAML."""
     try:
-        value = yaml.safe_load(text)
+        value = parse_yaml(text)
         if isinstance(value, dict):
             return value
         pairs = (pair.split("=", 1) for pair in text.split(","))
         return {key.strip(): value.strip() for key, value in pairs}
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
-            f"{option} {text!r} is not a mapping",
+            f"{option} {reprlib.repr(text)} is not a mapping",
             f"Write {option} NAME=VALUE,... or YAML. {documented(field)}",
         ) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from heavydistill.config.files import json_of, text_in
 from heavydistill.errors import ConfigError
 from heavydistill.report.grid import listed, percent
 from heavydistill.report.terminal import plain, print_lines, say
@@ -193,7 +193,7 @@ def _print_end(run: Path, console: Console) -> None:
     lacking = 0
     for file in files:
         try:
-            summary = json.loads(file.read_text(encoding="utf-8"))
+            summary = json_of(text_in(file))
             failed = summary["trajectories"]["failed"] + summary["deliberations"]["failed"]
             missing, total, rejects = summary["missing"], summary["problems"], summary["rejects"]
         except (OSError, ValueError, LookupError, TypeError) as error:

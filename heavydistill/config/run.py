@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import reprlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,7 +20,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from heavydistill.config.models import ADDRESS_OF_A_SANDBOX, Endpoint, Judge, SamplingChoice
-from heavydistill.config.yaml import Section, form, load
+from heavydistill.config.yaml import Section, form, load, parse_yaml
 from heavydistill.errors import ConfigError, MissingModelError
 
 Selection = Literal[
@@ -385,10 +386,11 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     if not found or not key:
         raise ConfigError(f"--set {text!r} is not KEY=VALUE", "Write it as in --set think.k=16.")
     try:
-        return key.strip(), yaml.safe_load(value)
-    except yaml.YAMLError as error:
+        return key.strip(), parse_yaml(value)
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(
-            f"--set {text!r}: the value is not YAML", f"Quote it: --set '{key}=\"VALUE\"'."
+            f"--set {reprlib.repr(text)}: the value is not YAML",
+            f"Quote it: --set '{key}=\"VALUE\"'.",
         ) from error
 
 

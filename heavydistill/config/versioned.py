@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from heavydistill.config.files import json_of, new_file, text_in
 from heavydistill.config.yaml import in_words
 from heavydistill.errors import ConfigError
 
@@ -23,9 +24,8 @@ def as_json(value: Any) -> str:
 
 def write_versioned(value: Any, path: Path) -> None:
     """Write a value as JSON, atomically."""
-    unfinished = path.with_name(f".{path.name}.new")
-    unfinished.write_text(as_json(value), encoding="utf-8")
-    unfinished.replace(path)
+    with new_file(path) as file:
+        file.write(as_json(value).encode("utf-8"))
 
 
 def read_versioned(
@@ -45,7 +45,7 @@ def read_versioned(
         ConfigError: The file cannot be read, or has another version or other content.
     """
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = json_of(text_in(path))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path.parent} holds no {what}: {path.name} cannot be read", missing

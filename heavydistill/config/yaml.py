@@ -13,6 +13,7 @@ from __future__ import annotations
 import difflib
 import logging
 import re
+import reprlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
+from heavydistill.config.files import text_in
 from heavydistill.errors import ConfigError
 
 _S = TypeVar("_S", bound=BaseModel)
@@ -63,6 +65,9 @@ _WORDS = {
     "a valid": "a",
     "a string": "a text",
 }
+
+
+_MOST_VALUES = 100_000  # of a file; shipped configurations have fewer than 100
 
 
 class _WithheldError(ValueError):
@@ -228,7 +233,7 @@ def _explained(section: type[BaseModel], fault: Any) -> tuple[str, str]:
     what = f"{key}: {what}" if key else what
     is_shown = key and not isinstance(given, dict) and not isinstance(error, _WithheldError)
     fix = "".join(rest) or (first_sentence(field.description or "") if field else "")
-    return what + (f" (got {given!r})" if is_shown else ""), fix
+    return what + (f" (got {reprlib.repr(given)})" if is_shown else ""), fix
 
 
 def documented(field: FieldInfo) -> str:
@@ -244,7 +249,7 @@ def first_sentence(text: str) -> str:
 
 def _shown(value: object) -> str:
     """Return a value for a message; not a text, which may be an address with an API key."""
-    return "a text" if isinstance(value, str) else repr(value)
+    return "a text" if isinstance(value, str) else reprlib.repr(value)
 
 
 def _field_at(root: type[BaseModel], place: Sequence[str | int]) -> FieldInfo | None:
@@ -261,7 +266,7 @@ def in_words(message: str) -> str:
 
 
 def _composed(path: Path) -> yaml.Node | None:
-    return yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+    return yaml.compose(text_in(path), Loader=yaml.SafeLoader)
 
 
 def _line(node: yaml.Node | None, place: Sequence[str | int]) -> int:
@@ -277,6 +282,35 @@ def _line(node: yaml.Node | None, place: Sequence[str | int]) -> int:
         name, node = inner[str(part)]
         line = name.start_mark.line + 1
     return line
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text.
+
+    Raises:
+        yaml.YAMLError: It is not YAML.
+        ValueError: It is nested too deeply, has a number of too many digits, or grows to too many
+            values by its aliases.
+    """
+    try:
+        tree = yaml.load(text, Loader=_Loader)
+        size = _size(tree, {})
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if size > _MOST_VALUES:
+        raise ValueError(f"its aliases make more than {_MOST_VALUES:,} values of it")
+    return tree
+
+
+def _size(tree: Any, known: dict[int, int]) -> int:
+    """Number of values in a tree, with aliases expanded; ``known`` has sizes of parts by id."""
+    if not isinstance(tree, dict | list):
+        return 1
+    if id(tree) not in known:
+        known[id(tree)] = _MOST_VALUES  # a part that contains itself has no end
+        parts = tree.values() if isinstance(tree, dict) else tree
+        known[id(tree)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(tree)]
 
 
 class _Loader(yaml.SafeLoader):
@@ -299,7 +333,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: The file does not exist, is not YAML, or has no mapping.
     """
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        tree = parse_yaml(text_in(path))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", "Give the path of a YAML file.") from error
     except yaml.MarkedYAMLError as error:
@@ -312,7 +346,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
             f"{path} is not YAML: {line}{error.problem}",
             "Correct that line: `key: value`, indented with spaces.",
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path} is not YAML: {error}", "Give a text file in UTF-8.") from error
     if tree is None:
         return {}

@@ -11,7 +11,6 @@ on them stay valid, because they refer to attempts by number.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from heavydistill.chat.student import Student
+from heavydistill.config.files import json_of, text_in
 from heavydistill.config.run import RunConfig, load_config
 from heavydistill.config.sets import BuildConfig
 from heavydistill.curate.candidates import (
@@ -106,9 +106,11 @@ def _open(folder: Path) -> SourceRun:
     read_traces(folder)
     config, file = folder / "config.yaml", folder / "summary.json"
     try:
-        summary = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except ValueError as error:
-        raise ConfigError(f"{file} is not JSON: {error}", "Generate the run again.") from error
+        summary = json_of(text_in(file)) if file.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{file} cannot be read as JSON: {error}", "Generate the run again."
+        ) from error
     return SourceRun(
         name=folder.name,
         folder=folder,

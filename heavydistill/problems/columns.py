@@ -19,11 +19,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import reprlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, get_args
 
+from heavydistill.config.files import json_of
 from heavydistill.config.run import Domain, Problems, Shape
 from heavydistill.errors import ProblemsError
 from heavydistill.problems.options import lettered
@@ -235,7 +237,7 @@ def _all_args(values: dict[str, Any], verifier: Verifier, args: dict[str, Any]) 
     try:
         more = {name: value for name, value in own.items() if name not in args}
         return json.dumps({**args, **more}, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ProblemsError(
             f"the arguments of {verifier.name} cannot be written as JSON: {error}",
             f"Correct the columns {', '.join(columns)}.",
@@ -247,12 +249,12 @@ def _args(value: Any) -> dict[str, Any] | None:
     if value is None or value == "":
         return None
     try:
-        args = json.loads(value) if isinstance(value, str) else value
+        args = json_of(value) if isinstance(value, str) else value
     except ValueError:
         args = None
     if not isinstance(args, dict):
         raise ProblemsError(
-            f"verifier_args is not a JSON object: {value!r}",
+            f"verifier_args is not a JSON object: {reprlib.repr(value)}",
             'Write an object, e.g. {"marker": "####"}, or leave it out.',
         )
     return args

@@ -56,7 +56,9 @@ def load_fit(
 ) -> Loaded:
     """Load the problems of a source, at most ``config.limit``, and list the rows left out.
 
-    A file or Hub dataset is checked completely before the limit is applied.
+    With a limit, only so many rows of a file or Hub dataset are read and checked. All of them are
+    if rows may be left out (``problems.within``, ``problems.unfit``), as it is not known before how
+    many rows the limit needs.
 
     Args:
         config: ``source`` is one of
@@ -97,7 +99,8 @@ def load_fit(
                 f"problems.verifier_args: {key} has no space after the colon",
                 f"Write {{{key.replace(':', ': ', 1)}}}.",
             )
-    table = read(source, config.subset, config.split)
+    is_first = config.unfit == "refuse" and not config.within
+    table = read(source, config.subset, config.split, config.limit if is_first else None)
     chosen = within(table, config.within)
     loaded = fit_problems(chosen, config, verify, known_unfit, on_checked)
     outside = len(table.rows) - len(chosen.rows)

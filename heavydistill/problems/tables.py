@@ -8,6 +8,8 @@ Not covered: the meaning of the columns (``columns``).
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import shlex
 from collections.abc import Iterable, Iterator
@@ -16,6 +18,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from heavydistill.config.files import open_regular
 from heavydistill.errors import ProblemsError, did_you_mean
 from heavydistill.models.hub_files import is_hub_id, obstacle, remedy
 from heavydistill.store.traces import TRACES_FOLDER
@@ -43,6 +46,7 @@ _BOM = b"\xef\xbb\xbf"
 # First bytes of gzip, Zstandard, xz, bzip2 and zip files.
 _PACKED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ", b"BZh", b"PK\x03\x04")
 _MOST_OPENING = 2**16  # Bytes read to determine the format of a file
+_MOST_BYTES_OF_A_LINE = 64 * 2**20
 _ROWS_AT_ONCE = 64  # Parquet rows in memory at a time
 _MOST_LISTED = 20  # Maximum number of names listed in addition to a similar one
 _FIX = "Give a file with JSON lines, a JSON array of objects, or parquet."
@@ -52,13 +56,16 @@ _PACKED_SUFFIXES = (".gz", ".zst", ".xz", ".bz2", ".zip")
 _SEPARATED = {".csv": "", ".tsv": r', sep="\t"'}  # arguments of pandas to read such files
 
 
-def read(source: str, subset: str | None, split: str) -> Table:
-    """Read a .jsonl, .json or .parquet file, or hub:ORG/NAME with ``subset`` and ``split``."""
+def read(source: str, subset: str | None, split: str, most: int | None = None) -> Table:
+    """Read a .jsonl, .json or .parquet file, or hub:ORG/NAME with ``subset`` and ``split``.
+
+    ``most`` is the maximum number of rows that are read; None reads all.
+    """
     path = Path(source)
     if source.startswith("hub:"):
-        return read_hub(source.removeprefix("hub:"), subset, split)
+        return read_hub(source.removeprefix("hub:"), subset, split, most)
     if path.suffix in _KINDS:
-        return read_file(path)
+        return read_file(path, most)
     if path.suffix in _SEPARATED:
         made = path.with_suffix(".jsonl")
         code = f"import pandas as p; p.read_csv({json.dumps(source)}{_SEPARATED[path.suffix]})"
@@ -86,9 +93,10 @@ def read(source: str, subset: str | None, split: str) -> Table:
     )
 
 
-def read_file(path: Path) -> Table:
-    """Read all rows of a file. Raises ProblemsError as ``rows_of``, or if there are none."""
-    return _table(path.name, path.stem, str(path), list(rows_of(path, str(path))))
+def read_file(path: Path, most: int | None = None) -> Table:
+    """Read the rows of a file. Raises ProblemsError as ``rows_of``, or if there are none."""
+    rows = list(itertools.islice(rows_of(path, str(path)), most))
+    return _table(path.name, path.stem, str(path), rows)
 
 
 def rows_of(path: Path, name: str) -> Iterator[TableRow]:
@@ -99,7 +107,7 @@ def rows_of(path: Path, name: str) -> Iterator[TableRow]:
     read, has another format or is damaged, or a line is not a JSON object.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             opening = file.read(_MOST_OPENING).removeprefix(_BOM).lstrip()
     except OSError as error:
         raise ProblemsError(f"{name}: {error.strerror}", _FIX) from error
@@ -123,7 +131,11 @@ def rows_of(path: Path, name: str) -> Iterator[TableRow]:
 
 def _lines(path: Path, name: str) -> Iterator[tuple[int, Any]]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        lines = iter(functools.partial(file.readline, _MOST_BYTES_OF_A_LINE), b"")
+        for number, line in enumerate(lines, 1):
+            if len(line) == _MOST_BYTES_OF_A_LINE:
+                what = f"{name}:{number} has more than {_MOST_BYTES_OF_A_LINE >> 20} MiB"
+                raise ProblemsError(what, _FIX_OF_LINE)
             if line.removeprefix(_BOM).strip():
                 yield number, _json_of(line, f"{name}:{number}", _FIX_OF_LINE)
 
@@ -139,7 +151,7 @@ def _parquet(path: Path, name: str) -> Iterator[Any]:
         raise ProblemsError(f"{name} cannot be read as parquet: {error}", _FIX) from error
 
 
-def read_hub(name: str, subset: str | None, split: str) -> Table:
+def read_hub(name: str, subset: str | None, split: str, most: int | None = None) -> Table:
     """Read the dataset ``ORG/NAME`` of the Hub; the token comes from ``HF_TOKEN``.
 
     Raises ProblemsError if the dataset does not exist, is not accessible, or has no such split or
@@ -152,7 +164,7 @@ def read_hub(name: str, subset: str | None, split: str) -> Table:
     import datasets
 
     try:
-        values = list(datasets.load_dataset(name, subset, split=split))
+        values = list(itertools.islice(datasets.load_dataset(name, subset, split=split), most))
     except Exception as error:
         # The library raises its own exceptions, network errors and plain ValueErrors.
         if hindrance and isinstance(error, ConnectionError):

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from heavydistill.config.files import new_file
 from heavydistill.store.training_record import Alarm
 
 if TYPE_CHECKING:
@@ -111,9 +112,8 @@ def draw(
             fontsize=8,
         )
         for kind, said in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
-            new = folder / f".{NAME}.{kind}.new"
-            figure.savefig(new, format=kind, dpi=120, metadata=said)
-            new.replace(folder / f"{NAME}.{kind}")
+            with new_file(folder / f"{NAME}.{kind}") as file:
+                figure.savefig(file, format=kind, dpi=120, metadata=said)
 
 
 def _draw_line(axes: Axes, name: str, points: list[Point], window: int) -> bool:

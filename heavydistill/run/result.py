@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import heavydistill
+from heavydistill.config.files import json_of, text_in
 from heavydistill.config.run import RunConfig, dump_config, load_config
 from heavydistill.errors import ConfigError, RunError
 from heavydistill.metrics.comparison import Model
@@ -170,7 +171,7 @@ def earlier(config: RunConfig, folder: Path) -> Earlier | None:
         for name in saved.endpoint.identities.keys() & config.endpoint.identities.keys():
             was[_IDENTITIES + name] = saved.endpoint.identities[name] or "1"
             now[_IDENTITIES + name] = config.endpoint.identities[name] or "1"
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        summary = json_of(text_in(folder / "summary.json"))
         # Trajectories of given pools are not requested again.
         asked = ("deliberations",) if config.pools else ("trajectories", "deliberations")
         failed = sum(summary[stage]["failed"] for stage in asked)

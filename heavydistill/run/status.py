@@ -25,6 +25,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from heavydistill.config.files import json_of, text_in
 from heavydistill.errors import ConfigError
 from heavydistill.models.ledger import Balance, account_of, balance_of
 from heavydistill.models.resolve import ResolvedRun
@@ -299,7 +300,7 @@ def read_status(path: Path) -> Status | None:
         ConfigError: The file has another version, or contains no status.
     """
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = json_of(text_in(path))
         if tree["version"] != _VERSION:
             raise ValueError(f"version {tree['version']}")
         stages = [StageStatus(**stage) for stage in tree.pop("stages")]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,10 +82,11 @@ class Workplace:
         """Hold the hidden folder while the block runs; it is empty at first and removed at the end.
 
         Raises:
-            ConfigError: Another process holds the folder, or it cannot be written.
+            ConfigError: Another process holds the folder, it cannot be written, or it is a link.
         """
         with contextlib.ExitStack() as held:
             try:
+                self._refuse_link()
                 held.callback(os.close, self._lock())
                 self._clear()
             except BlockingIOError:
@@ -101,6 +103,17 @@ class Workplace:
                     self._clear()
                     (self.path / _LOCK).unlink()
                     self.path.rmdir()
+
+    def _refuse_link(self) -> None:
+        """Raise ConfigError if a link is in the place of the hidden folder.
+
+        It may have come with somebody else's files, and the contents of its target would be lost.
+        """
+        if self.path.is_symlink():
+            raise ConfigError(
+                f"out: {self.path}, in which {self._folder.name} is written first, is a link",
+                f"Remove the link with `rm {shlex.quote(str(self.path))}`, or name another --out.",
+            )
 
     def _lock(self) -> int:
         """Take the lock; returns its file descriptor. Raises BlockingIOError if it is held."""
@@ -124,7 +137,7 @@ class Workplace:
         if self.lacks_its_name:
             self.new.rename(self._folder)
         for path in self.path.iterdir():
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             elif path.name != _LOCK:
                 path.unlink()

@@ -49,6 +49,7 @@ _ADDED = {
         for name in ("served_model", "host", "system_fingerprint", "unknown_finish_reason")
     ],
 }
+_FILLED = ("problem", "pool", "caches", "deliberations", "status")  # columns that are never null
 _COLUMNS = [field.name for field in dataclasses.fields(Trace)]
 
 
@@ -245,7 +246,7 @@ def trace_files(run: Path) -> list[Path]:
 
 def _refuse_other_schema(path: Path) -> None:
     with reading(path) as file:
-        theirs = set(_dotted(file.schema_arrow))
+        theirs = dict(_dotted(file.schema_arrow))
         versions = set(file.read(columns=["schema_version"]).to_pydict().get("schema_version", []))
     if "schema_version" not in theirs:
         raise ConfigError(
@@ -259,25 +260,37 @@ def _refuse_other_schema(path: Path) -> None:
             "Read it with the version that wrote it, or generate the traces again: responses in "
             "the journal are not asked again.",
         )
-    lacking = [name for name in _dotted(arrow_schema(Trace)) if name not in theirs]
+    ours = dict(_dotted(arrow_schema(Trace)))
+    lacking = [name for name, kind in ours.items() if theirs.get(name) not in (kind, "null")]
     newest = max(map(int, versions), default=0)
     later = tuple(name for version in _ADDED if version > newest for name in _ADDED[version])
     lacking = [name for name in lacking if not name.startswith(later)]
     if different := dict.fromkeys(name.partition(".")[0] for name in lacking):
         raise ConfigError(
-            f"{path} lacks the columns {', '.join(different)}, or they have other fields",
+            f"{path} lacks the columns {', '.join(different)}, or they have other fields or types",
             "Generate the traces again.",
         )
 
 
-def _dotted(fields: Iterable[pa.Field], start: str = "") -> Iterator[str]:
-    """Dotted names of fields and nested fields, without list levels."""
+def _dotted(fields: Iterable[pa.Field], start: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted names and kinds of fields and nested fields, without list levels."""
     for field in fields:
-        yield f"{start}{field.name}"
+        yield f"{start}{field.name}", _kind(field.type)
         kind = getattr(field.type, "value_type", field.type)
         if getattr(kind, "num_fields", 0):  # a struct
             yield from _dotted(kind, f"{start}{field.name}.")
 
 
+def _kind(of: pa.DataType) -> str:
+    """Kind of a type, e.g. ``list``; equal for all widths that a library may choose."""
+    name = str(of).partition("<")[0]
+    name = {"double": "float", "halffloat": "float"}.get(name, name)
+    return name.removeprefix("large_").removeprefix("u").rstrip("0123456789")
+
+
 def _traces(files: Iterable[Path]) -> Iterator[Trace]:
-    return (from_row(Trace, row) for path in files for row in rows_in(path, _COLUMNS))
+    for path in files:
+        for number, row in enumerate(rows_in(path, _COLUMNS), 1):
+            if empty := [name for name in _FILLED if row.get(name, "") is None]:
+                raise ConfigError(f"{path}: row {number} has no {empty[0]}", _TAKE_OUT)
+            yield from_row(Trace, row)

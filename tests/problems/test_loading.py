@@ -1,4 +1,5 @@
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -82,10 +83,59 @@ def test_the_verifier_of_the_run_is_for_rows_that_name_none(write):
         load_file(path, verifier="exakt")
 
 
-def test_the_limit_takes_the_first_and_the_rest_is_checked_all_the_same(write):
-    assert [p.id for p in load_file(write(GOOD, GOOD | {"id": "b"}), limit=1)] == ["a"]
-    with pytest.raises(ProblemsError, match=r"set.jsonl:2"):
-        load_file(write(GOOD, "{"), limit=1)
+def test_only_as_many_rows_are_read_as_the_limit_takes(write):
+    file = write(GOOD, GOOD | {"id": "b"}, "{")
+    assert [p.id for p in load_file(file, limit=2)] == ["a", "b"]
+    with pytest.raises(ProblemsError, match=":3 is not JSON"):
+        load_file(file, limit=3)
+    # Where rows may be left out, it is not known before how many the limit needs.
+    with pytest.raises(ProblemsError, match=":3 is not JSON"):
+        load_file(file, limit=2, unfit="leave_out")
+
+
+def test_a_small_parquet_file_of_many_rows_is_not_unpacked_beyond_the_limit(tmp_path, monkeypatch):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    many = 3_000_000
+    columns = {"text": pa.array(["2*3?"]).take([0]), "reference": pa.array(["6"])}
+    table = pa.table({name: pa.DictionaryArray.from_arrays(pa.nulls(many, "int32").fill_null(0), c)
+                      for name, c in columns.items()})  # fmt: skip
+    pq.write_table(table, tmp_path / "bomb.parquet")
+    assert (tmp_path / "bomb.parquet").stat().st_size < 100_000
+    unpacked = []
+    whole = pq.ParquetFile.iter_batches
+
+    def counted(self, *arguments, **named):
+        for batch in whole(self, *arguments, **named):
+            unpacked.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", counted)
+    problems = load(Problems(source=str(tmp_path / "bomb.parquet"), verifier="math", limit=4))
+    assert len(problems) == 4 and sum(unpacked) < 1000
+
+
+def test_a_line_without_an_end_is_refused(tmp_path):
+    with (tmp_path / "p.jsonl").open("wb") as file:
+        file.write(b'{"text": "')
+        file.truncate(2**36)
+    with pytest.raises(ProblemsError, match=r"p\.jsonl:1 has more than 64 MiB"):
+        load(Problems(source=str(tmp_path / "p.jsonl")))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_device_is_refused_and_not_waited_for(tmp_path, kind):
+    path = tmp_path / "p.jsonl"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    with pytest.raises(ProblemsError, match="not a regular file"):
+        load(Problems(source=str(path)))
+
+
+def test_arguments_that_are_nested_without_end_are_a_fault_of_their_row(write):
+    with pytest.raises(ProblemsError, match=":1: verifier_args is not a JSON object") as error:
+        load_file(write(GOOD | {"verifier_args": "[" * 100_000}))
+    assert len(str(error.value)) < 500
 
 
 @pytest.mark.parametrize(

@@ -139,3 +139,25 @@ def test_a_place_that_cannot_be_written_is_said_before_the_run(tmp_path):
     ):
         pass
     assert "--out" in raised.value.fix
+
+
+def test_a_link_in_the_place_of_the_hidden_folder_is_refused_and_its_target_is_whole(tmp_path):
+    theirs = tmp_path / "theirs"
+    (theirs / "deep").mkdir(parents=True)
+    (theirs / "deep" / "file").write_text("theirs")
+    (tmp_path / ".run.unfinished").symlink_to(theirs)
+    with pytest.raises(ConfigError, match=r"is a link\. Remove the link with `rm "):
+        write(tmp_path / "run", "ours")
+    assert (theirs / "deep" / "file").read_text() == "theirs"
+    assert not (theirs / "lock").exists()
+
+
+def test_a_link_inside_the_hidden_folder_is_removed_and_its_target_is_whole(tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "file").write_text("theirs")
+    (tmp_path / ".run.unfinished").mkdir()
+    (tmp_path / ".run.unfinished" / "rows").symlink_to(theirs)
+    write(tmp_path / "run", "ours")
+    assert whole(tmp_path / "run") == {"ours"}
+    assert (theirs / "file").read_text() == "theirs"

@@ -165,10 +165,15 @@ def _replaced(run: Path, change: Callable[[pa.Table], pa.Table]) -> Path:
     return path
 
 
+def _with(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(column), column, values)
+
+
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
         (lambda _: pa.table({"text": ["a"]}), "holds no traces"),
+        (lambda table: _with(table, "status", pa.array([7])), "lacks the columns status,"),
         (lambda table: table.drop_columns(["pool"]), "lacks the columns pool,"),
         (
             lambda table: table.set_column(0, "problem", pa.array([{"id": "p", "text": "2 + 2"}])),
@@ -180,6 +185,16 @@ def test_files_with_other_columns_are_refused(tmp_path, change, fault):
     path = _replaced(tmp_path, change)
     with pytest.raises(ConfigError, match=fault) as caught:
         read_traces(tmp_path)
+    assert str(path) in caught.value.what
+
+
+@pytest.mark.parametrize("column", ["problem", "pool", "status"])
+def test_a_row_without_a_value_that_all_rows_have_is_said_with_its_file(tmp_path, column):
+    path = _replaced(
+        tmp_path, lambda table: _with(table, column, pa.nulls(1, table.field(column).type))
+    )
+    with pytest.raises(ConfigError, match=f"row 1 has no {column}") as caught:
+        list(read_traces(tmp_path))
     assert str(path) in caught.value.what
 
 

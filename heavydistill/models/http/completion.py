@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from heavydistill.config.files import json_of
 from heavydistill.errors import encodable
 from heavydistill.models.http.failures import OverrunError, ServerFault, failure_of
 from heavydistill.models.http.finish_reasons import ended, failure_of_end, stopped_for
@@ -25,7 +26,6 @@ from heavydistill.models.http.replies import (
     Redactor,
     message_of,
     only_error,
-    parsed,
     status_of,
     token_counts,
 )
@@ -139,7 +139,7 @@ class ChatCompletion:
             ServerFault: The body is an error message.
             ValueError: The body is not a completion.
         """
-        self._take(parsed(body), is_piece=False)
+        self._take(json_of(body), is_piece=False)
         self.is_whole = True
 
     def add_bytes(self, read: bytes) -> bool:
@@ -180,7 +180,7 @@ class ChatCompletion:
         if data == _DONE:
             self.is_whole = True
         else:
-            self._take(parsed(data), is_piece=True)
+            self._take(json_of(data), is_piece=True)
             self.pieces += 1
 
     def overrun(self, unread: int) -> OverrunError:

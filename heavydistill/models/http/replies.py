@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from heavydistill.config.files import json_of
 from heavydistill.errors import printable
 
 UNKNOWN = -1
@@ -35,18 +36,6 @@ _NAMES_OF_STATUS = {
     529: "overloaded_error",
 }
 _STATUS_OF = {name: status for status, names in _NAMES_OF_STATUS.items() for name in names.split()}
-
-
-def parsed(data: bytes | str) -> Any:
-    """Parse a JSON text.
-
-    Raises:
-        ValueError: The text is not JSON, or is nested deeper than Python can read.
-    """
-    try:
-        return json.loads(data)
-    except RecursionError:
-        raise ValueError("the JSON is nested too deep") from None
 
 
 def count(value: object) -> int:
@@ -134,7 +123,7 @@ def _said_behind(error: Mapping[str, Any]) -> str:
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     text = raw if isinstance(raw, str) else ""
     with suppress(ValueError):
-        raw = parsed(text)
+        raw = json_of(text)
     message = raw if isinstance(raw, str) else message_of(raw) if isinstance(raw, dict) else ""
     return message if isinstance(message, str) and message else text
 

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from heavydistill.config.files import json_of
 from heavydistill.errors import TeacherError
 from heavydistill.models.http.completion import ChatCompletion
 from heavydistill.models.http.failures import OverrunError, RefusedError
-from heavydistill.models.http.replies import Redactor, message_of, parsed
+from heavydistill.models.http.replies import Redactor, message_of
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, TraceConfig
@@ -108,7 +109,7 @@ class Transport:
                 if answer.status >= _REFUSED:
                     error = await beginning(answer, _ERROR_BYTES)
                     try:
-                        said = message_of(parsed(error))
+                        said = message_of(json_of(error))
                     except ValueError:  # not JSON
                         said = error.decode(errors="replace")
                     raise RefusedError(answer.status, answer.headers, self._redact(said))
@@ -201,7 +202,7 @@ async def exchange(
         ) as answer,
     ):
         try:
-            return answer.status, parsed(await beginning(answer, most_bytes))
+            return answer.status, json_of(await beginning(answer, most_bytes))
         except (ClientError, TimeoutError, ValueError):
             return answer.status, None
 

@@ -14,7 +14,6 @@ Not covered: the journal; runs on other machines whose folder is not visible her
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from typing import Any
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
+from heavydistill.config.files import json_of, text_in
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import COMPARISON
@@ -195,10 +195,10 @@ def _recorded(path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        tree = json_of(text_in(path))
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{path} is not valid JSON: {error}", "Remove it; figures come from the traces."
+            f"{path} cannot be read as JSON: {error}", "Remove it; figures come from the traces."
         ) from error
     return tree if isinstance(tree, dict) else {}
 

@@ -38,6 +38,7 @@ from typing import IO, Any
 from markupsafe import Markup
 
 import heavydistill
+from heavydistill.config.files import new_file
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.cache import blocks_of
 from heavydistill.heavy.checked_claims import attempts_by_cache, checked_claims
@@ -98,7 +99,6 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
         name = f"{source.name} ({more})" if more > 1 else source.name
         sources.append(dataclasses.replace(source, name=name))
     together = [section for folder in folders for section in of_folder(folder)]
-    unfinished = out.with_name(f".{out.name}.unfinished")
     with contextlib.ExitStack() as held, writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         chunks = held.enter_context(tempfile.TemporaryFile(dir=out.parent))
@@ -107,10 +107,8 @@ def write_report(folders: Sequence[Path], out: Path) -> WrittenReport:
         together += of_all(sources, all_figures)
         sections = list(map(of_run, range(len(sources)), sources, all_figures))
         chunks.seek(0)
-        held.callback(unfinished.unlink, missing_ok=True)
-        with unfinished.open("wb") as file:
+        with new_file(out) as file:
             _write(file, sources, together, sections, [index for _, index in read], chunks)
-        unfinished.replace(out)
     return WrittenReport(out, sources, all_figures)
 
 

@@ -9,12 +9,12 @@ evaluated run of an evaluation has its controls in the same folder, which are co
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path, PurePath
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from heavydistill.config.files import json_of, text_in
 from heavydistill.config.run import load_config
 from heavydistill.errors import ConfigError
 from heavydistill.metrics.comparison import (
@@ -143,7 +143,7 @@ def _record(run: Path) -> dict[str, Any]:
     """Return the content of a run's ``summary.json``."""
     path = run / "summary.json"
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree = json_of(text_in(path))
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{run} is not the folder of a finished run: {path.name} cannot be read", _A_RUN
