@@ -26,6 +26,7 @@ NAME = "curves"
 _BLUE, _ORANGE, _GREEN, _RED, _GREY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#666666"
 _LINES = {  # by name in the logs: label, colour, style, marker
     "eval_hm": ("HM: deliberations", _BLUE, "-", "o"),
+    "eval_hm_garbled": ("HM with garbled attempts", _GREY, ":", "v"),
     "eval_v": ("V: vote of the attempts", _ORANGE, "--", "^"),
     "eval_pass_at_1": ("pass@1: thinker", _GREEN, "-", "s"),
     "eval_hm_minus_v": ("HM - V", _BLUE, "-", "o"),
@@ -38,8 +39,9 @@ _LINES = {  # by name in the logs: label, colour, style, marker
     "groups/uncompared": ("fewer than 2 judged", _ORANGE, "-.", ""),
 }
 _GROUPS = ["frac_reward_zero_std", "groups/all_right", "groups/all_wrong", "groups/uncompared"]
+_HELD_OUT = ["eval_hm", "eval_hm_garbled", "eval_v", "eval_pass_at_1"]
 _PANELS = (  # title, unit, guard, lines
-    ("Held-out accuracy", "share right", "evaluation", ["eval_hm", "eval_v", "eval_pass_at_1"]),
+    ("Held-out accuracy", "share right", "evaluation", _HELD_OUT),
     ("Deliberation against the vote", "HM - V, share right", "", ["eval_hm_minus_v"]),
     ("Training reward", "mean reward", "", ["reward"]),
     ("Entropy", "nats a token", "entropy", ["entropy"]),

@@ -55,6 +55,7 @@ class RlUsed(Section):
     mode: Literal["deliberator", "joint", "thinker"]
     """Trained role: the deliberator on caches of sets, the thinker, or (``joint``) both, on caches
     of attempts sampled during training."""
+    objective: str = ""  # preset or loss that was trained with, and the keys given beside it
     rows_of_episode: int = 1  # responses per episode: K + 1 in mode ``joint``
     longest_prompt: int  # tokens of the longest prompt
     response_tokens: int | None = None  # maximum number of tokens of a response; null if unknown
@@ -77,10 +78,21 @@ class Launch(Section):
 class Alarm(Section):
     """A guard that fired during GRPO."""
 
-    guard: Literal["entropy", "length", "all_right", "evaluation", "cut_off"]  # name of the guard
+    guard: Literal[
+        "entropy",
+        "length",
+        "all_right",
+        "evaluation",
+        "reading",
+        "all_wrong",
+        "cut_off",
+        "undecided",
+    ]  # name of the guard
     step: int  # step at which it fired
     value: float  # smoothed value; values of an evaluation are not smoothed
-    bound: float  # lower limit of the value; for ``all_right`` and ``cut_off`` the upper limit
+    bound: (
+        float  # limit of the value: the lower or, for shares of groups and responses, the upper one
+    )
     action: Literal["warn", "stop", "roll_back"]  # action that was taken
     rolled_back_to: int | None = None  # step of the checkpoint that was restored as the model
 

@@ -41,6 +41,7 @@ _KL: _Column = ("KL", "kl", ".1e", 8)
 _RATE: _Column = ("lr", "learning_rate", ".1e", 8)
 _EVALUATED = (
     ("HM", "eval_hm", ".1%"),
+    ("HM with garbled attempts", "eval_hm_garbled", ".1%"),
     ("V", "eval_v", ".1%"),
     ("pass@1", "eval_pass_at_1", ".1%"),
     ("cut off", "eval_cut_off", ".1%"),
@@ -153,12 +154,12 @@ class WatchGuards(TrainerCallback):
     """
 
     def __init__(self, guards: GuardOptions, metric: str = "eval_hm") -> None:
-        self._guards, self._metric = guards, metric
+        self._guards, self._metric, self._steps = guards, metric, 0
         self.alarms: list[Alarm] = []
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Compute the alarms up to the checkpoint that the training resumes from, if any."""
-        self.alarms = []
+        self.alarms, self._steps = [], state.max_steps
         self.on_log(args, state, control)
         if control.should_training_stop:
             state.max_steps = state.global_step
@@ -192,7 +193,7 @@ class WatchGuards(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Compute new alarms, and apply their actions."""
         # The first process decides for all; otherwise a process that continues alone would hang.
-        shared = [alarms(state.log_history, self._guards, self._metric)]
+        shared = [alarms(state.log_history, self._guards, self._metric, self._steps)]
         if PartialState().num_processes > 1:
             broadcast_object_list(shared)
         new = shared[0][len(self.alarms) :]

@@ -244,8 +244,7 @@ def run_training(
             if steps and not record.rl:  # the loss of GRPO shows no progress
                 text += f", training loss {result.train_loss:.4f}"
             print(text, flush=True)
-    # transformers has ``end`` since version 5.18.
-    getattr(trainer, "end", trainer.accelerator.end_training)()
+    trainer.end()
     return record
 
 

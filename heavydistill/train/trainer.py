@@ -55,6 +55,11 @@ class RolesMixin(Trainer):
                     f"{self.args.learning_rate:g}.",
                 )
 
+    def end(self) -> None:
+        """End the training: trackers, and the process group, which nothing can use afterwards."""
+        # transformers has ``end`` since version 5.18.
+        getattr(super(), "end", self.accelerator.end_training)()
+
     def _run_epoch(self, **options: Any) -> None:
         # Otherwise a training resumed at its last step would make one more step.
         if self.state.global_step < self.state.max_steps:

@@ -2,8 +2,9 @@
 
 ``install`` puts it where TRL imports vLLM. It samples with transformers on the weights that it was
 sent, in their dtype, and behaves as vLLM where that matters: asleep at level 2 it has no weights
-and answers nothing, a weight that it does not know or of another shape is an error, and it is
-strict about the parameters of sampling.
+and answers nothing, a weight that it does not know or of another shape is an error, it is strict
+about the parameters of sampling, and it samples with the generators of the process, which it seeds
+as it is made.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, set_seed
 
 
 @dataclass
@@ -38,13 +39,18 @@ class LLM:
         loads: Number of the weights that were sent so far.
         asked: (prompt ids, maximum number of tokens) of all requests.
         events: What was asked of it besides, in order.
+        written: The token ids of all responses.
     """
 
     made: list[LLM]
+    dtype = torch.float32
 
-    def __init__(self, model: str, enable_sleep_mode: bool = False, **options: Any) -> None:
+    def __init__(
+        self, model: str, seed: int, enable_sleep_mode: bool = False, **options: Any
+    ) -> None:
         self.options, self._sleeps = options, enable_sleep_mode
-        self._model = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
+        set_seed(seed)
+        self._model = AutoModelForCausalLM.from_pretrained(model, dtype=self.dtype).eval()
         self._weights = dict(self._model.named_parameters())
         self._ends = self._model.generation_config.eos_token_id
         self._awake = {"weights", "kv_cache"}
@@ -52,11 +58,16 @@ class LLM:
         self.loads = 0
         self.asked: list[tuple[list[int], int | None]] = []
         self.events: list[str] = []
+        self.written: list[list[int]] = []
         worker = SimpleNamespace(
             model_runner=SimpleNamespace(model=SimpleNamespace(load_weights=self._load))
         )
         executor = SimpleNamespace(driver_worker=worker)
-        self.llm_engine = SimpleNamespace(model_executor=executor)
+        self.llm_engine = SimpleNamespace(
+            model_executor=executor,
+            model_config=SimpleNamespace(dtype=self.dtype),
+            engine_core=SimpleNamespace(shutdown=lambda: self.events.append("shutdown")),
+        )
         LLM.made.append(self)
 
     def _load(self, weights: Any) -> None:
@@ -64,7 +75,7 @@ class LLM:
         for name, weight in weights:
             own = self._weights[name]
             assert own.shape == weight.shape, name
-            own.data.copy_(weight.to(torch.float32))
+            own.data.copy_(weight)
             self._loaded.add(name)
             self.loads += 1
 
@@ -105,22 +116,23 @@ class LLM:
         cache, fed = None, prompt
         while len(written) < sampling.max_tokens:
             out = self._model(torch.tensor([fed]), past_key_values=cache, use_cache=True)
-            logps = (out.logits[0, -1] / sampling.temperature).log_softmax(dim=-1)
+            logps = (out.logits[0, -1].float() / sampling.temperature).log_softmax(dim=-1)
             token = int(torch.multinomial(logps.exp(), 1))
             written.append(token)
             logprobs.append({token: SimpleNamespace(logprob=logps[token].item(), rank=1)})
             if token in (self._ends if isinstance(self._ends, list) else [self._ends]):
                 break
             cache, fed = out.past_key_values, [token]
+        self.written.append(written)
         answer = SimpleNamespace(token_ids=written, logprobs=logprobs)
         return SimpleNamespace(prompt_token_ids=prompt, outputs=[answer])
 
 
-def install(monkeypatch: pytest.MonkeyPatch) -> list[LLM]:
+def install(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype = torch.float32) -> list[LLM]:
     """Put it where TRL looks for vLLM; the engines that are made from then on."""
     import trl.generation.vllm_generation as ours
 
-    LLM.made = []
+    LLM.made, LLM.dtype = [], dtype
     monkeypatch.setattr(ours, "is_vllm_available", lambda *_: True)
     for name, value in {"LLM": LLM, "SamplingParams": SamplingParams}.items():
         monkeypatch.setattr(ours, name, value, raising=False)

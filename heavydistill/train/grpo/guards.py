@@ -1,17 +1,24 @@
 """Guards against the collapse in HeavySkill's RLVR with K=16 (arXiv 2605.02396, Figure 6).
 
 In that collapse, the reward and the share of solved groups rise while entropy, length and held-out
-accuracy fall: the model learns to copy and to vote. Four guards check the log for these signs, and
-a fifth for endless responses:
+accuracy fall: the model learns to copy and to vote. Five guards check the log for these signs, and
+four for responses that teach nothing:
 
     entropy     the policy's entropy is below a given share of its peak
     length      the mean completion is shorter than a given share of the longest so far
     all_right   most groups are solved, so that few give a learning signal
     evaluation  the held-out accuracy fell at several evaluations in a row while the training reward
                 rose
-    cut_off     most responses are cut off: they have no reward, and groups shrink
+    reading     the same of the difference that the values in the attempts make (``held_out``): the
+                model learns to work problems out by itself
+    all_wrong   nearly no group has a correct response
+    cut_off     most responses are cut off: they have no reward, and groups shrink; or more are than
+                in the beginning
+    undecided   more responses cannot be judged than in the beginning. Wrong responses are pushed
+                down and these are not, so that the policy may drift to them, as to cut-off ones
 
-A guard compares medians of ``guard_window`` logged values. Evaluations are compared singly. If a
+A guard compares medians of ``guard_window`` logged values. The beginning is the first tenth of the
+training, but at least one window. Evaluations are compared singly. If a
 step has several evaluations, the first one counts, because ``eval_on_start`` evaluates again on
 resuming. If all responses are cut off in ``guard_window`` logged values in a row, ``cut_off`` ends
 the training even at ``warn``.
@@ -26,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from heavydistill.errors import ConfigError
@@ -35,7 +43,14 @@ from heavydistill.train.arguments import option
 
 OFF, WARN, STOP, ROLL_BACK = "off", "warn", "stop", "roll_back"
 ACTIONS = (OFF, WARN, STOP, ROLL_BACK)
-GUARDS = ("entropy", "length", "all_right", "evaluation", "cut_off")
+GUARDS = (
+    *("entropy", "length", "all_right", "evaluation", "reading"),
+    *("all_wrong", "cut_off", "undecided"),
+)
+_OF_EVALUATION = ("evaluation", "reading")
+ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"
+"""Names of metrics: share of the groups whose decided responses are all correct, or all wrong."""
+READING = "eval_hm_minus_garbled"
 # Share of rewarded responses that were cut off; the same for the attempts of an episode.
 _CUT_OFF = ("verdict/cut_off", "thinker/truncated")
 MORE_TOKENS = (
@@ -75,8 +90,22 @@ class GuardOptions:
     guard_evaluation_falls: int = option(
         3, "Number of times in a row that the accuracy must fall for guard_evaluation to act."
     )
-    guard_cut_off: str = _action("more than guard_cut_off_above of the responses are cut off")
+    guard_reading: str | None = _action(
+        "HM minus HM with garbled attempts falls guard_evaluation_falls times in a row while the "
+        "reward rises",
+        default=None,
+    )
+    guard_all_wrong: str = _action("more than guard_all_wrong_above of the groups are all wrong")
+    guard_all_wrong_above: float = _share("the groups", 0.9)
+    guard_cut_off: str = _action(
+        "more than guard_cut_off_above of the responses are cut off, or guard_rise more than in "
+        "the first tenth of the training"
+    )
     guard_cut_off_above: float = _share("the responses", 0.5)
+    guard_undecided: str = _action(
+        "guard_rise more of the responses are undecided than in the first tenth of the training"
+    )
+    guard_rise: float = _share("the responses by which a share may rise", 0.1)
     guard_window: int = option(5, "Number of logged values whose median the guards compare.")
 
     def action_of(self, guard: str) -> str:
@@ -92,12 +121,13 @@ def check_guards(config: Any) -> None:
             to roll back to.
     """
     evaluated, saved = str(config.eval_strategy.value), str(config.save_strategy.value)
-    if evaluated == "no" and config.action_of("evaluation") != OFF:
-        raise ConfigError(
-            f"guard_evaluation is {config.action_of('evaluation')}, but nothing is evaluated",
-            "Give --eval_strategy steps (and with --run also --held_out_from), or leave the guard "
-            "out.",
-        )
+    for guard in _OF_EVALUATION if evaluated == "no" else ():
+        if config.action_of(guard) != OFF:
+            raise ConfigError(
+                f"guard_{guard} is {config.action_of(guard)}, but nothing is evaluated",
+                "Give --eval_strategy steps (and with --run also --held_out_from), or leave the "
+                "guard out.",
+            )
     rolling = [guard for guard in GUARDS if config.action_of(guard) == ROLL_BACK]
     if not rolling:
         return
@@ -112,25 +142,35 @@ def check_guards(config: Any) -> None:
 
 
 def alarms(
-    history: Sequence[Mapping[str, Any]], guards: GuardOptions, metric: str = "eval_hm"
+    history: Sequence[Mapping[str, Any]],
+    guards: GuardOptions,
+    metric: str = "eval_hm",
+    steps: int = 0,
 ) -> list[Alarm]:
     """Return all alarms of a training's ``log_history``, ordered by step.
 
     Values that are missing, null or not finite are skipped. ``metric`` is the name of the held-out
-    accuracy in the log.
+    accuracy in the log, ``steps`` the number of steps of the whole training.
     """
     window = guards.guard_window
     logged = {
         name: smoothed(series(history, name), window)
-        for name in ("entropy", "completions/mean_length", "groups/all_right", "reward")
+        for name in ("entropy", "completions/mean_length", ALL_RIGHT, ALL_WRONG, "reward")
     }
-    cut = cut_off(history)
+    cut, undecided = cut_off(history), series(history, "verdict/undecided")
+    above, risen = (
+        _above(smoothed(cut, window), guards.guard_cut_off_above),
+        [_risen(points, window, guards.guard_rise, steps) for points in (cut, undecided)],
+    )
     rules = {
         "entropy": _below_peak(logged["entropy"], guards.guard_entropy_below),
         "length": _below_peak(logged["completions/mean_length"], guards.guard_length_below),
-        "all_right": _above(logged["groups/all_right"], guards.guard_all_right_above),
-        "cut_off": _above(smoothed(cut, window), guards.guard_cut_off_above),
+        "all_right": _above(logged[ALL_RIGHT], guards.guard_all_right_above),
+        "all_wrong": _above(logged[ALL_WRONG], guards.guard_all_wrong_above),
+        "cut_off": iter(sorted([*above, *risen[0]])),
+        "undecided": risen[1],
         "evaluation": _falling(series(history, metric), logged["reward"], guards),
+        "reading": _falling(series(history, READING), logged["reward"], guards),
     }
     fired = []
     for guard, found in rules.items():
@@ -172,8 +212,22 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
         "all_right": f"{value} of the groups are solved, more than {bound}",
         "evaluation": f"the held-out accuracy fell {guards.guard_evaluation_falls} times in a row, "
         f"from {bound} to {value}, while the training reward rose",
-        "cut_off": f"{value} of the responses are cut off, more than {bound}; they earn no reward, "
-        f"so that groups shrink. {MORE_TOKENS}"
+        "reading": f"HM minus HM with garbled attempts fell {guards.guard_evaluation_falls} times "
+        f"in a row, from {bound} to {value}, while the training reward rose: the model learns to "
+        "do without the attempts. Stop here, or train on caches with fewer right attempts "
+        "(--max_accuracy)",
+        "all_wrong": f"{value} of the groups have no correct response, more than {bound}, so that "
+        "nearly nothing is learnt. Find prompts that the model gets right sometimes, with "
+        "`heavydistill refilter`, or train it with `heavydistill sft` first",
+        "undecided": f"{value} of the responses cannot be judged, {guards.guard_rise:g} more than "
+        f"in the beginning; they earn no reward. Read some of them with --log_completions true",
+        "cut_off": f"{value} of the responses are cut off, "
+        + (
+            f"more than {bound}"
+            if alarm.bound == guards.guard_cut_off_above
+            else f"{guards.guard_rise:g} more than in the beginning"
+        )
+        + f"; they earn no reward, so that groups shrink. {MORE_TOKENS}"
         if alarm.value < 1 or alarm.action == WARN
         else f"all responses are cut off, so that nothing is learnt. {MORE_TOKENS}",
     }[alarm.guard]
@@ -194,6 +248,15 @@ def _below_peak(points: list[Point], share: float) -> _Crossed:
 
 def _above(points: list[Point], most: float) -> _Crossed:
     return ((step, value, most) for step, value in points if value > most)
+
+
+def _risen(points: list[Point], window: int, rise: float, steps: int) -> _Crossed:
+    """Yield the medians that exceed the mean of the first tenth of the steps by ``rise``."""
+    first = max(window, sum(10 * step <= steps for step, _ in points))
+    if len(points) < first:
+        return iter(())
+    most = fmean(value for _, value in points[:first]) + rise
+    return _above(smoothed(points, window), most)
 
 
 def _falling(evaluations: list[Point], rewards: list[Point], guards: GuardOptions) -> _Crossed:

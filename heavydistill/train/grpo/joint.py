@@ -29,7 +29,7 @@ import torch
 from trl import GRPOConfig
 
 from heavydistill.train.grpo.episodes import Episode, Episodes, PolicyCompletion, figures
-from heavydistill.train.grpo.trainer import RlTrainer, by_length
+from heavydistill.train.grpo.trainer import RlTrainer, dealt
 from heavydistill.verifiers.pool import VerdictPool
 
 _Batch = dict[str, Any]
@@ -154,7 +154,7 @@ class JointTrainer(RlTrainer):
         within = torch.arange(self._size, device=lengths.device)
         return [
             (episodes[:, None] * self._size + within).flatten()
-            for episodes in by_length(of_episodes, size // self._size)
+            for episodes in dealt(of_episodes, size // self._size, self._steps_of_generation)
         ]
 
     def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:

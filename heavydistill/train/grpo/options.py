@@ -25,7 +25,7 @@ HM, PASS_AT_1 = "eval_hm", "eval_pass_at_1"
 STEPS = 4
 """Default number of optimizer steps per generation batch. In the first step every ratio is 1, so
 that with a single step clipping would have no effect."""
-GSPO, DAPO, DR_GRPO = "gspo", "dapo", "dr_grpo"
+GSPO, DAPO, DR_GRPO, CISPO = "gspo", "dapo", "dr_grpo", "cispo"
 _OF_TOKENS = {"importance_sampling_level": "token", "beta": 0.0, "epsilon": 0.2}
 PRESETS: dict[str, dict[str, Any]] = {
     # One ratio for a whole response, clipped as in arXiv 2507.18071. HeavySkill used GSPO (arXiv
@@ -39,7 +39,13 @@ PRESETS: dict[str, dict[str, Any]] = {
     DAPO: {**_OF_TOKENS, "loss_type": "dapo", "epsilon_high": 0.28},
     # Independent of response lengths and of the spread of rewards in a group (arXiv 2503.20783).
     DR_GRPO: {**_OF_TOKENS, "loss_type": "dr_grpo", "scale_rewards": "none"},
+    # No token is left out: a ratio weighs its token up to a bound (arXiv 2506.13585), which TRL
+    # takes from epsilon_high as it is, without adding 1. The value is that of arXiv 2510.13786.
+    CISPO: {**_OF_TOKENS, "loss_type": "cispo", "epsilon_high": 5.0},
 }
+_COUPLED = tuple(sorted({name for preset in PRESETS.values() for name in preset}))
+# Keys with the bounds of the ratio, by loss; the other losses use both.
+_BOUNDS_OF_LOSS = {CISPO: ("epsilon_high",), "sapo": (), "vespo": ()}
 # The metric of the last trained role, and a second metric for selecting the best checkpoint.
 _MEASURED = {HM: (HM, "eval_hm_minus_v"), PASS_AT_1: (PASS_AT_1, "eval_pass_at_d")}
 _NEUTRAL = {
@@ -94,6 +100,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         "held_out": 128,
         **_GUARDS,
         "guard_evaluation": WARN,
+        "guard_reading": WARN,
     }
     refused: ClassVar[Refused] = {
         **{name: ((value,), _SAMPLED) for name, value in _NEUTRAL.items()},
@@ -212,10 +219,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
     def __post_init__(self) -> None:
         self._check_sources()
         trl: Any = self  # the fields inherited from TRL have no types here
-        usual = arguments_of("trl", self.trl_config)
-        for name in {name for preset in PRESETS.values() for name in preset}:
-            if getattr(self, name) is None:
-                setattr(self, name, PRESETS[self.preset].get(name, usual[name].default))
+        self._apply_preset()
         if trl.steps_per_generation is None and trl.generation_batch_size is None:
             trl.steps_per_generation = STEPS * trl.gradient_accumulation_steps
         is_evaluated = trl.eval_strategy != "no"
@@ -223,8 +227,15 @@ class GrpoOptions(GuardOptions, TrainingOptions):
             raise ConfigError(
                 "do_eval is given without eval_strategy", "Give --eval_strategy steps."
             )
+        if self.guard_reading not in (None, OFF) and self.mode == THINKER:
+            raise ConfigError(
+                f"guard_reading is {self.guard_reading}, but a thinker reads no attempts",
+                "Leave it out.",
+            )
         if self.guard_evaluation is None:
             self.guard_evaluation = WARN if is_evaluated else OFF
+        if self.guard_reading is None:
+            self.guard_reading = WARN if is_evaluated and self.mode != THINKER else OFF
         if is_evaluated and trl.metric_for_best_model is None:
             trl.metric_for_best_model = self.held_out_metric
         super().__post_init__()
@@ -233,6 +244,34 @@ class GrpoOptions(GuardOptions, TrainingOptions):
         fix = "Correct the value in the file."
         # Settings of the verifiers; a given run's settings replace them.
         self.verifying = parse_section(Verifying, dict(self.verify or {}), "verify: ", fix)
+
+    def _apply_preset(self) -> None:
+        """Set the keys of the preset that are not given, and ``objective``, which names the result.
+
+        Raises:
+            ConfigError: Another loss is given without the keys that depend on the loss.
+        """
+        usual = arguments_of("trl", self.trl_config)
+        of_preset = {name: PRESETS[self.preset].get(name, usual[name].default) for name in _COUPLED}
+        loss = self.loss_type or of_preset["loss_type"]
+        if loss != of_preset["loss_type"]:
+            bounds = _BOUNDS_OF_LOSS.get(loss, ("epsilon", "epsilon_high"))
+            needed = ("importance_sampling_level", "scale_rewards", *bounds)
+            missing = [name for name in needed if getattr(self, name) is None]
+            if missing:
+                keys = f"also --{', --'.join(missing)}"
+                raise ConfigError(
+                    f"loss_type is {loss}, but {', '.join(missing)} would be those of preset "
+                    f"{self.preset}, whose loss is {of_preset['loss_type']}",
+                    f"Give --preset {loss}, or {keys}." if loss in PRESETS else f"Give {keys}.",
+                )
+        for name, value in of_preset.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        changed = {name: getattr(self, name) for name in _COUPLED}
+        changed = {name: value for name, value in changed.items() if value != of_preset[name]}
+        name = self.preset if changed.pop("loss_type", None) is None else f"loss {loss}"
+        self.objective = ", ".join([name, *(f"{key} {value}" for key, value in changed.items())])
 
     @property
     def looks_at_held_out(self) -> bool:
@@ -309,6 +348,7 @@ class GrpoOptions(GuardOptions, TrainingOptions):
                     f"{name}: {value} is not between {least:g} and {most:g}",
                     "Give a number between them.",
                 )
+        self._check_bounds_of_ratio()
         measured, metric = _MEASURED[self.held_out_metric], str(self.metric_for_best_model)
         if self.eval_strategy != "no" and f"eval_{metric.removeprefix('eval_')}" not in measured:
             raise ConfigError(
@@ -344,4 +384,28 @@ class GrpoOptions(GuardOptions, TrainingOptions):
                 f"pass_at_k is {k}, but with scale_rewards {self.scale_rewards!r} the advantage "
                 "would be that of pass@1",
                 "Give --scale_rewards none.",
+            )
+
+    def _check_bounds_of_ratio(self) -> None:
+        """Check bounds with which TRL would silently train without the ratio, or without delta."""
+        trl: Any = self
+        upper = trl.epsilon if trl.epsilon_high is None else trl.epsilon_high
+        if trl.loss_type == CISPO and upper <= 1:
+            raise ConfigError(
+                f"epsilon_high is {upper:g}, but with loss_type {CISPO} it is the bound of the "
+                "ratio itself: every token would have the same weight",
+                f"Give --epsilon_high {PRESETS[CISPO]['epsilon_high']:g}, or another number above "
+                "1.",
+            )
+        if trl.delta is None:
+            return
+        if trl.loss_type in _BOUNDS_OF_LOSS:
+            raise ConfigError(
+                f"delta has no effect with loss_type {trl.loss_type}", "Leave delta out."
+            )
+        if trl.delta < 1 + upper:
+            raise ConfigError(
+                f"delta is {trl.delta:g}, below 1 + epsilon_high = {1 + upper:g}: responses with a "
+                "positive advantage would be clipped below their own bound",
+                f"Give --delta {max(2.0, 1 + upper):g}, or leave it out.",
             )

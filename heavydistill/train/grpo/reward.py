@@ -43,6 +43,7 @@ from heavydistill.heavy.claims import read_claims
 from heavydistill.metrics.counts import NO_FINAL_ANSWER
 from heavydistill.schema import Claim, Problem, Verdict
 from heavydistill.train.grpo.episodes import PROBLEM_COLUMNS, problem_of
+from heavydistill.train.grpo.guards import ALL_RIGHT, ALL_WRONG
 from heavydistill.verifiers.finals import final_answers
 from heavydistill.verifiers.pool import VerdictPool
 
@@ -265,7 +266,6 @@ def claims_score(claims: Iterable[Claim], rights: Sequence[bool | None]) -> floa
     return (1 + (fmean(means) if len(means) == 2 else -false)) / 2
 
 
-ALL_RIGHT, ALL_WRONG = "groups/all_right", "groups/all_wrong"
 UNCOMPARED = "groups/uncompared"
 
 

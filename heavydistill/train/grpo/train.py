@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.prompts import asked_of_thinker
+from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.store.portable import portable_config
 from heavydistill.store.training_record import Ends, RlUsed, SetsUsed, TrainingRecord
 from heavydistill.train.arguments import TrainArguments
@@ -27,7 +28,7 @@ from heavydistill.train.grpo.data import (
     read_prompts,
     wording_of,
 )
-from heavydistill.train.grpo.held_out import HeldOut, held_out
+from heavydistill.train.grpo.held_out import GARBLED, HeldOut, held_out
 from heavydistill.train.grpo.options import DELIBERATOR, JOINT, THINKER
 from heavydistill.train.grpo.reward import METRICS, VerdictReward
 from heavydistill.train.loop import (
@@ -58,6 +59,7 @@ _RECORDED = (
     "groups/all_right",
     "groups/uncompared",
     "eval_hm",
+    "eval_hm_garbled",
     "eval_v",
     "eval_pass_at_1",
     "claims/score",
@@ -117,6 +119,7 @@ def prepare(arguments: TrainArguments[GrpoConfig]) -> GrpoPlan:
         learnt_tokens=0,
         rl=RlUsed(
             mode=config.mode,
+            objective=config.objective,
             rows_of_episode=prompts.episodes.k + 1 if prompts.episodes else 1,
             longest_prompt=prompts.longest,
             response_tokens=config.max_completion_length,
@@ -191,12 +194,14 @@ def _held_out(
     if prompts.episodes:
         most = prompts.episodes.most_tokens
     room = {role: context_of(config, base) - tokens for role, tokens in most.items()}
+    room[GARBLED] = room[DELIBERATOR]
     found = held_out(
         folder,
         config.held_out,
         (lambda problem: asked_of_thinker(problem, wording)) if wording else None,
         prompts.train["text"],
         lambda role, row: base.chat.prompt_tokens(row["prompt"]) <= room[role],
+        None if config.mode == THINKER else ReaderTokenizer(base.path),
     )
     check_verifiers([row for rows in found.roles.values() for row in rows], prompts.verify, folder)
     role = THINKER if config.mode == THINKER else DELIBERATOR
@@ -230,7 +235,7 @@ def summary(plan: GrpoPlan) -> list[tuple[str, str]]:
         (
             "a generation",
             f"{config.prompts_of_generation:,} prompts x {group} responses{episodes} of up to "
-            f"{config.max_completion_length:,} tokens; {config.preset}, temperature "
+            f"{config.max_completion_length:,} tokens; {config.objective}, temperature "
             f"{config.temperature:g}",
         ),
     ]

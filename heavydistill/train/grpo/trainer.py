@@ -1,9 +1,11 @@
 """TRL's ``GRPOTrainer`` with little padding, exact ratios and a resumable prompt order.
 
 TRL pads the rows of a generation batch to its longest prompt and completion, shuffles them and cuts
-the result into micro-batches. Here a micro-batch has rows of similar length, the micro-batches are
-shuffled instead of the rows, and columns that are padding in all rows are removed before a forward
-pass. Up to rounding, loss and gradients equal those of the padded rows.
+the result into micro-batches. Here rows that are neighbours in length are dealt to different
+optimizer steps, because they are often responses to one problem, and a step should learn from many.
+The micro-batches of a step have rows of similar length, the steps are shuffled instead of the rows,
+and columns that are padding in all rows are removed before a forward pass. Up to rounding, loss and
+gradients of a generation equal those of the padded rows.
 
 Old and reference log-probabilities are computed on exactly the micro-batches of the loss, because
 rounding depends on the shapes of a pass: in bfloat16, log-probabilities of the same row in another
@@ -14,10 +16,9 @@ If the model itself generates, finished rows leave the batch; if this is not pos
 says why. The order of the prompts depends on the seed and the epoch, so that a resumed training
 uses the same prompts; in TRL the order depends on how many epochs the process has run.
 
-To sync an adapter with vLLM, TRL merges it into the base and subtracts it again, which in bfloat16
-does not restore the base. Here PEFT merges into a float32 copy, which is cast once to the dtype of
-the base (``merged_weights``); the base is never written. Quantized bases, and FSDP with an adapter,
-are refused earlier.
+With vLLM, the log-probabilities of every generation are compared with vLLM's own (``vllm``), and a
+training whose weights vLLM does not have ends. Quantized bases, and FSDP with an adapter, are
+refused earlier.
 
 Not covered: images; models with absolute positions, whose results depend on padding before a prompt
 in TRL too.
@@ -25,12 +26,13 @@ in TRL too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import torch
-from accelerate.utils import is_peft_model
+from accelerate.utils import is_peft_model, set_seed
 from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Sampler
@@ -39,6 +41,7 @@ from transformers.integrations import is_deepspeed_zero3_enabled
 from trl.trainer.utils import RepeatSampler
 
 from heavydistill.models.local.decoding import can_drop_rows, write
+from heavydistill.train.grpo import vllm
 from heavydistill.train.grpo.held_out import HeldOutEvaluation
 
 
@@ -55,9 +58,12 @@ class RlTrainer(HeldOutEvaluation):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         if self.use_vllm:
+            engine = self.vllm_generation
             if is_peft_model(self.model):
-                vllm = self.vllm_generation
-                vllm._iter_named_params = partial(merged_weights, vllm)
+                engine._iter_named_params = partial(vllm.merged_weights, engine)
+            # An engine in this process samples with its generators, and has set them to a seed of
+            # its own. Checkpoints contain their state.
+            set_seed(self._sampling_seed)
             return
         if self.args.use_transformers_continuous_batching:
             return
@@ -93,6 +99,8 @@ class RlTrainer(HeldOutEvaluation):
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        if self.use_vllm:
+            self._check_weights_of_vllm(output)
         advantages = self._own_advantages(self._rewards.flatten())
         if advantages is None:
             return output
@@ -105,6 +113,33 @@ class RlTrainer(HeldOutEvaluation):
             logged.pop()
         logged.extend(values)
         return output
+
+    def _check_weights_of_vllm(self, output: dict[str, Any]) -> None:
+        """Raise an error unless vLLM sampled a generation from the trained weights."""
+        mask = output["completion_mask"] * output.get("tool_mask", 1)
+        sampled, computed = output["sampling_per_token_logps"], output.get("old_per_token_logps")
+        if computed is None:
+            parts = (("prompt_ids", "completion_ids"), ("prompt_mask", "completion_mask"))
+            ids, seen = (torch.cat([output[name] for name in names], dim=1) for names in parts)
+            size = self.args.per_device_train_batch_size
+            with torch.no_grad():
+                computed, _, _ = self._get_per_token_logps_and_entropies(
+                    self.model, ids, seen, mask.size(1), size
+                )
+        # vLLM reports NaN where it has no log-probability.
+        differences = (computed - sampled).abs()[mask.bool() & ~sampled.isnan()]
+        sums = differences.new_tensor([differences.sum(), differences.numel()])
+        total, tokens = self.accelerator.reduce(sums, "sum").tolist()
+        types = {self.model.dtype, vllm.engine_dtype(self.vllm_generation)}
+        is_float32 = types == {torch.float32} and self.accelerator.mixed_precision == "no"
+        step = self.state.global_step
+        vllm.check_gap(total / max(tokens, 1), step, is_float32, self.temperature)
+
+    def end(self) -> None:
+        """End the training; an engine in this process is shut down before."""
+        if self.use_vllm:
+            vllm.shut_down(self.vllm_generation)
+        super().end()
 
     def _own_advantages(self, rewards: torch.Tensor) -> torch.Tensor | None:
         """Return the advantages of the samples of all processes; None to use TRL's.
@@ -162,26 +197,33 @@ class RlTrainer(HeldOutEvaluation):
         if self._step % (micro_batches * self.num_iterations) == 0 or self._buffered_inputs is None:
             made = self._generate_and_score_completions(generation_batch)
             lengths = torch.cat([made["prompt_mask"], made["completion_mask"]], dim=1).sum(dim=1)
-            cut = by_length(lengths, len(lengths) // micro_batches)
+            cut = dealt(lengths, len(lengths) // micro_batches, self._steps_of_generation)
+            of_step = torch.arange(len(cut)).view(self._steps_of_generation, -1)
             self._buffered_inputs = [
                 {
                     # Scalars belong to the whole generation batch.
                     name: value[cut[number]] if torch.is_tensor(value) and value.dim() else value
                     for name, value in made.items()
                 }
-                for number in torch.randperm(len(cut)).tolist()
+                for number in of_step[torch.randperm(self._steps_of_generation)].flatten().tolist()
             ]
         return self._buffered_inputs[self._step % micro_batches]
 
     def _micro_batches(self, lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-        """Return the row indices of each micro-batch of at most ``size`` rows, grouped by
-        ``lengths``.
+        """Return the row indices of each micro-batch of at most ``size`` rows (``dealt``).
 
         All processes get the same number, because DDP and DeepSpeed run their passes together.
         Called with the rows of one micro-batch, this returns the same micro-batch in the same
         order.
         """
-        return by_length(lengths, size)
+        return dealt(lengths, size, self._steps_of_generation)
+
+    @property
+    def _steps_of_generation(self) -> int:
+        """Number of optimizer steps that learn from a generation, or of its smallest parts that
+        are whole micro-batches of each step."""
+        micro_batches = int(self.args.steps_per_generation)
+        return micro_batches // math.gcd(micro_batches, self.args.gradient_accumulation_steps)
 
     def _passes(self, rows: torch.Tensor) -> list[torch.Tensor]:
         """Return the groups of rows that share a forward pass: one group with all rows."""
@@ -209,9 +251,17 @@ class RlTrainer(HeldOutEvaluation):
         return pad(logps, missing), None if entropies is None else pad(entropies, missing), loss
 
 
-def by_length(lengths: torch.Tensor, size: int) -> list[torch.Tensor]:
-    """Return the indices of the samples, sorted by length, in chunks of at most ``size``."""
-    return list(lengths.argsort(stable=True).split(size))
+def dealt(lengths: torch.Tensor, size: int, steps: int) -> list[torch.Tensor]:
+    """Return the indices of the samples in micro-batches of at most ``size``, step after step.
+
+    Samples are sorted by length and dealt to ``steps`` in turn; the micro-batches of a step are
+    consecutive samples of its own. A number of micro-batches that ``steps`` does not divide, such
+    as 1, is not dealt.
+    """
+    order = lengths.argsort(stable=True)
+    if math.ceil(len(order) / size) % steps:
+        steps = 1
+    return [rows for step in range(steps) for rows in order[step::steps].split(size)]
 
 
 def _generate(
@@ -240,51 +290,3 @@ class _OfEpoch(Sampler[int]):
 
     def __len__(self) -> int:
         return len(self._sampler)
-
-
-def merged_weights(vllm: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield each weight under vLLM's name for it, in the shape and dtype of the base.
-
-    Replaces ``VLLMGeneration._iter_named_params`` of ``vllm``. Under ZeRO-3 every process has to
-    iterate, because a weight is gathered from all of them.
-    """
-    model = vllm.model
-    layers = _layers(model)
-    for name, weight in model.named_parameters():
-        # Remove PEFT's wrapper names; for a fully trained module, keep the trained copy.
-        name = name.removeprefix("base_model.model.").replace(".base_layer", "")
-        if model.prefix in name or "original_module" in name:
-            continue
-        name = vllm._fix_param_name_to_vllm(name, extra_prefixes=["modules_to_save.default."])
-        own = layers.get(weight, [])
-        # Each parameter once, in the same order in all processes.
-        needed = dict.fromkeys([weight, *(one for layer in own for one in layer.parameters())])
-        with torch.no_grad(), vllm._dist.gather_params(list(needed)):
-            yield name, _merged(weight, own) if own else weight.data
-
-
-def _layers(model: Any) -> dict[torch.nn.Parameter, list[Any]]:
-    """Return the adapter layers that modify each weight of the base."""
-    from peft.tuners.lora.layer import LoraLayer, ParamWrapper
-
-    found: dict[torch.nn.Parameter, list[Any]] = {}
-    for layer in model.modules():
-        if isinstance(layer, LoraLayer):
-            name = layer.parameter_name if isinstance(layer, ParamWrapper) else "weight"
-            found.setdefault(getattr(layer.get_base_layer(), name), []).append(layer)
-    return found
-
-
-def _merged(weight: torch.nn.Parameter, layers: list[Any]) -> torch.Tensor:
-    """Return a base weight with the given adapter layers merged in, in the dtype of the base."""
-    base = weight.data
-    weight.data = base.clone().float()
-    try:
-        for layer in layers:
-            layer.merge()
-        return weight.data.to(base.dtype)
-    finally:
-        for layer in layers:
-            if layer.merged:
-                layer.unmerge()  # marks the layer as not merged; the copy is dropped
-        weight.data = base

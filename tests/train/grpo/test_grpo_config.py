@@ -41,6 +41,41 @@ def test_gspo_is_the_preset_and_every_value_of_it_can_be_changed(tmp_path):
     assert parse(["--config", path, "--steps_per_generation", "4"]).config.steps_per_generation == 4
 
 
+def objective(tmp_path: Any, **keys: Any) -> str:
+    return str(parse(["--config", written(tmp_path, **keys)]).config.objective)
+
+
+def test_the_objective_names_what_differs_from_the_preset(tmp_path):
+    assert objective(tmp_path) == "gspo"
+    assert objective(tmp_path, loss_type="grpo", epsilon=3e-4) == "gspo"
+    assert objective(tmp_path, preset="dapo", epsilon_high=0.3) == "dapo, epsilon_high 0.3"
+    own = {"loss_type": "cispo", "importance_sampling_level": "token", "scale_rewards": "batch"}
+    named = "loss cispo, epsilon_high 4.0, importance_sampling_level token, scale_rewards batch"
+    assert objective(tmp_path, **own, epsilon_high=4.0) == named
+
+
+@pytest.mark.parametrize("loss_type", [*(set(PRESETS) - {"gspo"}), "bnpo", "luspo", "vespo"])
+@pytest.mark.parametrize("preset", ["gspo", "dr_grpo"])
+def test_another_loss_takes_no_keys_of_a_preset_that_is_not_its_own(tmp_path, preset, loss_type):
+    asked = ["--config", written(tmp_path), "--preset", preset, "--loss_type", loss_type]
+    if loss_type == preset:
+        assert parse(asked).config.loss_type == loss_type
+        return
+    said = refused(asked)
+    assert f"loss_type is {loss_type}, but importance_sampling_level, scale_rewards" in said
+    assert ("epsilon_high" in said) == (loss_type != "vespo")
+    assert (f"Give --preset {loss_type}, or also --importance" in said) == (loss_type in PRESETS)
+
+
+def test_cispo_bounds_the_ratio_itself_and_dr_grpo_divides_by_constants(tmp_path):
+    cispo = parse(["--config", written(tmp_path, preset="cispo")]).config
+    assert (cispo.loss_type, cispo.importance_sampling_level) == ("cispo", "token")
+    assert cispo.epsilon_high > 1 and cispo.scale_rewards == "group"
+    dr_grpo = parse(["--config", written(tmp_path, preset="dr_grpo")]).config
+    assert (dr_grpo.loss_type, dr_grpo.scale_rewards) == ("dr_grpo", "none")
+    assert (dr_grpo.epsilon, dr_grpo.epsilon_high, dr_grpo.beta) == (0.2, None, 0.0)
+
+
 def test_there_is_no_dropout_whoever_learns(tmp_path):
     assert parse(["--config", written(tmp_path)]).config.disable_dropout
     adapter = parse(["--config", written(tmp_path, use_peft=True)])
@@ -66,7 +101,11 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
     [
         ({"num_generatons": 4}, "no key 'num_generatons'. Did you mean num_generations?"),
         ({"mode": "judge"}, "mode: 'judge' is not one of deliberator, joint, thinker"),
-        ({"preset": "ppo"}, "preset: 'ppo' is not one of gspo, dapo, dr_grpo"),
+        ({"preset": "ppo"}, "preset: 'ppo' is not one of gspo, dapo, dr_grpo, cispo"),
+        ({"preset": "cispo", "epsilon_high": 0.28}, "epsilon_high is 0.28, but with loss_type cis"),
+        ({"preset": "dapo", "delta": 1.2}, "delta is 1.2, below 1 + epsilon_high = 1.28"),
+        ({"delta": 0.5}, "Give --delta 2, or leave it out."),
+        ({"preset": "cispo", "delta": 6.0}, "delta has no effect with loss_type cispo"),
         ({"mode": None}, "mode is not set. Give --config FILE, such as 1gpu/deliberator"),
         ({"dataset_name": None}, "No training data is given. Give --dataset_name"),
         ({"dataset_name": None, "mode": "joint"}, "--run, the configuration file of a run."),
@@ -114,6 +153,7 @@ def test_a_preset_sets_what_it_says_and_the_record_tells_it(tmp_path, preset):
         ({"held_out": 0}, "held_out: 0 is not between 1"),
         ({"guard_length_below": 1.5}, "guard_length_below: 1.5 is not between 0 and 1"),
         ({"guard_evaluation_falls": 0}, "guard_evaluation_falls: 0 is not between 1"),
+        ({"mode": "thinker", "guard_reading": "warn"}, "but a thinker reads no attempts"),
         ({"guard_window": 0}, "guard_window: 0 is not between 1"),
         ({"pass_at_k": 2}, "pass_at_k is 2, but the mode is deliberator"),
         *(

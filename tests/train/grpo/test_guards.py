@@ -25,7 +25,7 @@ from heavydistill.train.grpo.guards import (
 from heavydistill.train.loop import step_at_end
 
 USUAL = GuardOptions()
-UNMEASURED = {"guard_evaluation": "off"}
+UNMEASURED = {"guard_evaluation": "off", "guard_reading": "off"}
 NEVER = {"eval_strategy": "no"}
 
 
@@ -103,6 +103,42 @@ def test_what_is_done_about_cut_off_responses_can_be_chosen():
         fired = alarms(_cut_off(*[1.0] * 6), GuardOptions(guard_cut_off=action))
         assert [alarm.action for alarm in fired] == found
     assert alarms(_cut_off(1.0, 1.0, 0.1, 0.2, 0.3, 1.0, 0.1), USUAL) == []
+
+
+@pytest.mark.parametrize("name", ["verdict/cut_off", "verdict/undecided", "thinker/truncated"])
+def test_a_share_that_rises_over_its_beginning_fires(name):
+    guard = "undecided" if "undecided" in name else "cut_off"
+    (risen,) = alarms(_cut_off(*[0.1] * 6, *[0.25] * 5, name=name), USUAL)
+    assert (risen.guard, risen.step, risen.action) == (guard, 9, "warn")
+    assert (risen.value, risen.bound) == (0.25, pytest.approx(0.2))
+    assert "0.25 of the responses" in alarm_text(risen, USUAL)
+    assert "0.1 more than in the beginning" in alarm_text(risen, USUAL)
+    # A share that was as high from the beginning, one that is odd, and one that falls.
+    for shares in ([0.3] * 12, [*[0.1] * 6, 0.4, 0.4, *[0.1] * 6], [*[0.3] * 6, *[0.1] * 6]):
+        assert alarms(_cut_off(*shares, name=name), USUAL) == []
+    # The beginning is the first tenth of the training.
+    rising = _cut_off(*[0.1] * 5, *[0.3] * 15, *[0.33] * 10, name=name)
+    assert [alarm.step for alarm in alarms(rising, USUAL)] == [8]
+    assert alarms(rising, USUAL, steps=200) == []
+    assert alarms(rising, GuardOptions(**{f"guard_{guard}": "off"})) == []
+
+
+def test_groups_without_a_correct_response_are_said():
+    (found,) = alarms(_cut_off(*[0.8] * 5, *[1.0] * 5, name="groups/all_wrong"), USUAL)
+    assert (found.guard, found.step, found.value) == ("all_wrong", 8, 1.0)
+    assert "no correct response" in alarm_text(found, USUAL)
+    assert "heavydistill refilter" in alarm_text(found, USUAL)
+
+
+def test_reading_that_falls_while_the_reward_rises_is_said():
+    entries = _evaluations([0.5, 0.4, 0.3, 0.2], [0.1, 0.2, 0.3])
+    for entry in entries:
+        if "eval_hm" in entry:  # deliberations get better, but by themselves
+            entry |= {"eval_hm_minus_garbled": entry["eval_hm"], "eval_hm": 1 - entry["eval_hm"]}
+    (found,) = alarms(entries, GuardOptions(guard_window=1))
+    assert (found.guard, found.step, found.bound, found.value) == ("reading", 3, 0.5, 0.2)
+    assert "fell 3 times in a row, from 0.5 to 0.2" in alarm_text(found, USUAL)
+    assert alarms(entries, GuardOptions(guard_window=1, guard_reading="off")) == []
 
 
 def _evaluations(values: list[float], rewards: list[float]) -> list[dict[str, Any]]:

@@ -5,12 +5,14 @@ import shutil
 import pytest
 from runs import rows
 from set_folders import rewrite, write_sets
+from students import MICRO
 from tiny_grpo import RIGHT, WRONG, Scripted, rewarding, trainer
 from tiny_grpo import held_out as held_out_sets
 from tiny_grpo import rows as problem_rows
 
 from heavydistill.errors import ConfigError
 from heavydistill.heavy.voting import vote_value
+from heavydistill.models.tokenizer import ReaderTokenizer
 from heavydistill.schema import Problem, from_row
 from heavydistill.store.sets.set_rows import TrajectoryRow
 from heavydistill.train.grpo.held_out import FIT, figures, held_out
@@ -48,6 +50,45 @@ def test_fewer_are_always_the_same(sets):
     assert few.roles == {role: rows[:2] for role, rows in many.roles.items()}
     assert len(few.roles["deliberator"]) == 2
     assert held_out(sets, 2, None).roles["thinker"] == []
+
+
+def test_a_garbled_cache_has_the_attempts_of_its_cache_with_other_values(sets):
+    reader = ReaderTokenizer(str(MICRO))
+    found = held_out(sets, 100, None, reader=reader)
+    plain = {row["cache"]: row for row in found.roles["deliberator"]}
+    assert found.roles["garbled"] and f"{len(found.roles['garbled'])} also garbled" in str(found)
+    caches = {row["id"]: row for row in rows(sets, "caches")}
+    for row in found.roles["garbled"]:
+        old, new = (each["prompt"][0]["content"] for each in (plain[row["cache"]], row))
+        assert new != old and row["text"] in new and len(new) == len(old)
+        assert [line for line in new.splitlines() if line.startswith("====")] == [
+            line for line in old.splitlines() if line.startswith("====")
+        ]
+        # No attempt shows the right answer any more.
+        shown = caches[row["cache"]]["attempts"]
+        assert any(each["answer"] for each in shown)
+        assert f"boxed{{{row['reference']}}}" not in new
+    again = held_out(sets, 100, None, reader=reader)
+    assert again == found and "garbled" not in held_out(sets, 100, None).roles
+    only = next(iter(plain))
+    fits = held_out(
+        sets, 100, None, fits=lambda role, row: row.get("cache") == only, reader=reader
+    ).roles
+    assert {row["cache"] for role in fits.values() for row in role} == {only}
+
+
+def test_what_the_values_are_worth_is_measured_on_the_caches_that_can_be_garbled():
+    caches = [*problem_rows(2, cache="c1", vote=1.0), *problem_rows(1, cache="c2", vote=0.0)]
+    garbled = problem_rows(1, cache="c2")
+    found = figures(
+        {"deliberator": caches, "garbled": garbled},
+        {
+            "deliberator": [(0, RIGHT), (1, RIGHT), (2, RIGHT), (2, WRONG)],
+            "garbled": [(0, WRONG), (0, CUT_OFF)],
+        },
+    )
+    assert (found["hm"], found["hm_garbled"], found["hm_minus_garbled"]) == (0.75, 0.0, 0.5)
+    assert found["cut_off"] == 0  # of the caches as they are
 
 
 def test_every_label_of_a_build_is_known_to_be_fit_or_not(sets):

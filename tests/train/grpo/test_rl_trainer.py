@@ -12,7 +12,7 @@ from students import PAD
 from trl import GRPOTrainer
 
 from heavydistill.errors import ConfigError
-from heavydistill.train.grpo.trainer import RlTrainer
+from heavydistill.train.grpo.trainer import RlTrainer, dealt
 
 PROMPT, COMPLETION = 40, 32
 # Of the longest rows the prompt is shorter than PROMPT, as in one micro-batch of several.
@@ -23,6 +23,12 @@ class Padded(RlTrainer):
     """With TRL's own forward pass."""
 
     _get_per_token_logps_and_entropies = GRPOTrainer._get_per_token_logps_and_entropies
+
+
+class TheirSteps(Padded):
+    """With TRL's own steps too."""
+
+    _prepare_inputs = GRPOTrainer._prepare_inputs
 
 
 def trainer(kind: type[RlTrainer], folder: Path, **changes: Any) -> Any:
@@ -143,6 +149,76 @@ def test_no_column_is_padding_in_all_rows(tmp_path):
     # What is no completion counts as TRL has it.
     assert not logps[inputs["completion_mask"] == 0].any()
     assert logps[inputs["completion_mask"] == 1].all()
+
+
+GENERATION = {"num_generations": 8, "steps_per_generation": 8, "gradient_accumulation_steps": 2}
+
+
+def generation(made: Any) -> list[dict[str, torch.Tensor]]:
+    """The micro-batches of 8 responses to each of 4 problems, whose responses are equally long."""
+    rng = random.Random(7)
+    prompts = [rng.choices(range(100, 600), k=5 + 3 * problem) for problem in range(4)]
+    rows = [
+        (prompt, [*rng.choices(range(100, 600), k=2 + 3 * problem), END])
+        for problem, prompt in enumerate(prompts)
+        for _ in range(8)
+    ]
+    made.rollout_func = lambda *_: {
+        "prompt_ids": [prompt for prompt, _ in rows],
+        "completion_ids": [completion for _, completion in rows],
+        "logprobs": None,
+    }
+    batch, found = next(iter(made.get_train_dataloader())), []
+    for step in range(GENERATION["steps_per_generation"]):
+        made._step = step
+        found.append(made._prepare_inputs(batch))
+    return found
+
+
+def test_a_step_learns_from_many_problems_and_a_generation_as_a_whole_from_the_same(tmp_path):
+    rewards = [random.Random(1).random() for _ in range(32)]
+    found = {}
+    for kind in (TheirSteps, RlTrainer):
+        own = {"reward_funcs": rollouts.rewarding(rewards)}
+        made = trainer(kind, tmp_path, own=own, **GENERATION)
+        made.model.train()
+        batches = generation(made)
+        accumulated = GENERATION["gradient_accumulation_steps"]
+        made.current_gradient_accumulation_steps = accumulated
+        made.model.zero_grad()
+        losses = []
+        for inputs in batches:
+            loss = made.compute_loss(made.model, inputs)
+            loss.backward()
+            losses.append(loss.item())
+        found[kind] = sum(losses), torch.cat([p.grad.flatten() for p in made.model.parameters()])
+    (theirs, of_theirs), (ours, of_ours) = found.values()
+    assert ours == pytest.approx(theirs, abs=5e-6) and close(of_ours, of_theirs)
+    of_steps = [batches[at : at + accumulated] for at in range(0, len(batches), accumulated)]
+    for step in of_steps:
+        assert (
+            len({inputs["prompt_mask"][row].sum().item() for inputs in step for row in range(4)})
+            == 4
+        )
+        # And each of its micro-batches has the two problems that are nearest in length.
+        assert [len(set(inputs["prompt_mask"].sum(dim=1).tolist())) for inputs in step] == [2, 2]
+    ids = sorted(str(row.tolist()) for inputs in batches for row in inputs["completion_ids"])
+    assert len(set(ids)) == 32
+
+
+@pytest.mark.parametrize(
+    ("lengths", "size", "steps", "expected"),
+    [
+        ([1, 1, 1, 1, 2, 2, 2, 2], 2, 2, [[0, 2], [4, 6], [1, 3], [5, 7]]),
+        ([4, 3, 2, 1], 1, 4, [[3], [2], [1], [0]]),
+        ([4, 3, 2, 1], 4, 4, [[3, 2, 1, 0]]),  # one micro-batch
+        ([1, 2, 3, 4, 5, 6], 2, 2, [[0, 1], [2, 3], [4, 5]]),  # that steps do not divide
+        ([1, 2, 3, 4, 5, 6, 7], 2, 2, [[0, 2], [4, 6], [1, 3], [5]]),
+    ],
+)
+def test_samples_are_dealt_to_the_steps(lengths, size, steps, expected):
+    found = dealt(torch.tensor(lengths), size, steps)
+    assert [rows.tolist() for rows in found] == expected
 
 
 def test_what_goes_on_asks_what_it_would_have_asked(tmp_path):
