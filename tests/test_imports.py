@@ -26,6 +26,7 @@ EXTENDING = {
         "train.grpo.passk",
         "train.grpo.trainer",
         "train.grpo.train",
+        "train.grpo.vllm",
         "train.trainer",
     )
 }

@@ -2,7 +2,7 @@
 
 In that collapse, the reward and the share of solved groups rise while entropy, length and held-out
 accuracy fall: the model learns to copy and to vote. Five guards check the log for these signs, and
-four for responses that teach nothing:
+three for responses that teach nothing:
 
     entropy     the policy's entropy is below a given share of its peak
     length      the mean completion is shorter than a given share of the longest so far
@@ -157,18 +157,15 @@ def alarms(
         name: smoothed(series(history, name), window)
         for name in ("entropy", "completions/mean_length", ALL_RIGHT, ALL_WRONG, "reward")
     }
-    cut, undecided = cut_off(history), series(history, "verdict/undecided")
-    above, risen = (
-        _above(smoothed(cut, window), guards.guard_cut_off_above),
-        [_risen(points, window, guards.guard_rise, steps) for points in (cut, undecided)],
-    )
+    cut, rise = cut_off(history), guards.guard_rise
+    too_many = _above(smoothed(cut, window), guards.guard_cut_off_above)
     rules = {
         "entropy": _below_peak(logged["entropy"], guards.guard_entropy_below),
         "length": _below_peak(logged["completions/mean_length"], guards.guard_length_below),
         "all_right": _above(logged[ALL_RIGHT], guards.guard_all_right_above),
         "all_wrong": _above(logged[ALL_WRONG], guards.guard_all_wrong_above),
-        "cut_off": iter(sorted([*above, *risen[0]])),
-        "undecided": risen[1],
+        "cut_off": iter(sorted([*too_many, *_risen(cut, window, rise, steps)])),
+        "undecided": _risen(series(history, "verdict/undecided"), window, rise, steps),
         "evaluation": _falling(series(history, metric), logged["reward"], guards),
         "reading": _falling(series(history, READING), logged["reward"], guards),
     }
@@ -204,6 +201,7 @@ def cut_off(history: Sequence[Mapping[str, Any]]) -> list[Point]:
 def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
     """Return the message of an alarm."""
     value, bound = f"{alarm.value:.4g}", f"{alarm.bound:.4g}"
+    risen = f"more than {guards.guard_rise:g} above the share in the beginning"
     what = {
         "entropy": f"the entropy is {value}, below {guards.guard_entropy_below:.0%} of its peak "
         f"({bound})",
@@ -219,14 +217,10 @@ def alarm_text(alarm: Alarm, guards: GuardOptions) -> str:
         "all_wrong": f"{value} of the groups have no correct response, more than {bound}, so that "
         "nearly nothing is learnt. Find prompts that the model gets right sometimes, with "
         "`heavydistill refilter`, or train it with `heavydistill sft` first",
-        "undecided": f"{value} of the responses cannot be judged, {guards.guard_rise:g} more than "
-        f"in the beginning; they earn no reward. Read some of them with --log_completions true",
+        "undecided": f"{value} of the responses cannot be judged, {risen}; they earn no reward. "
+        "Read some of them with --log_completions true",
         "cut_off": f"{value} of the responses are cut off, "
-        + (
-            f"more than {bound}"
-            if alarm.bound == guards.guard_cut_off_above
-            else f"{guards.guard_rise:g} more than in the beginning"
-        )
+        + (f"more than {bound}" if alarm.bound == guards.guard_cut_off_above else risen)
         + f"; they earn no reward, so that groups shrink. {MORE_TOKENS}"
         if alarm.value < 1 or alarm.action == WARN
         else f"all responses are cut off, so that nothing is learnt. {MORE_TOKENS}",

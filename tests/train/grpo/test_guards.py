@@ -112,7 +112,7 @@ def test_a_share_that_rises_over_its_beginning_fires(name):
     assert (risen.guard, risen.step, risen.action) == (guard, 9, "warn")
     assert (risen.value, risen.bound) == (0.25, pytest.approx(0.2))
     assert "0.25 of the responses" in alarm_text(risen, USUAL)
-    assert "0.1 more than in the beginning" in alarm_text(risen, USUAL)
+    assert "more than 0.1 above the share in the beginning" in alarm_text(risen, USUAL)
     # A share that was as high from the beginning, one that is odd, and one that falls.
     for shares in ([0.3] * 12, [*[0.1] * 6, 0.4, 0.4, *[0.1] * 6], [*[0.3] * 6, *[0.1] * 6]):
         assert alarms(_cut_off(*shares, name=name), USUAL) == []
