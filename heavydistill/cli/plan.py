@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from heavydistill.errors import TeacherError
 from heavydistill.models.request import JUDGE, THINK
-from heavydistill.report.grid import Grid, Line
+from heavydistill.report.grid import Grid, Line, counted
 from heavydistill.report.terminal import print_command, print_grid, print_lines, say
 from heavydistill.store.journal import skipped_note
 
@@ -35,7 +35,10 @@ def print_plan(plan: Plan, console: Console, in_full: bool = False) -> None:
     figures = estimate(plan)
     config, pools, judge = plan.config, plan.pools, plan.config.judge
     thinker = f"{', '.join(sorted(pools.models))} in {config.pools}" if pools else config.thinker
-    parts = [f"{len(plan.problems):,} problems", f"K={config.think.k} trajectories by {thinker}"]
+    parts = [
+        counted(len(plan.problems), "problem"),
+        f"K={config.think.k} trajectories by {thinker}",
+    ]
     if config.rounds:
         parts += [f"D={config.deliberate.d} {_SAMPLES[config.deliberate.task]}"]
         parts[-1] += f" by {config.deliberator}"
