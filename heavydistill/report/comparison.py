@@ -113,18 +113,27 @@ def _result_lines(comparison: Comparison) -> Iterator[str]:
 
 
 def headline(comparison: Comparison) -> tuple[str, str]:
-    """Return the change from the run before, which must exist, and the numbers that support it."""
-    change = comparison.heavy_mean_at_d or comparison.mean_at_k
-    what = "Deliberation" if comparison.heavy_mean_at_d else "The thinker"
-    shares = [percent(value.mean) for value in (change.before, change.after) if value]
-    rights = [
-        f"{share} right {run.name if run.name in ('before', 'after') else f'in {run.name}'}"
-        for share, run in zip(shares, runs_of(comparison), strict=True)
-    ]
+    """Return the change from the run before, which must exist, and the numbers that support it.
+
+    Deliberations are also right more often if only the thinker has become better, so each run's are
+    measured against its own vote.
+    """
+    deliberation, added = comparison.heavy_mean_at_d, comparison.heavy_minus_vote
+    change = added or comparison.mean_at_k
+    what = "Deliberation against the model's own vote" if added else "The thinker"
+    rights = []
+    for run in runs_of(comparison):
+        side = "before" if run is comparison.before else "after"
+        name = run.name if run.name in ("before", "after") else f"in {run.name}"
+        shown, vote = (
+            getattr(each, side) for each in (deliberation or change, comparison.vote_at_k)
+        )
+        against = f" against {percent(vote.mean)}" if deliberation else ""
+        rights.append(f"{percent(shown.mean)} right{against} {name}")
     if not change.difference:
         return f"{what}: {rights[0]}", ""
-    shown = reading(change.difference)
-    claim = f"{what} is {shown}:" if shown else f"No difference shown: {what.lower()}"
+    word = reading(change.difference)
+    claim = f"{what} is {word}:" if word else f"{_NO_DIFFERENCE}: {what[0].lower()}{what[1:]},"
     return f"{claim} {', '.join(rights)}", support(change.difference, comparison.problems)
 
 

@@ -258,8 +258,11 @@ def test_the_card_tells_its_result_and_what_the_evaluation_left_out(tmp_path, le
     told = comparison()
     after = dataclasses.replace(told.after, left_out=left_out)
     card = evaluated(tmp_path / "model", dataclasses.replace(told, after=after))
-    result = "**Deliberation is better: 53.6% right before, 75.0% right after.** +21.4 points"
-    assert f"{result}, 95% interval +19.0 to +24.0, over 1,000 problems." in card
+    result = (
+        "**Deliberation against the model's own vote is better: 53.6% right against 54.0% before"
+    )
+    result += ", 75.0% right against 54.0% after.** +28.0 points"
+    assert f"{result}, 95% interval +25.0 to +30.0, over 1,000 problems." in card
     assert ("3 rows of the source cannot be judged and were left out." in card) == is_told
 
 

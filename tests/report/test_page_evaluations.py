@@ -52,7 +52,7 @@ def words(page: str) -> str:
 
 def test_an_evaluation_is_shown_with_its_orders(evaluation):
     told = words("".join(of_folder(evaluation)))
-    assert "mine Deliberation is better: 80.0% right before, 100.0% right after" in told
+    assert "mine Deliberation against the model's own vote is better: 80.0% right against" in told
     assert "of it without the attempts' values. The values add +20.0" in told
     assert "points are paired by problem" in told
     assert "2 orders of the same attempts, 20 problems" in told

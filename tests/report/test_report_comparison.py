@@ -10,7 +10,7 @@ from rich.console import Console
 from summaries import comparison as invented
 from summaries import group, summary
 
-from heavydistill.metrics.comparison import Comparison, Model
+from heavydistill.metrics.comparison import Change, Comparison, Model
 from heavydistill.metrics.counts import GenerationCounts
 from heavydistill.metrics.crossing import Cell, Crossing, Thinker
 from heavydistill.metrics.intervals import Interval, Pairs
@@ -49,6 +49,27 @@ def test_what_the_intervals_and_tokens_show_is_said(comparison, printed):
         assert "too narrow" not in text and "too narrow" in show(few)
     assert "first deliberation 500 36 250 214 < 0.001" in lines_of(printed(tables, comparison))
     assert "| 250 | 214 | &lt; 0.001 |" in as_markdown(comparison)
+
+
+def test_a_gain_of_the_thinker_is_not_called_one_of_the_deliberation(comparison, printed):
+    """Deliberations are right more often after, and so is the vote; an SFT run measured these."""
+    figures = {
+        "heavy_mean_at_d": ((35.7, 29.7, 41.3), (57.0, 50.0, 63.7), (21.3, 13.7, 28.7)),
+        "vote_at_k": ((49.8, 41.8, 57.9), (67.0, 59.3, 74.3), (17.2, 7.9, 26.4)),
+        "heavy_minus_vote": ((-14.1, -22.1, -6.2), (-10.0, -16.3, -3.9), (4.1, -5.7, 13.8)),
+    }
+    told = {
+        name: Change(*(Interval(*(figure / 100 for figure in figures)) for figures in change))
+        for name, change in figures.items()
+    }
+    text = " ".join(printed(print_comparison, dataclasses.replace(comparison, **told)).split())
+    assert text.startswith(
+        "No difference shown: deliberation against the model's own vote, 35.7% right against 49.8% "
+        "before, 57.0% right against 67.0% after +4.1 points, 95% interval -5.7 to +13.8"
+    )
+    alone = dict.fromkeys(figures, None) | {"vote_at_k": told["vote_at_k"]}
+    text = printed(print_comparison, dataclasses.replace(comparison, **alone))
+    assert text.startswith("The thinker is worse: ")
 
 
 def test_claims_have_a_table_with_points_and_a_line_for_each_run(comparison, printed):
