@@ -56,7 +56,7 @@ install_by() {
     links="$(pip_setting find-links)"
     index="$(pip_setting index-url)"
     UV_FIND_LINKS="${links// /,}" UV_DEFAULT_INDEX="$index" \
-      "$venv/bin/uv" pip install --python "$venv/bin/python" "${@:2}" && return
+      "$venv/bin/uv" pip install --compile-bytecode --python "$venv/bin/python" "${@:2}" && return
     echo "uv failed; pip installs instead"
   fi
   pip install "${@:2}"

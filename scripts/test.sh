@@ -27,6 +27,8 @@ installed=$SECONDS
 
 cd "$root"
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+# Where it is set, each of the many processes compiles what it imports anew.
+unset PYTHONDONTWRITEBYTECODE
 # One thread a process: the models of the tests are too small to gain from more.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
 logs="$(mktemp -d)"
