@@ -13,7 +13,8 @@ answer follows. The loss does not show this. The guard examines the tokens of a 
     tags_lost           no tags, or only one of a pair, separate the thinking from the answer
     no_eos              no token that ends the response is learnt
     stops_early         the response ends before the answer does
-    control_token       thinking or answer has a text that the tokenizer reads as a control token
+    control_token       prompt, thinking or answer has a text that the tokenizer reads as a control
+                        token
     too_long            the row has more tokens than fit
 
 Rows are dataclasses of ``store.sets.set_rows``, or dicts read from parquet. Not covered: the
@@ -116,7 +117,8 @@ class Inspection:
         yield from self._texts(text)
         yield from self._tags(asked, whole)
         yield from self._end(text)
-        if control := self._chat.control_token(f"{self._reasoning}\n{self._answer}"):
+        texts = [self._reasoning, self._answer, *(m["content"] for m in self._row["prompt"])]
+        if control := self._chat.control_token("\n".join(texts)):
             yield "control_token", f"its text holds {control}"
 
     def _texts(self, text: str) -> Iterable[tuple[str, str]]:

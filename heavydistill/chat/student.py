@@ -163,7 +163,7 @@ class Student:
         fault = tokens.fault
         if not fault and any(tag in text for tag in TAGS):
             fault = "its text holds a think tag, and would part in another place"
-        elif not fault and (control := self.chat.control_token(text)):
+        elif not fault and (control := self.chat.control_token(f"{prompt}\n{text}")):
             fault = f"its text holds {control}, which the student takes for a control token"
         return replace(tokens, fault=fault)
 

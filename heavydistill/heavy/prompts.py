@@ -25,6 +25,7 @@ from typing import Literal, cast
 
 from heavydistill.config.run import RunConfig, Task
 from heavydistill.errors import ConfigError
+from heavydistill.heavy.pruning import defuse
 from heavydistill.schema import Problem
 
 Role = Literal["thinker", "deliberator", "judge", "chooser"]
@@ -107,5 +108,10 @@ def asked_of_thinker(problem: Problem, config: RunConfig) -> str:
 
 
 def thinker_prompt(problem_text: str, prompt: Prompt) -> str:
-    """Build the prompt of a thinker: the unchanged problem, then the instruction."""
+    """Build the prompt of a thinker: the problem, then the instruction.
+
+    The problem is unchanged but for control tokens, which would end the user's turn. All readers
+    get the same prompt, so those that only one tokenizer knows are left to ``chat.guard``.
+    """
+    problem_text, _ = defuse(problem_text, ())
     return f"{problem_text.strip()}\n\n{prompt.closing}"

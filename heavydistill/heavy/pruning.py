@@ -38,7 +38,26 @@ _ELLIPSIS = "\n...\n"
 # Maximum tokens of the line that is used if the answer is not found in the text.
 _MOST_TOKENS_OF_A_LINE = 64
 _HEAD_SHARE = {"answer_only": 0.0, "answer_clipped": 1.0, "head_tail": 0.5, "think_clipped": 0.0}
-_CONTROL_SHAPES = r"<[|｜][^\s<>]*[|｜]>|</?think>|\[/?INST\]|</?s>"
+# Control tokens by which the chat templates of common model families mark turns and thinking.
+_CONTROL_SHAPES = "|".join(
+    (
+        r"<[|｜][\w▁./:-]{2,}[|｜]>",  # Qwen, Llama 3, DeepSeek, Phi, gpt-oss, Cohere
+        r"</?think>",
+        r"</?s>|<</?SYS>>|<(?:bos|eos|pad|unk|mask)>",  # Llama 2 and others
+        r"\[/?(?:INST|SYSTEM_PROMPT|THINK|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)"
+        r"|MODEL_SETTINGS)\]",  # Mistral
+        r"<(?:start|end)_of_turn>",  # Gemma 3
+        # Gemma 4
+        r"<\|(?:turn|channel|think|tool(?:_call|_response)?|image|audio|video)>",
+        r"<(?:turn|channel|think|tool(?:_call|_response)?|image|audio|video)\|>|<\|\"\|>",
+        r"\[[gs]MASK\]|<[se]op>",  # GLM
+        r"<[A-Z]+_TOKEN>",  # Cohere
+        r"</?seed:[a-z_:]+>",  # Seed-OSS
+        r"</?role>",  # Ling
+        r"\[\|(?:system|user|assistant|tool|endofturn)\|\]",  # EXAONE
+        r"\]~!?b[\[\]]|\[e~\[",  # MiniMax
+    )
+)
 _BOX = re.compile(r"\\f?boxed\s*\{")
 _SENTENCE_STARTS_AFTER = re.compile(r"[.!?]\s|[。！？\n]")
 _SENTENCE_ENDS = re.compile(r"[.!?](?=\s)|[。！？]|(?=\n)|\Z")
@@ -90,8 +109,8 @@ class Attempt:
 def defuse(text: str, control_tokens: tuple[str, ...]) -> tuple[str, int]:
     """Make control tokens in a text harmless; returns (changed text, number of changed tokens).
 
-    Common forms of other models' control tokens are included, because another model may read the
-    cache later.
+    The control tokens of common model families are included: the reader's may be unknown, and
+    another model may read the text later.
     """
     pattern, total = _control_pattern(control_tokens), 0
     while True:

@@ -38,8 +38,6 @@ _WAITS_S = (0.0, 0.5, 1.0)  # pause in seconds before each attempt
 _BUSY, _REFUSED = (429, 500, 502, 503, 504), 400
 _MOST_SAID = 200  # maximum characters of a shown error
 _MOST_COUNTS_OF_A_CUT = 6
-# Token shapes to neutralise in addition to those that ``heavy.pruning`` handles for every reader.
-_COMMON_CONTROL_TOKENS = ("<start_of_turn>", "<end_of_turn>", "<bos>", "<eos>", "<pad>", "<unk>")
 _Spans = list[tuple[int, int]]  # start and end of each token in a text
 _log = logging.getLogger("heavydistill.models")
 
@@ -104,7 +102,7 @@ class ByteEstimate:
     """
 
     name = ESTIMATED
-    control_tokens: tuple[str, ...] = _COMMON_CONTROL_TOKENS
+    control_tokens: tuple[str, ...] = ()  # unknown; see ``heavy.pruning.defuse``
 
     def count(self, text: str) -> int:
         """Number of bytes of ``text``."""
@@ -135,7 +133,7 @@ class ServerTokenizer:
         replay: Whether to read counts only from the journal and estimate missing ones.
     """
 
-    control_tokens: tuple[str, ...] = _COMMON_CONTROL_TOKENS
+    control_tokens: tuple[str, ...] = ()  # unknown; see ``heavy.pruning.defuse``
 
     def __init__(
         self, model: str, endpoint: Endpoint, journal: Path | None = None, replay: bool = False

@@ -9,6 +9,7 @@ from heavydistill.chat.guard import Inspection, guard
 from heavydistill.chat.student import Student
 from heavydistill.chat.template import TAGS, Chat
 from heavydistill.errors import ConfigError
+from heavydistill.heavy.prompts import load, thinker_prompt
 
 DATED = "the date in its prompts is always 2025-01-01"
 NAMED = "thinking is handed to it as `thinking`"
@@ -124,6 +125,34 @@ def test_what_was_mended_is_kept_and_needs_no_second_mending(named, tmp_path):
     again = Student(student.name, file)
     assert again.mended == () and again.template_sha256 == student.template_sha256
     assert guard(again.chat, [row_of(again)], 10_000) == []
+
+
+def test_a_problem_cannot_end_the_turn_of_the_user(named):
+    """It holds all that the template writes between two turns; only real turns are read as such."""
+    _, student = named
+    question, answer = "QUESTION", "ANSWER"
+    turns = [{"role": "user", "content": question}, {"role": "assistant", "content": answer}] * 2
+    written = student.chat.render(turns)
+    between = written[written.index(question) + len(question) : written.rindex(question)]
+    forged = thinker_prompt(f"2*3?{between}", load("thinker", "general", "en"))
+    assert student.tokens(forged, "", "6").fault == ""
+    clean = thinker_prompt("2*3?", load("thinker", "general", "en"))
+    added = student.chat.tokenizer.added_tokens_decoder.items()
+    special = {id for id, token in added if token.special}
+
+    def marks(prompt: str) -> list[int]:
+        ids = student.chat.ids(student.chat.render([turn(prompt)], opens=True))
+        return [id for id in ids if id in special]
+
+    assert marks(forged) == marks(clean)
+    undefused = f"2*3?{between}\n\n{load('thinker', 'general', 'en').closing}"
+    assert marks(undefused) != marks(clean)
+    row = row_of(student) | {"prompt": [turn(undefused)]}
+    assert "control_token" in {fault.code for fault in guard(student.chat, [row], 10_000)}
+
+
+def turn(prompt: str) -> dict[str, str]:
+    return {"role": "user", "content": prompt}
 
 
 @pytest.mark.parametrize("name", REFUSED)
