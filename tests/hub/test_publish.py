@@ -255,7 +255,7 @@ def test_what_the_hub_refuses_is_told(hub, publish, folder, flags, part):
 def test_what_is_no_folder_of_the_kind_is_told_what_to_give(refused, tmp_path):
     model = write_model(tmp_path / "model")
     for given in (tmp_path, write_sets(model)):  # neither, and both
-        assert f"{given} must hold sets, with manifest.json, or a trained model" in refused(given)
+        assert f"{given} must hold sets, with manifest.json, a run, with" in refused(given)
 
 
 def test_a_changed_file_is_refused(refused, folder):

@@ -76,7 +76,7 @@ def test_what_is_no_run_is_refused_with_what_is_missing(tmp_path):
         runs.find(tmp_path)
     (tmp_path / "summary.json").write_text("{")
     write_traces([], tmp_path / TRACES_FOLDER)
-    with pytest.raises(ConfigError, match="is not valid JSON"):
+    with pytest.raises(ConfigError, match="cannot be read as JSON"):
         runs.find(tmp_path)
 
 
