@@ -23,6 +23,7 @@ _FLAGS = (
     Flag("profiles", _TERMS, "profile"),
     Flag("allow_unknown", _TERMS, "allow-unknown-terms"),
     Flag("allow_restricted", _TERMS, "allow-restricted-terms"),
+    Flag("allow_key_shapes"),
 )
 
 

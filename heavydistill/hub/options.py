@@ -28,6 +28,8 @@ class PublishOptions:
     """Publish although the terms of a model on training with its output are unknown."""
     allow_restricted: bool = False
     """Publish although the terms of a model restrict training with its output."""
+    allow_key_shapes: bool = False
+    """Publish although a text has the shape of a key, because it is none."""
 
     def check(self) -> None:
         """Raise a PublishError if the name of the repository is malformed."""

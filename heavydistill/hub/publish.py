@@ -188,7 +188,7 @@ def _of_sets(folder: Path, options: PublishOptions) -> tuple[Files, str]:
         **files_of(folder),
     }
     fix = "leave out the problem or run that contains it and build the sets again"
-    refuse_secrets(files, known_secrets(manifest.model_dump()), fix)
+    refuse_secrets(files, known_secrets(manifest.model_dump()), fix, options.allow_key_shapes)
     return files, f"Sets of heavydistill {manifest.heavydistill}"
 
 
@@ -205,7 +205,7 @@ def _of_run(folder: Path, into: Path, options: PublishOptions) -> tuple[Files, s
         files[_CONFIGURATION] = f"{json.dumps(config, indent=2, ensure_ascii=False)}\n".encode()
     files[rows.relative_to(into).as_posix()] = rows
     fix = "leave out the problem that contains it and generate the traces again"
-    refuse_secrets(files, known_secrets(config), fix)
+    refuse_secrets(files, known_secrets(config), fix, options.allow_key_shapes)
     return files, f"Traces of heavydistill {found.heavydistill}".rstrip()
 
 
@@ -238,7 +238,7 @@ def _of_model(folder: Path, options: PublishOptions) -> tuple[Files, str]:
         files[ADAPTER_CONFIG] = f"{json.dumps(adapter, indent=2, ensure_ascii=False)}\n".encode()
     comparison = comparison_in(folder)
     secrets = known_secrets(record.model_dump(), comparison.config if comparison else {})
-    refuse_secrets(files, secrets, "train again without it")
+    refuse_secrets(files, secrets, "train again without it", options.allow_key_shapes)
     return files, f"Model of heavydistill {record.heavydistill}"
 
 

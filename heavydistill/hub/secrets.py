@@ -5,8 +5,11 @@ Keys are the values of environment variables with a name such as ``..._API_KEY``
 configuration, and the token for the Hub. Every file is searched for keys before it is sent; in
 weights, only the header is searched.
 
+Keys of others, which models may have seen and problems may quote, are recognised by their shapes.
+The user may say that they are none.
+
 Not covered: values of fewer than eight characters, which are placeholders for servers without keys,
-and keys that this process cannot read.
+and keys of others without a shape of their own.
 """
 
 from __future__ import annotations
@@ -25,6 +28,30 @@ _KEY_NAME = re.compile(
 )
 _FEWEST_CHARACTERS = 8
 _KEY_FIELD = "api_key_env"
+_Patterns = Mapping[str, re.Pattern[bytes]]
+# Shapes of keys, as the rules of gitleaks (config/gitleaks.toml, commit 009e025a) have them, except
+# that of DeepSeek (32 hexadecimal digits) and OpenRouter (its documentation: sk-or-v1-).
+_SHAPES = {
+    f"a key of {issuer}": re.compile(shape)
+    for issuer, shape in {
+        "OpenAI, Anthropic or DeepSeek": (
+            rb"sk-(?:(?:proj|svcacct|admin|ant-[a-z]+\d\d)-[\w-]{40,}|[A-Za-z0-9]{32,})"
+        ),
+        "OpenRouter": rb"sk-or-v1-[0-9a-f]{64}",
+        "Hugging Face": rb"hf_[A-Za-z0-9]{34}",
+        "GitHub": rb"gh[pousr]_[0-9A-Za-z]{36}|github_pat_\w{82}",
+        "GitLab": rb"glpat-[\w-]{20}",
+        "AWS": rb"(?:AKIA|ASIA|ABIA|ACCA)(?!IOSFODNN7EXAMPLE)[A-Z2-7]{16}",
+        "Google": rb"AIza[\w-]{35}",
+        "Slack": rb"xox[bpears]-[0-9]{10,13}-[0-9A-Za-z-]{10,}",
+        "Stripe": rb"[sr]k_(?:live|prod)_[A-Za-z0-9]{10,99}",
+        "PyPI": rb"pypi-AgEIcHlwaS5vcmc[\w-]{50,}",
+        "npm": rb"npm_[A-Za-z0-9]{36}",
+        "its owner alone (a private key)": (
+            rb"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----\s*[A-Za-z0-9+/=\s]{64}"
+        ),
+    }.items()
+}
 
 
 def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
@@ -45,7 +72,10 @@ def known_secrets(*trees: dict[str, Any]) -> dict[str, str]:
 
 
 def refuse_secrets(
-    files: Mapping[str, Path | bytes], secrets: Mapping[str, str], remedy: str
+    files: Mapping[str, Path | bytes],
+    secrets: Mapping[str, str],
+    remedy: str,
+    allow_shapes: bool = False,
 ) -> None:
     """Check that no file contains a key.
 
@@ -53,17 +83,27 @@ def refuse_secrets(
         files: Paths in the repository, each with a local file or the content.
         secrets: Result of ``known_secrets``.
         remedy: Instruction for removing a key from files other than the card.
+        allow_shapes: Whether texts that only look like a key may be published.
 
     Raises:
-        PublishError: A file contains a key; names the file, the row or line and the variable.
+        PublishError: A file contains a key, or a text that looks like one; names the file, the row
+            or line, and the variable or kind of the key.
     """
+    known = {name: re.compile(re.escape(value).encode()) for name, value in secrets.items()}
+    patterns = known if allow_shapes else known | _SHAPES
     for name, source in files.items():
         is_rows = isinstance(source, Path) and source.suffix == ".parquet"
-        for variable, place in (_in_rows if is_rows else _in_text)(source, secrets):
+        for found, place in (_in_rows if is_rows else _in_text)(source, patterns):
+            revoke = "Revoke that key if others may have seen it."
+            if found in known:
+                raise PublishError(
+                    f"The value of {found} is in {name}, {place}; nothing was sent",
+                    f"{revoke} Remove it from the Notes of the card, or {remedy}.",
+                )
             raise PublishError(
-                f"The value of {variable} is in {name}, {place}; nothing was sent",
-                "Revoke that key if others may have seen it. Remove it from the Notes of the card, "
-                f"or {remedy}.",
+                f"A text that looks like {found} is in {name}, {place}; nothing was sent",
+                f"If it is a key, tell its owner to revoke it, and {remedy}. If it is none, add "
+                "--allow-key-shapes.",
             )
 
 
@@ -76,8 +116,8 @@ def _leaves(tree: Any, key: Any = None) -> Iterator[tuple[Any, Any]]:
         yield key, tree
 
 
-def _in_text(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (variable, line) of each key in a text, or in the header of weights."""
+def _in_text(source: Path | bytes, patterns: _Patterns) -> Iterator[tuple[str, str]]:
+    """Yield (name of the pattern, line) of the keys in a text, or in the header of weights."""
     if isinstance(source, bytes):
         content = source
     elif source.suffix == ".safetensors":
@@ -85,15 +125,20 @@ def _in_text(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple
             content = file.read(int.from_bytes(file.read(8), "little"))
     else:
         content = source.read_bytes()
-    for variable, value in secrets.items():
-        before, found, _ = content.partition(value.encode())
-        if found:
-            line = before.count(b"\n") + 1
-            yield variable, f"line {line}"
+    for name, pattern in patterns.items():
+        if (at := _found(pattern, content)) is not None:
+            line = content.count(b"\n", 0, at) + 1
+            yield name, f"line {line}"
 
 
-def _in_rows(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield (variable, row and column) of each key in a parquet file, read by row groups."""
+def _found(pattern: re.Pattern[bytes], content: bytes) -> int | None:
+    """Position of the first match that is not the end of a longer word; None if there is none."""
+    matches = (match.start() for match in pattern.finditer(content))
+    return next((at for at in matches if not content[max(0, at - 1) : at].isalnum()), None)
+
+
+def _in_rows(source: Path | bytes, patterns: _Patterns) -> Iterator[tuple[str, str]]:
+    """Yield (name of the pattern, row and column) of the keys in a parquet file, by row groups."""
     import pyarrow.parquet as pq
 
     first = 1
@@ -105,10 +150,11 @@ def _in_rows(source: Path | bytes, secrets: Mapping[str, str]) -> Iterator[tuple
                 # unpacking.
                 buffers = [buffer for chunk in column.chunks for buffer in chunk.buffers()]
                 memory = [buffer.to_pybytes() for buffer in buffers if buffer]
-                for variable, value in secrets.items():
-                    if not any(value.encode() in part for part in memory):
+                for key, pattern in patterns.items():
+                    if not any(pattern.search(part) for part in memory):
                         continue
                     for row, cell in enumerate(column.to_pylist(), first):
-                        if any(isinstance(t, str) and value in t for _, t in _leaves(cell)):
-                            yield variable, f"row {row}, column {name}"
+                        texts = (t.encode() for _, t in _leaves(cell) if isinstance(t, str))
+                        if any(_found(pattern, text) is not None for text in texts):
+                            yield key, f"row {row}, column {name}"
             first += group.num_rows

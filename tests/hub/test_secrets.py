@@ -110,3 +110,51 @@ def test_half_a_key_in_each_of_two_rows_is_no_key(tmp_path):
     pq.write_table(table.from_pylist(rows, table.schema), path)
     with pytest.raises(PublishError, match="row 2, column text"):
         refuse_secrets({"rows.parquet": path}, {"A_KEY": KEY}, "build again")
+
+
+# Put together here, so that no scanner takes this file for a leak.
+SHAPED = {
+    "OpenAI": "sk-" + "proj-" + "aB3" * 20,
+    "DeepSeek": "sk-" + "0123456789abcdef" * 2,
+    "Anthropic": "sk-" + "ant-api03-" + "aB3_" * 23 + "xAA",
+    "OpenRouter": "sk-" + "or-v1-" + "0123456789abcdef" * 4,
+    "Hugging Face": "hf" + "_" + "aBcDe" * 6 + "fGhI",
+    "GitHub": "ghp" + "_" + "aB3d" * 9,
+    "GitLab": "glpat" + "-" + "aB3d_" * 4,
+    "AWS": "AKIA" + "ABCD2345" * 2,
+    "Google": "AIza" + "aB3-_" * 7,
+    "Slack": "xoxb" + "-1234567890-" + "aB3d" * 4,
+    "Stripe": "sk" + "_live_" + "aB3d" * 5,
+    "PyPI": "pypi" + "-AgEIcHlwaS5vcmc" + "aB3d" * 15,
+    "npm": "npm" + "_" + "aB3d" * 9,
+    "private key": "-----BEGIN " + "RSA PRIVATE KEY-----\n" + "aB3+" * 16,
+}
+UNSHAPED = [
+    *(
+        "the task-" + "0123456789abcdef" * 2,
+        "sk-learn and sk-your-key-goes-here",
+        "sk-...",
+        "hf_...",
+    ),
+    *("AKIA" + "IOSFODNN7EXAMPLE", "x_{sk} - y", "-----BEGIN PRIVATE KEY-----", "ghp_short"),
+]
+
+
+@pytest.mark.parametrize("owner", SHAPED)
+def test_a_key_of_others_is_found_by_its_shape_and_may_be_allowed(tmp_path, owner):
+    folder = rewritten(write_sets(tmp_path / "sets"), f"so use {SHAPED[owner]} here")
+    files = {"rows.parquet": folders.file_of(folder, "sft_deliberator", "train")}
+    with pytest.raises(PublishError, match=owner) as found:
+        refuse_secrets(files, {}, "build again")
+    assert "row 150, column completion" in found.value.what
+    assert "--allow-key-shapes" in found.value.fix and SHAPED[owner] not in str(found.value)
+    with pytest.raises(PublishError, match=f"{owner}.* line 2"):
+        refuse_secrets({"card": f"# Card\n{SHAPED[owner]}".encode()}, {}, "build again")
+    refuse_secrets(files, {}, "build again", allow_shapes=True)
+    with pytest.raises(PublishError, match="The value of A_KEY"):
+        refuse_secrets(files, {"A_KEY": SHAPED[owner]}, "build again", allow_shapes=True)
+
+
+@pytest.mark.parametrize("text", UNSHAPED)
+def test_texts_that_only_begin_like_a_key_are_published(text):
+    refuse_secrets({"card": text.encode()}, {}, "build again")
