@@ -28,7 +28,7 @@ from heavydistill.heavy.pruning import Reader
 from heavydistill.models.http.completion import MOST_CHARACTERS_OF_A_TOKEN
 from heavydistill.models.http.limits import Server
 from heavydistill.models.profiles import Profile
-from heavydistill.models.request import Request, Response, user_turn
+from heavydistill.models.request import INTERRUPTED, Request, Response, user_turn
 from heavydistill.models.tokenizer import ESTIMATED, TEMPLATE_TOKENS, ByteEstimate, reader_of
 from heavydistill.schema import Failure
 from heavydistill.store.journal import prompt_id
@@ -115,6 +115,7 @@ class CutPrompts:
         self._addresses: dict[str, _Address] = {}
         self._cut: set[str] = set()
         self._turn = asyncio.Lock()
+        self._is_stopped = False  # whether a plain prompt could not be sent
 
     async def judge(
         self, server: Server, request: Request, responses: list[Response]
@@ -175,6 +176,16 @@ class CutPrompts:
             sampling = request.sampling.model_copy(update={"max_tokens": _ANSWER_TOKENS})
             plain = replace(request, messages=user_turn(text), sampling=sampling)
             answer = await self._ask(server, plain)
+            if answer is INTERRUPTED:
+                # The responses are billed, and nothing but a count speaks against them.
+                if not self._is_stopped:
+                    _log.warning(
+                        "The run stops before a plain prompt could show whether %s cuts prompts; "
+                        "the responses in flight are kept.",
+                        server.url,
+                    )
+                self._is_stopped = True
+                return False
             if answer.failure not in _REFUSED and answer.prompt_tokens <= 0:
                 return None
             read = answer.prompt_tokens

@@ -306,10 +306,13 @@ class OpenAIEngine:
             self._breaker.note_plain_answer(outcome.responses[0])
 
     async def _ask_at(self, server: Server, request: Request) -> Response:
-        """The response of a certain server to one attempt, beside the requests in its slots."""
+        """The response of a certain server to one attempt, beside the requests in its slots.
+
+        ``INTERRUPTED`` if the run stops, or its budget does not cover the request.
+        """
         try:
             _, outcome = await self._attempt([request], is_urgent=True, at=server)
-        except _DismissedError:
+        except (_DismissedError, StoppedError):
             return INTERRUPTED
         return outcome.responses[0]
 

@@ -235,7 +235,7 @@ class _Handler(Handler):
     def _usage(self, body: Body, texts: list[tuple[str, str]]) -> Body:
         """The tokens of a response that is sent in full; they are on the bill."""
         server = self.fault_server
-        prompt = len(body["messages"][0]["content"]) // 4
+        prompt = len(body["messages"][0]["content"])  # as no tokenizer counts more
         written = [tokens_of(*each) for each in texts]
         if server.written is not None:
             most = body.get("max_completion_tokens", body.get("max_tokens"))

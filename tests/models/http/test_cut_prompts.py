@@ -118,6 +118,16 @@ def test_the_plain_prompt_is_on_the_account(tokenizer, tmp_path):
         assert ledger.balance.spent_tokens == 2 * (2050 + 5)
 
 
+def test_a_response_is_kept_if_the_budget_ends_before_a_plain_prompt_can_be_sent(
+    tokenizer, tmp_path
+):
+    ledger = Ledger(tmp_path / "account", most_tokens=12_600)
+    settings = {"tokenizer": tokenizer, "ledger": ledger}
+    with ledger.running(), cutting() as server, asking(server.base_url, **settings) as engine:
+        (paid,) = engine.generate([Request(user_turn(long(1)), SAMPLING, 0)])
+    assert paid.failure is None and not server.plain
+
+
 def test_the_list_of_models_states_no_context():
     from heavydistill.config.models import Endpoint
     from heavydistill.models.contact import Contact
