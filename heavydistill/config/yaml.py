@@ -288,9 +288,9 @@ def parse_yaml(text: str) -> Any:
     """The value of a YAML text.
 
     Raises:
-        yaml.YAMLError: It is not YAML.
-        ValueError: It is nested too deeply, has a number of too many digits, or grows to too many
-            values by its aliases.
+        yaml.YAMLError: The text is not YAML.
+        ValueError: The text is nested too deeply, has a number of too many digits, or grows to too
+            many values by its aliases.
     """
     try:
         tree = yaml.load(text, Loader=_Loader)
